@@ -1,0 +1,196 @@
+"""Every error this package raises on purpose, as one tree.
+
+::
+
+    DynamicKafkaError
+    ├── ConfigurationError (ValueError)     the user's options or properties are wrong
+    │   ├── UnknownOptionError
+    │   ├── InvalidOptionError
+    │   └── ConflictingOptionsError
+    ├── MissingDependencyError (ImportError)  an optional library is not installed
+    ├── MetadataServiceError                the metadata service failed, or its document is invalid
+    ├── ClusterUnavailableError             a listed cluster does not answer            (retriable)
+    ├── OffsetResolutionError               a start or stop position cannot be found
+    ├── DataLossError                       records that had to be read are gone
+    ├── RecordError                         one record cannot be turned into a row
+    └── CheckpointError                     the checkpoint's offsets are not ours, or do not fit
+
+Spark shows an error from a Python data source as text, after the name of its own exception class, and often only
+the first line. So the first line of each message stands alone: what, where (option, or cluster, topic, partition
+and offsets), and what to do. No message holds a secret. All of them survive pickling: they cross from Spark's
+workers to the driver.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = [
+    "CheckpointError",
+    "ClusterUnavailableError",
+    "ConfigurationError",
+    "ConflictingOptionsError",
+    "DataLossError",
+    "DynamicKafkaError",
+    "InvalidOptionError",
+    "MetadataServiceError",
+    "MissingDependencyError",
+    "OffsetResolutionError",
+    "RecordError",
+    "UnknownOptionError",
+]
+
+
+class DynamicKafkaError(Exception):
+    """The root of the tree.
+
+    Args:
+        message: What happened, where, and what to do; the first line stands alone.
+        cluster_id: The Kafka cluster it is about, if it is about one.
+
+    Attributes:
+        retriable: True if the same call may succeed later without any change by the user.
+    """
+
+    retriable: bool = False
+
+    def __init__(self, message: str, *, cluster_id: str | None = None) -> None:
+        super().__init__(message)
+        self.cluster_id = cluster_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own __reduce__ calls cls(*args), which fits none of the subclasses with other arguments.
+        return _restore, (type(self), self.args, self.__dict__.copy())
+
+
+def _restore(cls: type[DynamicKafkaError], args: tuple[Any, ...], state: dict[str, Any]) -> DynamicKafkaError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigurationError(DynamicKafkaError, ValueError):
+    """The user's options or properties are wrong; raised before anything is read."""
+
+
+class UnknownOptionError(ConfigurationError):
+    """An option nobody knows, with the nearest known name.
+
+    Args:
+        option: The option as the user spelled it.
+        known: All options that exist, in the spelling to suggest.
+    """
+
+    def __init__(self, option: str, known: Iterable[str]) -> None:
+        by_lower = {name.lower(): name for name in known}
+        near = difflib.get_close_matches(option.lower(), by_lower, n=1, cutoff=0.6)
+        hint = f"; did you mean '{by_lower[near[0]]}'?" if near else "; see the option table in the README"
+        super().__init__(f"Unknown option '{option}'{hint}")
+        self.option = option
+        self.suggestion = by_lower[near[0]] if near else None
+
+
+class InvalidOptionError(ConfigurationError):
+    """An option with a value it cannot have.
+
+    Args:
+        option: The option as the user spelled it.
+        value: The value given; the caller redacts secrets.
+        expected: What would be right, as it reads after "expected".
+    """
+
+    def __init__(self, option: str, value: object, expected: str) -> None:
+        super().__init__(f"Option '{option}' has the value {value!r}; expected {expected}")
+        self.option = option
+
+
+class ConflictingOptionsError(ConfigurationError):
+    """Options that cannot be given together.
+
+    Args:
+        options: The options in conflict, as the user spelled them.
+        remedy: What to do.
+    """
+
+    def __init__(self, options: Iterable[str], remedy: str) -> None:
+        self.options = tuple(options)
+        super().__init__(f"Options {' and '.join(repr(o) for o in self.options)} are in conflict: {remedy}")
+
+
+class MissingDependencyError(DynamicKafkaError, ImportError):
+    """An optional library is not installed.
+
+    Args:
+        library: The distribution that is missing.
+        extra: The extra of this package that brings it.
+        purpose: What it is needed for.
+    """
+
+    def __init__(self, library: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{library} is needed {purpose} and is not installed here: pip install 'pyspark-dynamic-kafka[{extra}]' "
+            "(on the driver and on every executor)"
+        )
+
+
+class MetadataServiceError(DynamicKafkaError):
+    """The metadata service failed, or answered with a document that is not valid."""
+
+    retriable = True
+
+
+class ClusterUnavailableError(DynamicKafkaError):
+    """A cluster that has to be read does not answer."""
+
+    retriable = True
+
+
+class OffsetResolutionError(DynamicKafkaError):
+    """A start or stop position cannot be found: no committed offset, no record at a timestamp, an unlisted one."""
+
+
+class DataLossError(DynamicKafkaError):
+    """Records that had to be read are gone: retention, deletion, or a topic made again under the old name.
+
+    Args:
+        reason: What happened, as a clause.
+        cluster_id: The cluster.
+        topic: The topic.
+        partition: The partition.
+        start: The first offset that had to be read.
+        end: The offset before which reading had to stop.
+    """
+
+    def __init__(self, reason: str, *, cluster_id: str, topic: str, partition: int, start: int, end: int) -> None:
+        super().__init__(
+            f"Cluster '{cluster_id}', topic '{topic}', partition {partition}, offsets [{start}, {end}): {reason}. "
+            "Set failOnDataLoss=false to go on without what is gone",
+            cluster_id=cluster_id,
+        )
+        self.topic, self.partition, self.start, self.end = topic, partition, start, end
+
+
+class RecordError(DynamicKafkaError):
+    """One record cannot be turned into a row.
+
+    Args:
+        reason: What is wrong with it, as a clause.
+        cluster_id: The cluster.
+        topic: The topic.
+        partition: The partition.
+        offset: The record's offset.
+    """
+
+    def __init__(self, reason: str, *, cluster_id: str, topic: str, partition: int, offset: int) -> None:
+        super().__init__(
+            f"Cluster '{cluster_id}', topic '{topic}', partition {partition}, offset {offset}: {reason}",
+            cluster_id=cluster_id,
+        )
+        self.topic, self.partition, self.offset = topic, partition, offset
+
+
+class CheckpointError(DynamicKafkaError):
+    """The offsets in the checkpoint are not this source's, or do not fit what is asked of it."""

@@ -1,0 +1,354 @@
+"""Where reading starts and stops: Flink's OffsetsInitializer, with PyFlink's names.
+
+An initializer turns partitions into offsets once, when a partition is first met; the answer is then in the
+checkpoint and never asked for again. All I/O goes through the `PartitionOffsetsRetriever` it is handed.
+
+As text (metadata documents, the checkpoint) an initializer is a word, `earliest`, `latest` or `committed`, or one of
+`{"committed": "earliest"}` (with its reset), `{"timestamp": 1657256176000}`, and `{"<topic>": {"<partition>": <offset>}}`,
+where a word or Spark's -2 (earliest) and -1 (latest) may stand for an offset, and a word for all partitions of a topic.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from dynamic_kafka.errors import OffsetResolutionError
+
+__all__ = [
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaTopicPartition",
+    "PartitionOffsetsRetriever",
+    "PartitionTimestamps",
+    "initializer_from_json",
+    "initializer_to_json",
+]
+
+_WORDS = ("earliest", "latest", "committed")
+_SPARK_MARKERS = {-2: "earliest", -1: "latest"}
+_MAX_OFFSET = 2**63 - 1
+
+
+class KafkaTopicPartition(NamedTuple):
+    """A partition of a topic on whatever cluster is being talked about."""
+
+    topic: str
+    partition: int
+
+
+class KafkaOffsetResetStrategy(enum.Enum):
+    """What `committed_offsets` does with a partition that has no committed offset."""
+
+    NONE = "none"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class PartitionOffsetsRetriever(Protocol):
+    """What an initializer may ask a cluster (Flink: OffsetsInitializer.PartitionOffsetsRetriever).
+
+    Each method answers for all partitions at once and raises `ClusterUnavailableError` if the cluster does not answer.
+    """
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster being asked."""
+
+    def beginning_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """The first offset each partition still holds."""
+
+    def end_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """The offset after the last readable record: the last stable offset under read_committed."""
+
+    def committed_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """The group's committed offsets; a partition without one is absent."""
+
+    def offsets_for_times(self, times_ms: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, int | None]:
+        """The first offset whose record is at or after the time; None if there is no such record."""
+
+
+class KafkaOffsetsInitializer:
+    """Where reading starts or stops. Use the factories, or subclass and override `get_partition_offsets`.
+
+    A subclass is pickled to Spark's driver-side reader process, so it holds no client. It cannot be written into a
+    checkpoint; it is asked again only for partitions that the checkpoint does not know.
+
+    Example:
+        >>> KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
+        KafkaOffsetsInitializer(committed, reset=earliest)
+    """
+
+    def get_partition_offsets(
+        self, partitions: Collection[KafkaTopicPartition], retriever: PartitionOffsetsRetriever
+    ) -> dict[KafkaTopicPartition, int]:
+        """The offset of each partition.
+
+        Args:
+            partitions: Partitions of one cluster, met for the first time.
+            retriever: Asks that cluster.
+
+        Returns:
+            An offset for every partition in `partitions`.
+
+        Raises:
+            OffsetResolutionError: If a partition has no offset by this rule.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def earliest() -> KafkaOffsetsInitializer:
+        """Each partition's first offset."""
+        return _Word("earliest")
+
+    @staticmethod
+    def latest() -> KafkaOffsetsInitializer:
+        """Each partition's end, as it is when the partition is first met."""
+        return _Word("latest")
+
+    @staticmethod
+    def committed_offsets(
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
+    ) -> KafkaOffsetsInitializer:
+        """The consumer group's committed offsets (needs `group.id`); the strategy is for partitions without one."""
+        return _Word("committed", offset_reset_strategy)
+
+    @staticmethod
+    def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
+        """The first record at or after `timestamp` (milliseconds since 1970); the end if there is none."""
+        return _Timestamp(timestamp)
+
+    @staticmethod
+    def offsets(
+        offsets: Mapping[KafkaTopicPartition | tuple[str, int], int],
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
+    ) -> KafkaOffsetsInitializer:
+        """The offsets given; partitions not listed take the group's committed offset, then the strategy."""
+        return _Offsets({KafkaTopicPartition(*tp): offset for tp, offset in offsets.items()}, {}, offset_reset_strategy)
+
+    @property
+    def needs_group(self) -> bool:
+        """Whether a `group.id` is required."""
+        return False
+
+
+@dataclass(frozen=True, repr=False)
+class _Word(KafkaOffsetsInitializer):
+    word: Literal["earliest", "latest", "committed"]
+    reset: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE
+
+    @property
+    def needs_group(self) -> bool:
+        """See the base class."""
+        return self.word == "committed"
+
+    def get_partition_offsets(
+        self, partitions: Collection[KafkaTopicPartition], retriever: PartitionOffsetsRetriever
+    ) -> dict[KafkaTopicPartition, int]:
+        if self.word == "earliest":
+            return retriever.beginning_offsets(partitions)
+        if self.word == "latest":
+            return retriever.end_offsets(partitions)
+        found = retriever.committed_offsets(partitions)
+        return found | _reset([tp for tp in partitions if tp not in found], self.reset, retriever)
+
+    def __repr__(self) -> str:
+        reset = f", reset={self.reset.value}" if self.word == "committed" else ""
+        return f"KafkaOffsetsInitializer({self.word}{reset})"
+
+
+@dataclass(frozen=True, repr=False)
+class _Timestamp(KafkaOffsetsInitializer):
+    timestamp_ms: int
+
+    def get_partition_offsets(
+        self, partitions: Collection[KafkaTopicPartition], retriever: PartitionOffsetsRetriever
+    ) -> dict[KafkaTopicPartition, int]:
+        return _by_time(dict.fromkeys(partitions, self.timestamp_ms), retriever, strict=False)
+
+    def __repr__(self) -> str:
+        return f"KafkaOffsetsInitializer(timestamp={self.timestamp_ms})"
+
+
+@dataclass(frozen=True, repr=False)
+class PartitionTimestamps(KafkaOffsetsInitializer):
+    """Spark's way to start by time: a time for each partition, or one for all; `strict` refuses one without a record."""
+
+    timestamps_ms: Mapping[KafkaTopicPartition, int]
+    default_ms: int | None = None
+    strict: bool = False
+
+    def get_partition_offsets(
+        self, partitions: Collection[KafkaTopicPartition], retriever: PartitionOffsetsRetriever
+    ) -> dict[KafkaTopicPartition, int]:
+        times_ms: dict[KafkaTopicPartition, int] = {}
+        for tp in partitions:
+            time_ms = self.timestamps_ms.get(tp, self.default_ms)
+            if time_ms is None:
+                raise OffsetResolutionError(
+                    f"No timestamp is given for {_names([tp])} on cluster '{retriever.cluster_id}'; name every partition",
+                    cluster_id=retriever.cluster_id,
+                )
+            times_ms[tp] = time_ms
+        return _by_time(times_ms, retriever, strict=self.strict)
+
+    def __repr__(self) -> str:
+        return f"KafkaOffsetsInitializer({len(self.timestamps_ms)} timestamps, default={self.default_ms})"
+
+
+@dataclass(frozen=True, repr=False)
+class _Offsets(KafkaOffsetsInitializer):
+    listed: Mapping[KafkaTopicPartition, int | str]
+    by_topic: Mapping[str, str]
+    reset: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST
+
+    @property
+    def needs_group(self) -> bool:
+        """See the base class."""
+        return "committed" in {*self.listed.values(), *self.by_topic.values()}
+
+    def get_partition_offsets(
+        self, partitions: Collection[KafkaTopicPartition], retriever: PartitionOffsetsRetriever
+    ) -> dict[KafkaTopicPartition, int]:
+        found: dict[KafkaTopicPartition, int] = {}
+        by_word: dict[str, list[KafkaTopicPartition]] = {}
+        unlisted: list[KafkaTopicPartition] = []
+        for tp in partitions:
+            given = self.listed.get(tp, self.by_topic.get(tp.topic))
+            if isinstance(given, int):
+                found[tp] = given
+            elif given is not None:
+                by_word.setdefault(given, []).append(tp)
+            else:
+                unlisted.append(tp)
+        for word, tps in by_word.items():
+            found |= _Word(_word(word)).get_partition_offsets(tps, retriever)
+        if unlisted:
+            committed = retriever.committed_offsets(unlisted)
+            rest = [tp for tp in unlisted if tp not in committed]
+            found |= committed | _reset(rest, self.reset, retriever)
+        return found
+
+    def __repr__(self) -> str:
+        return f"KafkaOffsetsInitializer({len(self.listed) + len(self.by_topic)} specific offsets)"
+
+
+def _reset(
+    partitions: list[KafkaTopicPartition],
+    reset: KafkaOffsetResetStrategy,
+    retriever: PartitionOffsetsRetriever,
+) -> dict[KafkaTopicPartition, int]:
+    if not partitions:
+        return {}
+    if reset is KafkaOffsetResetStrategy.NONE:
+        raise OffsetResolutionError(
+            f"No committed offset for {_names(partitions)} on cluster '{retriever.cluster_id}' and no reset strategy; "
+            "commit offsets for the group first, or choose the reset 'earliest' or 'latest'",
+            cluster_id=retriever.cluster_id,
+        )
+    return _Word(_word(reset.value)).get_partition_offsets(partitions, retriever)
+
+
+def _by_time(
+    times_ms: Mapping[KafkaTopicPartition, int], retriever: PartitionOffsetsRetriever, *, strict: bool
+) -> dict[KafkaTopicPartition, int]:
+    # The end is read before the look-up: a record that arrives between the two is then read, never skipped.
+    ends = retriever.end_offsets(list(times_ms))
+    found = retriever.offsets_for_times(times_ms)
+    late = [tp for tp in times_ms if found.get(tp) is None]
+    if late and strict:
+        raise OffsetResolutionError(
+            f"No record at or after {times_ms[late[0]]} ms in {_names(late)} on cluster '{retriever.cluster_id}'; "
+            "choose an earlier time, or set startingOffsetsByTimestampStrategy=latest",
+            cluster_id=retriever.cluster_id,
+        )
+    return {tp: ends[tp] if (offset := found.get(tp)) is None else offset for tp in times_ms}
+
+
+def _names(partitions: Collection[KafkaTopicPartition]) -> str:
+    shown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)[:5])
+    return shown if len(partitions) <= 5 else f"{shown} and {len(partitions) - 5} more"
+
+
+def _word(text: str) -> Literal["earliest", "latest", "committed"]:
+    assert text in _WORDS, text
+    return text  # type: ignore[return-value]  # narrowed by the assertion
+
+
+def initializer_from_json(value: Any) -> KafkaOffsetsInitializer:
+    """Read the textual form described at the top of this module.
+
+    Args:
+        value: A decoded JSON or YAML value.
+
+    Raises:
+        ValueError: If it is none of the forms; the message says what was expected, not where it stood.
+    """
+    if isinstance(value, str):
+        if value not in _WORDS:
+            raise ValueError(f"{value!r} is none of the words {', '.join(_WORDS)}")
+        return _Word(_word(value))
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(
+            f"expected one of {', '.join(_WORDS)}, {{timestamp: <ms>}} or {{<topic>: {{<partition>: <offset>}}}}"
+        )
+    if set(value) == {"timestamp"} and not isinstance(value["timestamp"], Mapping | str):
+        return _Timestamp(_non_negative(value["timestamp"], "a timestamp in milliseconds"))
+    if set(value) == {"committed"} and isinstance(value["committed"], str):
+        try:
+            return _Word("committed", KafkaOffsetResetStrategy(value["committed"]))
+        except ValueError:
+            raise ValueError(f"{value['committed']!r} is none of the resets none, earliest, latest") from None
+    listed: dict[KafkaTopicPartition, int | str] = {}
+    by_topic: dict[str, str] = {}
+    for topic, offsets in value.items():
+        if isinstance(offsets, str) and offsets in _WORDS:
+            by_topic[str(topic)] = offsets
+        elif isinstance(offsets, Mapping):
+            for partition, offset in offsets.items():
+                listed[KafkaTopicPartition(str(topic), _partition(partition))] = _offset(offset)
+        else:
+            raise ValueError(f"topic {topic!r}: expected a word or {{<partition>: <offset>}}, not {offsets!r}")
+    return _Offsets(listed, by_topic)
+
+
+def _partition(value: Any) -> int:
+    text = str(value)
+    if isinstance(value, bool) or not text.isdecimal():
+        raise ValueError(f"{value!r} is no partition number")
+    return int(text)
+
+
+def _offset(value: Any) -> int | str:
+    if isinstance(value, str):
+        if value in _WORDS:
+            return value
+    elif type(value) is int and value in _SPARK_MARKERS:
+        return _SPARK_MARKERS[value]
+    return _non_negative(value, "an offset")
+
+
+def _non_negative(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_OFFSET:
+        raise ValueError(f"{value!r} is not {what}")
+    return value
+
+
+def initializer_to_json(initializer: KafkaOffsetsInitializer | None) -> Any:
+    """The textual form of an initializer; None for None and for a user's own subclass, which has none."""
+    match initializer:
+        case _Word("committed", reset) if reset is not KafkaOffsetResetStrategy.NONE:
+            return {"committed": reset.value}
+        case _Word(word):
+            return word
+        case _Timestamp(timestamp_ms):
+            return {"timestamp": timestamp_ms}
+        case _Offsets(listed, by_topic):
+            result: dict[str, Any] = dict(sorted(by_topic.items()))
+            for tp, offset in sorted(listed.items()):
+                result.setdefault(tp.topic, {})[str(tp.partition)] = offset
+            return result
+        case _:
+            return None

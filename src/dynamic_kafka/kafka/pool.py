@@ -1,0 +1,85 @@
+"""Consumers kept in a Spark worker between tasks, because a connection costs more than a small range.
+
+A worker process is reused for any task, without affinity, and is gone after a minute without work. So the pool is a cache
+and never the truth: it is keyed by cluster and properties, holds connections and never positions, and is small.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka.admin import AdminClient
+
+from dynamic_kafka.kafka.properties import client_config
+
+__all__ = ["PooledClients", "acquire", "release"]
+
+_CAPACITY = 16
+_pool: OrderedDict[tuple[str, frozenset[tuple[str, str]]], PooledClients] = OrderedDict()
+_client_log = logging.getLogger("dynamic_kafka.librdkafka")
+
+# Ranges are known and mostly small: answer an empty fetch soon (it is what shows the end of a range whose tail holds no
+# record), and look again soon after a full queue. The queue bounds a task's memory.
+_TUNING = {
+    "fetch.wait.max.ms": "20",
+    "fetch.queue.backoff.ms": "10",
+    "queued.min.messages": "100000",
+    "queued.max.messages.kbytes": "32768",
+}
+_FORCED = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": "true",
+}
+
+
+@dataclass
+class PooledClients:
+    """The clients of one cluster in this worker; `last_error` is what the client noticed in the background."""
+
+    key: tuple[str, frozenset[tuple[str, str]]]
+    properties: Mapping[str, str]
+    group_id: str
+    last_error: str = ""
+
+    @cached_property
+    def consumer(self) -> Consumer:
+        """Reads; its assignment is empty between tasks."""
+        config = client_config(self.properties, role="consumer")
+        config = {**_TUNING, **config, **_FORCED, "group.id": self.group_id}
+        options: dict[str, Any] = {**config, "error_cb": self._note_error, "logger": _client_log}
+        return Consumer(options)
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """Looks up topic ids."""
+        options: dict[str, Any] = {**client_config(self.properties, role="admin"), "logger": _client_log}
+        return AdminClient(options)
+
+    def _note_error(self, error: KafkaError) -> None:
+        self.last_error = error.str()
+
+
+def acquire(cluster: str, properties: Mapping[str, str], group_id: str) -> PooledClients:
+    """Take the cluster's clients out of the pool, or make new ones (they connect when first used)."""
+    key = (cluster, frozenset({**properties, "group.id": group_id}.items()))
+    clients = _pool.pop(key, None)
+    return clients if clients is not None else PooledClients(key, dict(properties), group_id)
+
+
+def release(clients: PooledClients, *, healthy: bool) -> None:
+    """Give clients back; unhealthy ones are closed, and so is the one unused for longest when the pool is full."""
+    clients.last_error = ""
+    if healthy:
+        clients.consumer.unassign()
+        _pool[clients.key] = clients
+    if not healthy or len(_pool) > _CAPACITY:
+        old = clients if not healthy else _pool.popitem(last=False)[1]
+        old.consumer.close()

@@ -1,0 +1,318 @@
+"""The metadata document: streams, their clusters and topics, as YAML or JSON.
+
+The shape is that of Flink's YamlFileMetadataService, with optional properties and offsets::
+
+    - streamId: orders
+      clusterMetadataList:
+        - clusterId: eu                        # default: bootstrapServers
+          bootstrapServers: eu-1:9092,eu-2:9092  # or a list
+          topics: [orders]
+          properties: {security.protocol: SASL_SSL, sasl.jaas.config: "${env:EU_JAAS}"}
+          startingOffsets: latest              # see dynamic_kafka.initializer
+          stoppingOffsets: {timestamp: 1657256176000}
+
+In YAML, only `true`, `false`, `null` and whole numbers are anything but text, as in JSON: a topic may be called `no` or
+`2024-01-01`, and a number or truth value among the properties keeps the spelling it was given.
+
+This module imports pydantic, so it is imported only where a document is parsed: on the driver.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Hashable
+from typing import Annotated, Any
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+
+from dynamic_kafka.errors import MetadataServiceError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, initializer_from_json
+from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+
+__all__ = ["parse_document"]
+
+_MAX_DEPTH = 20  # a valid document has at most seven levels; libyaml's recursion overflows the C stack at some 100,000
+_MOST_FAULTS = 5
+
+
+def parse_document(text: str, source: str) -> tuple[KafkaStream, ...]:
+    """Read a metadata document.
+
+    Args:
+        text: YAML or JSON.
+        source: Where it comes from, for errors. If it ends in `.json`, the text must be JSON.
+
+    Returns:
+        The streams, in the document's order.
+
+    Raises:
+        MetadataServiceError: If the document is invalid. Names the source and the path to each fault, such as
+            `[0].clusterMetadataList[1].topics`, and what was expected there; never shows a property's value.
+    """
+    try:
+        streams = _ADAPTER.validate_python(_load(text, source))
+    except _InvalidError as error:
+        raise _invalid(source, [str(error)]) from None
+    except ValidationError as error:
+        raise _invalid(source, [_fault(fault) for fault in error.errors(include_url=False)]) from None
+    faults = _repetitions(streams)
+    if faults:
+        raise _invalid(source, faults)
+    return tuple(stream.to_stream() for stream in streams)
+
+
+def _invalid(source: str, faults: list[str]) -> MetadataServiceError:
+    shown = [f"Metadata document '{source}' is invalid: {faults[0]}", *faults[1:_MOST_FAULTS]]
+    if len(faults) > _MOST_FAULTS:
+        shown.append(f"and {len(faults) - _MOST_FAULTS} more faults")
+    return MetadataServiceError("\n".join(shown))
+
+
+# --- text to plain values ---------------------------------------------------------------------------------------------
+
+
+class _InvalidError(Exception):
+    """The text is no YAML or JSON; its message shows no value."""
+
+
+def _load(text: str, source: str) -> Any:
+    if source.endswith(".json"):
+        return _load_json(text)
+    if text.lstrip().startswith("["):  # most likely JSON, which is 20 times as fast to read and escapes differently
+        try:
+            return _load_json(text)
+        except _InvalidError:
+            pass
+    return _load_yaml(text)
+
+
+def _load_json(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        raise _InvalidError(f"line {error.lineno}, column {error.colno}: no JSON, {error.msg}") from None
+    except RecursionError:
+        raise _InvalidError("it is nested too deeply") from None
+    except ValueError:
+        raise _InvalidError("no JSON, a number is too long") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _InvalidError(f"the key {twice!r} is given twice in one object")
+    return result
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the latter where libyaml lacks
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # the base class's own, which add_* below fills
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"true|false", "tf"),
+    ("null", r"null|~|", ["n", "~", ""]),
+    ("int", r"0|-?[1-9][0-9]*", "-0123456789"),
+    ("merge", r"<<", "<"),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), list(_first))
+
+
+def _load_yaml(text: str) -> Any:
+    try:
+        _check_depth(text)
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _check_keys(node)
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except _InvalidError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        # Only the scanner and the parser speak of syntax alone; the others quote what may be a value.
+        syntax = isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError)
+        what = error.problem if syntax else "a tag, alias or key that cannot be used here"
+        raise _InvalidError(f"{where}no YAML, {what}") from None
+    except yaml.reader.ReaderError as error:
+        raise _InvalidError(f"character {error.position + 1}: no YAML, a character that is not allowed") from None
+    except Exception:  # noqa: BLE001  # explicit tags (!!int '', !!bool x) raise IndexError, KeyError and others
+        raise _InvalidError("no YAML, a value does not fit its tag or holds characters that are not allowed") from None
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):  # one event after the other, without recursion
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise _InvalidError("it is nested too deeply")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _check_keys(root: yaml.Node) -> None:
+    """Refuse a key given twice: YAML itself would take the last. Merged keys (`<<`) may repeat."""
+    nodes, seen = [root], set[int]()
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            nodes.extend(node.value)
+        elif isinstance(node, yaml.MappingNode):
+            keys = set[Hashable]()
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode):
+                    if key.value in keys:
+                        mark = key.start_mark
+                        raise _InvalidError(
+                            f"line {mark.line + 1}, column {mark.column + 1}: the key {key.value!r} is given twice"
+                        )
+                    keys.add(key.value)
+                nodes.append(value)
+
+
+# --- plain values to streams ------------------------------------------------------------------------------------------
+
+
+def _servers(value: Any) -> Any:
+    if isinstance(value, list) and all(isinstance(server, str) for server in value):
+        value = ",".join(value)
+    if not isinstance(value, str):
+        raise ValueError("expected host:port, as text with commas or as a list")  # noqa: TRY004  # pydantic wants it
+    servers = [server.strip() for server in value.split(",") if server.strip()]
+    if not servers:
+        raise ValueError("expected at least one host:port")
+    return ",".join(servers)
+
+
+def _property(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _no_servers(value: dict[str, str]) -> dict[str, str]:
+    if "bootstrap.servers" in value:
+        raise ValueError("bootstrap.servers does not belong here; it is given as bootstrapServers")
+    return value
+
+
+def _offsets(value: Any) -> KafkaOffsetsInitializer | None:
+    try:
+        return None if value is None else initializer_from_json(value)
+    except TypeError:  # a list where an offset should be
+        raise ValueError("expected a word, {timestamp: <ms>} or {<topic>: {<partition>: <offset>}}") from None
+
+
+_Name = Annotated[str, Field(min_length=1)]
+_Offsets = Annotated[KafkaOffsetsInitializer | None, BeforeValidator(_offsets)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        arbitrary_types_allowed=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        strict=True,
+    )
+
+
+class _Cluster(_Model):
+    cluster_id: _Name | None = None
+    bootstrap_servers: Annotated[str, BeforeValidator(_servers)]
+    topics: list[_Name]
+    properties: Annotated[dict[str, Annotated[str, BeforeValidator(_property)]], AfterValidator(_no_servers)] = Field(
+        default_factory=dict
+    )
+    starting_offsets: _Offsets = None
+    stopping_offsets: _Offsets = None
+
+    @property
+    def id(self) -> str:
+        return self.cluster_id or self.bootstrap_servers
+
+    def to_metadata(self) -> ClusterMetadata:
+        return ClusterMetadata(
+            frozenset(self.topics),
+            {"bootstrap.servers": self.bootstrap_servers, **self.properties},
+            self.starting_offsets,
+            self.stopping_offsets,
+        )
+
+
+class _Stream(_Model):
+    stream_id: _Name
+    cluster_metadata_list: list[_Cluster]
+
+    def to_stream(self) -> KafkaStream:
+        return KafkaStream(
+            self.stream_id, {cluster.id: cluster.to_metadata() for cluster in self.cluster_metadata_list}
+        )
+
+
+_ADAPTER = TypeAdapter(list[_Stream])
+
+
+def _repetitions(streams: list[_Stream]) -> list[str]:
+    faults: list[str] = []
+    first_stream: dict[str, int] = {}
+    for i, stream in enumerate(streams):
+        first = first_stream.setdefault(stream.stream_id, i)
+        if first != i:
+            faults.append(f"[{i}].streamId: stream '{stream.stream_id}' is already at [{first}]; join the two")
+        first_cluster: dict[str, int] = {}
+        for j, cluster in enumerate(stream.cluster_metadata_list):
+            path = f"[{i}].clusterMetadataList"
+            first = first_cluster.setdefault(cluster.id, j)
+            if first != j:
+                faults.append(f"{path}[{j}]: cluster '{cluster.id}' is already at {path}[{first}]; join the two")
+    return faults
+
+
+# --- faults as text ---------------------------------------------------------------------------------------------------
+
+_KINDS = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
+_EXPECTED = {"string_type": "text", "list_type": "a list", "model_type": "a mapping", "dict_type": "a mapping"}
+
+
+def _fault(fault: Any) -> str:
+    """One of pydantic's errors as `<path>: <what was expected>`, without the value found there."""
+    loc = [step for step in fault["loc"] if step != "[key]"]
+    match fault["type"]:
+        case "missing":
+            what = "is missing"
+        case "extra_forbidden":
+            model = _Stream if len(loc) == 2 else _Cluster
+            known = [field.alias or "" for field in model.model_fields.values()]
+            near = difflib.get_close_matches(str(loc[-1]), known, n=1)
+            what = f"unknown key; did you mean '{near[0]}'?" if near else f"unknown key; known are {', '.join(known)}"
+        case "string_too_short":
+            what = "expected a name that is not empty"
+        case "value_error":
+            what = str(fault["msg"]).removeprefix("Value error, ")[:300]
+        case kind if kind in _EXPECTED:
+            found = _KINDS.get(type(fault["input"]), "nothing" if fault["input"] is None else "something else")
+            quote = " (put it in quotes)" if kind == "string_type" and found in {"a number", "true or false"} else ""
+            what = f"expected {_EXPECTED[kind]}, not {found}{quote}"
+        case _:
+            what = str(fault["msg"]).splitlines()[0]
+    path = "".join(f"[{step}]" if isinstance(step, int) else _step(str(step)) for step in loc).removeprefix(".")
+    return f"{path or 'the whole'}: {what}"
+
+
+def _step(key: str) -> str:
+    return f".{key}" if key.isidentifier() else f"[{key!r}]"

@@ -1,0 +1,163 @@
+"""One answer of the metadata service, checked and turned round: clusters to topics (pure).
+
+A stream names clusters, and a cluster may serve many streams; what is read is the union of their topics. Everything is
+sorted, so that a service may answer in any order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dynamic_kafka.errors import MetadataServiceError
+from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+
+__all__ = ["EMPTY", "Snapshot", "describe_change", "make_snapshot"]
+
+_TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule (Topic.validate)
+_MOST_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the metadata says at one time.
+
+    Args:
+        streams: Stream id to cluster id to the stream's topics there.
+        clusters: Cluster id to the cluster, with the topics of all streams united.
+    """
+
+    streams: Mapping[str, Mapping[str, frozenset[str]]]
+    clusters: Mapping[str, ClusterMetadata]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it names no topic at all."""
+        return not any(cluster.topics for cluster in self.clusters.values())
+
+
+EMPTY = Snapshot({}, {})
+
+
+def make_snapshot(streams: Iterable[KafkaStream]) -> Snapshot:
+    """Check the streams and unite them.
+
+    Initializers are compared by `==`: one of your own that is given to two streams should define it.
+
+    Args:
+        streams: The subscribed streams, in any order; the same stream twice is the same as once.
+
+    Raises:
+        MetadataServiceError: If two streams give one cluster different properties or offsets (both are named, and the
+            properties that differ, never their values), if a stream is given twice in two versions, if a stream or
+            cluster id is empty, if a cluster lacks `bootstrap.servers`, or if a topic's name is illegal in Kafka.
+    """
+    by_id: dict[str, KafkaStream] = {}
+    for stream in streams:
+        if by_id.setdefault(stream.stream_id, stream) != stream:
+            raise MetadataServiceError(f"The metadata describes stream '{stream.stream_id}' twice, differently")
+    first: dict[str, str] = {}
+    clusters: dict[str, ClusterMetadata] = {}
+    for stream_id, stream in sorted(by_id.items()):
+        for cluster_id, cluster in sorted(stream.clusters.items()):
+            _check(stream_id, cluster_id, cluster)
+            known = clusters.get(cluster_id)
+            if known is not None:
+                _check_same(cluster_id, first[cluster_id], known, stream_id, cluster)
+            first.setdefault(cluster_id, stream_id)
+            clusters[cluster_id] = ClusterMetadata(
+                frozenset(cluster.topics) | (known.topics if known else frozenset()),
+                dict(sorted(cluster.properties.items())),
+                cluster.starting_offsets,
+                cluster.stopping_offsets,
+            )
+    return Snapshot(
+        {
+            stream_id: {c: frozenset(cluster.topics) for c, cluster in sorted(stream.clusters.items())}
+            for stream_id, stream in sorted(by_id.items())
+        },
+        dict(sorted(clusters.items())),
+    )
+
+
+def _check(stream_id: Any, cluster_id: Any, cluster: Any) -> None:
+    # Any: what a user's service answers has passed no type checker.
+    where = f"The metadata of stream '{stream_id}', cluster '{cluster_id}'"
+    if not all(isinstance(name, str) and name for name in (stream_id, cluster_id)):
+        raise MetadataServiceError(f"{where}, has an id that is empty or no text; name each stream and cluster")
+    wrong = sorted(
+        str(key) for key, value in cluster.properties.items() if not (isinstance(key, str) and isinstance(value, str))
+    )
+    if wrong:
+        raise MetadataServiceError(f"{where}, has properties that are not text: {_names(wrong)}", cluster_id=cluster_id)
+    if not cluster.properties.get("bootstrap.servers"):
+        raise MetadataServiceError(f"{where}, lacks the property 'bootstrap.servers'", cluster_id=cluster_id)
+    # A str is a collection of its letters; an author of a service may well write topics="orders".
+    topics = [cluster.topics] if isinstance(cluster.topics, str) else cluster.topics
+    illegal = sorted(repr(t) for t in topics if not (isinstance(t, str) and _TOPIC.fullmatch(t)))
+    if illegal or topics is not cluster.topics:
+        raise MetadataServiceError(
+            f"{where}, must give topics as a set of names that are legal in Kafka; wrong: "
+            f"{_names(illegal) if illegal else 'a single text'}",
+            cluster_id=cluster_id,
+        )
+
+
+def _check_same(
+    cluster_id: str, first_id: str, first: ClusterMetadata, second_id: str, second: ClusterMetadata
+) -> None:
+    differing = _differing(first, second)
+    if differing:
+        raise MetadataServiceError(
+            f"Streams '{first_id}' and '{second_id}' describe cluster '{cluster_id}' differently: "
+            f"{', '.join(differing)}; make them equal, or give the clusters two ids",
+            cluster_id=cluster_id,
+        )
+
+
+def _differing(one: ClusterMetadata, other: ClusterMetadata) -> list[str]:
+    """What differs beside the topics: names of properties, never values."""
+    keys = {*one.properties, *other.properties}
+    differing = [f"property '{k}'" for k in sorted(keys) if one.properties.get(k) != other.properties.get(k)]
+    if one.starting_offsets != other.starting_offsets:
+        differing.append("starting offsets")
+    if one.stopping_offsets != other.stopping_offsets:
+        differing.append("stopping offsets")
+    return differing
+
+
+def describe_change(old: Snapshot, new: Snapshot) -> list[str]:
+    """The differences, one line each, for logs and status; no line holds a property's value.
+
+    Args:
+        old: The snapshot before; `EMPTY` if there was none.
+        new: The snapshot now.
+
+    Returns:
+        Nothing if they are equal.
+    """
+    lines: list[str] = []
+    for verb, ids in (("removed", old.clusters.keys() - new.clusters), ("added", new.clusters.keys() - old.clusters)):
+        lines += [f"cluster '{cluster_id}' {verb}" for cluster_id in sorted(ids)]
+    for cluster_id in sorted(old.clusters.keys() & new.clusters):
+        differing = _differing(old.clusters[cluster_id], new.clusters[cluster_id])
+        if differing:
+            lines.append(f"cluster '{cluster_id}' changed: {', '.join(differing)}")
+    for stream_id in sorted(old.streams.keys() | new.streams):
+        before, after = old.streams.get(stream_id), new.streams.get(stream_id)
+        if before is None or after is None:
+            lines.append(f"stream '{stream_id}' {'added' if before is None else 'removed'}")
+        before, after = before or {}, after or {}
+        for cluster_id in sorted(before.keys() | after):
+            was, now = before.get(cluster_id, frozenset()), after.get(cluster_id, frozenset())
+            for verb, topics in (("removed", was - now), ("added", now - was)):
+                if topics:
+                    lines.append(f"stream '{stream_id}', cluster '{cluster_id}': {verb} {_names(sorted(topics))}")
+    return lines or ([] if old == new else ["a stream's clusters without topics changed"])
+
+
+def _names(names: list[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"

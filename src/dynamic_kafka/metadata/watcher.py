@@ -1,0 +1,349 @@
+"""Follows the metadata service: one thread asks, everybody else reads the last good answer.
+
+============================  =======================================================================================
+first start, service fails    `wait_first` raises at once
+resume, service fails         no snapshot yet; asked again after 1, 2, 4 ... 60 s, however often it fails
+later failures in a row       the last good snapshot stays in force; one more than the threshold tolerates is final
+interval of zero or less      asked until it has answered once; later only on request, and a failure then is not final
+an answer without any topic   if there were some before: believed only if asking again at once gives the same
+============================  =======================================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Collection
+from typing import TypedDict
+
+from dynamic_kafka.errors import DynamicKafkaError, MetadataServiceError
+from dynamic_kafka.metadata.service import KafkaMetadataService
+from dynamic_kafka.metadata.snapshot import EMPTY, Snapshot, describe_change, make_snapshot
+from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamSetSubscriber
+
+__all__ = ["Change", "MetadataWatcher", "WatcherStatus"]
+
+_log = logging.getLogger(__name__)
+
+_BACKOFF_S = (1.0, 60.0)
+_ACTIVE_INTERVAL_S = 30.0
+_CLOSE_S = 1.0
+_MOST_CHANGES = 20
+
+
+class Change(TypedDict):
+    """One difference between two snapshots: when it was seen (milliseconds since 1970), and what it was."""
+
+    time_ms: int
+    text: str
+
+
+class WatcherStatus(TypedDict):
+    """What a `MetadataWatcher` has seen.
+
+    Attributes:
+        refreshes: Answers so far.
+        failures_total: Failures so far. One finished attempt adds one to either this or `refreshes`.
+        consecutive_failures: Failures since the last answer.
+        last_error: The last failure's text, also after a later answer; None if there was none.
+        last_success_ms: When the last answer came (milliseconds since 1970); None if none came yet.
+        asking_since_ms: When the attempt that is under way began; None if none is. Shows a service that hangs.
+        generation: As `MetadataWatcher.generation`.
+        changes: The last 20 differences, oldest first.
+    """
+
+    refreshes: int
+    failures_total: int
+    consecutive_failures: int
+    last_error: str | None
+    last_success_ms: int | None
+    asking_since_ms: int | None
+    generation: int
+    changes: list[Change]
+
+
+class MetadataWatcher:
+    """Asks the metadata service from one daemon thread, now and then, and keeps the last good answer.
+
+    All methods may be called from any thread; only `wait_first` and `close` wait.
+
+    Args:
+        service: The service; nobody else may call it from now on. It is closed with the watcher.
+        subscriber: Chooses the streams.
+        interval_ms: From the end of one attempt to the next (`stream-metadata-discovery-interval-ms`); zero or less
+            for exactly one successful one.
+        failure_threshold: How many failures in a row are tolerated once there was an answer
+            (`stream-metadata-discovery-failure-threshold`).
+    """
+
+    def __init__(
+        self,
+        service: KafkaMetadataService,
+        subscriber: KafkaStreamSubscriber,
+        *,
+        interval_ms: int,
+        failure_threshold: int,
+    ) -> None:
+        self._service = service
+        self._subscriber = subscriber
+        self._interval_s = interval_ms / 1000 if interval_ms > 0 else math.inf
+        self._failure_threshold = failure_threshold
+        self._resuming = False
+        self._thread = threading.Thread(target=self._run, name="dynamic-kafka-metadata", daemon=True)
+
+        # Guards what follows; notified when an attempt has ended and when the thread has something new to do.
+        self._changed = threading.Condition()
+        self._closed = False
+        self._next_fetch = 0.0  # by the monotonic clock, like all times without a unit of their own
+        self._next_active_check = math.inf
+        self._last_fetch = -math.inf
+        self._snapshot: Snapshot | None = None
+        self._generation = 0
+        self._failure: MetadataServiceError | None = None
+        self._had_topics = False
+        self._tracked: frozenset[str] = frozenset()
+        self._active: dict[str, bool] = {}
+        self._refreshes = self._failures_total = self._consecutive_failures = 0
+        self._last_error: str | None = None
+        self._last_success_ms: int | None = None
+        self._asking_since_ms: int | None = None
+        self._changes: deque[Change] = deque(maxlen=_MOST_CHANGES)
+
+    def start(self, *, resuming: bool = False, previous_clusters: Collection[str] = ()) -> None:
+        """Begin to ask.
+
+        Args:
+            resuming: Whether the query has a snapshot in its checkpoint to go on with: then no failure is final before
+                the first answer.
+            previous_clusters: The clusters in that checkpoint: an answer without any topic then needs confirmation.
+        """
+        self._resuming = resuming
+        self._had_topics = bool(previous_clusters)
+        self._thread.start()
+
+    def snapshot(self) -> Snapshot | None:
+        """The last good answer; None if there is none yet."""
+        return self._snapshot
+
+    @property
+    def generation(self) -> int:
+        """Grows by one with each snapshot that differs from the one before; 0 before the first."""
+        return self._generation
+
+    def wait_first(self, timeout_s: float) -> Snapshot | None:
+        """Wait for the first good answer.
+
+        Args:
+            timeout_s: The longest wait; 0 for none.
+
+        Returns:
+            The current snapshot, or None if none came in time.
+
+        Raises:
+            MetadataServiceError: If there will be none: `failure`.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._snapshot is not None or self._failure is not None or self._closed, timeout_s
+            )
+            if self._failure is not None:
+                raise self._failure
+            return self._snapshot
+
+    def failure(self) -> MetadataServiceError | None:
+        """The failure that should fail the query; once there is one it stays, and the service is not asked again."""
+        return self._failure
+
+    def request_refresh(self) -> None:
+        """Ask once more, soon: at once, but never within a second of the last attempt's begin.
+
+        For an authentication error, which new credentials may heal. `status` tells when the attempt has ended.
+        """
+        with self._changed:
+            self._next_fetch = min(self._next_fetch, max(time.monotonic(), self._last_fetch + _BACKOFF_S[0]))
+            self._changed.notify_all()
+
+    def track(self, cluster_ids: Collection[str]) -> None:
+        """Say whose activity is of interest: these clusters and no others. New ones are asked about at once."""
+        wanted = frozenset(cluster_ids)
+        with self._changed:
+            if wanted - self._tracked:
+                self._next_active_check = 0.0
+                self._changed.notify_all()
+            self._tracked = wanted
+            self._active = {cluster_id: active for cluster_id, active in self._active.items() if cluster_id in wanted}
+
+    def is_cluster_active(self, cluster_id: str, *, default: bool = True) -> bool:
+        """What the service last said of a tracked cluster; `default` if it has not been asked or did not answer."""
+        return self._active.get(cluster_id, default)
+
+    def status(self) -> WatcherStatus:
+        """Counters, errors and changes, for people and metrics."""
+        with self._changed:
+            return WatcherStatus(
+                refreshes=self._refreshes,
+                failures_total=self._failures_total,
+                consecutive_failures=self._consecutive_failures,
+                last_error=self._last_error,
+                last_success_ms=self._last_success_ms,
+                asking_since_ms=self._asking_since_ms,
+                generation=self._generation,
+                changes=list(self._changes),
+            )
+
+    def close(self) -> None:
+        """Stop asking; waits a second at most for a call under way. The thread closes the service when it ends."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.ident is None:
+            self._close_service()
+        elif self._thread is not threading.current_thread():
+            self._thread.join(_CLOSE_S)
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            now = time.monotonic()
+            if self._next_fetch <= now:
+                self._refresh()
+            if self._next_active_check <= now:
+                self._check_active()
+        self._close_service()
+
+    def _wait_for_work(self) -> bool:
+        """Wait until something is due; False if there is nothing to do any more."""
+        with self._changed:
+            while not self._closed and self._failure is None:
+                wait_s = min(self._next_fetch, self._next_active_check) - time.monotonic()
+                if wait_s <= 0:
+                    return True
+                self._changed.wait(None if wait_s == math.inf else min(wait_s, threading.TIMEOUT_MAX))
+            return False
+
+    def _refresh(self) -> None:
+        with self._changed:
+            self._asking_since_ms = _now_ms()
+            self._last_fetch = time.monotonic()
+            self._next_fetch = math.inf  # a request that comes meanwhile sets it again: this attempt may be too early
+        try:
+            snapshot = self._ask()
+            if snapshot.is_empty and self._had_topics:
+                _log.warning("The metadata service answered without any topic; asking again before believing it")
+                snapshot = self._ask()
+            changes = describe_change(self._snapshot or EMPTY, snapshot)
+        except Exception as error:  # noqa: BLE001  # a user's service may raise anything; each is one failure
+            self._failed(error)
+        else:
+            self._succeeded(snapshot, changes)
+
+    def _ask(self) -> Snapshot:
+        return make_snapshot(self._subscriber.get_subscribed_streams(self._service))
+
+    def _succeeded(self, snapshot: Snapshot, changes: list[str]) -> None:
+        before = self._snapshot
+        with self._changed:
+            self._refreshes += 1
+            self._consecutive_failures = 0
+            self._last_success_ms = _now_ms()
+            self._asking_since_ms = None
+            self._had_topics = not snapshot.is_empty
+            if before is None or changes:
+                # The number follows the snapshot: who reads the number first never takes an old snapshot for a new one.
+                self._snapshot = snapshot
+                self._generation += 1
+                self._changes.extend(Change(time_ms=self._last_success_ms, text=text) for text in changes)
+            self._schedule(self._interval_s)
+            self._changed.notify_all()
+        if before is None or changes:
+            self._log_changes(before, snapshot, changes)
+
+    def _log_changes(self, before: Snapshot | None, snapshot: Snapshot, changes: list[str]) -> None:
+        if isinstance(self._subscriber, StreamSetSubscriber):
+            unknown = self._subscriber.stream_ids - snapshot.streams.keys()
+            if unknown:
+                _log.warning("The metadata service does not know the streams %s", ", ".join(sorted(unknown)))
+        elif not snapshot.streams:
+            _log.warning("The metadata service knows no stream for %r", self._subscriber)
+        removed = before is not None and _topics(before) - _topics(snapshot)
+        level = logging.WARNING if removed else logging.INFO
+        _log.log(level, "Metadata %s: %s", "changed" if before else "read", "; ".join(changes) or "nothing to read")
+
+    def _failed(self, error: Exception) -> None:
+        last = self._as_metadata_error(error)
+        with self._changed:
+            self._failures_total += 1
+            self._consecutive_failures += 1
+            self._last_error = str(last)
+            self._asking_since_ms = None
+            count = self._consecutive_failures
+            if self._snapshot is None and self._resuming:
+                delay_s = min(_BACKOFF_S[0] * 2.0 ** min(count - 1, 30), _BACKOFF_S[1])
+                note = f"going on with the checkpoint's metadata; next attempt in {delay_s:g} s"
+            elif self._snapshot is None:
+                self._failure = last
+            elif self._interval_s == math.inf:
+                delay_s, note = math.inf, "the last answer stays in force"
+            elif count <= self._failure_threshold:
+                delay_s = self._interval_s
+                note = f"failure {count} of {self._failure_threshold} tolerated; the last answer stays in force"
+            else:
+                self._failure = MetadataServiceError(
+                    f"The metadata service failed {count} times in a row, more than "
+                    f"stream-metadata-discovery-failure-threshold={self._failure_threshold} tolerates; the last time: "
+                    f"{last}"
+                )
+                self._failure.__cause__ = last
+            if self._failure is None:
+                self._schedule(delay_s)
+            self._changed.notify_all()
+        if self._failure is None:
+            _log.warning("The metadata could not be refreshed (%s): %s", note, last)
+        else:
+            _log.error("%s", self._failure)
+
+    def _schedule(self, delay_s: float) -> None:
+        self._next_fetch = min(self._next_fetch, time.monotonic() + delay_s)
+
+    def _as_metadata_error(self, error: Exception) -> MetadataServiceError:
+        if isinstance(error, MetadataServiceError):
+            return error
+        name = type(self._service).__name__
+        what = str(error) if isinstance(error, DynamicKafkaError) else f"{type(error).__name__}: {error}"
+        wrapped = MetadataServiceError(f"Metadata service {name} failed: {what}")
+        wrapped.__cause__ = error
+        return wrapped
+
+    def _check_active(self) -> None:
+        with self._changed:
+            tracked = self._tracked
+            due = min(self._interval_s, _ACTIVE_INTERVAL_S) if tracked else math.inf
+            self._next_active_check = time.monotonic() + due  # track() may bring it forward while we ask
+        for cluster_id in sorted(tracked):
+            try:
+                active = bool(self._service.is_cluster_active(cluster_id))
+            except Exception as error:  # noqa: BLE001  # a user's service may raise anything
+                _log.warning("The metadata service cannot say whether cluster '%s' is active: %s", cluster_id, error)
+                continue
+            with self._changed:
+                if cluster_id in self._tracked:
+                    self._active[cluster_id] = active
+                    self._changed.notify_all()
+
+    def _close_service(self) -> None:
+        try:
+            self._service.close()
+        except Exception as error:  # noqa: BLE001  # the query ends; there is nobody left to fail
+            _log.warning("The metadata service could not be closed: %s: %s", type(error).__name__, error)
+
+
+def _topics(snapshot: Snapshot) -> set[tuple[str, str]]:
+    return {(cluster_id, topic) for cluster_id, cluster in snapshot.clusters.items() for topic in cluster.topics}
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

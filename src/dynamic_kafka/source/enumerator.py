@@ -1,0 +1,317 @@
+"""The driver's side of the source: turns what the observer sees into documents, and documents into tasks.
+
+It lives in Spark's reader process for the whole run of a query; Spark's calls come one at a time, from the main thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.kafka.secrets import storable
+from dynamic_kafka.source.admission import admit
+from dynamic_kafka.source.observer import Observation, Observer
+from dynamic_kafka.source.offsets import (
+    ClusterOffsets,
+    Document,
+    Split,
+    check_chain,
+    decode,
+    encode,
+    is_marker,
+    is_spark_kafka_offset,
+)
+from dynamic_kafka.source.planning import ReadTask, plan
+from dynamic_kafka.source.reconcile import ClusterView, Event, Policy, Reconciled, reconcile
+from dynamic_kafka.source.settings import SourceSettings
+
+__all__ = ["SourceEnumerator"]
+
+_log = logging.getLogger(__name__)
+
+_KEPT_EVENTS = 20
+
+
+class SourceEnumerator:
+    """Answers Spark's questions about offsets and partitions. Made without I/O.
+
+    Args:
+        settings: The user's wishes.
+    """
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self._settings = settings
+        self._policy = Policy(
+            settings.starting, settings.stopping, settings.fail_on_data_loss, settings.retention_ms, settings.drain
+        )
+        self._observer = Observer(settings)
+        self._available_now = False
+        self._frozen: Observation | None = None
+        self._seen: Observation | None = None
+        self._last: tuple[Mapping[str, Any], Document] | None = None
+        self._last_batch_at = time.monotonic()
+        self._committed: Document | None = None
+        self._said: set[str] = set()
+        self._events: deque[dict[str, Any]] = deque(maxlen=_KEPT_EVENTS)
+
+    def prepare_available_now(self) -> None:
+        """From now on read only up to what the next `latest_offset` sees."""
+        self._available_now = True
+
+    def latest_offset(self, start: Mapping[str, Any], *, limited: bool) -> Mapping[str, Any]:
+        """The document of the next batch; `start` itself if there is nothing to do.
+
+        Args:
+            start: The document of the last finished batch, or the marker.
+            limited: Whether the user's limits per trigger apply (`Trigger.Once` lifts them).
+
+        Raises:
+            DynamicKafkaError: If the query has to stop.
+        """
+        settings = self._settings
+        previous = self._previous(start)
+        if self._frozen is None:
+            self._seen = self._observer.look(previous, at_once=self._available_now)
+            if self._available_now:
+                self._frozen = self._seen
+        assert self._seen is not None
+        if previous is not None:
+            self._commit(previous)
+        result = self._resolve(previous, self._seen)
+        document = result.document
+        backlog = _backlog(document, self._seen.views)
+        if not result.changed and (not backlog or self._hold_back(backlog)):
+            return start
+        admitted, document.cursor = admit(
+            backlog,
+            document.cursor,
+            limit=settings.max_offsets_per_trigger if limited else None,
+            cluster_limits=settings.cluster_limits if limited else None,
+            default_cluster_limit=settings.max_offsets_per_cluster if limited else None,
+        )
+        for cluster, splits in admitted.items():
+            ranges = document.clusters[cluster].ranges
+            for split, count in splits.items():
+                position = ranges[split][0]
+                ranges[split] = (position, position + count)
+        document.packing = settings.packing
+        self._observer.forget_answers()
+        self._last_batch_at = time.monotonic()
+        self._last = encode(document), document
+        return self._last[0]
+
+    def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadTask]:
+        """The tasks of the batch that ends with `end`: the same for the same arguments, in any process."""
+        if start == end:
+            return []
+        if is_spark_kafka_offset(end):
+            return self._packed(self._imported(end, since=start))
+        before = self._previous(start)
+        document = self._decoded(end)
+        if before is not None:
+            check_chain(before, document)
+        return self._packed(document)
+
+    def batch_tasks(self) -> list[ReadTask]:
+        """The tasks of a batch read: from the starting to the stopping offsets, once."""
+        if self._policy.stopping is None:
+            self._policy = replace(self._policy, stopping=KafkaOffsetsInitializer.latest())
+        try:
+            seen = self._observer.look(None, at_once=True)
+            document = self._resolve(None, seen).document
+            document.packing = self._settings.packing
+            for name, cluster in document.clusters.items():
+                if cluster.unresolved and self._settings.cluster_failure_mode == "fail":
+                    topic, partition = min(cluster.unresolved)
+                    raise ClusterUnavailableError(
+                        f"Cluster '{name}', topic '{topic}', partition {partition} has no leader, so its records cannot be "
+                        "read; wait until it has one, or set cluster-failure-mode=isolate to leave it out",
+                        cluster_id=name,
+                    )
+                cluster.ranges = {
+                    split: (position, max(position, cluster.stops[split]))
+                    for split, (position, _) in cluster.ranges.items()
+                }
+            return self._packed(document)
+        finally:
+            self.close()
+
+    def report(self) -> dict[str, Any]:
+        """Where the source stands, for Spark's progress: lag of each cluster, the metadata's health, what happened."""
+        document = self._last[1] if self._last is not None else Document()
+        views = self._seen.views if self._seen is not None else {}
+        clusters = {}
+        for name, state in document.clusters.items():
+            monitor = self._observer.monitors.get(name)
+            error = monitor.error if monitor is not None else None
+            ends = views[name].ends if name in views else {}
+            clusters[name] = {
+                "state": _state_word(state, failing=error is not None),
+                "topics": len(state.topics),
+                "partitions": len(state.ranges),
+                "behind": sum(max(0, ends.get(s, 0) - end) for s, (_, end) in state.ranges.items()),
+                "error": None if error is None else str(error),
+            }
+        return {
+            "version": 1,
+            "clusters": clusters,
+            "metadata": self._observer.metadata_status(),
+            "events": list(self._events),
+            "commitsFailed": sum(m.commits_failed for m in self._observer.monitors.values()),
+            "done": document.done,
+        }
+
+    def close(self) -> None:
+        """Let all threads end."""
+        self._observer.close()
+
+    # --- documents ---
+
+    def _previous(self, offset: Mapping[str, Any]) -> Document | None:
+        if is_marker(offset):
+            return None
+        return self._imported(offset) if is_spark_kafka_offset(offset) else self._decoded(offset)
+
+    def _decoded(self, offset: Mapping[str, Any]) -> Document:
+        if self._last is None or self._last[0] != offset:
+            self._last = offset, decode(offset)
+        return self._last[1]
+
+    def _imported(self, offset: Mapping[str, Any], since: Mapping[str, Any] | None = None) -> Document:
+        """A document from an offset of Spark's own Kafka source, which knows neither cluster nor topic ids."""
+        if not self._settings.import_spark_checkpoint:
+            raise CheckpointError(
+                "The checkpoint was written by Spark's own Kafka source: set import-kafka-checkpoint=true to go on from "
+                "its offsets (one cluster, same topics), or start with a new checkpoint"
+            )
+        snapshot = self._observer.snapshot(None, resuming=False)
+        assert snapshot is not None
+        if len(snapshot.clusters) != 1:
+            raise CheckpointError(
+                f"The checkpoint was written by Spark's own Kafka source, which reads one cluster, and the metadata names "
+                f"{len(snapshot.clusters)}; import it with the one it was read from"
+            )
+        ((name, metadata),) = snapshot.clusters.items()
+        starts = {} if since is None or is_marker(since) else since
+        cluster = ClusterOffsets(discovered=True, properties=storable(metadata.properties))
+        for topic, ends in sorted(offset.items()):
+            cluster.topics[topic] = ""
+            for partition, end in sorted((int(p), int(o)) for p, o in ends.items()):
+                start = end if since is None else starts.get(topic, {}).get(str(partition))
+                if start is None:
+                    raise CheckpointError(
+                        f"Topic '{topic}', partition {partition}: the last batch in the checkpoint of Spark's own Kafka "
+                        "source was not finished and does not say where it started; finish it there, then import"
+                    )
+                cluster.ranges[topic, partition] = (int(start), end)
+        return Document(clusters={name: cluster}, packing=self._settings.packing)
+
+    def _resolve(self, previous: Document | None, seen: Observation) -> Reconciled:
+        """Reconcile until no question is open; a first start waits for the answers, later calls only for news."""
+        patient = previous is None or self._available_now
+        deadline = time.monotonic() + self._settings.unavailable_after_ms / 1000
+        while True:
+            result = reconcile(
+                previous,
+                seen.streams,
+                seen.wanted,
+                seen.views,
+                policy=self._policy,
+                answers=self._observer.answers(),
+                now_ms=int(time.time() * 1000),
+                fresh=seen.fresh,
+                inactive=seen.inactive,
+                quiet=seen.quiet,
+                regressed=seen.regressed,
+            )
+            answered = not result.needs or self._observer.ask(result.needs, patient=patient)
+            if not result.needs or not (answered or patient):
+                break
+            if time.monotonic() > deadline:
+                if patient and self._settings.cluster_failure_mode == "fail":
+                    name = result.needs[0].cluster
+                    error = self._observer.monitors[name].error
+                    raise ClusterUnavailableError(
+                        f"Cluster '{name}' does not say where to start or stop: {error}", cluster_id=name
+                    )
+                break
+        self._tell(result.events)
+        return result
+
+    def _packed(self, document: Document) -> list[ReadTask]:
+        groups = plan(document)
+        if groups:
+            # On a replay this is the first call of the process: what the metadata says now beats what was written down.
+            self._observer.snapshot(document, resuming=True)
+        return [
+            ReadTask(
+                ranges,
+                {
+                    name: self._observer.properties(name, document.clusters[name].properties)
+                    for name in sorted({r.cluster for r in ranges})
+                },
+            )
+            for ranges in groups
+        ]
+
+    # --- small things ---
+
+    def _hold_back(self, backlog: Mapping[str, Mapping[Split, int]]) -> bool:
+        """Whether to wait for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""
+        least = self._settings.min_offsets_per_trigger
+        if least is None or self._available_now:
+            return False
+        if time.monotonic() - self._last_batch_at >= self._settings.max_trigger_delay_ms / 1000:
+            return False
+        return sum(sum(splits.values()) for splits in backlog.values()) < least
+
+    def _commit(self, finished: Document) -> None:
+        """Commit a finished batch to the consumer groups, for monitoring: Spark asks what follows only once it is done."""
+        if self._settings.group_id is None or not self._settings.commit_offsets or finished is self._committed:
+            return
+        first, self._committed = self._committed is None, finished
+        for name, cluster in finished.clusters.items():
+            moved = {s: end for s, (start, end) in cluster.ranges.items() if end > start or first}
+            if moved and name in self._observer.monitors:
+                self._observer.monitors[name].commit(moved)
+
+    def _tell(self, events: Iterable[Event]) -> None:
+        """Log what happened, each thing once."""
+        for event in events:
+            if event.text not in self._said:
+                self._said.add(event.text)
+                self._events.append({"time_ms": int(time.time() * 1000), "level": event.level, "text": event.text})
+                _log.log(logging.WARNING if event.level == "warning" else logging.INFO, "%s", event.text)
+
+
+def _backlog(document: Document, views: Mapping[str, ClusterView]) -> dict[str, dict[Split, int]]:
+    """How many offsets each split could read now."""
+    backlog: dict[str, dict[Split, int]] = {}
+    for name, cluster in document.clusters.items():
+        if name not in views:
+            continue
+        ends, stops = views[name].ends, cluster.stops
+        splits = {}
+        for split, (_, position) in cluster.ranges.items():
+            available = ends.get(split, 0)
+            if split in stops:
+                available = min(available, stops[split])
+            if available > position:
+                splits[split] = available - position
+        if splits:
+            backlog[name] = splits
+    return backlog
+
+
+def _state_word(state: ClusterOffsets, *, failing: bool) -> str:
+    if failing:
+        return "unreachable"
+    if not state.topics:
+        return "retained"
+    return "draining" if state.draining >= set(state.topics) else "reading"

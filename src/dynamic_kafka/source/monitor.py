@@ -1,0 +1,264 @@
+"""One daemon thread for each cluster: it keeps what the cluster shows, so that nobody waits for a slow one.
+
+The enumerator asks (`request`, `ask`, `commit`) and reads (`view`, `answers`, `failing_for_s`); it waits with `wait`, as
+long as it chooses. All calls to the cluster happen in the thread, one after the other.
+
+Topics and their ids are looked up at the discovery interval, when the topics wanted change, when an end moves backwards (the
+topic may have been made again), and every few seconds while a topic is missing or a partition has no leader.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError
+from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.kafka.connection import ClusterConnection, TopicInfo
+from dynamic_kafka.source.offsets import Split, topic_id_text
+from dynamic_kafka.source.reconcile import Answers, ClusterView, Need
+
+__all__ = ["ClusterMonitor", "Target"]
+
+_log = logging.getLogger(__name__)
+
+_INCOMPLETE_RETRY_S = 2.0
+_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a monitor looks at; a new target replaces the old one.
+
+    Args:
+        properties: How to reach the cluster.
+        topics: Topics to look at.
+        pattern: If given, the topics whose whole names match, besides `topics`.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    topics: frozenset[str]
+    pattern: re.Pattern[str] | None = None
+
+
+class ClusterMonitor:
+    """Watches one cluster.
+
+    Args:
+        cluster_id: The cluster's name in the metadata.
+        target: What to look at.
+        group_id: The consumer group for committed offsets.
+        call_timeout_ms: How long one call to the cluster may take.
+        discovery_interval_ms: How often topics and partitions are looked up; 0 or less looks once.
+    """
+
+    def __init__(
+        self, cluster_id: str, target: Target, *, group_id: str, call_timeout_ms: int, discovery_interval_ms: int
+    ) -> None:
+        self.cluster_id = cluster_id
+        self._group_id = group_id
+        self._call_timeout_ms = call_timeout_ms
+        self._interval_s = discovery_interval_ms / 1000 if discovery_interval_ms > 0 else float("inf")
+        self._changed = threading.Condition()
+        # Guarded by the condition:
+        self._target = target
+        self._requested = self._served = 0
+        self._needs: list[Need] = []
+        self._commit: dict[Split, int] = {}
+        self._closed = False
+        self.view: ClusterView | None = None
+        self._view_target: Target | None = None
+        self.answers = Answers()
+        self.error: DynamicKafkaError | None = None
+        self.fatal: DynamicKafkaError | None = None
+        self.authentication_failed = False
+        self.commits_failed = 0
+        self._failing_since: float | None = None
+        self._failures = 0
+        # The thread's own:
+        self._infos: dict[str, TopicInfo] = {}
+        self._kafka_id = ""
+        self._discovered_at = -float("inf")
+        self._discovered_for: Target | None = None
+        threading.Thread(target=self._run, name=f"dynamic-kafka-{cluster_id}", daemon=True).start()
+
+    # --- for the enumerator ---
+
+    def request(self, target: Target) -> int:
+        """Ask for a fresh view of `target`; returns the ticket to wait for."""
+        with self._changed:
+            self._target = target
+            self._requested += 1
+            self._changed.notify_all()
+            return self._requested
+
+    def ask(self, needs: Collection[Need]) -> int:
+        """Have questions answered; the answers appear in `answers`. Returns the ticket to wait for."""
+        with self._changed:
+            self._needs = list(needs)
+            self._requested += 1
+            self._changed.notify_all()
+            return self._requested
+
+    def commit(self, offsets: Mapping[Split, int]) -> None:
+        """Write the group's offsets when there is time; newer ones replace older ones that still wait."""
+        with self._changed:
+            self._commit |= offsets
+            self._requested += 1
+            self._changed.notify_all()
+
+    def wait(self, ticket: int, deadline: float) -> bool:
+        """Wait until the ticket is served, or until `deadline` (of `time.monotonic`); whether it was served."""
+        with self._changed:
+            while self._served < ticket and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            return self._served >= ticket
+
+    def view_of(self, target: Target) -> ClusterView | None:
+        """The last view, if it was of this target or of more topics."""
+        with self._changed:
+            seen = self._view_target
+            covers = seen is not None and seen.topics >= target.topics and seen.pattern == target.pattern
+            return self.view if covers else None
+
+    @property
+    def failing_for_s(self) -> float | None:
+        """Since when the cluster has not answered; None if it does."""
+        since = self._failing_since
+        return None if since is None else time.monotonic() - since
+
+    def forget_answers(self) -> None:
+        """Drop the answers: their positions are in a document now."""
+        with self._changed:
+            self.answers = Answers()
+
+    def close(self) -> None:
+        """End the thread; does not wait for it, because it may be in a call to a dead broker."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        connection: ClusterConnection | None = None
+        properties: Mapping[str, str] | None = None
+        while True:
+            with self._changed:
+                while not self._closed and self._served >= self._requested:
+                    self._changed.wait()
+                if self._closed:
+                    break
+                ticket, target = self._requested, self._target
+                needs, self._needs = self._needs, []
+                commit, self._commit = self._commit, {}
+            if connection is None or target.properties != properties:
+                if connection is not None:
+                    _log.info("Cluster '%s': its properties changed; connecting anew", self.cluster_id)
+                    connection.close()
+                properties = target.properties
+                connection = ClusterConnection(
+                    self.cluster_id, properties, group_id=self._group_id, timeout_ms=self._call_timeout_ms
+                )
+            self._serve(connection, target, needs, commit)
+            with self._changed:
+                self._served = ticket
+                self._changed.notify_all()
+                if self._failures:
+                    pause_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S)) - 1]
+                    self._changed.wait_for(partial(self._has_new_target, target), pause_s)
+        if connection is not None:
+            connection.close()
+
+    def _has_new_target(self, old: Target) -> bool:
+        return self._closed or self._target != old
+
+    def _serve(
+        self, connection: ClusterConnection, target: Target, needs: list[Need], commit: Mapping[Split, int]
+    ) -> None:
+        if commit:
+            self._commit_quietly(connection, commit)
+        try:
+            view = self._look(connection, target)
+            answers = Answers(dict(self.answers.start), dict(self.answers.stop))
+            for need in needs:
+                splits = [KafkaTopicPartition(*split) for split in need.splits]
+                found = need.initializer.get_partition_offsets(splits, connection)
+                kept = answers.start if need.purpose == "start" else answers.stop
+                kept |= {(self.cluster_id, split): found[KafkaTopicPartition(*split)] for split in need.splits}
+        except ClusterUnavailableError as error:
+            with self._changed:
+                self.error, self.authentication_failed = error, connection.authentication_failed
+                self._failures += 1
+                self._failing_since = self._failing_since or time.monotonic()
+        except Exception as error:  # noqa: BLE001  a user's initializer may raise anything; the enumerator raises it
+            with self._changed:
+                self.fatal = error if isinstance(error, DynamicKafkaError) else _foreign(self.cluster_id, error)
+        else:
+            with self._changed:
+                self.view, self._view_target, self.answers = view, target, answers
+                self.error, self.authentication_failed = None, False
+                self._failures, self._failing_since = 0, None
+
+    def _look(self, connection: ClusterConnection, target: Target) -> ClusterView:
+        if self._discovery_is_due(target):
+            self._discover(connection, target)
+        ends = self._ends(connection)
+        before = self.view.ends if self.view is not None else {}
+        if any(end < before.get(split, 0) for split, end in ends.items()):
+            self._discover(connection, target)
+            ends = self._ends(connection)
+        return ClusterView(
+            kafka_id=self._kafka_id,
+            topics={name: topic_id_text(info.topic_id) for name, info in self._infos.items()},
+            partitions={name: len(info.leaders) for name, info in self._infos.items()},
+            ends=ends,
+        )
+
+    def _discovery_is_due(self, target: Target) -> bool:
+        if self._discovered_for is None or self._discovered_for != target:
+            return True
+        age_s = time.monotonic() - self._discovered_at
+        incomplete = any(name not in self._infos for name in target.topics) or any(
+            -1 in info.leaders for info in self._infos.values()
+        )
+        return age_s >= (min(_INCOMPLETE_RETRY_S, self._interval_s) if incomplete else self._interval_s)
+
+    def _discover(self, connection: ClusterConnection, target: Target) -> None:
+        matching = connection.matching_topics(target.pattern) if target.pattern is not None else frozenset()
+        self._infos = connection.topics(target.topics | matching)
+        self._kafka_id = connection.kafka_id()
+        self._discovered_for, self._discovered_at = target, time.monotonic()
+
+    def _ends(self, connection: ClusterConnection) -> Mapping[Split, int]:
+        splits = [
+            KafkaTopicPartition(name, partition)
+            for name, info in self._infos.items()
+            for partition, leader in enumerate(info.leaders)
+            if leader >= 0
+        ]
+        ends = connection.available_ends(splits, self._infos)
+        if len(ends) < len(splits):
+            self._discovered_for = None  # a leader moved or went: look again next time
+        return ends
+
+    def _commit_quietly(self, connection: ClusterConnection, commit: Mapping[Split, int]) -> None:
+        try:
+            connection.commit({KafkaTopicPartition(*split): offset for split, offset in commit.items()})
+        except DynamicKafkaError as error:
+            self.commits_failed += 1
+            _log.warning("Group offsets were not committed (%d failures so far): %s", self.commits_failed, error)
+
+
+def _foreign(cluster_id: str, error: Exception) -> DynamicKafkaError:
+    wrapped = DynamicKafkaError(
+        f"Cluster '{cluster_id}': the offsets initializer failed: {type(error).__name__}: {error}",
+        cluster_id=cluster_id,
+    )
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,0 +1,79 @@
+"""From the document of a batch to its tasks: many ranges are packed into few tasks, large ranges are split. Pure.
+
+Rules:
+
+1. Planning is a function of the document alone: a replay in another process, with other options and with clusters
+   out of reach, plans the same tasks in the same order.
+2. The number of tasks follows the work, not the number of splits. Spark starts one Python task for each input partition,
+   and a task costs about 20 ms; a thousand quiet splits are one task. Work is counted in records, with a constant for
+   each range (assigning, finding its end).
+3. Tasks get equal work, filled in order of cluster, topic and partition: neighbours stay together, so that a task talks
+   to few clusters, and at most one cut is made between two tasks. A cut never leaves less than `_LEAST_CUT` records.
+4. Every offset of the document's ranges is in exactly one range of one task; empty ranges are in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dynamic_kafka.source.offsets import Document
+
+__all__ = ["Range", "ReadTask", "plan"]
+
+_RANGE_COST = 200
+_LEAST_CUT = 500
+
+
+class Range(NamedTuple):
+    """Offsets [start, end) of one split, as one task reads them."""
+
+    cluster: str
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+
+
+class ReadTask(NamedTuple):
+    """What one Spark task reads: ranges, and how to reach their clusters."""
+
+    ranges: list[Range]
+    properties: Mapping[str, Mapping[str, str]]
+
+
+def plan(document: Document) -> list[list[Range]]:
+    """The tasks of the document's batch; an empty list if there is nothing to read."""
+    ranges = [
+        Range(name, topic, cluster.topics[topic], partition, start, end)
+        for name, cluster in sorted(document.clusters.items())
+        for (topic, partition), (start, end) in sorted(cluster.ranges.items())
+        if end > start
+    ]
+    if not ranges:
+        return []
+    packing = document.packing
+    work = sum(r.end - r.start for r in ranges) + _RANGE_COST * len(ranges)
+    count = max(-(-work // packing.records_per_task), packing.min_tasks)
+    if packing.max_tasks:
+        count = min(count, packing.max_tasks)
+    # A batch asked to be cut finer than _LEAST_CUT (minPartitions on a small one) still gets its tasks.
+    least_cut = max(1, min(_LEAST_CUT, work // (4 * count)))
+    tasks: list[list[Range]] = [[]]
+    room = quota = work / count
+    for r in ranges:
+        rest = r
+        while True:
+            length = rest.end - rest.start
+            fits = max(0, int(room) - _RANGE_COST)
+            if length <= fits + least_cut or len(tasks) == count:
+                tasks[-1].append(rest)
+                room -= length + _RANGE_COST
+                break
+            if fits >= least_cut:
+                tasks[-1].append(rest._replace(end=rest.start + fits))
+                rest = rest._replace(start=rest.start + fits)
+            tasks.append([])
+            room += quota - (fits + _RANGE_COST if fits >= least_cut else 0)
+    return [task for task in tasks if task]

@@ -1,0 +1,297 @@
+"""The executor's side of the source: reads the ranges of one task into Arrow batches.
+
+Rules:
+
+1. A range is finished when the position has passed its end, whatever its last offsets are: a record at or after the end
+   was seen, or the log's end (which also passes transaction markers, aborted records and compacted gaps).
+2. All clusters of the task fetch at once; they are drained one after the other.
+3. Nothing is skipped in silence. Offsets that are gone (retention, deleted records, a truncated log, a topic made again)
+   are `DataLossError`, or a warning if the user tolerates it. Offsets without a record within the log are normal.
+4. The topic id is compared after the last record was read: if it is still the planned one, no record came from another
+   topic of the same name.
+5. A planned range must be read: a cluster that does not answer is waited for, up to `poll_timeout_ms` without progress.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import cast
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+
+from dynamic_kafka.errors import ClusterUnavailableError, DataLossError
+from dynamic_kafka.kafka.pool import PooledClients, acquire, release
+from dynamic_kafka.source.offsets import Split, topic_id_text
+from dynamic_kafka.source.planning import Range, ReadTask
+from dynamic_kafka.source.rows import Messages, to_batch
+from dynamic_kafka.source.settings import SourceSettings
+
+__all__ = ["read"]
+
+_log = logging.getLogger(__name__)
+
+_BATCH_RECORDS = 20_000
+_POLL_S = 0.1
+_LOOKUP_S = 10.0
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterator[pa.RecordBatch]:
+    """Read all ranges of a task.
+
+    Args:
+        task: The ranges, and how to reach their clusters.
+        schema: The columns wanted (`rows.arrow_schema`).
+        settings: The user's wishes.
+
+    Yields:
+        Batches of up to 20,000 records of one cluster, each partition's in order of offset.
+
+    Raises:
+        DataLossError: By `fail_on_data_loss`.
+        ClusterUnavailableError: If a cluster does not answer within the limit.
+    """
+    readers = [
+        _ClusterReader(cluster, list(ranges), task.properties[cluster], settings)
+        for cluster, ranges in groupby(task.ranges, key=lambda r: r.cluster)
+    ]
+    collecting = gc.isenabled()
+    gc.disable()  # a million short-lived messages hold no cycles; looking for some costs a tenth of the time
+    done = False
+    try:
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            for messages, topic in reader.messages():
+                yield to_batch(schema, reader.cluster, topic, messages)
+            reader.check_topic_ids()
+        done = True
+    finally:
+        if collecting:
+            gc.enable()
+        for reader in readers:
+            release(reader.clients, healthy=done)
+
+
+_offset = cast("Callable[[Message], int]", Message.offset)  # None only for events
+
+
+class _ClusterReader:
+    """The ranges of one cluster in one task."""
+
+    def __init__(
+        self, cluster: str, ranges: Sequence[Range], properties: Mapping[str, str], settings: SourceSettings
+    ) -> None:
+        self.cluster = cluster
+        self._settings = settings
+        self._ranges: dict[Split, Range] = {(r.topic, r.partition): r for r in ranges}
+        self._positions: dict[Split, int] = {split: r.start for split, r in self._ranges.items()}
+        self._open = set(self._ranges)
+        self._topic = ranges[0].topic if len({r.topic for r in ranges}) == 1 else None
+        self._gone_since: dict[Split, float] = {}
+        self._last_error = ""
+        self.clients: PooledClients = acquire(cluster, properties, settings.consumer_group)
+
+    def start(self) -> None:
+        """Begin to fetch, in the background."""
+        self.clients.consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in self._ranges.values()])
+
+    def messages(self) -> Iterator[tuple[Messages, str | None]]:
+        """The records of the ranges, and their topic if it is a single one."""
+        consumer = self.clients.consumer
+        progress_at = time.monotonic()
+        while self._open:
+            # consume() waits until it has all it was asked for: never ask for more than can come.
+            left = sum(self._ranges[s].end - self._positions[s] for s in self._open)
+            found = consumer.consume(min(_BATCH_RECORDS, left), _POLL_S)
+            if any(map(Message.error, found)):
+                events = [m for m in found if m.error() is not None]
+                found = [m for m in found if m.error() is None]
+                for event in events:
+                    self._handle(event)
+            kept = self._in_ranges(found)
+            if kept:
+                progress_at = time.monotonic()
+                yield kept, self._topic
+            elif not found:
+                self._check_progress(progress_at)
+
+    def _in_ranges(self, found: Messages) -> Messages:
+        """The messages within their ranges; moves the positions."""
+        if not found:
+            return found
+        kept: list[Messages] = []
+        finished: list[Split] = []
+        if self._topic is not None:
+            topic = self._topic
+            partitions = cast("Iterator[int]", map(Message.partition, found))
+            runs = [((topic, p), len(list(run))) for p, run in groupby(partitions)]
+        else:
+            splits = zip(map(Message.topic, found), map(Message.partition, found), strict=True)
+            runs = [(split, len(list(run))) for split, run in groupby(cast("Iterator[Split]", splits))]
+        begin = 0
+        for split, length in runs:
+            run = found[begin : begin + length]
+            begin += length
+            if split not in self._open:
+                continue  # fetched before the end of the range was known to be passed
+            end = self._ranges[split].end
+            last = _offset(run[-1])
+            if last >= end - 1:
+                run = run[: bisect_left(run, end, key=_offset)]
+                finished.append(split)
+                self._open.discard(split)
+            self._positions[split] = min(last + 1, end)
+            if run:
+                kept.append(run)
+        self._stop_fetching(finished)
+        if len(kept) == 1:
+            return kept[0]
+        return [message for run in kept for message in run]
+
+    def _finish(self, split: Split) -> None:
+        self._positions[split] = self._ranges[split].end
+        self._open.discard(split)
+        self._stop_fetching([split])
+
+    def _stop_fetching(self, finished: Sequence[Split]) -> None:
+        if finished and self._open:
+            self.clients.consumer.incremental_unassign([TopicPartition(topic, p) for topic, p in finished])
+
+    # --- events ---
+
+    def _handle(self, event: Message) -> None:
+        error = event.error()
+        assert error is not None
+        split = (event.topic() or "", -1 if event.partition() is None else event.partition())
+        if split not in self._open:
+            if split[0] == "":
+                self._last_error = error.str()
+            return
+        offset = event.offset()
+        if error.code() == KafkaError._PARTITION_EOF:
+            if offset is not None and offset >= self._ranges[split].end:
+                self._finish(split)
+        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            self._handle_out_of_range(split)
+        elif error.code() in _GONE:
+            self._handle_gone(split)
+        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise ClusterUnavailableError(
+                f"Cluster '{self.cluster}', topic '{split[0]}': not authorized to read; grant Read on the topic to the "
+                "principal of this query",
+                cluster_id=self.cluster,
+            )
+        else:
+            self._last_error = error.str()
+
+    def _handle_out_of_range(self, split: Split) -> None:
+        low, high = self._watermarks(split)
+        position, end = self._positions[split], self._ranges[split].end
+        if low <= position <= high:  # a moment's disagreement between brokers
+            self._seek(split, position)
+        elif low > position:
+            self._lost(split, f"offsets up to {low} were deleted (retention, or DeleteRecords)")
+            if low >= end:
+                self._finish(split)
+            else:
+                self._seek(split, low)
+        else:
+            self._lost(split, f"the log ends at offset {high}, below what was planned")
+            self._finish(split)
+
+    def _handle_gone(self, split: Split) -> None:
+        since = self._gone_since.setdefault(split, time.monotonic())
+        patience_s = self._settings.call_retries * self._settings.call_retry_interval_ms / 1000
+        if time.monotonic() - since >= patience_s and split[0] not in self._topic_ids([split[0]]):
+            self._lost(split, "the topic was deleted")
+            self._finish(split)
+
+    def _check_progress(self, progress_at: float) -> None:
+        """Nothing came: maybe only because what is left of a range holds no records."""
+        for split in list(self._open & set(self._gone_since)):
+            self._handle_gone(split)
+        asked = [TopicPartition(topic, p) for topic, p in self._open]
+        for tp in self.clients.consumer.position(asked):
+            split = (tp.topic, tp.partition)
+            if tp.offset >= self._ranges[split].end:
+                self._finish(split)
+        waited_s = time.monotonic() - progress_at
+        if self._open and waited_s * 1000 > self._settings.poll_timeout_ms:
+            topic, partition = min(self._open)
+            r, position = self._ranges[topic, partition], self._positions[topic, partition]
+            why = self.clients.last_error or self._last_error or "no error was reported"
+            raise ClusterUnavailableError(
+                f"Cluster '{self.cluster}', topic '{topic}', partition {partition}: nothing could be read at offset "
+                f"{position} of [{r.start}, {r.end}) for {waited_s:.0f} s ({why}); bring the cluster back and start the query again: "
+                "the batch is read again as it was planned",
+                cluster_id=self.cluster,
+            )
+
+    def _lost(self, split: Split, reason: str) -> None:
+        r = self._ranges[split]
+        error = DataLossError(
+            reason,
+            cluster_id=self.cluster,
+            topic=r.topic,
+            partition=r.partition,
+            start=self._positions[split],
+            end=r.end,
+        )
+        if self._settings.fail_on_data_loss:
+            raise error
+        _log.warning("%s", error)
+
+    def _seek(self, split: Split, offset: int) -> None:
+        self._positions[split] = offset
+        consumer = self.clients.consumer
+        consumer.incremental_unassign([TopicPartition(*split)])
+        consumer.incremental_assign([TopicPartition(*split, offset)])
+
+    def _watermarks(self, split: Split) -> tuple[int, int]:
+        try:
+            watermarks = self.clients.consumer.get_watermark_offsets(TopicPartition(*split), timeout=_LOOKUP_S)
+        except KafkaException as error:
+            raise ClusterUnavailableError(
+                f"Cluster '{self.cluster}', topic '{split[0]}', partition {split[1]}: offset {self._positions[split]} is "
+                f"out of range and the log's ends are not to be had: {error.args[0].str()}",
+                cluster_id=self.cluster,
+            ) from error
+        assert watermarks is not None
+        return watermarks
+
+    # --- topic ids ---
+
+    def check_topic_ids(self) -> None:
+        """Rule 4; call it after the last message."""
+        planned = {r.topic: r.topic_id for r in self._ranges.values() if r.topic_id}
+        found = self._topic_ids(planned) if planned else {}
+        for topic, planned_id in planned.items():
+            found_id = found.get(topic)
+            if found_id not in (None, "", planned_id):
+                split = min(s for s in self._ranges if s[0] == topic)
+                self._positions[split] = self._ranges[split].start
+                self._lost(split, f"the topic was made again (topic id {planned_id} is now {found_id})")
+
+    def _topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of those topics that exist."""
+        ids = {}
+        futures = self.clients.admin.describe_topics(
+            TopicCollection(sorted(topics)), request_timeout=self._settings.call_timeout_ms / 1000
+        )
+        for topic, future in futures.items():
+            try:
+                ids[topic] = topic_id_text(future.result().topic_id)
+            except KafkaException as error:
+                if error.args[0].code() not in _GONE:
+                    raise ClusterUnavailableError(
+                        f"Cluster '{self.cluster}', topic '{topic}': its id could not be checked: {error.args[0].str()}",
+                        cluster_id=self.cluster,
+                    ) from error
+        return ids

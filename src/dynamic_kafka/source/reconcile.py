@@ -1,0 +1,522 @@
+"""What to read next when clusters, topics and partitions come, stay, vanish or return. Pure: the rules, and no I/O.
+
+`reconcile` takes the last document, what the metadata says is wanted, and what each reachable cluster shows, and returns
+the next document with every position in place and no range yet (`admission` opens the ranges). Where a position needs
+an answer from a cluster it returns a `Need`; the caller gets the answer, calls again, and meanwhile that split waits.
+
+==================================================  =====================================================================
+situation                                           rule
+==================================================  =====================================================================
+first start                                         the cluster's own starting offsets, else the global ones
+cluster found later                                 its own starting offsets, else earliest; `committed` without a commit
+                                                    starts at the earliest, it does not stop the query
+cluster not reachable at the first start            its first discovery happens when it is; `latest` then means the time
+                                                    T of the first start, so that what came in between is read
+partition without a leader at the first discovery   the same, for that partition
+new topic or partition on a known cluster           earliest
+listed topic not on the broker                      a warning; earliest once it is there
+topic removed, or its cluster                       cut, with a warning that counts what is left unread, and its positions
+                                                    are retained; or drained first
+drained topic                                       read on until quiet (the caller says), or until the ends it had when
+                                                    the metadata called its cluster inactive (they become its stops)
+comes back within retention, same topic id          goes on where it stopped
+retention is over                                   dropped, but only after an answer that still lacks it
+topic id changed                                    data loss: an error, or from the earliest if the user tolerates it
+end went backwards, and stayed there                the same
+cluster name, other physical cluster                an error
+two names, one physical cluster                     a warning
+==================================================  =====================================================================
+
+No position is ever taken from anywhere but the last document, a retained one, or an answer to a `Need`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from dynamic_kafka.errors import CheckpointError, DataLossError
+from dynamic_kafka.initializer import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    initializer_to_json,
+)
+from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, Split
+
+__all__ = ["Answers", "ClusterView", "Event", "Need", "Policy", "Reconciled", "Wanted", "reconcile"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One cluster's part of what the metadata wants read.
+
+    Args:
+        topics: The topics, also those that the broker does not have.
+        properties: What of the cluster's properties may be kept in the document.
+        starting: The cluster's own starting offsets.
+        stopping: The cluster's own stopping offsets.
+        partitions: If given, only these splits.
+    """
+
+    topics: frozenset[str]
+    properties: Mapping[str, str]
+    starting: KafkaOffsetsInitializer | None = None
+    stopping: KafkaOffsetsInitializer | None = None
+    partitions: frozenset[Split] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What a reachable cluster shows.
+
+    Args:
+        kafka_id: Kafka's own cluster.id.
+        topics: Topic to topic id, of the topics asked about that exist.
+        partitions: Topic to number of partitions.
+        ends: The end of each split that has a leader: the last stable offset under read_committed.
+    """
+
+    kafka_id: str
+    topics: Mapping[str, str]
+    partitions: Mapping[str, int]
+    ends: Mapping[Split, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The user's choices.
+
+    Args:
+        starting: The global starting offsets.
+        stopping: The global stopping offsets; None reads on for ever.
+        fail_on_data_loss: Whether lost records are an error.
+        retention_ms: How long positions of removed topics are kept; 0 forgets them at once.
+        drain: Whether a removed topic is read until quiet before it is cut.
+    """
+
+    starting: KafkaOffsetsInitializer
+    stopping: KafkaOffsetsInitializer | None = None
+    fail_on_data_loss: bool = True
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    drain: bool = False
+
+
+Purpose = Literal["start", "stop"]
+
+
+class Need(NamedTuple):
+    """A question to a cluster: the offsets of some splits by an initializer."""
+
+    cluster: str
+    purpose: Purpose
+    initializer: KafkaOffsetsInitializer
+    splits: tuple[Split, ...]
+
+
+@dataclass(slots=True)
+class Answers:
+    """Answers to needs, by cluster and split."""
+
+    start: dict[tuple[str, Split], int] = field(default_factory=dict)
+    stop: dict[tuple[str, Split], int] = field(default_factory=dict)
+
+
+class Event(NamedTuple):
+    """Something a person should know: `warning` or `info`, and a sentence that stands alone."""
+
+    level: Literal["info", "warning"]
+    text: str
+
+
+@dataclass(slots=True)
+class Reconciled:
+    """The next document without ranges, what is still asked, what happened, and whether positions came or went."""
+
+    document: Document
+    needs: list[Need]
+    events: list[Event]
+    changed: bool
+
+
+_EARLIEST = KafkaOffsetsInitializer.earliest()
+_LATEST = KafkaOffsetsInitializer.latest()
+_COMMITTED = KafkaOffsetsInitializer.committed_offsets()
+_COMMITTED_OR_EARLIEST = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
+
+
+def reconcile(
+    previous: Document | None,
+    streams: Mapping[str, Mapping[str, frozenset[str]]],
+    wanted: Mapping[str, Wanted],
+    views: Mapping[str, ClusterView],
+    *,
+    policy: Policy,
+    answers: Answers,
+    now_ms: int,
+    fresh: bool,
+    inactive: Collection[str] = (),
+    quiet: Collection[tuple[str, str]] = (),
+    regressed: Collection[tuple[str, Split]] = (),
+) -> Reconciled:
+    """Apply the rules above once.
+
+    Args:
+        previous: The last document; None on a first start.
+        streams: Stream to cluster to topics, for the document.
+        wanted: Cluster to what is wanted of it.
+        views: The clusters that answered; one that did not is absent and its positions wait.
+        policy: The user's choices.
+        answers: What was asked for in earlier calls of this process.
+        now_ms: Wall-clock time, for positions that become retained or unresolved now.
+        fresh: Whether `wanted` is a successful answer of the metadata service (not the document's own memory of it).
+        inactive: Clusters that the metadata service calls inactive.
+        quiet: (cluster, topic) of draining topics that had no news for long enough.
+        regressed: (cluster, split) whose end has stayed below our position for long enough to be believed.
+
+    Raises:
+        CheckpointError: A cluster's name now leads to another physical cluster.
+        DataLossError: By `policy.fail_on_data_loss`.
+    """
+    step = _Step(policy, answers, now_ms, fresh=fresh, first_start=previous is None)
+    before = previous.clusters if previous is not None else {}
+    clusters: dict[str, ClusterOffsets] = {}
+    for name in sorted({*before, *wanted}):
+        state = step.cluster(
+            name,
+            before.get(name),
+            wanted.get(name),
+            views.get(name),
+            inactive=name in inactive,
+            quiet={topic for cluster, topic in quiet if cluster == name},
+            regressed={split for cluster, split in regressed if cluster == name},
+        )
+        if state.topics or state.retained or name in wanted:
+            clusters[name] = state
+    step.warn_of_aliases(clusters)
+    if previous is not None and fresh:
+        for stream in sorted(set(previous.streams) - set(streams)):
+            step.events.append(Event("warning", f"Stream '{stream}' is no longer described by the metadata service"))
+    document = Document(
+        streams={s: _topics_of_stream(parts, wanted, clusters) for s, parts in streams.items()},
+        clusters=clusters,
+    )
+    if previous is not None:
+        document.cursor, document.packing = previous.cursor, previous.packing
+    needs = [Need(*asked[:3], tuple(asked[3])) for asked in step.asked]
+    document.done = not needs and _is_done(document, wanted, views, policy)
+    changed = step.changed or previous is None or document.done != previous.done
+    return Reconciled(document, needs, step.events, changed)
+
+
+def _topics_of_stream(
+    parts: Mapping[str, frozenset[str]], wanted: Mapping[str, Wanted], clusters: Mapping[str, ClusterOffsets]
+) -> dict[str, frozenset[str] | None]:
+    """Topics by cluster; None where they are all of the cluster's, and the document names those anyway."""
+    return {
+        name: None if name in wanted and topics == wanted[name].topics == clusters[name].topics.keys() else topics
+        for name, topics in parts.items()
+    }
+
+
+def _is_done(
+    document: Document, wanted: Mapping[str, Wanted], views: Mapping[str, ClusterView], policy: Policy
+) -> bool:
+    """Whether everything wanted has a stop and has reached it; a cluster that has not answered may have more."""
+    if not wanted or not all(name in views and (w.stopping or policy.stopping) for name, w in wanted.items()):
+        return False
+    return all(
+        not c.unresolved and all(split in c.stops and c.stops[split] <= end for split, (_, end) in c.ranges.items())
+        for c in document.clusters.values()
+    )
+
+
+class _Step:
+    """One application of the rules; collects what they ask for and say."""
+
+    def __init__(self, policy: Policy, answers: Answers, now_ms: int, *, fresh: bool, first_start: bool) -> None:
+        self.policy = policy
+        self.answers = answers
+        self.now_ms = now_ms
+        self.fresh = fresh
+        self.first_start = first_start
+        self.asked: list[tuple[str, Purpose, KafkaOffsetsInitializer, list[Split]]] = []
+        self.events: list[Event] = []
+        self.changed = False
+
+    def cluster(
+        self,
+        name: str,
+        before: ClusterOffsets | None,
+        wanted: Wanted | None,
+        view: ClusterView | None,
+        *,
+        inactive: bool,
+        quiet: Collection[str],
+        regressed: Collection[Split],
+    ) -> ClusterOffsets:
+        state = self._carried_over(before)
+        if wanted is not None:
+            state.properties = dict(wanted.properties)
+            state.starting = initializer_to_json(wanted.starting)
+            state.stopping = initializer_to_json(wanted.stopping or self.policy.stopping)
+        if view is not None:
+            self._check_identity(name, state, view)
+            self._handle_lost(name, state, view, regressed)
+        self._remove(name, state, wanted, view, inactive=inactive, quiet=quiet)
+        if wanted is not None:
+            if view is not None:
+                self._add(name, state, wanted, view)
+            if self.first_start and not state.discovered:
+                state.since_ms = self.now_ms
+        self._expire(name, state, wanted)
+        if before is not None:
+            state.resets = frozenset(
+                split
+                for split, (position, _) in state.ranges.items()
+                if split in before.ranges and before.ranges[split][1] != position
+            )
+        return state
+
+    def _carried_over(self, before: ClusterOffsets | None) -> ClusterOffsets:
+        """The last state with every range closed at its end."""
+        if before is None:
+            return ClusterOffsets()
+        return replace(
+            before,
+            topics=dict(before.topics),
+            ranges={split: (end, end) for split, (_, end) in before.ranges.items()},
+            stops=dict(before.stops),
+            unresolved=dict(before.unresolved),
+            retained=dict(before.retained),
+            resets=frozenset(),
+        )
+
+    def _check_identity(self, name: str, state: ClusterOffsets, view: ClusterView) -> None:
+        if state.kafka_id and view.kafka_id and state.kafka_id != view.kafka_id:
+            raise CheckpointError(
+                f"Cluster '{name}' leads to Kafka cluster.id {view.kafka_id}, but its offsets were read from "
+                f"{state.kafka_id}: offsets of one cluster mean nothing on another. Give the new cluster a cluster id "
+                "of its own in the metadata, or correct its bootstrap servers",
+                cluster_id=name,
+            )
+        state.kafka_id = view.kafka_id or state.kafka_id
+
+    # --- data loss ---
+
+    def _handle_lost(self, name: str, state: ClusterOffsets, view: ClusterView, regressed: Collection[Split]) -> None:
+        for topic, known in state.topics.items():
+            now = view.topics.get(topic, known)
+            state.topics[topic] = now  # an imported checkpoint knows no topic ids: the first one seen is adopted
+            if not known or now == known:
+                continue
+            splits = [split for split in state.ranges if split[0] == topic]
+            self._lost(name, state, splits, view, f"the topic was made again (topic id {known} is now {now})")
+            for split in splits:  # they are added again below, as splits of a new topic: from the earliest offset
+                del state.ranges[split]
+                state.stops.pop(split, None)
+            self.changed = True
+        for split in sorted(set(regressed) & set(state.ranges)):
+            end = view.ends.get(split)
+            if end is not None and end < state.ranges[split][1]:
+                self._lost(name, state, [split], view, f"the log now ends at offset {end}, below our position")
+                state.ranges[split] = (end, end)
+                self.changed = True
+
+    def _lost(self, name: str, state: ClusterOffsets, splits: list[Split], view: ClusterView, reason: str) -> None:
+        if self.policy.fail_on_data_loss and splits:
+            topic, partition = splits[0]
+            position = state.ranges[splits[0]][1]
+            raise DataLossError(
+                reason,
+                cluster_id=name,
+                topic=topic,
+                partition=partition,
+                start=position,
+                end=max(position, view.ends.get(splits[0], position)),
+            )
+        for topic, partition in splits:
+            where = f"Cluster '{name}', topic '{topic}', partition {partition}"
+            self.events.append(Event("warning", f"{where}: {reason}; going on without what is gone"))
+
+    # --- removal ---
+
+    def _remove(
+        self,
+        name: str,
+        state: ClusterOffsets,
+        wanted: Wanted | None,
+        view: ClusterView | None,
+        *,
+        inactive: bool,
+        quiet: Collection[str],
+    ) -> None:
+        kept = wanted.topics if wanted is not None else frozenset()
+        for topic in sorted(state.topics):
+            if topic in kept:
+                if topic in state.draining:
+                    state.draining -= {topic}
+                    self.changed = True
+                    self.events.append(Event("info", f"Cluster '{name}', topic '{topic}' is back while draining"))
+                continue
+            splits = [split for split in state.ranges if split[0] == topic]
+            ends = view.ends if view is not None else {}
+            unread = sum(max(0, ends.get(s, 0) - state.ranges[s][1]) for s in splits)
+            unreachable = view is None and inactive
+            if self.policy.drain and topic not in state.draining and not unreachable:
+                state.draining |= {topic}
+                self.changed = True
+                self.events.append(
+                    Event(
+                        "info",
+                        f"Cluster '{name}', topic '{topic}' was removed; draining at least {unread} records",
+                    )
+                )
+            if topic in state.draining and inactive and view is not None:
+                for split in splits:
+                    state.stops.setdefault(split, max(state.ranges[split][1], ends.get(split, 0)))
+            at_stops = all(s in state.stops and state.ranges[s][1] >= state.stops[s] for s in splits)
+            if topic in state.draining and not (at_stops or topic in quiet or unreachable):
+                continue
+            self._cut(name, state, topic, splits, unread if view is not None else None)
+
+    def _cut(self, name: str, state: ClusterOffsets, topic: str, splits: list[Split], unread: int | None) -> None:
+        if self.policy.retention_ms > 0:
+            positions = {partition: state.ranges[topic, partition][1] for _, partition in splits}
+            state.retained[topic] = RetainedTopic(state.topics[topic], self.now_ms, positions)
+        for split in splits:
+            del state.ranges[split]
+            state.stops.pop(split, None)
+        state.unresolved = {split: t for split, t in state.unresolved.items() if split[0] != topic}
+        drained = topic in state.draining
+        state.draining -= {topic}
+        del state.topics[topic]
+        self.changed = True
+        left = "an unknown number of" if unread is None else str(unread)
+        verb = "drained" if drained and not unread else "removed"
+        self.events.append(
+            Event(
+                "warning" if unread or unread is None else "info",
+                f"Cluster '{name}', topic '{topic}' was {verb}; {left} records are left unread",
+            )
+        )
+
+    def _expire(self, name: str, state: ClusterOffsets, wanted: Wanted | None) -> None:
+        if not self.fresh:
+            return
+        kept = wanted.topics if wanted is not None else frozenset()
+        for topic, retained in list(state.retained.items()):
+            if topic not in kept and self.now_ms - retained.since_ms >= self.policy.retention_ms:
+                del state.retained[topic]  # no reason for a batch of its own: rides with the next one
+                self.events.append(Event("info", f"Cluster '{name}', topic '{topic}': its retained positions expired"))
+
+    # --- addition ---
+
+    def _add(self, name: str, state: ClusterOffsets, wanted: Wanted, view: ClusterView) -> None:
+        initial = self._initial_initializer(state, wanted)
+        waiting = False
+        for topic in sorted(wanted.topics):
+            if topic not in view.topics:
+                if topic not in state.topics:
+                    text = f"Cluster '{name}', topic '{topic}' is not there yet; it is read from its start once it is"
+                    self.events.append(Event("warning", text))
+                continue
+            state.topics.setdefault(topic, view.topics[topic])
+            retained = self._take_retained(name, state, topic)
+            for partition in range(view.partitions[topic]):
+                split = (topic, partition)
+                if split in state.ranges or (wanted.partitions is not None and split not in wanted.partitions):
+                    continue
+                position = retained.get(partition)
+                if position is None and split not in view.ends:
+                    if not state.discovered:  # no leader at the first discovery
+                        state.unresolved.setdefault(split, state.since_ms or self.now_ms)
+                    continue
+                if position is None:
+                    if split in state.unresolved:
+                        initializer = _since(wanted.starting or self.policy.starting, state.unresolved[split])
+                    else:
+                        initializer = _EARLIEST if state.discovered else initial
+                    position = self._answer(name, "start", split, initializer)
+                if position is None:
+                    waiting = True
+                    continue
+                state.ranges[split] = (position, position)
+                state.unresolved.pop(split, None)
+                self.changed = True
+        self._resolve_stops(name, state, wanted)
+        if not state.discovered and not waiting:
+            state.discovered, state.since_ms = True, None
+            self.changed = True
+
+    def _take_retained(self, name: str, state: ClusterOffsets, topic: str) -> Mapping[int, int]:
+        """The retained positions of a topic that is back; none if it is another topic of the same name."""
+        retained = state.retained.pop(topic, None)
+        if retained is None:
+            return {}
+        if retained.topic_id not in ("", state.topics[topic]):
+            text = f"Cluster '{name}', topic '{topic}' came back as a new topic; it is read from its start"
+            self.events.append(Event("warning", text))
+            return {}
+        text = f"Cluster '{name}', topic '{topic}' is back; reading goes on where it stopped"
+        self.events.append(Event("info", text))
+        return retained.offsets
+
+    def _initial_initializer(self, state: ClusterOffsets, wanted: Wanted) -> KafkaOffsetsInitializer:
+        """Where splits of the cluster's first discovery start."""
+        if state.since_ms is not None:
+            return _since(wanted.starting or self.policy.starting, state.since_ms)
+        if self.first_start:
+            return wanted.starting or self.policy.starting
+        own = wanted.starting or _EARLIEST
+        return _COMMITTED_OR_EARLIEST if own == _COMMITTED else own
+
+    def _resolve_stops(self, name: str, state: ClusterOffsets, wanted: Wanted) -> None:
+        stopping = wanted.stopping or self.policy.stopping
+        if stopping is None:
+            return
+        for split in state.ranges:
+            if split not in state.stops:
+                stop = self._answer(name, "stop", split, stopping)
+                if stop is not None:
+                    state.stops[split] = stop
+                    self.changed = True
+
+    def _answer(
+        self,
+        name: str,
+        purpose: Purpose,
+        split: Split,
+        initializer: KafkaOffsetsInitializer,
+    ) -> int | None:
+        known = (self.answers.start if purpose == "start" else self.answers.stop).get((name, split))
+        if known is None:
+            self._ask(name, purpose, split, initializer)
+        return known
+
+    def _ask(self, name: str, purpose: Purpose, split: Split, initializer: KafkaOffsetsInitializer) -> None:
+        for cluster, for_what, by, splits in self.asked:
+            if cluster == name and for_what == purpose and by == initializer:
+                splits.append(split)
+                return
+        self.asked.append((name, purpose, initializer, [split]))
+
+    def warn_of_aliases(self, clusters: Mapping[str, ClusterOffsets]) -> None:
+        by_id: dict[str, str] = {}
+        for name, state in clusters.items():
+            if not state.kafka_id or not state.topics:
+                continue
+            other = by_id.setdefault(state.kafka_id, name)
+            if other != name:
+                shared = set(clusters[other].topics) & set(state.topics)
+                twice = f" and topics {sorted(shared)} are read twice" if shared else ""
+                self.events.append(
+                    Event(
+                        "warning",
+                        f"Clusters '{other}' and '{name}' are one Kafka cluster ({state.kafka_id}){twice}",
+                    )
+                )
+
+
+def _since(initializer: KafkaOffsetsInitializer, since_ms: int) -> KafkaOffsetsInitializer:
+    return KafkaOffsetsInitializer.timestamp(since_ms) if initializer == _LATEST else initializer

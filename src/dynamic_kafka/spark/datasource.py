@@ -1,0 +1,205 @@
+"""`format("dynamic-kafka")`: the class that Spark registers, and the readers it makes.
+
+Spark makes these objects in several processes and pickles them (see docs/architecture.md), so none of them opens anything
+when it is made: the stream reader's threads start with Spark's first question, in the one process that asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.source.configure import BuilderObjects, configure
+from dynamic_kafka.source.offsets import MARKER
+from dynamic_kafka.source.planning import ReadTask
+from dynamic_kafka.source.settings import SourceSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dynamic_kafka.source.enumerator import SourceEnumerator
+
+__all__ = ["NAME", "DynamicKafkaDataSource"]
+
+NAME = "dynamic-kafka"
+
+_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+_TYPES: Mapping[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "cluster": StringType(),
+    "headers": _HEADERS,
+    "leader_epoch": IntegerType(),
+}
+
+
+class DynamicKafkaDataSource(DataSource):
+    """Reads streams that live on any number of Kafka clusters.
+
+    Rows: `key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int,
+    cluster string`, then `headers array<struct<key string, value binary>>` and `leader_epoch int` on request. A schema of
+    the user's own names some of these columns, which is all that is then sent to Spark.
+
+    Raises:
+        ConfigurationError: When made, that is at `.load()`, if an option is unknown, wrong, missing or in conflict.
+    """
+
+    objects: ClassVar[BuilderObjects | None] = None
+    builder_default: ClassVar[KafkaOffsetsInitializer | None] = None
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._settings(KafkaOffsetsInitializer.earliest())
+
+    @classmethod
+    def name(cls) -> str:
+        """The short name for `format(...)`."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """All columns that the options ask for."""
+        settings = self._settings(KafkaOffsetsInitializer.earliest())
+        left_out = set()
+        if not settings.include_headers:
+            left_out.add("headers")
+        if not settings.include_leader_epoch:
+            left_out.add("leader_epoch")
+        return StructType([StructField(name, t) for name, t in _TYPES.items() if name not in left_out])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`: from earliest to latest by default."""
+        settings = self._settings(KafkaOffsetsInitializer.earliest())
+        if settings.starting == KafkaOffsetsInitializer.latest():
+            raise InvalidOptionError(
+                "startingOffsets", "latest", "a start before the end, because a batch read ends there"
+            )
+        return DynamicKafkaReader(settings, _checked(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """For `spark.readStream`: from latest on by default."""
+        return DynamicKafkaStreamReader(self._settings(KafkaOffsetsInitializer.latest()), _checked(schema))
+
+    def _settings(self, default_starting: KafkaOffsetsInitializer) -> SourceSettings:
+        return configure(self.options, self.objects, default_starting=self.builder_default or default_starting)
+
+
+def _checked(schema: StructType) -> tuple[str, ...]:
+    """The columns of a schema; it may be the user's own, which Spark passes on unchecked."""
+    if not schema.fields:
+        raise ConfigurationError(f"The schema has no column; name at least one of {', '.join(_TYPES)}")
+    for column in schema.fields:
+        expected = _TYPES.get(column.name)
+        if expected is None:
+            raise ConfigurationError(f"Column '{column.name}' does not exist; there are {', '.join(_TYPES)}")
+        if column.dataType != expected:
+            raise ConfigurationError(
+                f"Column '{column.name}' has the type {column.dataType.simpleString()} in the schema; it is "
+                f"{expected.simpleString()}, convert it after reading"
+            )
+    if len(set(schema.names)) < len(schema.names):
+        raise ConfigurationError(f"A column is named twice in the schema: {', '.join(schema.names)}")
+    return tuple(schema.names)
+
+
+@dataclass
+class DynamicKafkaInputPartition(InputPartition):
+    """One task. Pickled in every micro-batch, so it holds only what changes."""
+
+    task: ReadTask
+
+
+class _ExecutorSide:
+    """What both readers do on the executors."""
+
+    _settings: SourceSettings
+    _columns: tuple[str, ...]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's ranges; Spark calls it on an executor."""
+        from dynamic_kafka.source.reader import read
+        from dynamic_kafka.source.rows import arrow_schema
+
+        if not isinstance(partition, DynamicKafkaInputPartition):
+            return iter(())  # Spark makes an empty partition where a plan has none
+        return read(partition.task, arrow_schema(self._columns), self._settings)
+
+
+class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
+    """Batch reads: planned once, from the starting to the stopping offsets."""
+
+    def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
+        self._settings, self._columns = settings, columns
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks; Spark calls it once for each plan, on the driver."""
+        from dynamic_kafka.source.enumerator import SourceEnumerator
+
+        return [DynamicKafkaInputPartition(task) for task in SourceEnumerator(self._settings).batch_tasks()]
+
+
+class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Streaming reads; Spark's calls are answered by a `SourceEnumerator`, made with the first of them."""
+
+    def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
+        self._settings, self._columns = settings, columns
+        self._enumerator: SourceEnumerator | None = None
+
+    def _open(self) -> SourceEnumerator:
+        if self._enumerator is None:
+            from dynamic_kafka.source.enumerator import SourceEnumerator
+
+            self._enumerator = SourceEnumerator(self._settings)
+        return self._enumerator
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """A constant: Spark asks on every start, also when the query resumes."""
+        return MARKER
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The next batch's document, or `start` itself."""
+        return dict(self._open().latest_offset(start, limited=not isinstance(limit, ReadAllAvailable)))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Tells limited triggers from unlimited ones; the real limits are the user's options."""
+        if not self._settings.limited:
+            return ReadAllAvailable()
+        return ReadMaxRows(self._settings.max_offsets_per_trigger or 2**31 - 1)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Freeze metadata and targets with the next look."""
+        self._open().prepare_available_now()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Lag and health, for `StreamingQueryProgress.sources[].latestOffset`."""
+        return self._open().report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of a batch, from the text of its documents alone."""
+        return [DynamicKafkaInputPartition(task) for task in self._open().tasks(start, end)]
+
+    def stop(self) -> None:
+        """End the threads; Spark calls it when an error ends the query."""
+        if self._enumerator is not None:
+            self._enumerator.close()

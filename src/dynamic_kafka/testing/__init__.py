@@ -1,0 +1,16 @@
+"""Real Kafka brokers and small helpers for tests, of this package and of what is built on it.
+
+A broker is Apache Kafka itself, as a child process: it needs Java 17 or newer, and Maven once, to fetch the jars.
+
+Example:
+    >>> with KafkaBroker() as broker:  # doctest: +SKIP
+    ...     broker.create_topic("orders", partitions=4)
+    ...     produce(broker.bootstrap_servers, "orders", [("key", "value")])
+"""
+
+from __future__ import annotations
+
+from dynamic_kafka.testing.broker import BrokerError, KafkaBroker
+from dynamic_kafka.testing.helpers import MockCluster, produce, wait_until
+
+__all__ = ["BrokerError", "KafkaBroker", "MockCluster", "produce", "wait_until"]

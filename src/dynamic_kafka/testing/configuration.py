@@ -1,0 +1,88 @@
+"""A test broker's server.properties: small, quick, and with the users' security on its client listener only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["HOST", "as_properties", "broker_configuration", "plain_login_module"]
+
+HOST = "127.0.0.1"  # not localhost: some clients then try ::1 first, and complain
+
+_SMALL_BROKER = {
+    "auto.create.topics.enable": "false",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    "num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # A killed broker's session must end before it may register again: 9 s by default, most of a restart.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "300",
+    # Retention, compaction and deletion within seconds, not minutes.
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "1000",
+    "log.cleaner.backoff.ms": "1000",
+    "log.cleaner.dedupe.buffer.size": "4194304",  # 128 MB by default: half of the heap
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+
+
+def broker_configuration(
+    data: Path, *, client: int, internal: int, controller: int, sasl_plain: Mapping[str, str]
+) -> dict[str, str]:
+    """The broker's properties, before the user's own.
+
+    Args:
+        data: The folder of its logs.
+        client: The port of the listener CLIENT.
+        internal: The port of the listener INTERNAL, always in plain text.
+        controller: The port of the listener CONTROLLER.
+        sasl_plain: User to password for CLIENT; empty is plain text without a login.
+    """
+    client_security = "SASL_PLAINTEXT" if sasl_plain else "PLAINTEXT"
+    configuration = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "log.dirs": str(data.absolute()),
+        "listeners": f"CLIENT://{HOST}:{client},INTERNAL://{HOST}:{internal},CONTROLLER://{HOST}:{controller}",
+        "listener.security.protocol.map": f"CLIENT:{client_security},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        **_SMALL_BROKER,
+    }
+    if sasl_plain:
+        users = {f"user_{user}": password for user, password in sasl_plain.items()}
+        configuration["listener.name.client.sasl.enabled.mechanisms"] = "PLAIN"
+        configuration["listener.name.client.plain.sasl.jaas.config"] = plain_login_module(users)
+    return configuration
+
+
+def plain_login_module(options: Mapping[str, str]) -> str:
+    """JAAS's text for the SASL mechanism PLAIN with these options; it holds their passwords."""
+
+    def quoted(text: str) -> str:
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    pairs = " ".join(f"{quoted(name)}={quoted(value)}" for name, value in options.items())
+    return f"org.apache.kafka.common.security.plain.PlainLoginModule required {pairs};"
+
+
+def as_properties(configuration: Mapping[str, str]) -> str:
+    r"""A Java properties file: backslashes doubled, line ends and what is not ASCII as UTF-16 in \u escapes."""
+
+    def escaped(text: str) -> str:
+        units = text.replace("\\", "\\\\").encode("utf-16-be")
+        codes = [int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2)]
+        return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
+
+    return "".join(f"{name}={escaped(value)}\n" for name, value in configuration.items())
