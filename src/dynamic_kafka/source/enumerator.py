@@ -57,6 +57,7 @@ class SourceEnumerator:
         self._last: tuple[Mapping[str, Any], Document] | None = None
         self._last_batch_at = time.monotonic()
         self._committed: Document | None = None
+        self._said_done = False
         self._said: set[str] = set()
         self._events: deque[dict[str, Any]] = deque(maxlen=_KEPT_EVENTS)
 
@@ -85,6 +86,10 @@ class SourceEnumerator:
             self._commit(previous)
         result = self._resolve(previous, self._seen)
         document = result.document
+        if document.done and not self._said_done and not self._available_now:
+            # Also when a finished query was started again: a batch of its own tells the listener (see spark.ending).
+            document.done = (previous.done if previous is not None else 0) + 1
+            self._said_done = result.changed = True
         backlog = _backlog(document, self._seen.views)
         if not result.changed and (not backlog or self._hold_back(backlog)):
             return start
@@ -164,7 +169,7 @@ class SourceEnumerator:
             "metadata": self._observer.metadata_status(),
             "events": list(self._events),
             "commitsFailed": sum(m.commits_failed for m in self._observer.monitors.values()),
-            "done": document.done,
+            "done": bool(document.done),
         }
 
     def close(self) -> None:

@@ -22,12 +22,13 @@ Layout (version 1)::
      "clusters": {cluster: {
         "id": Kafka's own cluster.id, "properties": {...}, "starting": initializer, "stopping": initializer,
         "discovered": true once the first discovery is done, "since": ms (not reached at the first start),
-        "topics": [...], "ids": [...], "partitions": number of partitions of each topic | {topic: [partition, ...]},
+        "topics": [...], "ids": [...], "partitions": [number of partitions, ...],
+        "only": {topic: [partition, ...]} for topics of which a partition in the middle is not read (yet),
         "start": [...], "count": [...],                         one each per split, in order of topic and partition
         "stops": {topic: {partition: offset}}, "unresolved": {topic: {partition: ms}},
         "draining": [topic, ...], "resets": {topic: [partition, ...]},
         "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
-     "cursor": {...}, "packing": [records per task, least tasks, most tasks], "done": true when every stop is reached}
+     "cursor": {...}, "packing": [records per task, least tasks, most tasks], "done": runs that found every stop reached}
 """
 
 from __future__ import annotations
@@ -36,10 +37,8 @@ import base64
 import json
 import zlib
 from array import array
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import CheckpointError
@@ -126,7 +125,7 @@ class Document:
     clusters: dict[str, ClusterOffsets] = field(default_factory=dict)
     cursor: Cursor = field(default_factory=Cursor)
     packing: Packing = field(default_factory=Packing)
-    done: bool = False
+    done: int = 0
 
     @property
     def record_count(self) -> int:
@@ -135,18 +134,18 @@ class Document:
 
 
 def topic_id_text(topic_id: object) -> str:
-    """A topic id as the document keeps it; "" if unknown."""
-    return "" if topic_id is None else str(topic_id)[:_ID_CHARS]
+    """A topic id as the document keeps it; "" if unknown. librdkafka spells ids in plain base64, Kafka for URLs."""
+    return "" if topic_id is None else str(topic_id)[:_ID_CHARS].replace("+", "-").replace("/", "_")
 
 
 def is_marker(offset: Mapping[str, Any]) -> bool:
     """Whether `offset` is the constant that stands for "nothing was read yet"."""
-    return bool(offset.get("initial"))
+    return offset.get("initial") is True  # a topic of that name, in an offset of Spark's own source, is no marker
 
 
 def is_spark_kafka_offset(offset: Mapping[str, Any]) -> bool:
     """Whether `offset` was written by Spark's own Kafka source: `{"topic": {"0": 23}}` and nothing else."""
-    return "version" not in offset and all(
+    return not isinstance(offset.get("version"), int) and all(
         isinstance(partitions, Mapping)
         and all(str(p).isdecimal() and isinstance(offset, int) for p, offset in partitions.items())
         for partitions in offset.values()
@@ -176,7 +175,7 @@ def encode(document: Document) -> dict[str, Any]:
         }
     result["packing"] = list(document.packing)
     if document.done:
-        result["done"] = True
+        result["done"] = document.done
     return result
 
 
@@ -187,15 +186,13 @@ def _encode_cluster(c: ClusterOffsets) -> dict[str, Any]:
     result["discovered"] = c.discovered
     topics = sorted(c.topics)
     splits = sorted(c.ranges)
-    of_topic, numbers = zip(*splits, strict=True) if splits else ((), ())
-    per_topic = Counter(of_topic)
-    counts = [per_topic[topic] for topic in topics]
+    highest = dict(splits)  # of each topic's splits the last one stays
+    counts = [highest.get(topic, -1) + 1 for topic in topics]
     result["topics"] = _pack_names(topics)
     result["ids"] = _pack_ids([c.topics[topic] for topic in topics])
-    if numbers == (*chain.from_iterable(map(range, counts)),):
-        result["partitions"] = _pack_ints(counts)
-    else:
-        result["partitions"] = _nest(splits)
+    result["partitions"] = _pack_ints(counts)
+    if sum(counts) != len(splits):
+        result["only"] = {t: numbers for t, numbers in _nest(splits).items() if len(numbers) <= highest[t]}
     ranges = [c.ranges[split] for split in splits]
     result["start"] = _pack_ints([start for start, _ in ranges])
     result["count"] = _pack_ints([end - start for start, end in ranges])
@@ -287,9 +284,9 @@ def decode(value: Mapping[str, Any]) -> Document:
                 {c: (str(t), int(p)) for c, (t, p) in cursor.get("splits", {}).items()},
             ),
             packing=Packing(*value["packing"]),
-            done=bool(value.get("done", False)),
+            done=int(value.get("done", 0)),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, zlib.error) as error:
         raise CheckpointError(
             f"The checkpoint's offsets are damaged ({type(error).__name__}: {error}): {_excerpt(value)}; "
             "restore the file in the checkpoint's 'offsets' folder, or start with a new checkpoint"
@@ -298,14 +295,14 @@ def decode(value: Mapping[str, Any]) -> Document:
 
 def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
     topics = _unpack_names(value["topics"])
-    splits: list[Split]
-    if isinstance(value["partitions"], Mapping):
-        splits = [(topic, p) for topic, numbers in value["partitions"].items() for p in numbers]
-    else:
-        counts = _unpack_ints(value["partitions"])
-        splits = [(topic, p) for topic, n in zip(topics, counts, strict=True) for p in range(n)]
+    only = value.get("only", {})
+    counts = _unpack_ints(value["partitions"])
+    splits = [(topic, p) for topic, n in zip(topics, counts, strict=True) for p in only.get(topic) or range(n)]
     starts = _unpack_ints(value["start"])
-    ends = [start + n for start, n in zip(starts, _unpack_ints(value["count"]), strict=True)]
+    lengths = _unpack_ints(value["count"])
+    if min(starts, default=0) < 0 or min(lengths, default=0) < 0:
+        raise ValueError("an offset or a count is negative")
+    ends = [start + n for start, n in zip(starts, lengths, strict=True)]
     return ClusterOffsets(
         kafka_id=value["id"],
         properties=dict(value["properties"]),
@@ -376,8 +373,8 @@ def check_chain(start: Document, end: Document) -> None:
         for split, (first, last) in cluster.ranges.items():
             if split in before.ranges:
                 position = before.ranges[split][1]
-            elif split[0] in before.retained:
-                position = before.retained[split[0]].offsets.get(split[1], first)
+            elif (kept := before.retained.get(split[0])) and kept.topic_id in ("", cluster.topics[split[0]]):
+                position = kept.offsets.get(split[1], first)
             else:
                 continue
             if first != position and split not in cluster.resets:

@@ -110,12 +110,13 @@ class _ClusterReader:
             # consume() waits until it has all it was asked for: never ask for more than can come.
             left = sum(self._ranges[s].end - self._positions[s] for s in self._open)
             found = consumer.consume(min(_BATCH_RECORDS, left), _POLL_S)
+            events: Messages = ()
             if any(map(Message.error, found)):
                 events = [m for m in found if m.error() is not None]
                 found = [m for m in found if m.error() is None]
-                for event in events:
-                    self._handle(event)
             kept = self._in_ranges(found)
+            for event in events:  # after the records: the end of a log is told behind its last record
+                self._handle(event)
             if kept:
                 progress_at = time.monotonic()
                 yield kept, self._topic

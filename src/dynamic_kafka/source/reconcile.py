@@ -204,8 +204,9 @@ def reconcile(
     if previous is not None:
         document.cursor, document.packing = previous.cursor, previous.packing
     needs = [Need(*asked[:3], tuple(asked[3])) for asked in step.asked]
-    document.done = not needs and _is_done(document, wanted, views, policy)
-    changed = step.changed or previous is None or document.done != previous.done
+    done_before = previous.done if previous is not None else 0
+    document.done = max(1, done_before) if not needs and _is_done(document, wanted, views, policy) else 0
+    changed = step.changed or previous is None or document.done != done_before
     return Reconciled(document, needs, step.events, changed)
 
 

@@ -26,15 +26,15 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.source.configure import BuilderObjects, configure
-from dynamic_kafka.source.offsets import MARKER
-from dynamic_kafka.source.planning import ReadTask
-from dynamic_kafka.source.settings import SourceSettings
 
+# Every Spark session imports this module through pyspark_dynamic_kafka; what costs time is imported where it is used.
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dynamic_kafka.source.configure import BuilderObjects
     from dynamic_kafka.source.enumerator import SourceEnumerator
+    from dynamic_kafka.source.planning import ReadTask
+    from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["NAME", "DynamicKafkaDataSource"]
 
@@ -66,6 +66,7 @@ class DynamicKafkaDataSource(DataSource):
         ConfigurationError: When made, that is at `.load()`, if an option is unknown, wrong, missing or in conflict.
     """
 
+    short_name: ClassVar[str] = NAME
     objects: ClassVar[BuilderObjects | None] = None
     builder_default: ClassVar[KafkaOffsetsInitializer | None] = None
 
@@ -76,7 +77,7 @@ class DynamicKafkaDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """The short name for `format(...)`."""
-        return NAME
+        return cls.short_name
 
     def schema(self) -> StructType:
         """All columns that the options ask for."""
@@ -102,6 +103,8 @@ class DynamicKafkaDataSource(DataSource):
         return DynamicKafkaStreamReader(self._settings(KafkaOffsetsInitializer.latest()), _checked(schema))
 
     def _settings(self, default_starting: KafkaOffsetsInitializer) -> SourceSettings:
+        from dynamic_kafka.source.configure import configure
+
         return configure(self.options, self.objects, default_starting=self.builder_default or default_starting)
 
 
@@ -175,6 +178,8 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """A constant: Spark asks on every start, also when the query resumes."""
+        from dynamic_kafka.source.offsets import MARKER
+
         return MARKER
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802

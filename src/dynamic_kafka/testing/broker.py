@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import socket
@@ -13,21 +12,27 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
+from dynamic_kafka.testing.configuration import (
+    HOST,
+    as_properties,
+    broker_configuration,
+    free_ports,
+    is_free,
+    plain_login_module,
+)
 from dynamic_kafka.testing.helpers import wait_until
 from dynamic_kafka.testing.jars import BrokerError, find_java, kafka_classpath
 
 __all__ = ["BrokerError", "KafkaBroker"]
 
-_HOST = "127.0.0.1"  # not localhost: some clients then try ::1 first, and complain
-# Below the ports that systems give to outgoing connections: none of those can take a broker's while it is down.
-_PORTS = range(20_000, 32_000)
 _PORT_ATTEMPTS = 5
 _START_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 20
@@ -83,7 +88,7 @@ class KafkaBroker:
         self._java_pid = 0
 
     def __repr__(self) -> str:
-        address = f"{_HOST}:{self._port}" if self._port else "no port yet"
+        address = f"{HOST}:{self._port}" if self._port else "no port yet"
         return f"KafkaBroker({address}, {'running' if self.is_running else 'not running'})"
 
     def __enter__(self) -> Self:
@@ -101,7 +106,7 @@ class KafkaBroker:
         """
         if self._port is None:
             raise BrokerError("The broker has no port before its first start; call start(), or give it a port")
-        return f"{_HOST}:{self._port}"
+        return f"{HOST}:{self._port}"
 
     @property
     def is_running(self) -> bool:
@@ -121,7 +126,7 @@ class KafkaBroker:
             properties |= {
                 "security.protocol": "SASL_PLAINTEXT",
                 "sasl.mechanism": "PLAIN",
-                "sasl.jaas.config": _plain_login_module(login),
+                "sasl.jaas.config": plain_login_module(login),
             }
         return properties
 
@@ -135,10 +140,20 @@ class KafkaBroker:
         if self.is_running:
             return self
         self._release()
-        if self._port is not None and not _is_free(self._port):
+        if self._port is not None and not is_free(self._port):
             raise BrokerError(f"The broker's port {self._port} is in use; stop who has it, or choose another one")
+        first_start = self._folder is None
+        try:
+            self._start()
+        except BaseException:
+            if first_start:
+                self.close()  # leaves no temporary folder behind
+            raise
+        return self
+
+    def _start(self) -> None:
         for attempts_left in reversed(range(_PORT_ATTEMPTS)):
-            free = _free_ports()
+            free = free_ports()
             client, internal, controller = self._port or next(free), next(free), next(free)
             try:
                 self._launch(client, internal, controller)
@@ -148,8 +163,7 @@ class KafkaBroker:
                     continue
                 raise
             self._port = client
-            break
-        return self
+            return
 
     def stop(self) -> None:
         """Shut the broker down in order (SIGTERM; after 20 s SIGKILL). Its data stay; `start` goes on with them."""
@@ -210,7 +224,7 @@ class KafkaBroker:
             confluent_kafka.KafkaException: If the broker refuses, as when the topic exists.
             TimeoutError: If it is not there within 15 s.
         """
-        admin = self._admin()
+        admin = _admin(self._internal)
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin.create_topics([new])[name].result(_ADMIN_TIMEOUT_S)
 
@@ -227,17 +241,13 @@ class KafkaBroker:
             confluent_kafka.KafkaException: If the broker refuses, as when there is no such topic.
             TimeoutError: If it is still listed after 15 s.
         """
-        admin = self._admin()
+        admin = _admin(self._internal)
         admin.delete_topics([name])[name].result(_ADMIN_TIMEOUT_S)
         wait_until(
             lambda: name not in admin.list_topics(timeout=_ADMIN_TIMEOUT_S).topics,
             _ADMIN_TIMEOUT_S,
             f"the end of topic '{name}'",
         )
-
-    def _admin(self) -> AdminClient:
-        # One for each use: a client that is kept would complain on standard error whenever the broker is down.
-        return AdminClient({"bootstrap.servers": self._internal, "log_level": 0})
 
     def _signal(self, number: signal.Signals) -> None:
         if self.is_running:
@@ -257,67 +267,76 @@ class KafkaBroker:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="kafka-broker-"))
         self._folder.mkdir(parents=True, exist_ok=True)
+        data = self._folder / "data"
+        configuration = broker_configuration(
+            data, client=client, internal=internal, controller=controller, sasl_plain=self._sasl_plain
+        )
         config = self._folder / "server.properties"
         config.touch(mode=0o600)  # it may hold passwords
-        config.write_text(_as_properties(self._configuration(client, internal, controller)), encoding="ascii")
+        config.write_text(as_properties(configuration | self._properties), encoding="ascii")
+
         command = [java, *self._jvm, "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         command += ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", classpath]
         log = self._folder / "broker.log"
         with log.open("ab") as output:
             log_start = output.tell()
-            if not (self._folder / "data" / "meta.properties").exists():
-                cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-                storage_tool = [*command, "kafka.tools.StorageTool", "format", "--config", str(config)]
-                storage_tool.append(f"--cluster-id={cluster_id}")
-                subprocess.run(storage_tool, stdout=output, stderr=output, timeout=_START_TIMEOUT_S, check=False)  # noqa: S603
-            scratch = str(self._folder) if self._is_temporary else ""
-            watchdog = [sys.executable, "-I", "-S", str(Path(__file__).with_name("watchdog.py"))]
-            self._watchdog = subprocess.Popen(  # noqa: S603
-                [*watchdog, str(os.getpid()), scratch, *command, "kafka.Kafka", str(config)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                process_group=0,  # Ctrl-C in a terminal is for the test run, not for its brokers
-            )
-        assert self._watchdog.stdout is not None
-        self._java_pid = int(self._watchdog.stdout.readline() or 0)
-        self._internal = f"{_HOST}:{internal}"
-        try:
-            self._await_answer(client)
-        except BaseException as error:
-            self.kill()
-            if not isinstance(error, BrokerError):
-                raise
-            tail = log.read_bytes()[log_start:][-_LOG_TAIL_BYTES:].decode(errors="replace")
-            raise BrokerError(f"{error}; the end of its log:\n{tail}") from None
-
-    def _await_answer(self, client_port: int) -> None:
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while True:
-            if not self.is_running:
-                raise BrokerError(f"The broker on port {client_port} ended while it was starting")
             try:
-                socket.create_connection((_HOST, client_port), timeout=1).close()
-                if self._admin().list_topics(timeout=2).brokers:
-                    return
-            except (OSError, KafkaException):
-                pass  # not yet
+                if not (data / "meta.properties").exists():
+                    _format(command, config, output)
+                self._spawn([*command, "kafka.Kafka", str(config)], output)
+                self._await_answer(client, internal)
+            except BrokerError as error:
+                self.kill()
+                tail = log.read_bytes()[log_start:][-_LOG_TAIL_BYTES:].decode(errors="replace")
+                raise BrokerError(f"{error}; the end of its log:\n{tail}") from None
+            except BaseException:
+                self.kill()
+                raise
+        self._internal = f"{HOST}:{internal}"
+
+    def _spawn(self, command: list[str], output: IO[bytes]) -> None:
+        watchdog = [sys.executable, "-I", "-S", str(Path(__file__).with_name("watchdog.py"))]
+        scratch = str(self._folder) if self._is_temporary else ""
+        self._watchdog = subprocess.Popen(  # noqa: S603
+            [*watchdog, str(os.getpid()), scratch, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            process_group=0,  # Ctrl-C in a terminal is for the test run, not for its brokers
+        )
+        assert self._watchdog.stdout is not None
+        first_line = self._watchdog.stdout.readline()
+        if not first_line:
+            raise BrokerError("The broker's process could not be started")
+        self._java_pid = int(first_line)
+
+    def _await_answer(self, client: int, internal: int) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not _answers(client, internal):
+            if not self.is_running:
+                raise BrokerError(f"The broker on port {client} ended while it was starting")
             if time.monotonic() > deadline:
-                raise BrokerError(f"The broker on port {client_port} did not answer within {_START_TIMEOUT_S} s")
+                raise BrokerError(f"The broker on port {client} did not answer within {_START_TIMEOUT_S} s")
             time.sleep(0.05)
 
 
-def _free_ports() -> Iterator[int]:
-    """Ports that nobody listens on, in random order."""
-    return (port for port in random.sample(_PORTS, len(_PORTS)) if _is_free(port))
+def _format(command: list[str], config: Path, output: IO[bytes]) -> None:
+    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    storage_tool = [*command, "kafka.tools.StorageTool", "format", "--config", str(config)]
+    storage_tool.append(f"--cluster-id={cluster_id}")  # may begin with a dash
+    done = subprocess.run(storage_tool, stdout=output, stderr=output, timeout=_START_TIMEOUT_S, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise BrokerError(f"The broker's folder {config.parent} could not be formatted; check the broker's properties")
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As Kafka does: a port whose last connections are still winding down is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
-        return True
+def _answers(client: int, internal: int) -> bool:
+    try:
+        socket.create_connection((HOST, client), timeout=1).close()
+        return bool(_admin(f"{HOST}:{internal}").list_topics(timeout=2).brokers)
+    except (OSError, KafkaException):
+        return False
+
+
+def _admin(address: str) -> AdminClient:
+    # One for each use: a client that is kept would complain on standard error whenever the broker is down.
+    return AdminClient({"bootstrap.servers": address, "log_level": 0})

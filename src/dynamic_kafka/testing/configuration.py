@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["HOST", "as_properties", "broker_configuration", "plain_login_module"]
+__all__ = ["HOST", "as_properties", "broker_configuration", "free_ports", "is_free", "plain_login_module"]
 
 HOST = "127.0.0.1"  # not localhost: some clients then try ::1 first, and complain
+# Below the ports that systems give to outgoing connections: none of those can take a broker's while it is down.
+_PORTS = range(20_000, 32_000)
 
 _SMALL_BROKER = {
     "auto.create.topics.enable": "false",
@@ -86,3 +90,21 @@ def as_properties(configuration: Mapping[str, str]) -> str:
         return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
 
     return "".join(f"{name}={escaped(value)}\n" for name, value in configuration.items())
+
+
+def free_ports() -> Iterator[int]:
+    """Ports that nobody listens on, in random order."""
+    # Not the module's own generator: two test runs with the same seed would go for the same ports.
+    return (port for port in random.SystemRandom().sample(_PORTS, len(_PORTS)) if is_free(port))
+
+
+def is_free(port: int) -> bool:
+    """Whether a broker could listen on the port."""
+    with socket.socket() as probe:
+        # As Kafka does: a port whose last connections are still winding down is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True

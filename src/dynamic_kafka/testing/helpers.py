@@ -45,8 +45,10 @@ def produce(
     """
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap_servers,
-        "enable.idempotence": True,  # keeps the order over retries
+        "max.in.flight.requests.per.connection": 1,  # keeps the order over retries
+        "log_level": 3,  # errors only: a broker just started makes librdkafka repeat requests, and tell
         "message.timeout.ms": _DELIVERY_TIMEOUT_MS,
+        "topic.metadata.propagation.max.ms": 3000,  # a topic that is not there is an error soon, not a time-out
         **(properties or {}),
     }
     if transactional is not None:

@@ -1,0 +1,63 @@
+# Everything a developer runs; `make` alone explains.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Without these, Spark's workers start whatever `python3` is on PATH, which lacks this project's libraries.
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+
+.DEFAULT_GOAL := help
+.PHONY: help install lint format test demo bench clean
+
+##@ Set-up
+
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test), BENCH_ARGS=... (bench)\n'
+
+install: $(STAMP) ## Make .venv with the project (editable) and all that developing it needs
+
+# Done again only when pyproject.toml has changed.
+$(STAMP): pyproject.toml
+	@PYTHON='$(PYTHON)' sh scripts/check-tools
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'  # the first with --group
+	$(BIN)/python -m pip install --quiet --editable '.[spark,http,jks,rich]' --group dev
+	@touch $@
+
+##@ Checks
+
+lint: install ## Check style, formatting and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: install ## Repair what can be repaired of style and formatting
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+test: install ## Run the tests, e.g. PYTEST_ARGS='tests/unit -k jaas'
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+##@ Shows
+
+demo: install ## Follow flights over two clusters that come and go
+	$(BIN)/python examples/flights/main.py
+
+bench: install ## Measure, e.g. BENCH_ARGS='--help'
+	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+##@ Housekeeping
+
+clean: ## Remove builds, caches and what Spark left behind; .venv stays
+	rm -rf build dist artifacts spark-warehouse metastore_db derby.log
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path "./.venv*" -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -exec rm -rf {} +

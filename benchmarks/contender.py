@@ -1,0 +1,202 @@
+"""One Spark driver with one connector: does the measurements it is told to, one at a time.
+
+`python -m benchmarks.contender FORMAT JARS`; each line on standard input is a JSON list [function, arguments], each line on
+standard output its JSON result. Both connectors are given the same options, as Spark's own names them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import count, length, lit
+from pyspark.sql.functions import sum as total
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from benchmarks.records import produce_one_each
+
+_POLL_S = 0.005
+_DEADLINE_S = 900.0
+
+Options = Mapping[str, str]
+Result = dict[str, Any]
+
+
+class Contender:
+    """The measurements; the public methods are what can be asked for.
+
+    Args:
+        connector: The name for `format(...)`.
+        jars: The rival's jars, which both drivers have.
+    """
+
+    def __init__(self, connector: str, jars: str) -> None:
+        self._format = connector
+        self._scratch = tempfile.TemporaryDirectory(prefix="benchmark-")
+        self._checkpoints = 0
+        self._running: StreamingQuery | None = None
+        settings = {
+            "spark.jars": jars,
+            "spark.driver.memory": "2g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": f"{self._scratch.name}/warehouse",
+            "spark.log.level": "ERROR",
+        }
+        builder = SparkSession.builder.master("local[2]").appName(f"benchmark {connector}")
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        self._spark = builder.getOrCreate()
+
+    def batch(self, options: Options, *, aggregate: bool) -> Result:
+        """Read a topic to its end in a batch query; the seconds it takes."""
+        began = time.perf_counter()
+        df = self._spark.read.format(self._format).options(**options).load()
+        rows = None
+        if aggregate:
+            rows = _aggregated(df).collect()[0][0]
+        else:
+            df.write.format("noop").mode("overwrite").save()
+        return {"seconds": time.perf_counter() - began, "rows": rows}
+
+    def available_now(self, options: Options, *, aggregate: bool) -> Result:
+        """Read a topic to its end in a streaming query that then ends; the seconds it takes."""
+        began = time.perf_counter()
+        df = self._stream(options)
+        writer = _aggregated(df).writeStream.outputMode("complete") if aggregate else df.writeStream
+        query = self._start(writer.trigger(availableNow=True))
+        query.awaitTermination()
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds, "rows": sum(p["numInputRows"] for p in query.recentProgress)}
+
+    def micro_batches(
+        self, options: Options, *, targets: list[tuple[str, str, int]], rounds: int, trigger: str | None
+    ) -> list[Result]:
+        """Start a stream; in each round write a record to each partition and wait until all are processed.
+
+        Args:
+            options: What to read, from the latest offsets.
+            targets: (bootstrap servers, topic, partitions) to write to.
+            rounds: How often.
+            trigger: The processing-time trigger, whole seconds; None is the default trigger.
+
+        Returns:
+            For each round the seconds from the first record written to the end of the batch that processed the last one,
+            and what Spark says its batches took: in all, and for the offsets (ms).
+        """
+        producers = [(Producer({"bootstrap.servers": servers}), topic, n) for servers, topic, n in targets]
+        writer = self._stream(options).writeStream
+        query = self._start(writer if trigger is None else writer.trigger(processingTime=trigger))
+        _await_started(query)
+        results, seen = [], -1
+        for _ in range(rounds):
+            if trigger is not None:
+                time.sleep(1.05 - time.time() % 1)  # such triggers come at full seconds: one batch for all records
+            began = time.perf_counter()
+            missing, batches = produce_one_each(producers), []
+            while missing > 0:
+                _check(query, began)
+                for progress in query.recentProgress:
+                    if progress["batchId"] > seen and progress["numInputRows"]:
+                        seen = progress["batchId"]
+                        missing -= progress["numInputRows"]
+                        batches.append(progress["durationMs"])
+                time.sleep(_POLL_S)
+            result: Result = {"seconds": time.perf_counter() - began, "batches": len(batches)}
+            result["batch_ms"] = sum(d["triggerExecution"] for d in batches)
+            result["latest_offset_ms"] = sum(d["latestOffset"] for d in batches)
+            results.append(result)
+        query.stop()
+        return results
+
+    def latencies(self, options: Options, *, warm_up_s: float, seconds: float) -> list[float]:
+        """Run a stream, and measure for each record the time from its creation to the sink that has it (ms)."""
+        found: list[tuple[float, list[float]]] = []
+
+        def note(batch: DataFrame, _: int) -> None:
+            created = batch.select("timestamp").toArrow().column(0)
+            now_ms = time.time() * 1000
+            found.append((time.monotonic(), [now_ms - us / 1000 for us in created.cast("int64").to_pylist()]))
+
+        query = self._start(self._stream(options).writeStream.foreachBatch(note), sink=None)
+        _await_started(query)
+        measured_from = time.monotonic() + warm_up_s
+        while time.monotonic() < measured_from + seconds:
+            _check(query, measured_from)
+            time.sleep(0.1)
+        query.stop()
+        return [ms for at, batch in found for ms in batch if measured_from <= at < measured_from + seconds]
+
+    def start(self, options: Options) -> None:
+        """Start a stream that runs until `stop`."""
+        self._running = self._start(self._stream(options).writeStream)
+        _await_started(self._running)
+
+    def progress(self) -> Result:
+        """Where the running stream stands."""
+        assert self._running is not None
+        _check(self._running, time.perf_counter())
+        last = self._running.lastProgress
+        assert last is not None
+        return {"batch": last["batchId"], "rows_per_second": last["processedRowsPerSecond"]}
+
+    def stop(self) -> None:
+        """Stop the running stream."""
+        assert self._running is not None
+        self._running.stop()
+
+    def _stream(self, options: Options) -> DataFrame:
+        return self._spark.readStream.format(self._format).options(**options).load()
+
+    def _start(self, writer: DataStreamWriter, sink: str | None = "noop") -> StreamingQuery:
+        self._checkpoints += 1
+        writer = writer.option("checkpointLocation", f"{self._scratch.name}/checkpoint-{self._checkpoints}")
+        return (writer.format(sink) if sink else writer).start()
+
+
+def _aggregated(df: DataFrame) -> DataFrame:
+    return df.agg(count(lit(1)), total(length("value")))
+
+
+def _await_started(query: StreamingQuery) -> None:
+    """Wait until the stream knows where it starts: what is written from now on will be read."""
+    began = time.perf_counter()
+    query.processAllAvailable()
+    while query.lastProgress is None:
+        _check(query, began)
+        time.sleep(_POLL_S)
+
+
+def _check(query: StreamingQuery, since: float) -> None:
+    error = query.exception()
+    if error is not None:
+        raise error
+    if time.perf_counter() - since > _DEADLINE_S:
+        raise TimeoutError(f"The stream did not get there within {_DEADLINE_S:.0f} s")
+
+
+def _serve() -> None:
+    # Spark and its children may write to standard output; the answers have a descriptor of their own.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    contender = Contender(*sys.argv[1:])
+    answers.write("ready\n")
+    for line in sys.stdin:
+        name, arguments = json.loads(line)
+        function: Callable[..., Any] = getattr(contender, name)
+        answers.write(json.dumps(function(**arguments)) + "\n")
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,95 @@
+"""The two contenders as child processes, and pairs of measurements that alternate between them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from benchmarks.environment import ROOT, contender_environment
+
+__all__ = ["JVM", "OURS", "Driver", "both", "pairs"]
+
+OURS = "dynamic-kafka"
+JVM = "kafka"
+
+
+class Driver:
+    """A Spark driver of its own, idle until it is asked for a measurement.
+
+    Args:
+        connector: `OURS` or `JVM`.
+    """
+
+    def __init__(self, connector: str) -> None:
+        python, jars = contender_environment()
+        self._log = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            [python, "-m", "benchmarks.contender", connector, jars],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        self.connector = connector
+        self.pid = self._process.pid
+        self._answer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()  # the end of its standard input ends it
+        self._log.close()
+
+    def __call__(self, function: str, **arguments: Any) -> Any:
+        """Have a method of `benchmarks.contender.Contender` run, and return its result.
+
+        Raises:
+            RuntimeError: If it failed; with the end of the driver's log.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([function, arguments]) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._log.seek(0)
+            raise RuntimeError(f"The driver of '{self.connector}' ended:\n{self._log.read()[-4000:]}")
+        return "null" if line == "ready\n" else line
+
+
+@contextmanager
+def both() -> Iterator[tuple[Driver, Driver]]:
+    """Ours and the JVM connector's driver."""
+    with Driver(OURS) as ours, Driver(JVM) as theirs:
+        yield ours, theirs
+
+
+def pairs(
+    drivers: tuple[Driver, Driver], count: int, measure: Callable[[Driver], float], tell: Callable[[str], None]
+) -> tuple[list[float], list[float]]:
+    """Measure by turns, A B, B A, A B: whoever is first may find the machine in another state.
+
+    Args:
+        drivers: Ours and the rival's.
+        count: Number of pairs.
+        measure: The measurement.
+        tell: Shows progress.
+
+    Returns:
+        Ours and the rival's, pair by pair.
+    """
+    found: dict[str, list[float]] = {driver.connector: [] for driver in drivers}
+    for i in range(count):
+        for driver in drivers if i % 2 == 0 else reversed(drivers):
+            tell(f"pair {i + 1} of {count}: {driver.connector}")
+            found[driver.connector].append(measure(driver))
+    return found[OURS], found[JVM]

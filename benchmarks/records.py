@@ -1,0 +1,114 @@
+"""Makes the records, in a process of its own: `python -m benchmarks.records fill|steady ...`.
+
+`fill` writes a topic as fast as it can; `steady` writes at an even rate until its standard input ends.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from benchmarks.environment import ROOT
+
+__all__ = ["VALUE_BYTES", "fill", "produce_one_each", "steady"]
+
+VALUE_BYTES = 120
+_BLOCK = 5_000
+_TICK_S = 0.01
+_FAST = {"compression.type": "lz4", "linger.ms": 50, "batch.num.messages": 10_000, "batch.size": 1_000_000}
+
+
+def fill(servers: str, topic: str, *, partitions: int, records: int) -> None:
+    """Write `records` values of 120 bytes, evenly over the partitions, compressed with lz4."""
+    _call("fill", servers, topic, partitions, records)
+
+
+@contextmanager
+def steady(servers: str, topic: str, *, partitions: int, rate: int) -> Iterator[None]:
+    """Within the block, write `rate` records a second, in turn to the partitions, each sent at once."""
+    command = [sys.executable, "-m", "benchmarks.records", "steady", servers, topic, str(partitions), str(rate)]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE)
+    try:
+        yield
+        if process.poll() is not None:
+            raise RuntimeError(f"The producer of topic '{topic}' ended early; its message is above")
+    finally:
+        process.communicate(timeout=60)
+
+
+def produce_one_each(producers: list[tuple[Producer, str, int]]) -> int:
+    """Write one record to each partition of (producer, topic, partitions), wait for all, and return how many."""
+    for producer, topic, partitions in producers:
+        for partition in range(partitions):
+            producer.produce(topic, b"x" * VALUE_BYTES, partition=partition, on_delivery=_check)
+            producer.poll(0)
+    for producer, _, _ in producers:
+        producer.flush()
+    return sum(partitions for _, _, partitions in producers)
+
+
+def _call(*arguments: object) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "benchmarks.records", *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
+
+
+def _fill(servers: str, topic: str, partitions: int, records: int) -> None:
+    producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 500_000, **_FAST})
+    for partition in range(partitions):
+        first, end = records * partition // partitions, records * (partition + 1) // partitions
+        for begin in range(first, end, _BLOCK):
+            messages = [{"value": _value(i)} for i in range(begin, min(begin + _BLOCK, end))]
+            while len(producer) > 400_000:
+                producer.poll(0.05)
+            producer.produce_batch(topic, messages, partition=partition, on_delivery=_check)
+        producer.poll(0)
+    producer.flush()
+
+
+def _value(i: int) -> bytes:
+    # Half of it differs from record to record, as in most JSON: lz4 makes it about 2.5 times smaller.
+    mixed = i * 0x9E3779B97F4A7C15 % 2**64
+    text = f'{{"id":{i:010d},"user":"user-{mixed >> 44:07d}","session":"{mixed:016x}","amount":{mixed % 100_000:05d},"state":"'
+    return (text + "x" * (VALUE_BYTES - 2 - len(text)) + '"}').encode()
+
+
+def _steady(servers: str, topic: str, partitions: int, rate: int) -> None:
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    value, sent, began = b"x" * VALUE_BYTES, 0, time.monotonic()
+    stopped = _ends_with_stdin()
+    while not stopped():
+        due = int((time.monotonic() - began) * rate)
+        for i in range(sent, due):
+            producer.produce(topic, value, partition=i % partitions, on_delivery=_check)
+        sent = due
+        producer.poll(0)
+        time.sleep(_TICK_S)
+    producer.flush()
+
+
+def _ends_with_stdin() -> Any:
+    import threading
+
+    thread = threading.Thread(target=sys.stdin.read, daemon=True)
+    thread.start()
+    return lambda: not thread.is_alive()
+
+
+def _check(error: KafkaError | None, _: object) -> None:
+    if error is not None:
+        raise KafkaException(error)
+
+
+if __name__ == "__main__":
+    what, to, name, *numbers = sys.argv[1:]
+    {"fill": _fill, "steady": _steady}[what](to, name, *map(int, numbers))

@@ -1,0 +1,100 @@
+"""Results: what was measured against which target, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["RESULTS", "Result", "compare", "limit", "save", "show"]
+
+RESULTS = Path(__file__).with_name("results") / "latest.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of the table.
+
+    Args:
+        case: The case's letter.
+        name: What was measured.
+        ours: Our figure as text, with its unit.
+        theirs: The JVM connector's, if it took part.
+        value: What is compared with the target: a median, or the worst of `values`.
+        values: All of it, one for each pair, step or repetition.
+        target: The bound.
+        better: Whether the value has to be at least or at most the target.
+        data: What was measured, for plots.
+    """
+
+    case: str
+    name: str
+    ours: str
+    theirs: str
+    value: float
+    values: Sequence[float]
+    target: float
+    better: Literal["at least", "at most"]
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the target is met."""
+        return self.value >= self.target if self.better == "at least" else self.value <= self.target
+
+
+def compare(
+    case: str,
+    name: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    unit: str,
+    target: float,
+    better: Literal["at least", "at most"],
+) -> Result:
+    """Ours and the JVM connector's pairs: how many times faster we are (`at least`), or our share of its time (`at most`)."""
+    ratios = [b / a if better == "at least" else a / b for a, b in zip(ours, theirs, strict=True)]
+    figures = [f"{median(side):.3g} {unit}" for side in (ours, theirs)]
+    data = {"ours": list(ours), "theirs": list(theirs), "unit": unit}
+    return Result(case, name, *figures, median(ratios), ratios, target, better, data)
+
+
+def limit(
+    case: str, name: str, ours: str, values: Sequence[float], *, target: float, data: dict[str, Any] | None = None
+) -> Result:
+    """Ours alone: the worst of the values must not be above the target."""
+    return Result(case, name, ours, "", max(values), values, target, "at most", data or {})
+
+
+def show(results: Iterable[Result], console: Console) -> None:
+    """Print the table."""
+    table = Table(title="Benchmarks: dynamic-kafka and Spark's JVM connector, same machine, same run")
+    for heading in ("case", "measured", "ours", "JVM", "target", "value", "min..max", ""):
+        table.add_column(heading, justify="left" if heading in ("case", "measured", "") else "right")
+    for r in results:
+        sign = "≥" if r.better == "at least" else "≤"
+        spread = f"{min(r.values):.3g}..{max(r.values):.3g}" if len(r.values) > 1 else ""
+        verdict = "[green]pass[/green]" if r.passed else "[red]FAIL[/red]"
+        table.add_row(r.case, r.name, r.ours, r.theirs, f"{sign} {r.target:g}", f"{r.value:.3g}", spread, verdict)
+    console.print(table)
+
+
+def save(results: Iterable[Result], *, quick: bool) -> None:
+    """Write `results/latest.json`."""
+    document = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "quick": quick,
+        "results": [asdict(r) | {"passed": r.passed} for r in results],
+    }
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n")

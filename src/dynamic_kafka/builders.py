@@ -1,0 +1,258 @@
+"""`KafkaSource` and `DynamicKafkaSource` with PyFlink's builders: a front over the same options as `format(...)`.
+
+What fits into text becomes an option; what does not (a metadata service object, a custom offsets initializer) is pickled
+with the data source class that Spark registers, never into an option: options show in Spark's UI and event log.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from dynamic_kafka.deserializers import KafkaRecordDeserializationSchema, RecordDeserializer, ValueDeserializer
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.metadata.service import KafkaMetadataService
+from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
+from dynamic_kafka.source.configure import BuilderObjects, configure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["DynamicKafkaSource", "DynamicKafkaSourceBuilder", "KafkaSource", "KafkaSourceBuilder"]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A validated source: gives DataFrames. Made by a builder."""
+
+    options: Mapping[str, str] = field(repr=False)
+    objects: BuilderObjects = field(repr=False)
+    bounded: bool
+    deserializer: RecordDeserializer | None
+
+    def read_stream(self, spark: SparkSession) -> DataFrame:
+        """A streaming DataFrame.
+
+        With stopping offsets (`set_bounded`, `set_unbounded(stop)`) its query ends by itself once they are reached.
+        """
+        from dynamic_kafka.spark.ending import stop_queries_that_are_done
+
+        if self.objects.stopping is not None:
+            stop_queries_that_are_done(spark)
+        return self._deserialized(spark.readStream.format(self._registered(spark)).options(**self.options).load())
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """A batch DataFrame, up to the stopping offsets, or to the latest ones if there are none."""
+        return self._deserialized(spark.read.format(self._registered(spark)).options(**self.options).load())
+
+    def _registered(self, spark: SparkSession) -> str:
+        """Register a data source class that carries the objects; a name of its own keeps sources of one session apart."""
+        from dynamic_kafka.spark.datasource import NAME, DynamicKafkaDataSource
+
+        name = f"{NAME}-{uuid.uuid4().hex[:12]}"
+        bound = type(
+            DynamicKafkaDataSource.__name__,
+            (DynamicKafkaDataSource,),
+            {
+                "short_name": name,
+                "objects": self.objects,
+                "builder_default": KafkaOffsetsInitializer.earliest(),
+            },
+        )
+        spark.dataSource.register(bound)
+        return name
+
+    def _deserialized(self, raw: DataFrame) -> DataFrame:
+        return raw if self.deserializer is None else self.deserializer(raw)
+
+
+class KafkaSource(_Source):
+    """Reads topics of one Kafka cluster (Flink: KafkaSource).
+
+    Example:
+        >>> source = (
+        ...     KafkaSource.builder()
+        ...     .set_bootstrap_servers("localhost:9092")
+        ...     .set_topics("input-topic")
+        ...     .set_starting_offsets(KafkaOffsetsInitializer.earliest())
+        ...     .set_value_only_deserializer(SimpleStringSchema())
+        ...     .build()
+        ... )
+        >>> df = source.read_stream(spark)  # doctest: +SKIP
+    """
+
+    @staticmethod
+    def builder() -> KafkaSourceBuilder:
+        """A new builder."""
+        return KafkaSourceBuilder()
+
+
+class DynamicKafkaSource(_Source):
+    """Reads streams that live on any number of Kafka clusters, and follows them (Flink: DynamicKafkaSource).
+
+    Example:
+        >>> source = (
+        ...     DynamicKafkaSource.builder()
+        ...     .set_kafka_metadata_service(FileMetadataService("streams.yaml"))
+        ...     .set_stream_ids({"input-stream"})
+        ...     .set_value_only_deserializer(SimpleStringSchema())
+        ...     .build()
+        ... )
+        >>> df = source.read_stream(spark)  # doctest: +SKIP
+    """
+
+    @staticmethod
+    def builder() -> DynamicKafkaSourceBuilder:
+        """A new builder."""
+        return DynamicKafkaSourceBuilder()
+
+
+class _Builder:
+    """What both builders have. Every setter returns the builder."""
+
+    def __init__(self) -> None:
+        self._options: dict[str, str] = {}
+        self._subscribed_by: str | None = None
+        self._subscriber: KafkaStreamSubscriber | None = None
+        self._metadata_service: KafkaMetadataService | None = None
+        self._starting: KafkaOffsetsInitializer | None = None
+        self._stopping: KafkaOffsetsInitializer | None = None
+        self._bounded = False
+        self._deserializer: RecordDeserializer | None = None
+
+    def set_group_id(self, group_id: str) -> Self:
+        """The consumer group: where committed offsets are read from and, for monitoring, written to."""
+        return self.set_property("group.id", group_id)
+
+    def set_client_id_prefix(self, prefix: str) -> Self:
+        """The `client.id` of all clients."""
+        return self.set_property("client.id.prefix", prefix)
+
+    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
+        """Where reading starts; earliest if not set. A cluster's own starting offsets in the metadata win."""
+        self._starting = starting_offsets_initializer
+        return self
+
+    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
+        """Stop at these offsets, and look for no new clusters, topics or partitions."""
+        self._stopping, self._bounded = stopping_offsets_initializer, True
+        return self
+
+    def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
+        """Read as a stream that ends by itself at these offsets."""
+        self._stopping, self._bounded = stopping_offsets_initializer, False
+        return self
+
+    def set_value_only_deserializer(self, deserializer: ValueDeserializer) -> Self:
+        """Keep only the value, deserialized.
+
+        Args:
+            deserializer: A Spark column or SQL expression over `value`, or a function from column to column such as
+                `SimpleStringSchema()` and `ArrowDeserializer(...)`.
+        """
+        return self.set_deserializer(KafkaRecordDeserializationSchema.value_only(deserializer))
+
+    def set_deserializer(self, deserializer: RecordDeserializer) -> Self:
+        """Turn the raw DataFrame (key, value, topic, partition, offset, timestamp, ..., cluster) into what is wanted."""
+        self._deserializer = deserializer
+        return self
+
+    def set_property(self, key: str, value: str) -> Self:
+        """A property of Kafka clients, or an option of the source by its own name."""
+        from dynamic_kafka.options import OPTIONS
+
+        known = {name.lower() for option in OPTIONS for name in (option.key, *option.aliases)}
+        is_option = key.lower() in known and key != "topic"
+        self._options[key if is_option else f"properties.{key}"] = value
+        return self
+
+    def set_properties(self, properties: Mapping[str, str]) -> Self:
+        """Several properties."""
+        for key, value in properties.items():
+            self.set_property(key, value)
+        return self
+
+    def _subscribe(self, setter: str, **options: str) -> Self:
+        if self._subscribed_by is not None:
+            raise ConflictingOptionsError([self._subscribed_by, setter], "a source reads by one of them")
+        self._subscribed_by = setter
+        self._options |= options
+        return self
+
+    def _validated(self) -> tuple[dict[str, str], BuilderObjects]:
+        options = dict(self._options)
+        if self._bounded:
+            options["stream-metadata-discovery-interval-ms"] = "-1"
+            options["partition.discovery.interval.ms"] = "-1"
+        objects = BuilderObjects(self._metadata_service, self._subscriber, self._starting, self._stopping)
+        configure(options, objects, default_starting=KafkaOffsetsInitializer.earliest())
+        return options, objects
+
+
+class KafkaSourceBuilder(_Builder):
+    """Builds a `KafkaSource`; `set_bootstrap_servers` and one of the subscriptions are required."""
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
+        """The brokers to ask first, as `host:port,host:port`."""
+        return self.set_property("bootstrap.servers", bootstrap_servers)
+
+    def set_topics(self, *topics: str) -> Self:
+        """Read all partitions of these topics."""
+        return self._subscribe("set_topics", topic=";".join(topics))
+
+    def set_topic_pattern(self, topic_pattern: str) -> Self:
+        """Read all topics whose whole names match the regular expression."""
+        return self._subscribe("set_topic_pattern", **{"topic-pattern": topic_pattern})
+
+    def set_partitions(self, partitions: Collection[KafkaTopicPartition | tuple[str, int]]) -> Self:
+        """Read only these partitions."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in sorted(partitions):
+            by_topic.setdefault(topic, []).append(partition)
+        return self._subscribe("set_partitions", **{"topic-partitions": json.dumps(by_topic)})
+
+    def build(self) -> KafkaSource:
+        """Check everything.
+
+        Raises:
+            ConfigurationError: Naming the option, the value and what would be right.
+        """
+        return KafkaSource(*self._validated(), self._bounded, self._deserializer)
+
+
+class DynamicKafkaSourceBuilder(_Builder):
+    """Builds a `DynamicKafkaSource`; a metadata service and one of the subscriptions are required."""
+
+    def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
+        """Who knows which topics on which clusters make up a stream; a copy of it goes to the reader process."""
+        self._metadata_service = kafka_metadata_service
+        return self
+
+    def set_stream_ids(self, stream_ids: Collection[str]) -> Self:
+        """Read these streams."""
+        if isinstance(stream_ids, str):
+            raise ConfigurationError(f"set_stream_ids takes a collection of ids; write {{{stream_ids!r}}}")
+        return self._subscribe("set_stream_ids", **{"stream-ids": ";".join(sorted(stream_ids))})
+
+    def set_stream_pattern(self, stream_pattern: str) -> Self:
+        """Read the streams whose ids contain a match of the regular expression."""
+        return self._subscribe("set_stream_pattern", **{"stream-pattern": stream_pattern})
+
+    def set_kafka_stream_subscriber(self, kafka_stream_subscriber: KafkaStreamSubscriber) -> Self:
+        """Read the streams that this object chooses."""
+        self._subscriber = kafka_stream_subscriber
+        return self._subscribe("set_kafka_stream_subscriber")
+
+    def build(self) -> DynamicKafkaSource:
+        """Check everything.
+
+        Raises:
+            ConfigurationError: Naming the option, the value and what would be right.
+        """
+        if self._metadata_service is None:
+            raise ConfigurationError("A metadata service is missing; call set_kafka_metadata_service(...)")
+        return DynamicKafkaSource(*self._validated(), self._bounded, self._deserializer)

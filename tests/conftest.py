@@ -1,0 +1,50 @@
+"""What tests of every layer share: three Kafka clusters, started when first asked for, and topics on them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from dynamic_kafka.testing import KafkaBroker
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster_a() -> Iterator[KafkaBroker]:
+    """A cluster for the whole test run: leave it running and unchanged, apart from own topics and groups."""
+    with KafkaBroker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def cluster_b() -> Iterator[KafkaBroker]:
+    """Another one like `cluster_a`."""
+    with KafkaBroker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def cluster_c() -> Iterator[KafkaBroker]:
+    """Another one like `cluster_a`."""
+    with KafkaBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> Callable[..., str]:
+    """A factory of topics: `topic(cluster_a, cluster_b, partitions=2)` is a new name, created on those clusters.
+
+    Without a cluster it is only a name that no other test uses.
+    """
+    test = "".join(c if c.isascii() and c.isalnum() else "-" for c in request.node.name)[:80]
+
+    def create(*clusters: KafkaBroker, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        name = f"{test}-{next(_numbers)}"
+        for cluster in clusters:
+            cluster.create_topic(name, partitions, config)
+        return name
+
+    return create

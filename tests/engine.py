@@ -1,0 +1,184 @@
+"""Drives the source as Spark does, without Spark: real brokers, real documents, real reads.
+
+Each step does what one micro-batch does, with the offsets going through JSON text as they do in Spark's checkpoint. A
+restart throws the enumerator away and keeps the texts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.source.configure import BuilderObjects, configure
+from dynamic_kafka.source.enumerator import SourceEnumerator
+from dynamic_kafka.source.offsets import MARKER
+from dynamic_kafka.source.planning import ReadTask
+from dynamic_kafka.source.reader import read
+from dynamic_kafka.source.rows import COLUMNS, arrow_schema
+
+Row = dict[str, Any]
+SCHEMA = arrow_schema(COLUMNS)
+
+
+class Query:
+    """A streaming query without Spark.
+
+    Args:
+        options: As for `format("dynamic-kafka")`; earliest is the default start here.
+        objects: What a builder would add.
+    """
+
+    def __init__(self, objects: BuilderObjects | None = None, **options: str) -> None:
+        self.options = {name.replace("__", "."): value for name, value in options.items()}
+        self.objects = objects
+        self.log: list[str] = []
+        self.rows: list[Row] = []
+        self._enumerator: SourceEnumerator | None = None
+
+    @property
+    def settings(self) -> Any:
+        """The checked settings."""
+        return configure(self.options, self.objects, default_starting=KafkaOffsetsInitializer.earliest())
+
+    @property
+    def enumerator(self) -> SourceEnumerator:
+        """The live enumerator; made when first asked for."""
+        if self._enumerator is None:
+            self._enumerator = SourceEnumerator(self.settings)
+        return self._enumerator
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The last logged offset."""
+        return dict(json.loads(self.log[-1])) if self.log else MARKER
+
+    def step(self, *, limited: bool = True) -> int:
+        """One round of Spark's loop; how many rows it read. A batch without change costs nothing and returns 0."""
+        start = self.document
+        end = json.loads(json.dumps(self.enumerator.latest_offset(start, limited=limited)))
+        if json.dumps(end) == json.dumps(start):
+            return 0
+        self.log.append(json.dumps(end))
+        return self._run(start, end)
+
+    def _run(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> int:
+        found = read_all(self.enumerator.tasks(start, end), self.settings)
+        self.rows += found
+        return len(found)
+
+    def run_until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        """Step until the condition holds."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            self.step()
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not reached within {timeout_s} s; {len(self.rows)} rows; {self.log[-1:]}")
+
+    def run_until_rows(self, count: int, timeout_s: float = 30.0) -> list[Row]:
+        """Step until there are as many rows; more would be an error of the test that looks at them."""
+        self.run_until(lambda: len(self.rows) >= count, timeout_s)
+        return self.rows
+
+    def run_until_idle(self, quiet_s: float = 0.6) -> list[Row]:
+        """Step until nothing has come for a while: for tests that look at what must not come."""
+        since = time.monotonic()
+        while time.monotonic() - since < quiet_s:
+            before = len(self.log)
+            self.step()
+            if len(self.log) > before:
+                since = time.monotonic()
+        return self.rows
+
+    def available_now(self) -> int:
+        """One run with Trigger.AvailableNow; how many rows it read."""
+        self.restart()
+        self.enumerator.prepare_available_now()
+        before = len(self.rows)
+        while True:
+            count = len(self.log)
+            self.step()
+            if len(self.log) == count:
+                return len(self.rows) - before
+
+    def restart(self, *, forget_last_batch: bool = False) -> None:
+        """A new process; with `forget_last_batch` the last batch was logged but never finished, and is replayed."""
+        self.close()
+        if forget_last_batch:
+            end = json.loads(self.log[-1])
+            start = json.loads(self.log[-2]) if len(self.log) > 1 else MARKER
+            self._run(start, end)
+
+    def close(self) -> None:
+        """End the enumerator's threads."""
+        if self._enumerator is not None:
+            self._enumerator.close()
+            self._enumerator = None
+
+    def values(self) -> list[str]:
+        """The values read so far, sorted."""
+        return sorted(row["value"].decode() for row in self.rows)
+
+    def positions(self) -> list[tuple[str, str, int, int]]:
+        """(cluster, topic, partition, offset) of all rows, sorted."""
+        return sorted((r["cluster"], r["topic"], r["partition"], r["offset"]) for r in self.rows)
+
+    def assert_once(self) -> None:
+        """No row was read twice."""
+        positions = self.positions()
+        assert len(positions) == len(set(positions))
+
+    def events(self) -> list[str]:
+        """What the source told about, in order."""
+        return [event["text"] for event in self.enumerator.report()["events"]]
+
+
+def read_all(tasks: list[ReadTask], settings: Any) -> list[Row]:
+    """All rows of some tasks."""
+    return [row for task in tasks for batch in read(task, SCHEMA, settings) for row in batch.to_pylist()]
+
+
+def read_batch(objects: BuilderObjects | None = None, **options: str) -> list[Row]:
+    """A batch read without Spark."""
+    query = Query(objects, **options)
+    return read_all(query.enumerator.batch_tasks(), query.settings)
+
+
+class MetadataFile:
+    """A metadata document on disk.
+
+    Args:
+        path: Where it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, **streams: Mapping[str, Mapping[str, Any]]) -> None:
+        """Replace it: stream id to cluster id to the cluster's fields."""
+        document = [
+            {
+                "streamId": stream,
+                "clusterMetadataList": [{"clusterId": name, **fields} for name, fields in clusters.items()],
+            }
+            for stream, clusters in streams.items()
+        ]
+        new = self.path.with_suffix(".new")
+        new.write_text(yaml.safe_dump(document))
+        new.replace(self.path)
+
+    def options(self, stream: str = "s", **more: str) -> dict[str, str]:
+        """Options of a query that follows it closely."""
+        return {
+            "metadata-service": "file",
+            "metadata-service.path": str(self.path),
+            "stream-ids": stream,
+            "stream-metadata-discovery-interval-ms": "200",
+            "partition.discovery.interval.ms": "200",
+            **more,
+        }

@@ -1,0 +1,285 @@
+"""The test broker is a real broker: what it does when it starts, stops, dies, and is asked for a password."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from dynamic_kafka.testing import BrokerError, KafkaBroker, broker, produce, wait_until
+from dynamic_kafka.testing.configuration import free_ports
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[KafkaBroker]:
+    """A broker of this module's, to be stopped and killed; every test leaves it running."""
+    with KafkaBroker() as started:
+        yield started
+
+
+def _messages(bootstrap_servers: str, topic: str, count: int, *, isolation: str = "read_committed") -> list[Message]:
+    """The first `count` messages of a topic's partition 0; fewer if they do not come within 20 s."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        return consumer.consume(count, timeout=20)
+    finally:
+        consumer.close()
+
+
+def _values(bootstrap_servers: str, topic: str, count: int) -> list[bytes | None]:
+    return [message.value() for message in _messages(bootstrap_servers, topic, count)]
+
+
+def _accepts(bootstrap_servers: str) -> bool:
+    host, _, port = bootstrap_servers.partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _answers(bootstrap_servers: str, **login: str) -> bool:
+    client = AdminClient({"bootstrap.servers": bootstrap_servers, **login, "log_level": 0})
+    try:
+        return bool(client.list_topics(timeout=1).brokers)
+    except KafkaException:
+        return False
+
+
+def test_two_clusters_at_once_keep_their_records_apart(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Callable[..., str]
+) -> None:
+    """Two brokers run side by side, and a topic of the same name has on each only what was written there."""
+    name = topic(cluster_a, cluster_b)
+    produce(cluster_a.bootstrap_servers, name, [(None, "a1"), (None, "a2")])
+    produce(cluster_b.bootstrap_servers, name, [(None, "b1")])
+    assert _values(cluster_a.bootstrap_servers, name, 2) == [b"a1", b"a2"]
+    assert _values(cluster_b.bootstrap_servers, name, 1) == [b"b1"]
+
+
+def test_produce_sets_partition_time_and_headers(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """`produce` writes null keys and values, the partition, the record time and the headers it is given."""
+    name = topic(cluster_a, partitions=2)
+    produce(
+        cluster_a.bootstrap_servers,
+        name,
+        [("k", None), (None, b"v")],
+        partition=0,
+        timestamp_ms=1_657_256_176_000,
+        headers=[("h", b"1"), ("none", None)],
+    )
+    first, second = _messages(cluster_a.bootstrap_servers, name, 2)
+    assert [(m.key(), m.value()) for m in (first, second)] == [(b"k", None), (None, b"v")]
+    assert first.timestamp()[1] == 1_657_256_176_000
+    assert first.headers() == [("h", b"1"), ("none", None)]
+
+
+def test_produce_in_a_transaction(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Aborted records are in the log, and a reader of committed ones does not see them."""
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [(None, "gone")], transactional="abort")
+    produce(cluster_a.bootstrap_servers, name, [(None, "here")], transactional="commit")
+    assert _values(cluster_a.bootstrap_servers, name, 1) == [b"here"]
+    everything = _messages(cluster_a.bootstrap_servers, name, 2, isolation="read_uncommitted")
+    assert [m.value() for m in everything] == [b"gone", b"here"]
+
+
+def test_produce_raises_what_the_cluster_refuses(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """A record that is not acknowledged is an error, never silence."""
+    name = topic(cluster_a, config={"max.message.bytes": "100"})
+    with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
+        produce(cluster_a.bootstrap_servers, name, [(None, "small"), (None, os.urandom(1000))])
+
+
+def test_topics_are_created_with_their_configuration_and_deleted(
+    cluster_a: KafkaBroker, topic: Callable[..., str]
+) -> None:
+    """A created topic has its leaders at once, a deleted one is gone at once and can be made again."""
+    name = topic(cluster_a, partitions=3, config={"retention.ms": "12345"})
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    assert len(admin.list_topics(name, timeout=10).topics[name].partitions) == 3
+    with pytest.raises(KafkaException, match="already exists"):
+        cluster_a.create_topic(name)
+    cluster_a.delete_topic(name)
+    assert name not in admin.list_topics(timeout=10).topics
+    cluster_a.create_topic(name)
+
+
+def test_retention_takes_seconds(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Records past their retention are gone within seconds, so that tests can wait for it."""
+    name = topic(cluster_a, config={"retention.ms": "1"})
+    produce(cluster_a.bootstrap_servers, name, [(None, "old")], timestamp_ms=1)
+    consumer = Consumer({"bootstrap.servers": cluster_a.bootstrap_servers, "group.id": "test"})
+
+    def low_watermark() -> int:
+        low, _ = consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=10)
+        return low
+
+    try:
+        wait_until(lambda: low_watermark() == 1, 20, "the record's deletion by retention")
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("end", [KafkaBroker.kill, KafkaBroker.stop])
+def test_records_survive_a_crash_and_a_stop(
+    own: KafkaBroker, topic: Callable[..., str], end: Callable[[KafkaBroker], None]
+) -> None:
+    """A broker that was killed or stopped does not answer; started again it has the same address and the records."""
+    name, address = topic(own), own.bootstrap_servers
+    produce(address, name, [(None, "kept")])
+    end(own)
+    assert not own.is_running
+    assert not _accepts(address)
+    own.restart()
+    assert own.is_running
+    assert own.bootstrap_servers == address
+    assert _values(address, name, 1) == [b"kept"]
+
+
+def test_a_paused_broker_is_silent_until_resumed(own: KafkaBroker) -> None:
+    """A paused broker still takes connections but answers none; resumed, it answers again."""
+    own.pause()
+    try:
+        assert own.is_running
+        assert _accepts(own.bootstrap_servers)
+        assert not _answers(own.bootstrap_servers)
+    finally:
+        own.resume()
+    wait_until(lambda: _answers(own.bootstrap_servers), 20, "an answer of the resumed broker")
+
+
+def test_a_paused_broker_can_be_restarted(own: KafkaBroker) -> None:
+    """Stopping does not hang on a process that is paused."""
+    own.pause()
+    begin = time.monotonic()
+    own.stop()
+    assert time.monotonic() - begin < 15
+    own.start()
+    assert _answers(own.bootstrap_servers)
+
+
+def test_a_port_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If somebody else takes a port between the look for a free one and the start, another one is tried."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        lists = iter([iter([taken, *(next(free_ports()) for _ in range(2))])])
+        monkeypatch.setattr(broker, "free_ports", lambda: next(lists, None) or free_ports())
+        with KafkaBroker() as started:
+            assert not started.bootstrap_servers.endswith(f":{taken}")
+            assert _answers(started.bootstrap_servers)
+
+
+def test_a_given_port_in_use_is_named(cluster_a: KafkaBroker) -> None:
+    """A port that the user chose is never replaced: if it is taken, the error names it."""
+    port = int(cluster_a.bootstrap_servers.partition(":")[2])
+    with pytest.raises(BrokerError, match=f"port {port} is in use"):
+        KafkaBroker(port=port).start()
+
+
+def test_a_broker_that_cannot_start_shows_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error ends with what Kafka had to say, and no temporary folder stays behind."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(BrokerError, match=r"Invalid value many for configuration num\.io\.threads"):
+        KafkaBroker(properties={"num.io.threads": "many"}).start()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_given_folder_is_kept_and_used_again(tmp_path: Path) -> None:
+    """With a folder of the user's, the next broker object goes on with the data of the one before."""
+    with KafkaBroker(log_dir=tmp_path / "kafka") as first:
+        first.create_topic("t")
+        produce(first.bootstrap_servers, "t", [(None, "kept")])
+    with KafkaBroker(log_dir=tmp_path / "kafka", heap="128m") as second:
+        assert _values(second.bootstrap_servers, "t", 1) == [b"kept"]
+
+
+def test_passwords_are_asked_for_and_change_with_a_restart(topic: Callable[..., str]) -> None:
+    """With `sasl_plain` only its users get in, whatever their passwords hold; a restart can change them."""
+    old, new = 'p"a\\ss= é$x', "new"
+
+    def login(password: str) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "ann@x",
+            "sasl.password": password,
+        }
+
+    def gets_in(password: str) -> bool:
+        return _answers(secured.bootstrap_servers, **login(password))
+
+    with KafkaBroker(sasl_plain={"ann@x": old, "bob": "b"}) as secured:
+        assert not _answers(secured.bootstrap_servers)
+        assert gets_in(old)
+        assert not gets_in(new)
+        name = topic(secured)
+        produce(secured.bootstrap_servers, name, [(None, "v")], properties=login(old), transactional="commit")
+
+        java = secured.client_properties("bob")
+        assert java["security.protocol"] == "SASL_PLAINTEXT"
+        assert java["sasl.jaas.config"].endswith('PlainLoginModule required "username"="bob" "password"="b";')
+
+        secured.restart(sasl_plain={"ann@x": new})
+        assert gets_in(new)
+        assert not gets_in(old)
+        assert "new" not in repr(secured)
+
+
+def test_no_broker_outlives_its_process(tmp_path: Path) -> None:
+    """Killing the process kills its broker and removes the temporary data; the end of the starting thread does not.
+
+    Also if a fork of the process lives on and holds its pipes.
+    """
+    script = textwrap.dedent("""
+        import os, sys, threading, time
+        from dynamic_kafka.testing import KafkaBroker
+
+        broker = KafkaBroker()
+        thread = threading.Thread(target=broker.start)
+        thread.start()
+        thread.join()
+        fork = os.fork()
+        if fork == 0:
+            time.sleep(60)
+            os._exit(0)
+        print(broker.bootstrap_servers, fork, flush=True)
+        sys.stdin.read()
+    """)
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        address, fork = process.stdout.readline().split()
+        try:
+            assert _answers(address)
+            assert len(list(tmp_path.iterdir())) == 1
+            process.kill()
+            wait_until(lambda: not _accepts(address), 10, "the broker's end")
+            wait_until(lambda: not list(tmp_path.iterdir()), 10, "the removal of its data")
+        finally:
+            os.kill(int(fork), signal.SIGKILL)

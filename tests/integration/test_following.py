@@ -1,0 +1,522 @@
+"""Following the metadata on real clusters: the rows of the table in docs/architecture.md that need a broker to see."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DynamicKafkaError, MetadataServiceError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+from dynamic_kafka.source.configure import BuilderObjects
+from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.engine import MetadataFile, Query, read_batch
+
+pytestmark = pytest.mark.broker
+
+Topic = Callable[..., str]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> MetadataFile:
+    """A metadata document that the test rewrites."""
+    return MetadataFile(tmp_path / "streams.yaml")
+
+
+def part(broker: KafkaBroker, *topics: str, **more: Any) -> dict[str, Any]:
+    """A cluster's entry in the document."""
+    return {"bootstrapServers": broker.bootstrap_servers, "topics": list(topics), **more}
+
+
+def write(broker: KafkaBroker, topic: str, *values: str, **more: Any) -> None:
+    """Produce values."""
+    produce(broker.bootstrap_servers, topic, [(None, value.encode()) for value in values], **more)
+
+
+def test_one_stream_over_two_clusters(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """The same topic on two clusters is read from both, each row says which, and each limit is shared fairly."""
+    name = topic(cluster_a, cluster_b, partitions=2)
+    write(cluster_a, name, *(f"a{i}" for i in range(100)))
+    write(cluster_b, name, *(f"b{i}" for i in range(10)))
+    file.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
+
+    query = Query(**file.options(maxOffsetsPerTrigger="20"))
+
+    assert query.step() == 20
+    assert Counter(r["cluster"] for r in query.rows) == {"a": 10, "b": 10}
+    query.run_until_rows(110)
+    query.assert_once()
+    assert query.values() == sorted([f"a{i}" for i in range(100)] + [f"b{i}" for i in range(10)])
+    query.close()
+
+
+def test_two_streams_may_share_a_cluster(cluster_a: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
+    """Their topics are united, and a topic that both have is read once."""
+    one, both = topic(cluster_a), topic(cluster_a)
+    write(cluster_a, one, "1")
+    write(cluster_a, both, "2")
+    file.write(s={"a": part(cluster_a, one, both)}, t={"a": part(cluster_a, both)})
+
+    assert sorted(r["value"] for r in read_batch(**file.options("s;t"))) == [b"1", b"2"]
+    pattern = {k: v for k, v in file.options().items() if k != "stream-ids"} | {"stream-pattern": "^[st]$"}
+    assert sorted(r["value"] for r in read_batch(**pattern)) == [b"1", b"2"]
+
+
+def test_cluster_found_later_is_read_from_earliest_or_its_own_offsets(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, cluster_c: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """A global `latest` is for the first snapshot only; a cluster found later loses nothing unless it says so."""
+    name = topic(cluster_a, cluster_b, cluster_c)
+    for broker in (cluster_a, cluster_b, cluster_c):
+        write(broker, name, "before")
+    file.write(s={"a": part(cluster_a, name)})
+    query = Query(**file.options(startingOffsets="latest"))
+    query.run_until_idle()
+    assert query.rows == []
+
+    file.write(
+        s={
+            "a": part(cluster_a, name),
+            "b": part(cluster_b, name),
+            "c": part(cluster_c, name, startingOffsets="latest"),
+        }
+    )
+
+    query.run_until(lambda: set(query.document["clusters"]) == {"a", "b", "c"})
+    query.run_until_idle()
+    write(cluster_c, name, "after")
+    query.run_until_rows(2)
+    assert sorted((r["cluster"], r["value"]) for r in query.rows) == [("b", b"before"), ("c", b"after")]
+    query.close()
+
+
+def test_new_topic_and_new_partition_are_read_from_earliest(
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """Whatever the starting offsets say; a listed topic that is not there yet is a warning, then read from its start."""
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    first, second = topic(cluster_a), topic()
+    file.write(s={"a": part(cluster_a, first)})
+    query = Query(**file.options(startingOffsets="latest"))
+    query.run_until_idle()
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    admin.create_partitions([NewPartitions(first, 2)])[first].result()
+    wait_until(lambda: write(cluster_a, first, "p1", partition=1) is None, 10, "the new partition")
+
+    query.run_until_rows(1)
+    file.write(s={"a": part(cluster_a, first, second)})
+    query.run_until(lambda: any("not there yet" in text for text in query.events()))
+    cluster_a.create_topic(second)
+    write(cluster_a, second, "t2")
+
+    query.run_until_rows(2)
+    assert query.values() == ["p1", "t2"]
+    query.close()
+
+
+def test_removed_cluster_is_cut_and_resumes_when_it_comes_back(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """Positions are retained, over a restart too; the gap is read once."""
+    name = topic(cluster_a, cluster_b)
+    both = {"a": part(cluster_a, name), "b": part(cluster_b, name)}
+    file.write(s=both)
+    write(cluster_b, name, "1")
+    query = Query(**file.options())
+    query.run_until_rows(1)
+    file.write(s={"a": both["a"]})
+    query.run_until(lambda: query.document["clusters"]["b"].get("retained") is not None)
+    write(cluster_b, name, "2", "3")
+    query.run_until_idle()
+    assert query.values() == ["1"]
+
+    query.restart()
+    file.write(s=both)
+
+    query.run_until_rows(3)
+    query.run_until_idle()
+    assert query.values() == ["1", "2", "3"]
+    query.close()
+
+
+def test_removed_cluster_warns_with_the_count_of_unread_records(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """A cut leaves records behind; the warning says how many."""
+    name = topic(cluster_a, cluster_b)
+    write(cluster_b, name, *"12345")
+    file.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
+    query = Query(**file.options(maxOffsetsPerTriggerPerCluster='{"b": 1}'))
+    query.step()
+
+    file.write(s={"a": part(cluster_a, name)})
+    query.enumerator  # noqa: B018  # keeps the process
+    wait_until(
+        lambda: "b" not in {c for s in query.enumerator._observer._watcher.snapshot().streams.values() for c in s},  # type: ignore[union-attr]  # noqa: SLF001
+        10,
+        "the watcher to see the change",
+    )
+    query.step()
+
+    assert any("'b'" in text and "4 records are left unread" in text for text in query.events())
+    query.close()
+
+
+def test_drain_on_removal_reads_on_until_quiet(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """With draining a topic that moves is read to its end on the old cluster, over a restart, and nothing is read twice."""
+    name = topic(cluster_a, cluster_b)
+    write(cluster_a, name, *(f"a{i}" for i in range(50)))
+    file.write(s={"a": part(cluster_a, name)})
+    options = file.options(
+        maxOffsetsPerTrigger="10", **{"drain-on-removal": "true", "drain-quiet-ms": "500"}
+    )
+    query = Query(**options)
+    query.step()
+    file.write(s={"b": part(cluster_b, name)})
+    write(cluster_b, name, *(f"b{i}" for i in range(10)))
+    query.run_until(lambda: bool(query.document["clusters"]["a"].get("draining")))
+    query.restart()
+
+    query.run_until_rows(60)
+    query.run_until(lambda: "retained" in query.document["clusters"]["a"])
+    query.run_until_idle()
+
+    query.assert_once()
+    assert len(query.rows) == 60
+    assert any("'a'" in text and "was drained; 0 records" in text for text in query.events())
+    query.close()
+
+
+def test_available_now_across_changes(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """Each run reads what was there at its start, also when clusters and partitions changed in between."""
+    name = topic(cluster_a, cluster_b)
+    write(cluster_a, name, "1", "2", "3")
+    file.write(s={"a": part(cluster_a, name)})
+    query = Query(**file.options(maxOffsetsPerTrigger="2"))
+    assert query.available_now() == 3
+    write(cluster_a, name, "4")
+    write(cluster_b, name, "5")
+    file.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
+    assert query.available_now() == 2
+    file.write(s={"b": part(cluster_b, name)})
+    assert query.available_now() == 0
+    assert query.available_now() == 0
+    write(cluster_a, name, "6")
+    file.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
+    assert query.available_now() == 1
+    assert query.values() == list("123456")
+    query.assert_once()
+    query.close()
+
+
+def test_a_document_that_fails_validation_is_one_failed_refresh(
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """The last good one stays in force while the threshold lasts; the error then names the path to the fault."""
+    name = topic(cluster_a)
+    file.write(s={"a": part(cluster_a, name)})
+    query = Query(**file.options(**{"stream-metadata-discovery-failure-threshold": "1000"}))
+    query.run_until_idle()
+    good = file.path.read_text()
+    file.path.write_text(good.replace("topics", "topicz"))
+    wait_until(
+        lambda: query.enumerator.report()["metadata"]["consecutive_failures"] > 0, 10, "the failed refresh"
+    )
+    write(cluster_a, name, "still read")
+    query.run_until_rows(1)
+
+    query.options["stream-metadata-discovery-failure-threshold"] = "1"
+    file.path.write_text(good)
+    query.restart()
+    query.step()
+    file.path.write_text(good.replace("topics", "topicz"))
+    with pytest.raises(MetadataServiceError, match=r"clusterMetadataList\[0\]"):
+        query.run_until(lambda: False)
+    query.close()
+
+
+def test_metadata_service_down_at_first_start_and_at_resume(
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """A first start fails at once; a resume goes on with the clusters in its document, and follows again later."""
+    name = topic(cluster_a)
+    write(cluster_a, name, "1")
+    query = Query(**file.options())
+    with pytest.raises(MetadataServiceError, match="streams.yaml"):
+        query.step()
+    file.write(s={"a": part(cluster_a, name)})
+    query.restart()
+    query.run_until_rows(1)
+    query.close()
+
+    file.path.unlink()
+    write(cluster_a, name, "2")
+    query.run_until_rows(2)
+    query.close()
+
+
+def test_replay_with_the_metadata_service_down(cluster_a: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
+    """A logged batch is read again from its text alone."""
+    name = topic(cluster_a)
+    write(cluster_a, name, "1", "2")
+    file.write(s={"a": part(cluster_a, name)})
+    query = Query(**file.options())
+    query.step()
+    file.path.unlink()
+    query.rows.clear()
+
+    query.restart(forget_last_batch=True)
+
+    assert query.values() == ["1", "2"]
+    query.close()
+
+
+def test_dead_cluster_isolated_while_the_others_are_read(
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """Mode `isolate`: the dead one is shown as unreachable, its positions wait, and it goes on when it is back."""
+    with KafkaBroker() as other:
+        name = topic(cluster_a, other)
+        file.write(s={"a": part(cluster_a, name), "b": part(other, name)})
+        options = file.options(
+            **{"cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "3000"}
+        )
+        query = Query(**options)
+        query.run_until_idle()
+        other.kill()
+        write(cluster_a, name, "1")
+        query.run_until_rows(1)
+        query.run_until(lambda: query.enumerator.report()["clusters"]["b"]["state"] == "unreachable")
+        slowest = max(timed(query.step) for _ in range(20))
+        assert slowest < 1.0  # no call waits for the dead one
+        other.restart()
+        write(other, name, "2")
+
+        query.run_until_rows(2, 60)
+        assert query.values() == ["1", "2"]
+        query.close()
+
+
+def timed(function: Callable[[], Any]) -> float:
+    """How long a call takes, in seconds."""
+    begin = time.monotonic()
+    function()
+    return time.monotonic() - begin
+
+
+def test_cluster_unreachable_at_first_start_loses_nothing_of_the_outage(
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """`latest` for a cluster that is down at the first start means the time of that start."""
+    with KafkaBroker() as other:
+        name = topic(cluster_a, other)
+        write(other, name, "long before")
+        other.stop()
+        file.write(s={"a": part(cluster_a, name), "b": part(other, name)})
+        options = file.options(
+            startingOffsets="latest",
+            **{"cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "2000"},
+        )
+        query = Query(**options)
+        query.step()
+        query.close()
+        other.restart()
+        write(other, name, "during the outage")
+
+        query.run_until_rows(1, 60)
+        assert query.values() == ["during the outage"]
+        query.close()
+
+
+def test_dead_cluster_ends_the_query_by_default(
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """Mode `fail`: after the client's time-outs, with an error that names the cluster and what to do."""
+    with KafkaBroker() as other:
+        name = topic(cluster_a, other)
+        file.write(s={"a": part(cluster_a, name), "b": part(other, name)})
+        query = Query(**file.options(**{"properties.default.api.timeout.ms": "3000"}))
+        query.run_until_idle()
+        other.kill()
+
+        with pytest.raises(ClusterUnavailableError, match=r"'b'.*cluster-failure-mode=isolate") as caught:
+            query.run_until(lambda: False)
+        assert caught.value.cluster_id == "b"
+        query.close()
+
+
+def test_a_broker_that_comes_back_in_time_is_no_error(
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """A planned range waits in its task for a broker that is down, and is read once it is back."""
+    import threading
+
+    with KafkaBroker() as other:
+        name = topic(other)
+        write(other, name, *"12345")
+        file.write(s={"b": part(other, name)})
+        query = Query(**file.options(maxOffsetsPerTrigger="2"))
+        query.step()
+        end = query.enumerator.latest_offset(query.document, limited=True)
+        tasks = query.enumerator.tasks(query.document, end)
+        other.kill()
+        back = threading.Timer(2.0, other.restart)
+        back.start()
+
+        from tests.engine import read_all
+
+        rows = read_all(tasks, query.settings)
+
+        back.join()
+        assert [r["value"] for r in rows] == [b"3", b"4"]
+        query.close()
+
+
+def test_a_changed_password_takes_effect_without_a_restart(topic: Topic, file: MetadataFile) -> None:
+    """Properties that change with the same topics are used from then on; before, the error comes after one more look."""
+    with KafkaBroker(sasl_plain={"reader": "old"}) as broker:
+        name = topic(broker)
+        properties = broker.client_properties("reader")
+        write_properties = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "reader",
+        }
+        produce(broker.bootstrap_servers, name, [(None, b"1")], properties=write_properties | {"sasl.password": "old"})
+        own = {k: v for k, v in properties.items() if k != "bootstrap.servers"}
+        file.write(s={"a": part(broker, name, properties=own)})
+        query = Query(**file.options(**{"properties.default.api.timeout.ms": "30000"}))
+        query.run_until_rows(1)
+        assert "old" not in query.log[-1]
+
+        broker.restart(sasl_plain={"reader": "new"})
+        produce(broker.bootstrap_servers, name, [(None, b"2")], properties=write_properties | {"sasl.password": "new"})
+        renewed = broker.client_properties("reader")
+        file.write(s={"a": part(broker, name, properties={k: v for k, v in renewed.items() if k in own})})
+
+        query.run_until_rows(2, 60)
+        assert query.values() == ["1", "2"]
+        query.close()
+
+
+def test_the_same_name_on_another_physical_cluster_is_an_error(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """Offsets of one cluster mean nothing on another: Kafka's cluster.id tells."""
+    name = topic(cluster_a, cluster_b)
+    write(cluster_a, name, "1")
+    file.write(s={"a": part(cluster_a, name)})
+    query = Query(**file.options())
+    query.run_until_rows(1)
+    file.write(s={"a": part(cluster_b, name)})
+
+    with pytest.raises(CheckpointError, match=r"'a' leads to Kafka cluster\.id"):
+        query.run_until(lambda: False)
+    query.close()
+
+
+def test_two_names_for_one_cluster_are_a_warning(
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """It may be meant; the topics that both name are read twice, and the warning says so."""
+    name = topic(cluster_a)
+    file.write(s={"a": part(cluster_a, name), "b": part(cluster_a, name)})
+    query = Query(**file.options())
+    query.run_until_idle()
+    assert any("are one Kafka cluster" in text and name in text for text in query.events())
+    query.close()
+
+
+def test_metadata_without_anything_is_believed_after_asking_again(
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
+    """The query stays alive and idle; what comes back goes on where it stopped."""
+    name = topic(cluster_a)
+    write(cluster_a, name, "1")
+    file.write(s={"a": part(cluster_a, name)})
+    query = Query(**file.options())
+    query.run_until_rows(1)
+    file.write()
+    query.run_until(lambda: "retained" in query.document["clusters"]["a"])
+    query.run_until_idle()
+    write(cluster_a, name, "2")
+    file.write(s={"a": part(cluster_a, name)})
+    query.run_until_rows(2)
+    assert query.values() == ["1", "2"]
+    query.close()
+
+
+class _Scripted:
+    """A user's own metadata service."""
+
+    def __init__(self, streams: Mapping[str, KafkaStream]) -> None:
+        self.streams = streams
+
+    def get_all_streams(self) -> Collection[KafkaStream]:
+        return list(self.streams.values())
+
+    def describe_streams(self, stream_ids: Collection[str]) -> Mapping[str, KafkaStream]:
+        return {s: self.streams[s] for s in stream_ids if s in self.streams}
+
+    def is_cluster_active(self, cluster_id: str) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+def test_per_cluster_starting_and_stopping_offsets(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic
+) -> None:
+    """A cluster's own initializers win over the global ones, in a service written by the user."""
+    from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
+
+    name = topic(cluster_a, cluster_b)
+    for broker in (cluster_a, cluster_b):
+        write(broker, name, *"0123456789")
+    stream = KafkaStream(
+        "s",
+        {
+            "a": ClusterMetadata(
+                frozenset({name}),
+                {"bootstrap.servers": cluster_a.bootstrap_servers},
+                KafkaOffsetsInitializer.offsets({(name, 0): 2}),
+                KafkaOffsetsInitializer.offsets({(name, 0): 4}),
+            ),
+            "b": ClusterMetadata(frozenset({name}), {"bootstrap.servers": cluster_b.bootstrap_servers}),
+        },
+    )
+    objects = BuilderObjects(
+        _Scripted({"s": stream}),
+        StreamSetSubscriber(["s"]),
+        KafkaOffsetsInitializer.offsets({(name, 0): 7}),
+        KafkaOffsetsInitializer.latest(),
+    )
+
+    rows = read_batch(objects)
+
+    assert sorted((r["cluster"], r["offset"]) for r in rows) == [("a", 2), ("a", 3), ("b", 7), ("b", 8), ("b", 9)]
+
+
+def test_a_wrong_bootstrap_server_is_named(topic: Topic) -> None:
+    """A dead address: the error says which cluster and address, and what to do."""
+    with pytest.raises(DynamicKafkaError, match=r"'kafka' at 127\.0\.0\.1:1 does not answer"):
+        read_batch(
+            **{
+                "kafka.bootstrap.servers": "127.0.0.1:1",
+                "subscribe": "t",
+                "kafka.default.api.timeout.ms": "2000",
+            }
+        )

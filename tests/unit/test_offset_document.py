@@ -1,0 +1,438 @@
+"""The offset document: the rules of section 4 of the design that hold for the text alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dynamic_kafka.errors import CheckpointError
+from dynamic_kafka.source.offsets import (
+    MARKER,
+    ClusterOffsets,
+    Cursor,
+    Document,
+    Packing,
+    RetainedTopic,
+    Split,
+    check_chain,
+    decode,
+    encode,
+    is_marker,
+    is_spark_kafka_offset,
+    topic_id_text,
+)
+from dynamic_kafka.source.planning import Range, plan
+
+ID = "AbCdEfGhIjK"
+
+
+def text_of(document: Document) -> str:
+    """The document as Spark stores it."""
+    return json.dumps(encode(document))
+
+
+def stored(document: Document) -> Document:
+    """The document as another process reads it."""
+    return decode(json.loads(text_of(document)))
+
+
+def one_topic(start: int, end: int, *, topic_id: str = ID, **more: Any) -> Document:
+    """A document with one range, of partition 0 of topic `t` on cluster `c`."""
+    cluster = ClusterOffsets("k", discovered=True, topics={"t": topic_id}, ranges={("t", 0): (start, end)}, **more)
+    return Document(streams={"s": {"c": None}}, clusters={"c": cluster})
+
+
+def everything() -> Document:
+    """A document in which every field has a value that is not its default."""
+    return Document(
+        streams={"s": {"c": None, "d": frozenset({"t"})}, "r": {"d": frozenset({"u", "t"})}},
+        clusters={
+            "d": ClusterOffsets("kd", {"b": "2", "a": "1"}, "latest", {"timestamp": 5}, since_ms=1_700_000_000_000),
+            "c": ClusterOffsets(
+                "kc",
+                {"bootstrap.servers": "h:1", "sasl.password": "${env:PW}"},
+                {"t": {"0": 5}},
+                "latest",
+                discovered=True,
+                topics={"u": "", "t": ID},
+                ranges={("u", 1): (7, 7), ("t", 10): (0, 2), ("t", 9): (3, 2**62), ("u", 0): (1, 4)},
+                stops={("u", 0): 9, ("t", 9): 2**62},
+                unresolved={("t", 3): 1_700_000_000_000},
+                draining=frozenset({"u"}),
+                resets=frozenset({("u", 1), ("u", 0)}),
+                retained={"w": RetainedTopic(ID, 1_700_000_000_001, {1: 8, 0: 0}), "v": RetainedTopic("", 1, {})},
+            ),
+        },
+        cursor=Cursor("c", {"d": ("t", 1), "c": ("u", 0)}),
+        packing=Packing(1000, 2, 8),
+        done=1,
+    )
+
+
+def shuffled(value: Any) -> Any:
+    """The same value with every dict's insertion order turned round."""
+    match value:
+        case dict():
+            return {key: shuffled(item) for key, item in reversed(value.items())}
+        case Document() | ClusterOffsets() | RetainedTopic():
+            fields = {f.name: shuffled(getattr(value, f.name)) for f in dataclasses.fields(value)}
+            return type(value)(**fields)
+        case Cursor(cluster, splits):
+            return Cursor(cluster, shuffled(splits))
+        case _:
+            return value
+
+
+# --- rule 1 -------------------------------------------------------------------------------------------------------
+
+
+def test_rule_1_the_marker_is_told_from_every_document() -> None:
+    """A first start, a resume and a replay are told apart by the text alone."""
+    assert is_marker(MARKER)
+    assert is_marker(json.loads(json.dumps(MARKER)))
+    assert not is_marker(encode(Document()))
+    assert not is_marker(encode(everything()))
+
+
+def test_rule_1_the_marker_is_no_document() -> None:
+    """Read as a document, the marker is an error and not an empty one."""
+    with pytest.raises(CheckpointError, match="not of the dynamic-kafka source"):
+        decode(MARKER)
+
+
+def test_rule_1_positions_of_idle_partitions_are_in_the_document() -> None:
+    """A range without records is kept: it is where `latest` was frozen."""
+    assert stored(one_topic(7, 7)).clusters["c"].ranges == {("t", 0): (7, 7)}
+
+
+# --- rule 2 -------------------------------------------------------------------------------------------------------
+
+
+def test_rule_2_each_document_carries_start_and_end_of_every_range() -> None:
+    """Planning needs the end's text only: no client, no option and no earlier document."""
+    assert plan(stored(one_topic(3, 9))) == [[Range("c", "t", ID, 0, 3, 9)]]
+
+
+def test_rule_2_equal_start_and_end_plan_nothing() -> None:
+    """A document whose ranges are all empty has no task."""
+    assert plan(stored(one_topic(3, 3))) == []
+
+
+@pytest.mark.parametrize("first", [4, 6])
+def test_rule_2_a_start_that_is_not_the_end_before_it_is_an_error(first: int) -> None:
+    """A range that skips or repeats offsets names cluster, topic, partition and the offsets."""
+    with pytest.raises(CheckpointError, match=rf"'c', topic 't', partition 0.*offset 5 .*\[{first}, 9\)") as caught:
+        check_chain(one_topic(0, 5), one_topic(first, 9))
+    assert caught.value.cluster_id == "c"
+
+
+def test_rule_2_a_chain_goes_on_where_it_stood() -> None:
+    """Next starts where the last one ended."""
+    check_chain(one_topic(0, 5), one_topic(5, 9))
+
+
+def test_rule_2_a_chain_is_broken_only_where_the_document_says_so() -> None:
+    """Tolerated data loss is written down as a reset."""
+    check_chain(one_topic(0, 5), one_topic(2, 9, resets=frozenset({("t", 0)})))
+
+
+def test_rule_2_a_split_without_a_past_starts_anywhere() -> None:
+    """New clusters, topics and partitions begin a chain."""
+    check_chain(Document(), one_topic(4, 9))
+    check_chain(Document(clusters={"c": ClusterOffsets()}), one_topic(4, 9))
+
+
+def test_rule_2_a_retained_position_is_part_of_the_chain() -> None:
+    """A topic that came back has to go on at its retained position."""
+    before = Document(clusters={"c": ClusterOffsets(retained={"t": RetainedTopic(ID, 1, {0: 5})})})
+    check_chain(before, one_topic(5, 9))
+    check_chain(before, Document(clusters={"c": ClusterOffsets(topics={"t": ID}, ranges={("t", 1): (0, 3)})}))
+    with pytest.raises(CheckpointError, match="offset 5"):
+        check_chain(before, one_topic(0, 9))
+
+
+def test_rule_2_a_topic_made_again_while_retained_begins_a_new_chain() -> None:
+    """The retained position belongs to another topic of the same name."""
+    before = Document(clusters={"c": ClusterOffsets(retained={"t": RetainedTopic("other-topic", 1, {0: 5})})})
+    check_chain(before, one_topic(0, 9))
+
+
+# --- rule 3 -------------------------------------------------------------------------------------------------------
+
+
+def test_rule_3_equal_documents_have_equal_text() -> None:
+    """No order of a dict or a set reaches the text."""
+    document = everything()
+    other = shuffled(document)
+    assert other == document
+    assert text_of(other) == text_of(document)
+
+
+def test_rule_3_reading_and_writing_returns_the_text() -> None:
+    """A document that went through the checkpoint is written as the same text."""
+    for document in (Document(), one_topic(0, 0), everything(), wide(200, 1), wide(1, 200)):
+        assert text_of(stored(document)) == text_of(document)
+
+
+def test_rule_3_the_document_is_versioned() -> None:
+    """The version comes first; a newer one says which package is needed."""
+    assert next(iter(encode(Document()).items())) == ("version", 1)
+    with pytest.raises(CheckpointError, match="version 2.*upgrade"):
+        decode(encode(Document()) | {"version": 2})
+
+
+# --- rule 4 -------------------------------------------------------------------------------------------------------
+
+
+def test_rule_4_nothing_is_lost_on_the_way() -> None:
+    """Every field survives, together with every other one."""
+    assert stored(everything()) == everything()
+
+
+def test_rule_4_every_field_is_tested() -> None:
+    """`everything` leaves no field at its default, so a field that is added is not forgotten here."""
+    document = everything()
+    for default, value in ((Document(), document), (ClusterOffsets(), document.clusters["c"])):
+        same = {f.name for f in dataclasses.fields(default) if getattr(default, f.name) == getattr(value, f.name)}
+        assert same <= {"since_ms"}, "set in cluster d"
+
+
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 1000])
+def test_rule_4_packed_and_plain_columns_say_the_same(count: int) -> None:
+    """Columns are lists that a person can read, then packed strings; both hold topics, ids and ranges."""
+    document = wide(count, 1)
+    document.clusters["c"].topics["t00000"] = ""
+    cluster = encode(document)["clusters"]["c"]
+    assert {type(cluster[key]) for key in ("topics", "ids", "partitions", "start", "count")} == {
+        list if count < 128 else str
+    }
+    assert stored(document) == document
+
+
+@pytest.mark.parametrize("gap", [0, 100, 298, 299])
+@pytest.mark.parametrize("topics", [1, 200])
+def test_rule_4_a_missing_partition_is_kept_missing(topics: int, gap: int) -> None:
+    """A partition without leader at the first discovery leaves a gap in the columns."""
+    document = wide(topics, 1)
+    cluster = document.clusters["c"]
+    cluster.topics["gappy"] = ID
+    cluster.ranges |= {("gappy", p): (p, 2 * p) for p in range(300) if p != gap}
+    assert stored(document) == document
+
+
+@pytest.mark.parametrize("offsets", [[0], [2**63 - 1], [0, 2**63 - 1], [5, 5], [2**40, 2**40 + 255, 2**40 + 256]])
+def test_rule_4_offsets_up_to_kafkas_greatest_are_kept(offsets: list[int]) -> None:
+    """No offset is too large for the packed columns."""
+    document = wide(1, 300)
+    ranges = document.clusters["c"].ranges
+    for p in range(300):
+        ranges["t00000", p] = (offsets[p % len(offsets)], max(offsets))
+    assert stored(document) == document
+
+
+# --- rule 5 -------------------------------------------------------------------------------------------------------
+
+
+def test_rule_5_references_are_kept_as_they_are() -> None:
+    """A secret's reference survives; nothing here resolves it."""
+    assert stored(everything()).clusters["c"].properties["sasl.password"] == "${env:PW}"
+
+
+# --- rule 6 -------------------------------------------------------------------------------------------------------
+
+
+def test_rule_6_the_range_carries_the_topic_id() -> None:
+    """The executor can tell a topic made again under the old name."""
+    (task,) = plan(stored(one_topic(0, 5, topic_id="other-topic")))
+    assert task[0].topic_id == "other-topic"
+
+
+def test_rule_6_a_topic_id_is_kept_as_its_first_characters() -> None:
+    """66 bits of 128 are enough to tell two topics apart; an unknown id is empty."""
+    assert topic_id_text("3rFo7zYVTzmV5Rtl9u0KjQ") == "3rFo7zYVTzm"
+    assert topic_id_text(None) == ""
+
+
+# --- rule 7 -------------------------------------------------------------------------------------------------------
+
+
+def wide(topics: int, partitions: int) -> Document:
+    """A document with this many topics of this many partitions, with offsets as real ones."""
+    names = [f"t{i:05}" for i in range(topics)]
+    ranges: dict[Split, tuple[int, int]] = {}
+    for i, topic in enumerate(names):
+        for p in range(partitions):
+            start = (i + 1) * (p + 7) * 7_919_113 % 10**10
+            ranges[topic, p] = (start, start + (i + p) * 31 % 100_000)
+    ids = {name: f"{i * 7_919_113 % 10**11:011}" for i, name in enumerate(names)}
+    return Document(
+        streams={"s": {"c": None}}, clusters={"c": ClusterOffsets("k", discovered=True, topics=ids, ranges=ranges)}
+    )
+
+
+def real_names(document: Document) -> Document:
+    """The same document with topics of 22 characters."""
+    cluster = document.clusters["c"]
+    words = ("orders", "carts", "returns", "payments", "stock")
+    names = {
+        old: f"{words[i % 5]}.{('eu', 'us', 'ap')[i % 3]}.v{i:05}.".ljust(22, "x")
+        for i, old in enumerate(cluster.topics)
+    }
+    cluster.topics = {names[t]: topic_id for t, topic_id in sorted(cluster.topics.items(), key=lambda kv: names[kv[0]])}
+    cluster.ranges = dict(sorted(((names[t], p), r) for (t, p), r in cluster.ranges.items()))
+    return document
+
+
+def least_cpu_ms(function: Callable[[], object]) -> float:
+    """The least of several runs, in CPU time: a busy machine makes each of them longer, not shorter."""
+    times = []
+    for _ in range(30):
+        begun = time.process_time()
+        function()
+        times.append(time.process_time() - begun)
+    return min(times) * 1000
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 10_000), (10_000, 1), (100, 100)])
+def test_rule_7_ten_thousand_partitions_stay_small_and_fast(topics: int, partitions: int) -> None:
+    """Under 300 KB. 5 ms to read or write is the aim; three times that is tolerated here, for slow machines."""
+    document = real_names(wide(topics, partitions))
+    text = text_of(document)
+    assert decode(json.loads(text)) == document
+    assert len(text) < 300_000
+    write_ms = least_cpu_ms(lambda: json.dumps(encode(document)))
+    read_ms = least_cpu_ms(lambda: decode(json.loads(text)))
+    print(f"{topics} topics of {partitions} partitions: {len(text)} B, write {write_ms:.1f} ms, read {read_ms:.1f} ms")
+    assert write_ms < 15, f"{write_ms:.1f} ms to write"
+    assert read_ms < 15, f"{read_ms:.1f} ms to read"
+
+
+def test_rule_7_one_leaderless_partition_does_not_make_the_document_fat() -> None:
+    """A gap in one topic costs that topic only."""
+    document = real_names(wide(10_000, 1))
+    cluster = document.clusters["c"]
+    last = max(cluster.topics)
+    cluster.ranges[last, 2] = (0, 10)
+    assert stored(document) == document
+    assert len(text_of(document)) < 300_000
+
+
+# --- rule 8 -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        {"orders": {"0": 23, "1": 0}},
+        {"orders": {"0": 23}, "returns": {"0": 5}},
+        {"initial": {"0": 23}},
+        {"version": {"0": 23}},
+        {"clusters": {"0": 1}, "streams": {"0": 1}},
+        {},
+    ],
+)
+def test_rule_8_sparks_own_offsets_are_recognised(offset: dict[str, Any]) -> None:
+    """Whatever their topics are named: they are never taken for a first start, nor for a document."""
+    assert is_spark_kafka_offset(offset)
+    assert not is_marker(offset)
+    with pytest.raises(CheckpointError):
+        decode(offset)
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        MARKER,
+        encode(Document()),
+        encode(everything()),
+        {"orders": 5},
+        {"orders": {"zero": 5}},
+        {"orders": {"0": "5"}},
+        {"orders": [5]},
+    ],
+)
+def test_rule_8_other_offsets_are_not_taken_for_sparks(offset: dict[str, Any]) -> None:
+    """Ours, and what no Kafka source wrote."""
+    assert not is_spark_kafka_offset(offset)
+
+
+# --- damaged documents --------------------------------------------------------------------------------------------
+
+
+def paths_into(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of every value inside a JSON value."""
+    items: list[tuple[Any, Any]]
+    items = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    return [*[(*path, key) for key, _ in items], *[p for key, item in items for p in paths_into(item, (*path, key))]]
+
+
+def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """A copy of a JSON value in which the value at the path is another one."""
+    copy = json.loads(json.dumps(value))
+    inner = copy
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = new
+    return copy
+
+
+@pytest.mark.parametrize("document", [everything(), wide(200, 1), wide(1, 200)], ids=["small", "topics", "partitions"])
+@pytest.mark.parametrize("damage", [None, True, -1, 1.5, "", "x", "0:0:", "1:9:AAAA", "a:b:c", [], [None], {}, {"a": 1}])
+def test_damage_is_a_checkpoint_error_or_harmless(document: Document, damage: Any) -> None:
+    """No value anywhere makes reading or planning fail with another error than ours."""
+    text = encode(document)
+    for path in paths_into(text):
+        try:
+            read = decode(with_value(text, path, damage))
+        except CheckpointError:
+            continue
+        for cluster in read.clusters.values():
+            assert all(start <= end for start, end in cluster.ranges.values()), path
+
+
+@pytest.mark.parametrize(
+    ("path", "new"),
+    [
+        (("clusters",), None),
+        (("packing",), [1]),
+        (("clusters", "c", "id"), ...),
+        (("clusters", "c", "start"), [1, 2]),
+        (("clusters", "c", "count"), [1, 2, -3, 4]),
+        (("clusters", "c", "start"), [1, 2, -3, 4]),
+        (("clusters", "c", "ids"), [ID]),
+        (("clusters", "c", "partitions"), [2]),
+        (("clusters", "c", "topics"), "not base 64"),
+        (("cursor", "splits", "c"), ["u"]),
+    ],
+)
+def test_a_damaged_document_says_what_to_do(path: tuple[str, ...], new: Any) -> None:
+    """The first line names the damage, shows the text, and says how to go on."""
+    value = encode(everything())
+    if new is ...:
+        inner = value
+        for key in path[:-1]:
+            inner = inner[key]
+        del inner[path[-1]]
+    else:
+        value = with_value(value, path, new)
+    with pytest.raises(CheckpointError, match=r"damaged \(.*restore the file in the checkpoint's 'offsets' folder"):
+        decode(value)
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, {"version": "1"}, {"version": None}, {"version": 0}, {"version": 1.5}])
+def test_other_sources_documents_are_named(value: dict[str, Any]) -> None:
+    """What another source wrote is shown, shortened, in the error."""
+    with pytest.raises(CheckpointError, match="not of the dynamic-kafka source: "):
+        decode(value | {"long": "x" * 1000})
+
+
+def test_an_excerpt_is_short() -> None:
+    """The error stays one readable line."""
+    with pytest.raises(CheckpointError) as caught:
+        decode({"long": "x" * 1000})
+    assert len(str(caught.value)) < 250
