@@ -97,7 +97,7 @@ class Contender:
         producers = [(Producer({"bootstrap.servers": servers}), topic, n) for servers, topic, n in targets]
         writer = self._stream(options).writeStream
         query = self._start(writer if trigger is None else writer.trigger(processingTime=trigger))
-        _await_started(query)
+        query.processAllAvailable()  # from now on it reads whatever is written
         results, seen = [], -1
         for _ in range(rounds):
             if trigger is not None:
@@ -155,6 +155,11 @@ class Contender:
         assert self._running is not None
         self._running.stop()
 
+    def close(self) -> None:
+        """End the session."""
+        self._spark.stop()
+        self._scratch.cleanup()
+
     def _stream(self, options: Options) -> DataFrame:
         return self._spark.readStream.format(self._format).options(**options).load()
 
@@ -169,9 +174,8 @@ def _aggregated(df: DataFrame) -> DataFrame:
 
 
 def _await_started(query: StreamingQuery) -> None:
-    """Wait until the stream knows where it starts: what is written from now on will be read."""
+    """Wait until the stream has finished a trigger."""
     began = time.perf_counter()
-    query.processAllAvailable()
     while query.lastProgress is None:
         _check(query, began)
         time.sleep(_POLL_S)
@@ -196,6 +200,7 @@ def _serve() -> None:
         name, arguments = json.loads(line)
         function: Callable[..., Any] = getattr(contender, name)
         answers.write(json.dumps(function(**arguments)) + "\n")
+    contender.close()
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Driver:
         )
         self.connector = connector
         self.pid = self._process.pid
-        self._answer()
+        self._ready = False
 
     def __enter__(self) -> Self:
         return self
@@ -53,9 +53,15 @@ class Driver:
             RuntimeError: If it failed; with the end of the driver's log.
         """
         assert self._process.stdin is not None
+        self.wait_until_ready()
         self._process.stdin.write(json.dumps([function, arguments]) + "\n")
         self._process.stdin.flush()
         return json.loads(self._answer())
+
+    def wait_until_ready(self) -> None:
+        """Wait until the session is there; several drivers can be started at once."""
+        if not self._ready:
+            self._ready = self._answer() == "ready\n"
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
@@ -63,13 +69,15 @@ class Driver:
         if not line:
             self._log.seek(0)
             raise RuntimeError(f"The driver of '{self.connector}' ended:\n{self._log.read()[-4000:]}")
-        return "null" if line == "ready\n" else line
+        return line
 
 
 @contextmanager
 def both() -> Iterator[tuple[Driver, Driver]]:
     """Ours and the JVM connector's driver."""
     with Driver(OURS) as ours, Driver(JVM) as theirs:
+        for driver in (ours, theirs):
+            driver.wait_until_ready()  # nothing else happens while one of them is measured
         yield ours, theirs
 
 

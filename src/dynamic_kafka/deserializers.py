@@ -1,4 +1,6 @@
-"""From bytes to columns, for the builders. Formats will live in `dynamic_kafka.formats` and end in the same two shapes:
+"""From bytes to columns, for the builders.
+
+Formats will live in `dynamic_kafka.formats` and end in the same two shapes:
 
 * a value deserializer turns the column `value` into another column: a Spark column, a SQL expression, or a function from
   column to column;
@@ -62,18 +64,18 @@ class ArrowDeserializer:
 
     def __call__(self, value: Column) -> Column:
         """Apply the function to the column."""
+        import pyarrow as pa
         from pyspark.sql.pandas.functions import arrow_udf
 
         function = self.function
 
-        # Spark tells kinds of Arrow functions apart by their annotations, which the user's may lack.
-        import pyarrow as pa
-
         def deserialize(values: pa.Array) -> pa.Array:
             return function(values)
 
+        # Spark tells the kinds of Arrow functions apart by their annotations, which the user's may lack.
         deserialize.__annotations__ = {"values": pa.Array, "return": pa.Array}
-        column: Column = arrow_udf(deserialize, self.return_type)(value)
+        make: Callable[..., Any] = arrow_udf
+        column: Column = make(deserialize, returnType=self.return_type)(value)
         return column
 
 

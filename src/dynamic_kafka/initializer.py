@@ -183,6 +183,7 @@ class PartitionTimestamps(KafkaOffsetsInitializer):
     def get_partition_offsets(
         self, partitions: Collection[KafkaTopicPartition], retriever: PartitionOffsetsRetriever
     ) -> dict[KafkaTopicPartition, int]:
+        """See the base class."""
         times_ms: dict[KafkaTopicPartition, int] = {}
         for tp in partitions:
             time_ms = self.timestamps_ms.get(tp, self.default_ms)

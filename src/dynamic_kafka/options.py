@@ -237,8 +237,8 @@ OPTIONS: tuple[ConfigOption, ...] = (
         _word("fail", "isolate"),
         "fail or isolate",
         "fail",
-        "What a cluster that does not answer does: ends the query after the client's time-outs, or waits by itself while the "
-        "others are read.",
+        "What a cluster that does not answer does: end the query after the client's time-outs, or wait by itself while "
+        "the others are read.",
     ),
     ConfigOption(
         "drain-on-removal",

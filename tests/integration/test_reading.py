@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -77,9 +78,7 @@ def test_bounded_reads_end_without_partitions_or_records(cluster_a: KafkaBroker,
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_bounded_reads_end_where_all_records_are_aborted(
-    cluster_a: KafkaBroker, topic: Topic, isolation: str
-) -> None:
+def test_bounded_reads_end_where_all_records_are_aborted(cluster_a: KafkaBroker, topic: Topic, isolation: str) -> None:
     """A topic that holds only aborted records ends: with no row, or with all rows if uncommitted ones are asked for."""
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(None, b"x")] * 10, transactional="abort")
@@ -127,7 +126,7 @@ def test_compacted_gaps_are_no_data_loss(topic: Topic) -> None:
         wait_until(compacted, 60, "the cleaner to take out records")
         whole = read_batch(**options(broker, name))
         # A stop in the middle of a gap.
-        gap = next(a["offset"] + 2 for a, b in zip(whole, whole[1:], strict=False) if b["offset"] > a["offset"] + 2)
+        gap = next(a["offset"] + 2 for a, b in pairwise(whole) if b["offset"] > a["offset"] + 2)
         ending = json.dumps({name: {"0": gap}})
         part = read_batch(**options(broker, name, endingOffsets=ending))
         assert [r["offset"] for r in part] == [r["offset"] for r in whole if r["offset"] < gap]
@@ -239,9 +238,7 @@ def test_deleted_records_are_an_error_or_a_warning(topic: Topic, caplog: pytest.
         query.close()
 
 
-def test_a_topic_made_again_is_never_read_at_old_offsets(
-    topic: Topic, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_topic_made_again_is_never_read_at_old_offsets(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
     """The topic id tells: an error, or the new topic from its start; also if it is longer than the old one was."""
     with KafkaBroker() as broker:
         name = topic(broker)

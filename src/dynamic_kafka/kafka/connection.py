@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.kafka.logs import CLIENT_LOG
 from dynamic_kafka.kafka.properties import client_config
 
 __all__ = ["ClusterConnection", "TopicInfo"]
@@ -77,7 +78,7 @@ class ClusterConnection:
             "enable.auto.offset.store": "false",
             "auto.offset.reset": "error",
             "error_cb": self._note_error,
-            "logger": _client_log,
+            "logger": CLIENT_LOG,
         }
         return Consumer(config)
 
@@ -86,7 +87,7 @@ class ClusterConnection:
         config: dict[str, Any] = {
             **client_config(self._properties, role="admin"),
             "error_cb": self._note_error,
-            "logger": _client_log,
+            "logger": CLIENT_LOG,
         }
         return AdminClient(config)
 
@@ -204,6 +205,11 @@ class ClusterConnection:
 
     def _known(self, timestamps: Mapping[KafkaTopicPartition, int]) -> dict[tuple[str, int], int]:
         answer = self._offsets_for_times(timestamps)
+        stale = {tp.topic for tp in answer if tp.error is not None}
+        if stale:  # the client's own metadata is older than ours: partitions were added, or a leader moved
+            for topic in sorted(stale):
+                self._call("topic", partial(self._consumer.list_topics, topic, self._timeout_s))
+            answer = self._offsets_for_times(timestamps)
         return {(tp.topic, tp.partition): tp.offset for tp in answer if tp.error is None}
 
     def _offsets_for_times(self, timestamps: Mapping[KafkaTopicPartition, int]) -> list[TopicPartition]:
@@ -254,6 +260,3 @@ def _topic_info(description: Any) -> TopicInfo:
     return TopicInfo(
         "" if topic_id == _NO_TOPIC_ID else topic_id, tuple(leaders.get(i, -1) for i in range(max(leaders) + 1))
     )
-
-
-_client_log = logging.getLogger("dynamic_kafka.librdkafka")

@@ -85,7 +85,7 @@ def parse(text: str) -> LoginModule:
     if flag.text.lower() not in _FLAGS:
         raise _error(flag.at, "expected a control flag (required, requisite, sufficient or optional)")
     options: dict[str, str] = {}
-    while (token := expect(("word", ";"), "an option or the semicolon that ends the entry")).kind != ";":
+    while (token := expect(("word", "quoted", ";"), "an option or the semicolon that ends the entry")).kind != ";":
         expect(("=",), f"'=' after the name of option {len(options) + 1}")
         options[token.text] = expect(("word", "quoted"), f"the value of option {len(options) + 1}").text
     expect(("end",), "nothing after the semicolon; only one login module can be given")

@@ -6,7 +6,6 @@ and never the truth: it is keyed by cluster and properties, holds connections an
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,13 +15,13 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient
 
+from dynamic_kafka.kafka.logs import CLIENT_LOG
 from dynamic_kafka.kafka.properties import client_config
 
 __all__ = ["PooledClients", "acquire", "release"]
 
 _CAPACITY = 16
 _pool: OrderedDict[tuple[str, frozenset[tuple[str, str]]], PooledClients] = OrderedDict()
-_client_log = logging.getLogger("dynamic_kafka.librdkafka")
 
 # Ranges are known and mostly small: answer an empty fetch soon (it is what shows the end of a range whose tail holds no
 # record), and look again soon after a full queue. The queue bounds a task's memory.
@@ -54,13 +53,13 @@ class PooledClients:
         """Reads; its assignment is empty between tasks."""
         config = client_config(self.properties, role="consumer")
         config = {**_TUNING, **config, **_FORCED, "group.id": self.group_id}
-        options: dict[str, Any] = {**config, "error_cb": self._note_error, "logger": _client_log}
+        options: dict[str, Any] = {**config, "error_cb": self._note_error, "logger": CLIENT_LOG}
         return Consumer(options)
 
     @cached_property
     def admin(self) -> AdminClient:
         """Looks up topic ids."""
-        options: dict[str, Any] = {**client_config(self.properties, role="admin"), "logger": _client_log}
+        options: dict[str, Any] = {**client_config(self.properties, role="admin"), "logger": CLIENT_LOG}
         return AdminClient(options)
 
     def _note_error(self, error: KafkaError) -> None:

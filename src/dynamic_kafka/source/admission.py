@@ -60,7 +60,7 @@ def admit(
             last_splits.pop(cluster, None)
         else:
             last_splits[cluster] = last
-    return admitted, Cursor(last_cluster, {c: s for c, s in last_splits.items() if c in backlog})
+    return admitted, Cursor(last_cluster, last_splits)
 
 
 def _share_equally(wanted: Mapping[str, int], limit: int | None, last: str) -> tuple[dict[str, int], str]:

@@ -122,7 +122,7 @@ def configure(
         packing=_packing(parsed),
         group_id=group_id,
         unavailable_after_ms=api_timeout_ms,
-        call_timeout_ms=min(SourceSettings.call_timeout_ms, api_timeout_ms),
+        call_timeout_ms=min(SourceSettings.call_timeout_ms, max(1, api_timeout_ms // 2)),
         **{name: value for name, value in optional.items() if value is not None},
     )
 

@@ -135,7 +135,7 @@ class Observer:
         while True:
             self._refresh(targets, clusters, time.monotonic() + patience_s, first=first)
             inactive = self._inactive(clusters, targets)
-            views = self._views(targets, clusters, inactive)
+            views = self._views(targets, clusters, inactive, first=first)
             regressed = self._regressed(previous, views)
             if not at_once or self._regressed_since.keys() <= set(regressed):
                 break
@@ -231,23 +231,26 @@ class Observer:
         targets: Mapping[str, Target],
         clusters: Mapping[str, ClusterMetadata],
         inactive: Collection[str],
+        *,
+        first: bool,
     ) -> dict[str, ClusterView]:
         views = {}
         for name, target in targets.items():
             monitor = self.monitors[name]
-            if monitor.failing_for_s is None:
-                view = monitor.view_of(target)
-                if view is not None:
-                    self._refreshed_for.pop(name, None)
-                    views[name] = view
-            elif name in clusters and name not in inactive and self._counts(monitor):
-                assert monitor.error is not None
+            view = monitor.view_of(target) if monitor.failing_for_s is None else None
+            if view is not None:
+                self._refreshed_for.pop(name, None)
+                views[name] = view
+            elif name in clusters and name not in inactive and (first or self._counts(monitor)):
+                why = monitor.error or f"Cluster '{name}' has not answered yet"
                 if self._settings.cluster_failure_mode == "fail":
                     raise ClusterUnavailableError(
-                        f"{monitor.error}. The query stops because cluster-failure-mode=fail; bring the cluster back, take "
-                        "it out of the metadata, or set cluster-failure-mode=isolate to read the others meanwhile",
+                        f"{why}. The query stops because cluster-failure-mode=fail; bring the cluster back, take it out of "
+                        "the metadata, or set cluster-failure-mode=isolate to read the others meanwhile",
                         cluster_id=name,
                     ) from monitor.error
+                if first:
+                    _log.warning("%s. The others are read meanwhile", why)
         return views
 
     def _counts(self, monitor: ClusterMonitor) -> bool:

@@ -25,7 +25,7 @@ Layout (version 1)::
         "topics": [...], "ids": [...], "partitions": [number of partitions, ...],
         "only": {topic: [partition, ...]} for topics of which a partition in the middle is not read (yet),
         "start": [...], "count": [...],                         one each per split, in order of topic and partition
-        "stops": {topic: {partition: offset}}, "unresolved": {topic: {partition: ms}},
+        "stops": {topic: {partition: offset}}, "unresolved": {topic: {partition: ms, 0 on a cluster found later}},
         "draining": [topic, ...], "resets": {topic: [partition, ...]},
         "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
      "cursor": {...}, "packing": [records per task, least tasks, most tasks], "done": runs that found every stop reached}

@@ -54,26 +54,28 @@ def plan(document: Document) -> list[list[Range]]:
     if not ranges:
         return []
     packing = document.packing
-    work = sum(r.end - r.start for r in ranges) + _RANGE_COST * len(ranges)
-    count = max(-(-work // packing.records_per_task), packing.min_tasks)
+    records = sum(r.end - r.start for r in ranges)
+    count = max(-(-(records + _RANGE_COST * len(ranges)) // packing.records_per_task), packing.min_tasks)
     if packing.max_tasks:
         count = min(count, packing.max_tasks)
-    # A batch asked to be cut finer than _LEAST_CUT (minPartitions on a small one) still gets its tasks.
-    least_cut = max(1, min(_LEAST_CUT, work // (4 * count)))
+    count = min(count, records)
+    # A batch asked to be cut finer than the constants (minPartitions on a small one) still gets its tasks.
+    finest = records // (4 * count)
+    cost, least_cut = min(_RANGE_COST, finest), max(1, min(_LEAST_CUT, finest))
     tasks: list[list[Range]] = [[]]
-    room = quota = work / count
+    room = quota = (records + cost * (len(ranges) + count - 1)) / count  # each cut makes one range more
     for r in ranges:
         rest = r
         while True:
             length = rest.end - rest.start
-            fits = max(0, int(room) - _RANGE_COST)
-            if length <= fits + least_cut or len(tasks) == count:
+            fits = max(0, int(room) - cost)
+            if (room > 0 and length < fits + least_cut) or len(tasks) == count:
                 tasks[-1].append(rest)
-                room -= length + _RANGE_COST
+                room -= length + cost
                 break
             if fits >= least_cut:
                 tasks[-1].append(rest._replace(end=rest.start + fits))
                 rest = rest._replace(start=rest.start + fits)
             tasks.append([])
-            room += quota - (fits + _RANGE_COST if fits >= least_cut else 0)
+            room += quota - (fits + cost if fits >= least_cut else 0)
     return [task for task in tasks if task]

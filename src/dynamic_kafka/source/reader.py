@@ -19,6 +19,7 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import cast
 
@@ -208,7 +209,10 @@ class _ClusterReader:
             self._finish(split)
 
     def _handle_gone(self, split: Split) -> None:
-        since = self._gone_since.setdefault(split, time.monotonic())
+        if split not in self._gone_since:
+            self._gone_since[split] = time.monotonic()
+            self._refresh_metadata(split[0])  # a kept consumer may not know a new partition yet
+        since = self._gone_since[split]
         patience_s = self._settings.call_retries * self._settings.call_retry_interval_ms / 1000
         if time.monotonic() - since >= patience_s and split[0] not in self._topic_ids([split[0]]):
             self._lost(split, "the topic was deleted")
@@ -230,8 +234,8 @@ class _ClusterReader:
             why = self.clients.last_error or self._last_error or "no error was reported"
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster}', topic '{topic}', partition {partition}: nothing could be read at offset "
-                f"{position} of [{r.start}, {r.end}) for {waited_s:.0f} s ({why}); bring the cluster back and start the query again: "
-                "the batch is read again as it was planned",
+                f"{position} of [{r.start}, {r.end}) for {waited_s:.0f} s ({why}); bring the cluster back and start the "
+                "query again: the batch is read again as it was planned",
                 cluster_id=self.cluster,
             )
 
@@ -266,6 +270,10 @@ class _ClusterReader:
             ) from error
         assert watermarks is not None
         return watermarks
+
+    def _refresh_metadata(self, topic: str) -> None:
+        with suppress(KafkaException):  # a broker that does not answer shows in other ways
+            self.clients.consumer.list_topics(topic, timeout=_LOOKUP_S)
 
     # --- topic ids ---
 

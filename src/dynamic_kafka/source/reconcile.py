@@ -42,7 +42,7 @@ from dynamic_kafka.initializer import (
     KafkaOffsetsInitializer,
     initializer_to_json,
 )
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, Split
+from dynamic_kafka.source.offsets import ClusterOffsets, Cursor, Document, RetainedTopic, Split
 
 __all__ = ["Answers", "ClusterView", "Event", "Need", "Policy", "Reconciled", "Wanted", "reconcile"]
 
@@ -202,10 +202,14 @@ def reconcile(
         clusters=clusters,
     )
     if previous is not None:
-        document.cursor, document.packing = previous.cursor, previous.packing
+        last = previous.cursor
+        document.cursor = Cursor(last.cluster, {name: split for name, split in last.splits.items() if name in clusters})
+        document.packing = previous.packing
     needs = [Need(*asked[:3], tuple(asked[3])) for asked in step.asked]
     done_before = previous.done if previous is not None else 0
-    document.done = max(1, done_before) if not needs and _is_done(document, wanted, views, policy) else 0
+    # Health is not in the document: a cluster that was done stays so while it is away.
+    answered = {*views, *(name for name, c in before.items() if done_before and c.discovered)}
+    document.done = max(1, done_before) if not needs and _is_done(document, wanted, answered, policy) else 0
     changed = step.changed or previous is None or document.done != done_before
     return Reconciled(document, needs, step.events, changed)
 
@@ -220,11 +224,9 @@ def _topics_of_stream(
     }
 
 
-def _is_done(
-    document: Document, wanted: Mapping[str, Wanted], views: Mapping[str, ClusterView], policy: Policy
-) -> bool:
+def _is_done(document: Document, wanted: Mapping[str, Wanted], answered: Collection[str], policy: Policy) -> bool:
     """Whether everything wanted has a stop and has reached it; a cluster that has not answered may have more."""
-    if not wanted or not all(name in views and (w.stopping or policy.stopping) for name, w in wanted.items()):
+    if not wanted or not all(name in answered and (w.stopping or policy.stopping) for name, w in wanted.items()):
         return False
     return all(
         not c.unresolved and all(split in c.stops and c.stops[split] <= end for split, (_, end) in c.ranges.items())
@@ -316,6 +318,7 @@ class _Step:
             for split in splits:  # they are added again below, as splits of a new topic: from the earliest offset
                 del state.ranges[split]
                 state.stops.pop(split, None)
+            state.unresolved = {split: since for split, since in state.unresolved.items() if split[0] != topic}
             self.changed = True
         for split in sorted(set(regressed) & set(state.ranges)):
             end = view.ends.get(split)
@@ -357,6 +360,8 @@ class _Step:
             if topic in kept:
                 if topic in state.draining:
                     state.draining -= {topic}
+                    if wanted is None or (wanted.stopping or self.policy.stopping) is None:  # else they were asked for
+                        state.stops = {split: stop for split, stop in state.stops.items() if split[0] != topic}
                     self.changed = True
                     self.events.append(Event("info", f"Cluster '{name}', topic '{topic}' is back while draining"))
                 continue
@@ -374,8 +379,9 @@ class _Step:
                     )
                 )
             if topic in state.draining and inactive and view is not None:
-                for split in splits:
-                    state.stops.setdefault(split, max(state.ranges[split][1], ends.get(split, 0)))
+                for split in set(splits) - set(state.stops):
+                    state.stops[split] = max(state.ranges[split][1], ends.get(split, 0))
+                    self.changed = True
             at_stops = all(s in state.stops and state.ranges[s][1] >= state.stops[s] for s in splits)
             if topic in state.draining and not (at_stops or topic in quiet or unreachable):
                 continue
@@ -431,11 +437,12 @@ class _Step:
                 position = retained.get(partition)
                 if position is None and split not in view.ends:
                     if not state.discovered:  # no leader at the first discovery
-                        state.unresolved.setdefault(split, state.since_ms or self.now_ms)
+                        bound_to_now = self.first_start or initial == _LATEST
+                        state.unresolved.setdefault(split, state.since_ms or (self.now_ms if bound_to_now else 0))
                     continue
                 if position is None:
                     if split in state.unresolved:
-                        initializer = _since(wanted.starting or self.policy.starting, state.unresolved[split])
+                        initializer = self._since(wanted, state.unresolved[split])
                     else:
                         initializer = _EARLIEST if state.discovered else initial
                     position = self._answer(name, "start", split, initializer)
@@ -465,10 +472,15 @@ class _Step:
 
     def _initial_initializer(self, state: ClusterOffsets, wanted: Wanted) -> KafkaOffsetsInitializer:
         """Where splits of the cluster's first discovery start."""
-        if state.since_ms is not None:
-            return _since(wanted.starting or self.policy.starting, state.since_ms)
         if self.first_start:
             return wanted.starting or self.policy.starting
+        return self._since(wanted, state.since_ms or 0)
+
+    def _since(self, wanted: Wanted, since_ms: int) -> KafkaOffsetsInitializer:
+        """The same for what has waited since a first start; 0 stands for a cluster found later."""
+        if since_ms:
+            starting = wanted.starting or self.policy.starting
+            return KafkaOffsetsInitializer.timestamp(since_ms) if starting == _LATEST else starting
         own = wanted.starting or _EARLIEST
         return _COMMITTED_OR_EARLIEST if own == _COMMITTED else own
 
@@ -517,7 +529,3 @@ class _Step:
                         f"Clusters '{other}' and '{name}' are one Kafka cluster ({state.kafka_id}){twice}",
                     )
                 )
-
-
-def _since(initializer: KafkaOffsetsInitializer, since_ms: int) -> KafkaOffsetsInitializer:
-    return KafkaOffsetsInitializer.timestamp(since_ms) if initializer == _LATEST else initializer

@@ -1,0 +1,168 @@
+"""Side by side with the JVM connector: (a) throughput, (b) many quiet partitions, (c) latency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import quantiles
+
+from benchmarks.drivers import Driver, both, pairs
+from benchmarks.records import fill, steady
+from benchmarks.report import Result, compare
+from dynamic_kafka.testing import KafkaBroker
+
+__all__ = ["FULL", "QUICK", "Sizes", "latency", "many_partitions", "throughput"]
+
+_RATE = 200
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a run is.
+
+    Args:
+        records: Of the throughput case.
+        partitions: Of the case of many partitions, and records in each of them.
+        warm_up_s: Of each block of the latency case, before it counts.
+        block_s: Of each block of the latency case, that counts.
+        clusters: Numbers of clusters.
+        split_over: Partitions that the clusters share.
+        on_brokers: Numbers of partitions that are really read.
+        simulated: Numbers of partitions that are only planned.
+        rounds: Micro-batches of each of those sizes.
+    """
+
+    records: int
+    partitions: tuple[int, int]
+    warm_up_s: float
+    block_s: float
+    clusters: tuple[int, ...]
+    split_over: int
+    on_brokers: tuple[int, ...]
+    simulated: tuple[int, ...]
+    rounds: int
+
+
+FULL = Sizes(
+    records=4_000_000,
+    partitions=(400, 50),
+    warm_up_s=10,
+    block_s=30,
+    clusters=(1, 2, 4, 8),
+    split_over=64,
+    on_brokers=(100, 300, 1_000),
+    simulated=(100, 1_000, 3_000, 10_000),
+    rounds=15,
+)
+QUICK = Sizes(
+    records=100_000,
+    partitions=(20, 5),
+    warm_up_s=3,
+    block_s=5,
+    clusters=(1, 2),
+    split_over=8,
+    on_brokers=(10, 20),
+    simulated=(100, 300, 1_000),
+    rounds=3,
+)
+
+
+def throughput(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
+    """Case (a): one large topic, read as a whole."""
+    with KafkaBroker(heap="1g") as broker, both() as drivers:
+        tell("writing the records")
+        options = _filled(broker, "throughput", partitions=8, records=sizes.records)
+        for name, function, aggregate in (
+            ("batch to noop", "batch", False),
+            ("batch, count and sum", "batch", True),
+            ("AvailableNow to noop", "available_now", False),
+            ("AvailableNow, count and sum", "available_now", True),
+        ):
+
+            def measure(driver: Driver, function: str = function, aggregate: bool = aggregate) -> float:  # noqa: FBT001
+                found = driver(function, options=options, aggregate=aggregate)
+                return _seconds(found, sizes.records)
+
+            tell(f"{name}: warming up")
+            for driver in drivers:
+                measure(driver)
+            ours, theirs = pairs(drivers, count, measure, lambda text, name=name: tell(f"{name}: {text}"))
+            yield compare("a", name, ours, theirs, unit="s", target=1.0, better="at least")
+
+
+def many_partitions(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
+    """Case (b): many partitions with few records each; the JVM connector has a task and a consumer for each."""
+    partitions, each = sizes.partitions
+    with KafkaBroker(heap="1g") as broker, both() as drivers:
+        small = _filled(broker, "warm-up", partitions=2, records=100)
+        options = _filled(broker, "many", partitions=partitions, records=partitions * each)
+
+        def batch(driver: Driver) -> float:
+            return _seconds(driver("batch", options=options, aggregate=True), partitions * each)
+
+        def micro_batch(driver: Driver, topic: str = "many", partitions: int = partitions) -> float:
+            found = driver(
+                "micro_batches",
+                options=options | {"subscribe": topic, "startingOffsets": "latest"},
+                targets=[(broker.bootstrap_servers, topic, partitions)],
+                rounds=1,
+                trigger=None,
+            )
+            return float(found[0]["seconds"])
+
+        for driver in drivers:
+            tell(f"warming up: {driver.connector}")
+            driver("batch", options=small, aggregate=True)
+            micro_batch(driver, "warm-up", 2)
+        shape = f"{partitions} partitions"
+        for name, measure in ((f"{shape} x {each}, batch", batch), (f"{shape} x 1, micro-batch", micro_batch)):
+            ours, theirs = pairs(drivers, count, measure, lambda text, name=name: tell(f"{name}: {text}"))
+            yield compare("b", name, ours, theirs, unit="s", target=100.0, better="at least")
+
+
+def latency(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
+    """Case (c): from a record's creation to the sink that has it, at an even rate, with the default trigger."""
+    partitions = 4
+    p95: dict[str, list[float]] = {}
+
+    def measure(driver: Driver) -> float:
+        found = driver("latencies", options=options, warm_up_s=sizes.warm_up_s, seconds=sizes.block_s)
+        if abs(len(found) / (sizes.block_s * _RATE) - 1) > 0.2:
+            raise RuntimeError(f"{driver.connector} has seen {len(found)} records in {sizes.block_s} s")
+        steps = quantiles(found, n=20)
+        p95.setdefault(driver.connector, []).append(steps[18])
+        return steps[9]
+
+    with KafkaBroker(heap="1g") as broker, both() as drivers:
+        broker.create_topic("latency", partitions)
+        options = {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "subscribe": "latency",
+            "startingOffsets": "latest",
+        }
+        with steady(broker.bootstrap_servers, "latency", partitions=partitions, rate=_RATE):
+            ours, theirs = pairs(drivers, count, measure, tell)
+    shape = f"{_RATE} records/s"
+    yield compare("c", f"latency p50, {shape}", ours, theirs, unit="ms", target=1.05, better="at most")
+    ours, theirs = p95.values() if next(iter(p95)) == drivers[0].connector else reversed(p95.values())
+    yield compare("c", f"latency p95, {shape}", ours, theirs, unit="ms", target=1.05, better="at most")
+
+
+def _filled(broker: KafkaBroker, topic: str, *, partitions: int, records: int) -> dict[str, str]:
+    """Make and fill a topic; the options to read it with, in both connectors."""
+    broker.create_topic(topic, partitions)
+    fill(broker.bootstrap_servers, topic, partitions=partitions, records=records)
+    return {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+
+
+def _seconds(found: dict[str, float | None], records: int) -> float:
+    rows, seconds = found["rows"], found["seconds"]
+    if rows not in (None, records):
+        raise RuntimeError(f"{rows} rows were read, there are {records}")
+    assert seconds is not None
+    return seconds

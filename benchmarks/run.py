@@ -1,0 +1,62 @@
+"""All benchmarks: `python benchmarks/run.py [--only a,c] [--quick]`; README.md beside this file explains them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from rich.console import Console
+
+from benchmarks.cases import FULL, QUICK, latency, many_partitions, throughput
+from benchmarks.environment import prepare
+from benchmarks.report import Result, save, show
+from benchmarks.scaling import growth, memory
+
+
+def main() -> int:
+    """Run what was asked for; 1 if a target was missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="a,b,c,d,e", help="cases, such as a,c")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: tests the harness, measures nothing")
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements for each line of a")
+    parser.add_argument("--partition-pairs", type=int, default=1, help="the same for b; the JVM needs 90 s for each")
+    parser.add_argument("--latency-pairs", type=int, default=3, help="the same for c, 40 s each")
+    parser.add_argument("--soak-minutes", type=float, default=10, help="how long e runs")
+    arguments = parser.parse_args()
+    quick = arguments.quick
+    sizes, count = (QUICK, 2) if quick else (FULL, arguments.pairs)
+    cases: dict[str, Callable[[Callable[[str], None]], Iterator[Result]]] = {
+        "a": partial(throughput, sizes, count),
+        "b": partial(many_partitions, sizes, arguments.partition_pairs),
+        "c": partial(latency, sizes, 2 if quick else arguments.latency_pairs),
+        "d": partial(growth, sizes),
+        "e": partial(memory, 0.5 if quick else arguments.soak_minutes),
+    }
+    chosen = arguments.only.split(",")
+    if unknown := set(chosen) - set(cases):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+
+    prepare()
+    console, began = Console(), time.monotonic()
+    results: list[Result] = []
+    for letter in chosen:
+
+        def tell(text: str, letter: str = letter) -> None:
+            console.print(f"[dim]{time.monotonic() - began:6.0f} s[/dim] ({letter}) {text}", highlight=False)
+
+        for result in cases[letter](tell):
+            results.append(result)
+            tell(f"{result.name}: {result.value:.3g}")
+    show(results, console)
+    save(results, quick=quick)
+    return 0 if quick or all(result.passed for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The driver's work for one micro-batch over made-up clusters: everything but the calls to brokers."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.source.admission import admit
+from dynamic_kafka.source.offsets import Cursor, Document, check_chain, decode, encode
+from dynamic_kafka.source.planning import Range, plan
+from dynamic_kafka.source.reconcile import Answers, ClusterView, Policy, Wanted, reconcile
+
+__all__ = ["micro_batch"]
+
+_CLUSTER = "cluster"
+_POLICY = Policy(KafkaOffsetsInitializer.earliest())
+_OFFSET = 123_456_789
+
+
+def micro_batch(partitions: int, per_topic: int) -> Callable[[], list[list[Range]]]:
+    """A function that does the work of one batch: texts are read, positions found, shared out, written and planned.
+
+    Args:
+        partitions: How many partitions there are, each of which has something new.
+        per_topic: How many of them a topic has.
+    """
+    topics = {f"topic-{i:05d}": str(uuid.UUID(int=i)) for i in range(partitions // per_topic)}
+    ends = {(topic, p): _OFFSET + 1000 + 7 * i for i, topic in enumerate(topics) for p in range(per_topic)}
+    view = ClusterView("kafka-id", topics, dict.fromkeys(topics, per_topic), ends)
+    wanted = {_CLUSTER: Wanted(frozenset(topics), {"bootstrap.servers": "broker:9092"})}
+    streams = {"stream": {_CLUSTER: frozenset(topics)}}
+
+    def resolve(previous: Document | None, answers: Answers) -> Document:
+        return reconcile(
+            previous, streams, wanted, {_CLUSTER: view}, policy=_POLICY, answers=answers, now_ms=0, fresh=True
+        ).document
+
+    known = Answers(start={(_CLUSTER, split): _OFFSET for split in ends})
+    start = json.dumps(encode(resolve(None, known)))
+
+    def step() -> list[list[Range]]:
+        previous = decode(json.loads(start))
+        document = resolve(previous, Answers())
+        cluster = document.clusters[_CLUSTER]
+        backlog = {_CLUSTER: {split: ends[split] - position for split, (_, position) in cluster.ranges.items()}}
+        admitted, document.cursor = admit(backlog, Cursor(), limit=500 * partitions)
+        for split, count in admitted[_CLUSTER].items():
+            position = cluster.ranges[split][0]
+            cluster.ranges[split] = (position, position + count)
+        text = json.dumps(encode(document))
+        end = decode(json.loads(text))  # Spark hands the text back
+        check_chain(previous, end)
+        return plan(end)
+
+    planned = sum(r.end - r.start for task in step() for r in task)
+    assert planned == 500 * partitions, planned
+    return step

@@ -1,0 +1,66 @@
+"""One Spark session for all tests of this folder, and a sink that records each batch idempotently."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local session with the format registered."""
+    import dynamic_kafka
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("dynamic-kafka-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    dynamic_kafka.register(session)
+    yield session
+    session.stop()
+
+
+class RecordingSink:
+    """Writes each micro-batch to a file of its own, by batch id: writing a batch again replaces it.
+
+    Args:
+        path: An existing folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """For `foreachBatch`."""
+        rows = [[r["cluster"], r["topic"], r["partition"], r["offset"]] for r in batch.collect()]
+        new = self.path / f"{batch_id}.new"
+        new.write_text(json.dumps(rows))
+        new.replace(self.path / f"{batch_id}.json")
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """(cluster, topic, partition, offset) of all rows, sorted."""
+        files = self.path.glob("*.json")
+        return sorted(tuple(row) for file in files for row in json.loads(file.read_text()))
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> RecordingSink:
+    """A recording sink."""
+    folder = tmp_path / "sink"
+    folder.mkdir()
+    return RecordingSink(folder)

@@ -1,0 +1,749 @@
+"""Following the metadata: each row of the table in section 5 of the design that `reconcile` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+import pytest
+
+from dynamic_kafka.errors import CheckpointError, DataLossError
+from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+from dynamic_kafka.source.offsets import Document, Split, check_chain
+from dynamic_kafka.source.reconcile import Answers, ClusterView, Need, Policy, Reconciled, Wanted, reconcile
+
+EARLIEST = KafkaOffsetsInitializer.earliest()
+LATEST = KafkaOffsetsInitializer.latest()
+COMMITTED = KafkaOffsetsInitializer.committed_offsets()
+DAY_MS = 24 * 3600 * 1000
+
+Oracle = Callable[[Need, Split], int]
+
+
+def view(kafka_id: str = "k", /, **topics: list[int | None]) -> ClusterView:
+    """A cluster with these topics; for each partition its end, or None without a leader. Topic ids are `id-<topic>`."""
+    return ClusterView(
+        kafka_id,
+        {topic: f"id-{topic}" for topic in topics},
+        {topic: len(ends) for topic, ends in topics.items()},
+        {(topic, p): end for topic, ends in topics.items() for p, end in enumerate(ends) if end is not None},
+    )
+
+
+def made_again(seen: ClusterView, topic: str) -> ClusterView:
+    """The same cluster, with another topic under the old name."""
+    return replace(seen, topics={**seen.topics, topic: "id-new"})
+
+
+def wants(*topics: str, **more: object) -> Wanted:
+    """These topics, and no property."""
+    return Wanted(frozenset(topics), {}, **more)  # type: ignore[arg-type]  # only for brevity
+
+
+def oracle(need: Need, split: Split) -> int:
+    """Answers that show by which initializer they came."""
+    if need.initializer == EARLIEST:
+        return 0
+    if need.initializer == LATEST:
+        return 100
+    if need.initializer == COMMITTED:
+        return 50
+    if need.initializer == KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST):
+        return 51
+    return 60  # by time
+
+
+class Query:
+    """A query's documents, one after the other; answers are given at once unless the cluster is `silent`."""
+
+    def __init__(self, starting: KafkaOffsetsInitializer = EARLIEST, **policy: object) -> None:
+        self.policy = Policy(starting, **policy)  # type: ignore[arg-type]  # only for brevity
+        self.document: Document | None = None
+        self.asked: list[Need] = []
+        self.said: list[str] = []
+        self.now_ms = 1_000
+
+    def look(
+        self,
+        wanted: Mapping[str, Wanted],
+        views: Mapping[str, ClusterView],
+        *,
+        fresh: bool = True,
+        silent: Collection[str] = (),
+        inactive: Collection[str] = (),
+        quiet: Collection[tuple[str, str]] = (),
+        regressed: Collection[tuple[str, Split]] = (),
+    ) -> Reconciled:
+        """One call, as the enumerator makes it: again until no question that would be answered is open."""
+        answers = Answers()
+        self.asked = []
+        while True:
+            result = reconcile(
+                self.document,
+                {"s": {name: w.topics for name, w in wanted.items()}},
+                wanted,
+                views,
+                policy=self.policy,
+                answers=answers,
+                now_ms=self.now_ms,
+                fresh=fresh,
+                inactive=inactive,
+                quiet=quiet,
+                regressed=regressed,
+            )
+            needs = [need for need in result.needs if need.cluster not in silent]
+            if not needs:
+                break
+            self.asked += needs
+            for need in needs:
+                kind = answers.start if need.purpose == "start" else answers.stop
+                kind.update({(need.cluster, split): oracle(need, split) for split in need.splits})
+        if self.document is not None:
+            check_chain(self.document, result.document)
+        if result.changed:
+            self.document = result.document
+        self.said = [f"{event.level}: {event.text}" for event in result.events]
+        return result
+
+    def read(self, cluster: str, split: Split, end: int) -> None:
+        """A batch reads a split up to `end`."""
+        assert self.document is not None
+        ranges = self.document.clusters[cluster].ranges
+        ranges[split] = (ranges[split][1], end)
+
+    def positions(self, cluster: str = "c") -> dict[Split, int]:
+        """Where each split stands."""
+        assert self.document is not None
+        return {split: end for split, (_, end) in self.document.clusters[cluster].ranges.items()}
+
+    def heard(self, *parts: str) -> bool:
+        """Whether one event holds all these texts."""
+        return any(all(part in text for part in parts) for text in self.said)
+
+
+# --- clusters of the first snapshot -------------------------------------------------------------------------------
+
+
+def test_clusters_of_the_first_snapshot_start_by_their_own_initializer_else_the_global_one() -> None:
+    """The cluster's own starting offsets win."""
+    query = Query(LATEST)
+    query.look({"c": wants("t"), "d": wants("t", starting=EARLIEST)}, {"c": view(t=[100]), "d": view("kd", t=[100])})
+    assert query.positions("c") == {("t", 0): 100}
+    assert query.positions("d") == {("t", 0): 0}
+
+
+def test_clusters_of_the_first_snapshot_committed_is_asked_strictly() -> None:
+    """At a first start a missing commit is the user's to know: the reset stays `none`."""
+    query = Query(COMMITTED)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    assert [need.initializer for need in query.asked] == [COMMITTED]
+
+
+def test_latest_is_frozen_by_the_first_document() -> None:
+    """An idle partition keeps its position; nothing is asked again."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    result = query.look({"c": wants("t")}, {"c": view(t=[200])})
+    assert (query.asked, result.changed, query.positions()) == ([], False, {("t", 0): 100})
+
+
+def test_the_first_document_is_always_one() -> None:
+    """Batch 0 is built even if there is nothing at all."""
+    assert Query().look({}, {}).changed
+
+
+# --- cluster found later ------------------------------------------------------------------------------------------
+
+
+def test_cluster_found_later_starts_earliest() -> None:
+    """With a global `latest` what was written before the discovery would be lost."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])})
+    assert query.positions("d") == {("t", 0): 0}
+    assert query.positions("c") == {("t", 0): 100}
+
+
+def test_cluster_found_later_starts_by_its_own_initializer() -> None:
+    """Its own starting offsets hold also then."""
+    query = Query()
+    query.look({}, {})
+    query.look({"d": wants("t", starting=LATEST)}, {"d": view(t=[100])})
+    assert query.positions("d") == {("t", 0): 100}
+
+
+def test_cluster_found_later_committed_without_a_commit_starts_earliest() -> None:
+    """It does not kill the query: the question carries the reset."""
+    query = Query()
+    query.look({}, {})
+    query.look({"d": wants("t", starting=COMMITTED)}, {"d": view(t=[100])})
+    assert query.positions("d") == {("t", 0): 51}
+
+
+def test_cluster_found_later_that_answers_late_is_still_found_later() -> None:
+    """Nothing is guessed while it is silent; it starts earliest once it answers."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    wanted, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])}
+    query.look(wanted, {"c": views["c"]})
+    query.look(wanted, views, silent={"d"})
+    query.look(wanted, views)
+    assert query.positions("d") == {("t", 0): 0}
+
+
+@pytest.mark.parametrize(
+    ("own", "position"), [(None, 0), (EARLIEST, 0), (LATEST, 60), (COMMITTED, 51)], ids=["none", "e", "l", "c"]
+)
+def test_cluster_found_later_partition_without_leader(own: KafkaOffsetsInitializer | None, position: int) -> None:
+    """A partition that gets its leader after the discovery starts by the same rule as the others of its cluster."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    wanted = {"c": wants("t"), "d": wants("t", starting=own)}
+    query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100, None])})
+    assert set(query.positions("d")) == {("t", 0)}
+    query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100, 100])})
+    assert query.positions("d")["t", 1] == position
+
+
+# --- new topic or partition ---------------------------------------------------------------------------------------
+
+
+def test_new_topic_on_a_known_cluster_starts_earliest() -> None:
+    """Whatever the initializers say."""
+    query = Query(LATEST)
+    query.look({"c": wants("t", starting=LATEST)}, {"c": view(t=[100])})
+    query.look({"c": wants("t", "u", starting=LATEST)}, {"c": view(t=[100], u=[7])})
+    assert query.positions() == {("t", 0): 100, ("u", 0): 0}
+
+
+def test_new_partition_on_a_known_cluster_starts_earliest() -> None:
+    """Also if it has no leader when it is first seen."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({"c": wants("t")}, {"c": view(t=[100, None, 100])})
+    assert query.positions() == {("t", 0): 100, ("t", 2): 0}
+    query.look({"c": wants("t")}, {"c": view(t=[100, 100, 100])})
+    assert query.positions() == {("t", 0): 100, ("t", 1): 0, ("t", 2): 0}
+
+
+def test_only_the_assigned_partitions_are_read() -> None:
+    """`assign` names partitions; others of the same topic are not read."""
+    query = Query()
+    query.look({"c": wants("t", partitions=frozenset({("t", 1)}))}, {"c": view(t=[5, 5, 5])})
+    assert query.positions() == {("t", 1): 0}
+
+
+# --- listed topic not on the broker yet -----------------------------------------------------------------------------
+
+
+def test_listed_topic_missing_is_a_warning_then_earliest() -> None:
+    """The query goes on with the other topics, and reads this one from its start once it is there."""
+    query = Query(LATEST)
+    query.look({"c": wants("t", "u")}, {"c": view(t=[100])})
+    assert query.positions() == {("t", 0): 100}
+    assert query.heard("warning", "'c'", "'u'", "not there yet")
+    query.look({"c": wants("t", "u")}, {"c": view(t=[100], u=[9])})
+    assert query.positions() == {("t", 0): 100, ("u", 0): 0}
+    assert not query.said
+
+
+def test_listed_topic_missing_is_no_reason_for_a_batch() -> None:
+    """The document is returned verbatim while nothing changes."""
+    query = Query()
+    query.look({"c": wants("t", "u")}, {"c": view(t=[100])})
+    assert not query.look({"c": wants("t", "u")}, {"c": view(t=[100])}).changed
+
+
+# --- partition without leader ---------------------------------------------------------------------------------------
+
+
+def test_partition_without_leader_waits_and_others_go_on() -> None:
+    """Later `latest` means the time of the first start, so that what came in between is read."""
+    query = Query(LATEST)
+    wanted = {"c": wants("t")}
+    query.look(wanted, {"c": view(t=[100, None])})
+    assert query.positions() == {("t", 0): 100}
+    query.now_ms = 99_000
+    assert not query.look(wanted, {"c": view(t=[100, None])}).changed
+    query.look(wanted, {"c": view(t=[100, 100])})
+    assert [need.initializer for need in query.asked] == [KafkaOffsetsInitializer.timestamp(1_000)]
+    assert query.positions() == {("t", 0): 100, ("t", 1): 60}
+    assert query.document is not None
+    assert not query.document.clusters["c"].unresolved
+
+
+@pytest.mark.parametrize("starting", [EARLIEST, KafkaOffsetsInitializer.timestamp(7)])
+def test_partition_without_leader_starts_by_the_initializer_if_time_does_not_change_it(
+    starting: KafkaOffsetsInitializer,
+) -> None:
+    """Only `latest` is bound to a time."""
+    query = Query(starting)
+    query.look({"c": wants("t")}, {"c": view(t=[100, None])})
+    query.look({"c": wants("t")}, {"c": view(t=[100, 100])})
+    assert [need.initializer for need in query.asked] == [starting]
+
+
+def test_partition_that_loses_its_leader_keeps_its_position() -> None:
+    """A position that is known is never asked for again."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[100, 100])})
+    assert not query.look({"c": wants("t")}, {"c": view(t=[100, None])}).changed
+    assert query.positions() == {("t", 0): 0, ("t", 1): 0}
+
+
+# --- unreachable at first start ---------------------------------------------------------------------------------------
+
+
+def test_unreachable_at_first_start_latest_is_timestamp_t() -> None:
+    """The outage's records are not lost."""
+    query = Query(LATEST)
+    wanted = {"c": wants("t"), "d": wants("t")}
+    query.look(wanted, {"c": view(t=[100])})
+    query.now_ms = 99_000
+    query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100])})
+    assert [need.initializer for need in query.asked] == [KafkaOffsetsInitializer.timestamp(1_000)]
+    assert query.positions("d") == {("t", 0): 60}
+    query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100], u=[5])})
+    assert query.asked == []
+
+
+def test_unreachable_at_first_start_a_later_topic_starts_earliest() -> None:
+    """T is forgotten with the first discovery."""
+    query = Query(LATEST)
+    query.look({"d": wants("t")}, {})
+    query.look({"d": wants("t")}, {"d": view(t=[100])})
+    query.look({"d": wants("t", "u")}, {"d": view(t=[100], u=[100])})
+    assert query.positions("d") == {("t", 0): 60, ("u", 0): 0}
+
+
+def test_unreachable_at_first_start_other_initializers_stay() -> None:
+    """Its own, else the global one: it was there from the beginning."""
+    query = Query(KafkaOffsetsInitializer.timestamp(7))
+    wanted = {"d": wants("t"), "e": wants("t", starting=COMMITTED)}
+    query.look(wanted, {})
+    query.look(wanted, {"d": view("kd", t=[100]), "e": view("ke", t=[100])})
+    assert [need.initializer for need in query.asked] == [KafkaOffsetsInitializer.timestamp(7), COMMITTED]
+
+
+def test_a_first_start_that_is_only_half_answered_is_bound_to_its_time() -> None:
+    """A cluster that is seen but does not say where to start also has `latest` as of T."""
+    query = Query(LATEST)
+    wanted, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])}
+    query.look(wanted, views, silent={"d"})
+    query.now_ms = 99_000
+    query.look(wanted, views)
+    assert [need.initializer for need in query.asked] == [KafkaOffsetsInitializer.timestamp(1_000)]
+
+
+# --- isolate ------------------------------------------------------------------------------------------------------
+
+
+def test_isolate_a_cluster_that_is_away_keeps_its_positions() -> None:
+    """Nothing is asked of it, the others go on, and it is no reason for a batch."""
+    query = Query()
+    wanted = {"c": wants("t"), "d": wants("t")}
+    query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100])})
+    query.read("d", ("t", 0), 40)
+    result = query.look(wanted, {"c": view(t=[200])})
+    assert (result.changed, query.asked) == (False, [])
+    assert query.positions("d") == {("t", 0): 40}
+    query.look(wanted, {"c": view(t=[200]), "d": view("kd", t=[200])})
+    assert query.positions("d") == {("t", 0): 40}
+
+
+def test_isolate_health_is_not_in_the_document_of_a_finished_query() -> None:
+    """Once all stops are reached, a cluster that comes and goes makes no batch after the other."""
+    query = Query(stopping=LATEST)
+    wanted, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])}
+    query.look(wanted, views)
+    query.read("c", ("t", 0), 100)
+    query.read("d", ("t", 0), 100)
+    assert query.look(wanted, views).document.done
+    assert not query.look(wanted, {"c": views["c"]}).changed
+    assert not query.look(wanted, views).changed
+
+
+# --- removal ------------------------------------------------------------------------------------------------------
+
+
+def test_cluster_removed_is_cut_with_the_count_of_unread_records() -> None:
+    """The warning names cluster and topic, and the positions are retained."""
+    query = Query()
+    query.look({"c": wants("t"), "d": wants("t")}, {"c": view(t=[10]), "d": view("kd", t=[100, 50])})
+    query.read("d", ("t", 0), 70)
+    query.look({"c": wants("t")}, {"c": view(t=[10]), "d": view("kd", t=[100, 50])})
+    assert query.heard("warning", "'d'", "'t'", "removed", "80 records")
+    assert query.document is not None
+    assert query.document.clusters["d"].ranges == {}
+    assert query.document.clusters["d"].retained["t"].offsets == {0: 70, 1: 0}
+    assert query.document.clusters["d"].retained["t"].since_ms == query.now_ms
+
+
+def test_topic_removed_is_cut_and_the_others_go_on() -> None:
+    """A topic leaves like a cluster."""
+    query = Query()
+    query.look({"c": wants("t", "u")}, {"c": view(t=[10], u=[10])})
+    query.look({"c": wants("t")}, {"c": view(t=[10], u=[10])})
+    assert query.positions() == {("t", 0): 0}
+    assert query.heard("warning", "'u'", "10 records")
+
+
+def test_topic_removed_after_it_was_read_is_no_warning() -> None:
+    """Nothing is left unread."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    query.read("c", ("t", 0), 10)
+    query.look({}, {"c": view(t=[10])})
+    assert query.said == ["info: Cluster 'c', topic 't' was removed; 0 records are left unread"]
+
+
+def test_cluster_removed_while_away_leaves_an_unknown_number() -> None:
+    """It is cut all the same, and the warning does not guess."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    query.look({}, {})
+    assert query.heard("warning", "unknown number")
+
+
+def test_removed_with_retention_0_is_forgotten() -> None:
+    """As in Flink: it comes back as a cluster found later."""
+    query = Query(LATEST, retention_ms=0)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({}, {"c": view(t=[100])})
+    assert query.document is not None
+    assert query.document.clusters == {}
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    assert query.positions() == {("t", 0): 0}
+
+
+def test_everything_removed_idles() -> None:
+    """The query stays alive with its retained positions, and goes on when something comes."""
+    query = Query()
+    query.look({"c": wants("t"), "d": wants("u")}, {"c": view(t=[10]), "d": view("kd", u=[10])})
+    query.look({}, {"c": view(t=[10]), "d": view("kd", u=[10])})
+    assert query.document is not None
+    assert {name: set(c.retained) for name, c in query.document.clusters.items()} == {"c": {"t"}, "d": {"u"}}
+    assert not query.look({}, {}).changed
+    query.look({"d": wants("u")}, {"d": view("kd", u=[20])})
+    assert query.positions("d") == {("u", 0): 0}
+
+
+def test_a_stream_that_vanished_is_named() -> None:
+    """With a fresh answer only."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    result = reconcile(query.document, {}, {}, {}, policy=query.policy, answers=Answers(), now_ms=1, fresh=True)
+    assert any("Stream 's' is no longer described" in event.text for event in result.events)
+
+
+# --- draining -----------------------------------------------------------------------------------------------------
+
+
+def drained_query() -> Query:
+    """A query with a topic that is being drained, at offset 4 of 10."""
+    query = Query(drain=True)
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    query.read("c", ("t", 0), 4)
+    query.look({}, {"c": view(t=[10])})
+    assert query.document is not None
+    assert query.document.clusters["c"].draining == {"t"}
+    return query
+
+
+def test_drain_until_quiet() -> None:
+    """It is read on although it is not wanted, and cut without loss once the caller calls it quiet."""
+    query = drained_query()
+    assert not query.look({}, {"c": view(t=[10])}).changed
+    query.read("c", ("t", 0), 12)
+    query.look({}, {"c": view(t=[12])}, quiet={("c", "t")})
+    assert query.said == ["info: Cluster 'c', topic 't' was drained; 0 records are left unread"]
+    assert query.document is not None
+    assert query.document.clusters["c"].retained["t"].offsets == {0: 12}
+
+
+def test_drain_until_inactive_with_targets_in_the_document() -> None:
+    """The ends it has then become its stops; it is cut when they are reached, whatever comes after them."""
+    query = drained_query()
+    assert query.look({}, {"c": view(t=[10])}, inactive={"c"}).document.clusters["c"].stops == {("t", 0): 10}
+    query.look({}, {"c": view(t=[10])}, inactive={"c"})
+    query.read("c", ("t", 0), 10)
+    query.look({}, {"c": view(t=[15])}, inactive={"c"})
+    assert query.heard("warning", "'t'", "5 records")
+    assert query.document is not None
+    assert query.document.clusters["c"].ranges == {}
+
+
+def test_drain_targets_are_written_down_when_they_are_found() -> None:
+    """A restart must not see other ends."""
+    query = drained_query()
+    assert query.look({}, {"c": view(t=[10])}, inactive={"c"}).changed
+    assert query.document is not None
+    assert query.document.clusters["c"].stops == {("t", 0): 10}
+
+
+def test_drain_ends_with_a_cluster_that_is_gone() -> None:
+    """Inactive and out of reach: there is nothing to wait for."""
+    query = drained_query()
+    query.look({}, {}, inactive={"c"})
+    assert query.heard("warning", "unknown number")
+    assert query.document is not None
+    assert query.document.clusters["c"].ranges == {}
+
+
+def test_drain_waits_for_a_cluster_that_is_away() -> None:
+    """Out of reach but not called inactive: it may come back."""
+    query = drained_query()
+    assert not query.look({}, {}).changed
+
+
+def test_drain_ends_when_the_topic_is_back() -> None:
+    """Reading goes on, and draining is forgotten."""
+    query = drained_query()
+    assert query.look({"c": wants("t")}, {"c": view(t=[10])}).changed
+    assert query.document is not None
+    assert query.document.clusters["c"].draining == frozenset()
+    assert query.positions() == {("t", 0): 4}
+
+
+def test_drain_targets_are_forgotten_when_the_topic_is_back() -> None:
+    """They must not end the reading of a topic that has no stop."""
+    query = drained_query()
+    query.look({}, {"c": view(t=[10])}, inactive={"c"})
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    assert query.document is not None
+    assert query.document.clusters["c"].stops == {}
+
+
+# --- comes back within retention ----------------------------------------------------------------------------------
+
+
+def test_back_within_retention_resumes_and_the_gap_is_read_once() -> None:
+    """Also with partitions that are new, which start earliest."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({}, {"c": view(t=[100])})
+    query.now_ms += 6 * DAY_MS
+    query.look({"c": wants("t")}, {"c": view(t=[300, 20])})
+    assert query.positions() == {("t", 0): 100, ("t", 1): 0}
+    assert query.heard("info", "'t'", "goes on where it stopped")
+    assert query.document is not None
+    assert query.document.clusters["c"].retained == {}
+
+
+def test_back_within_retention_without_a_leader_keeps_the_position() -> None:
+    """The position needs no answer from the cluster."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({}, {"c": view(t=[100])})
+    query.look({"c": wants("t")}, {"c": view(t=[None])})
+    assert query.positions() == {("t", 0): 100}
+
+
+def test_back_while_its_cluster_is_away_keeps_the_retained_position() -> None:
+    """It is used once the cluster answers, however long that takes."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({}, {"c": view(t=[100])})
+    query.now_ms += 30 * DAY_MS
+    query.look({"c": wants("t")}, {})
+    query.look({"c": wants("t")}, {"c": view(t=[300])})
+    assert query.positions() == {("t", 0): 100}
+
+
+def test_back_as_a_topic_made_again_is_read_from_its_start() -> None:
+    """The retained position is of another topic, so the chain begins anew."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({}, {"c": view(t=[100])})
+    query.look({"c": wants("t")}, {"c": made_again(view(t=[5]), "t")})
+    assert query.positions() == {("t", 0): 0}
+    assert query.heard("warning", "'t'", "came back as a new topic")
+
+
+def test_expiry_only_after_a_fresh_answer() -> None:
+    """A service that is down proves nothing; an answer that lacks it does."""
+    query = Query()
+    query.look({"c": wants("t", "u")}, {"c": view(t=[100], u=[1])})
+    query.look({"c": wants("t")}, {"c": view(t=[100], u=[1])})
+    query.now_ms += 8 * DAY_MS
+    wanted, views = {"c": wants("t")}, {"c": view(t=[100], u=[1])}
+    assert "u" in query.look(wanted, views, fresh=False).document.clusters["c"].retained
+    result = query.look(wanted, views)
+    assert result.document.clusters["c"].retained == {}
+    assert any("retained positions expired" in event.text for event in result.events)
+    assert not result.changed, "it rides with the next batch"
+
+
+def test_expiry_not_before_its_time() -> None:
+    """A millisecond earlier it is still there."""
+    query = Query(retention_ms=DAY_MS)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({}, {"c": view(t=[100])})
+    query.now_ms += DAY_MS - 1
+    assert query.look({}, {}).document.clusters["c"].retained
+    query.now_ms += 1
+    assert query.look({}, {}).document.clusters == {}
+
+
+# --- identity -----------------------------------------------------------------------------------------------------
+
+
+def test_renamed_physical_cluster_is_an_error() -> None:
+    """A name that leads to another Kafka cluster: offsets of one mean nothing on another."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view("first", t=[100])})
+    with pytest.raises(CheckpointError, match=r"'c' leads to Kafka cluster.id second.*read from first.*id of its own"):
+        query.look({"c": wants("t")}, {"c": view("second", t=[100])})
+
+
+def test_renamed_physical_cluster_is_an_error_also_while_retained() -> None:
+    """Retained positions are offsets of that cluster, too."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view("first", t=[100])})
+    query.look({}, {"c": view("first", t=[100])})
+    with pytest.raises(CheckpointError, match="'c' leads to"):
+        query.look({"c": wants("t")}, {"c": view("second", t=[100])})
+
+
+def test_two_names_for_one_physical_cluster_are_a_warning() -> None:
+    """With the topics that are read twice."""
+    query = Query()
+    query.look({"c": wants("t"), "d": wants("t", "u")}, {"c": view(t=[1]), "d": view(t=[1], u=[1])})
+    assert query.heard("warning", "'c'", "'d'", "one Kafka cluster (k)", "['t'] are read twice")
+    query.look({"c": wants("t"), "d": wants("u")}, {"c": view(t=[1]), "d": view(t=[1], u=[1])})
+    assert query.heard("warning", "'c'", "'d'", "one Kafka cluster (k)")
+    assert not query.heard("read twice")
+
+
+# --- data loss ----------------------------------------------------------------------------------------------------
+
+
+def test_recreated_topic_is_data_loss() -> None:
+    """The error names cluster, topic, partition, offsets and both topic ids."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    query.read("c", ("t", 0), 4)
+    with pytest.raises(
+        DataLossError, match=r"'c', topic 't', partition 0, offsets \[4, 10\).*made again.*id-t.*id-new"
+    ):
+        query.look({"c": wants("t")}, {"c": made_again(view(t=[10]), "t")})
+
+
+def test_recreated_topic_restarts_if_data_loss_is_tolerated() -> None:
+    """From the earliest offset of the new topic, with a warning, and with its partitions only."""
+    query = Query(LATEST, fail_on_data_loss=False)
+    query.look({"c": wants("t")}, {"c": view(t=[100, 100])})
+    query.look({"c": wants("t")}, {"c": made_again(view(t=[5]), "t")})
+    assert query.positions() == {("t", 0): 0}
+    assert query.heard("warning", "'t', partition 1", "made again")
+    assert query.document is not None
+    assert query.document.clusters["c"].topics == {"t": "id-new"}
+
+
+def test_recreated_topic_forgets_what_the_old_one_waited_for() -> None:
+    """A partition that had no leader yet is, on the new topic, a new one."""
+    query = Query(LATEST, fail_on_data_loss=False)
+    query.look({"c": wants("t")}, {"c": view(t=[100, None])})
+    query.look({"c": wants("t")}, {"c": made_again(view(t=[5, 5]), "t")})
+    assert query.positions() == {("t", 0): 0, ("t", 1): 0}
+
+
+def test_recreated_topic_that_was_removed_is_cut() -> None:
+    """Nobody wants its records any longer."""
+    query = Query(fail_on_data_loss=False, drain=True)
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    query.look({}, {"c": view(t=[10])})
+    query.look({}, {"c": made_again(view(t=[10]), "t")})
+    assert query.document is not None
+    assert query.document.clusters["c"].topics == {}
+
+
+def test_an_unknown_topic_id_is_adopted() -> None:
+    """An imported checkpoint knows none."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": replace(view(t=[10]), topics={"t": ""})})
+    query.read("c", ("t", 0), 4)
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    assert query.positions() == {("t", 0): 4}
+
+
+def test_a_deleted_topic_waits() -> None:
+    """It may be listed and gone for a moment; made again it is data loss."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    assert not query.look({"c": wants("t")}, {"c": view()}).changed
+    with pytest.raises(DataLossError):
+        query.look({"c": wants("t")}, {"c": made_again(view(t=[1]), "t")})
+
+
+def test_an_end_that_went_backwards_is_data_loss_once_it_is_believed() -> None:
+    """A leader change may show an old end for a moment: the caller says when to believe it."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    query.read("c", ("t", 0), 10)
+    assert not query.look({"c": wants("t")}, {"c": view(t=[6])}).changed
+    with pytest.raises(DataLossError, match="log now ends at offset 6, below our position"):
+        query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", ("t", 0))})
+
+
+def test_an_end_that_went_backwards_is_the_new_position_if_data_loss_is_tolerated() -> None:
+    """What is written there from now on is read; the document says that the chain is broken."""
+    query = Query(fail_on_data_loss=False)
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    query.read("c", ("t", 0), 10)
+    result = query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", ("t", 0))})
+    assert query.positions() == {("t", 0): 6}
+    assert result.document.clusters["c"].resets == {("t", 0)}
+    query.look({"c": wants("t")}, {"c": view(t=[7])}, regressed={("c", ("t", 0))})
+    assert query.positions() == {("t", 0): 6}
+
+
+# --- stops --------------------------------------------------------------------------------------------------------
+
+
+def test_stops_are_resolved_once_and_reached() -> None:
+    """`done` once every split stands at its stop; the cluster's own stop wins."""
+    query = Query(stopping=LATEST)
+    wanted = {"c": wants("t"), "d": wants("t", stopping=EARLIEST)}
+    views = {"c": view(t=[100]), "d": view("kd", t=[100])}
+    query.look(wanted, views)
+    assert query.document is not None
+    assert query.document.clusters["c"].stops == {("t", 0): 100}
+    assert query.document.clusters["d"].stops == {("t", 0): 0}
+    assert not query.document.done
+    query.read("c", ("t", 0), 100)
+    assert query.look(wanted, {"c": view(t=[500]), "d": view("kd", t=[500])}).document.done
+    assert query.asked == []
+
+
+def test_a_query_without_stops_is_never_done() -> None:
+    """Also when it has read everything, or reads nothing."""
+    query = Query()
+    assert not query.look({}, {}).document.done
+    assert not query.look({"c": wants("t")}, {"c": view(t=[0])}).document.done
+
+
+def test_a_cluster_that_has_not_answered_is_not_done() -> None:
+    """It may have more to read."""
+    query = Query(stopping=EARLIEST)
+    assert not query.look({"c": wants("t"), "d": wants("t")}, {"c": view(t=[5])}).document.done
+    assert query.look({"c": wants("t"), "d": wants("t")}, {"c": view(t=[5]), "d": view("kd", t=[5])}).document.done
+
+
+# --- properties and streams ---------------------------------------------------------------------------------------
+
+
+def test_changed_properties_ride_with_the_next_batch() -> None:
+    """They are in the next document, and no reason for one."""
+    query = Query()
+    query.look({"c": Wanted(frozenset({"t"}), {"bootstrap.servers": "old:1"})}, {"c": view(t=[5])})
+    result = query.look({"c": Wanted(frozenset({"t"}), {"bootstrap.servers": "new:1"})}, {"c": view(t=[5])})
+    assert not result.changed
+    assert result.document.clusters["c"].properties == {"bootstrap.servers": "new:1"}
+
+
+def test_the_document_says_what_streams_want() -> None:
+    """In short where a stream's topics are all that the document names anyway."""
+    query = Query()
+    document = query.look({"c": wants("t"), "d": wants("t", "missing")}, {"c": view(t=[5]), "d": view("kd", t=[5])})
+    assert document.document.streams == {"s": {"c": None, "d": frozenset({"t", "missing"})}}
