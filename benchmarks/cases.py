@@ -128,8 +128,8 @@ def latency(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
 
     def measure(driver: Driver) -> float:
         found = driver("latencies", options=options, warm_up_s=sizes.warm_up_s, seconds=sizes.block_s)
-        if abs(len(found) / (sizes.block_s * _RATE) - 1) > 0.2:
-            raise RuntimeError(f"{driver.connector} has seen {len(found)} records in {sizes.block_s} s")
+        if abs(len(found) / (sizes.block_s * _RATE) - 1) > 0.05:
+            raise RuntimeError(f"{driver.connector} has seen {len(found)} records of {sizes.block_s} s")
         steps = quantiles(found, n=20)
         p95.setdefault(driver.connector, []).append(steps[18])
         return steps[9]

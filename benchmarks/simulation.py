@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.admission import admit
-from dynamic_kafka.source.offsets import Cursor, Document, check_chain, decode, encode
+from dynamic_kafka.source.offsets import Cursor, Document, check_chain, decode, encode, topic_id_text
 from dynamic_kafka.source.planning import Range, plan
 from dynamic_kafka.source.reconcile import Answers, ClusterView, Policy, Wanted, reconcile
 
@@ -16,6 +15,7 @@ __all__ = ["micro_batch"]
 
 _CLUSTER = "cluster"
 _POLICY = Policy(KafkaOffsetsInitializer.earliest())
+_MIXED = 7_777_777_777  # topic ids look random
 _OFFSET = 123_456_789
 
 
@@ -26,7 +26,7 @@ def micro_batch(partitions: int, per_topic: int) -> Callable[[], list[list[Range
         partitions: How many partitions there are, each of which has something new.
         per_topic: How many of them a topic has.
     """
-    topics = {f"topic-{i:05d}": str(uuid.UUID(int=i)) for i in range(partitions // per_topic)}
+    topics = {f"topic-{i:05d}": topic_id_text(f"{i * _MIXED % 10**11:011d}") for i in range(partitions // per_topic)}
     ends = {(topic, p): _OFFSET + 1000 + 7 * i for i, topic in enumerate(topics) for p in range(per_topic)}
     view = ClusterView("kafka-id", topics, dict.fromkeys(topics, per_topic), ends)
     wanted = {_CLUSTER: Wanted(frozenset(topics), {"bootstrap.servers": "broker:9092"})}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.kafka.logs import CLIENT_LOG
 from dynamic_kafka.kafka.properties import client_config
+from dynamic_kafka.kafka.secrets import resolve
 
 __all__ = ["PooledClients", "acquire", "release"]
 
@@ -43,8 +44,8 @@ _FORCED = {
 class PooledClients:
     """The clients of one cluster in this worker; `last_error` is what the client noticed in the background."""
 
-    key: tuple[str, frozenset[tuple[str, str]]]
-    properties: Mapping[str, str]
+    key: tuple[str, frozenset[tuple[str, str]]] = field(repr=False)
+    properties: Mapping[str, str] = field(repr=False)
     group_id: str
     last_error: str = ""
 
@@ -67,8 +68,11 @@ class PooledClients:
 
 
 def acquire(cluster: str, properties: Mapping[str, str], group_id: str) -> PooledClients:
-    """Take the cluster's clients out of the pool, or make new ones (they connect when first used)."""
-    key = (cluster, frozenset({**properties, "group.id": group_id}.items()))
+    """Take the cluster's clients out of the pool, or make new ones (they connect when first used).
+
+    References to secrets are looked up each time: a secret that was changed makes new clients.
+    """
+    key = (cluster, frozenset({**resolve(properties), "group.id": group_id}.items()))
     clients = _pool.pop(key, None)
     return clients if clients is not None else PooledClients(key, dict(properties), group_id)
 

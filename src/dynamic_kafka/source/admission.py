@@ -70,16 +70,15 @@ def _share_equally(wanted: Mapping[str, int], limit: int | None, last: str) -> t
     shares = dict.fromkeys(wanted, 0)
     open_clusters = _after(sorted(wanted), last)
     while limit and open_clusters:
-        equal, remainder = divmod(limit, len(open_clusters))
-        for i, cluster in enumerate(open_clusters):
-            more = min(wanted[cluster] - shares[cluster], equal + (i < remainder))
+        equal = limit // len(open_clusters)
+        served = open_clusters if equal else open_clusters[:limit]
+        for cluster in served:
+            more = min(wanted[cluster] - shares[cluster], max(1, equal))
             shares[cluster] += more
             limit -= more
-            if more and equal == 0:
-                last = cluster
+        if not equal:
+            last = served[-1]
         open_clusters = [c for c in open_clusters if shares[c] < wanted[c]]
-        if equal and remainder and not limit:
-            last = _after(sorted(wanted), last)[0]  # somebody got one more: others come first next time
     return {c: n for c, n in shares.items() if n}, last
 
 

@@ -36,6 +36,7 @@ __all__ = ["SourceEnumerator"]
 _log = logging.getLogger(__name__)
 
 _KEPT_EVENTS = 20
+_REMEMBERED = 1000
 
 
 class SourceEnumerator:
@@ -58,6 +59,7 @@ class SourceEnumerator:
         self._last_batch_at = time.monotonic()
         self._committed: Document | None = None
         self._said_done = False
+        self._idle = False
         self._said: set[str] = set()
         self._events: deque[dict[str, Any]] = deque(maxlen=_KEPT_EVENTS)
 
@@ -78,13 +80,16 @@ class SourceEnumerator:
         settings = self._settings
         previous = self._previous(start)
         if self._frozen is None:
-            self._seen = self._observer.look(previous, at_once=self._available_now)
+            before, self._seen = self._seen, self._observer.look(previous, at_once=self._available_now)
             if self._available_now:
                 self._frozen = self._seen
+            if self._seen is before and self._idle:
+                return start
         assert self._seen is not None
         if previous is not None:
             self._commit(previous)
         result = self._resolve(previous, self._seen)
+        self._idle = False
         document = result.document
         if document.done and not self._said_done and not self._available_now:
             # Also when a finished query was started again: a batch of its own tells the listener (see spark.ending).
@@ -92,6 +97,7 @@ class SourceEnumerator:
             self._said_done = result.changed = True
         backlog = _backlog(document, self._seen.views)
         if not result.changed and (not backlog or self._hold_back(backlog)):
+            self._idle = not result.needs and not backlog
             return start
         admitted, document.cursor = admit(
             backlog,
@@ -290,6 +296,8 @@ class SourceEnumerator:
         """Log what happened, each thing once."""
         for event in events:
             if event.text not in self._said:
+                if len(self._said) > _REMEMBERED:
+                    self._said.clear()
                 self._said.add(event.text)
                 self._events.append({"time_ms": int(time.time() * 1000), "level": event.level, "text": event.text})
                 _log.log(logging.WARNING if event.level == "warning" else logging.INFO, "%s", event.text)

@@ -29,6 +29,11 @@ _log = logging.getLogger(__name__)
 
 _INCOMPLETE_RETRY_S = 2.0
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0)
+# Spark may ask a hundred times a second: a look is followed by a rest in proportion to its length, so that a cluster with
+# thousands of partitions neither keeps a core nor its brokers busy. A few partitions take 1 ms: they are looked at as often
+# as Spark asks.
+_IDLE_SHARE = 4
+_LONGEST_REST_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -157,23 +162,29 @@ class ClusterMonitor:
                 ticket, target = self._requested, self._target
                 needs, self._needs = self._needs, []
                 commit, self._commit = self._commit, {}
-            if connection is None or target.properties != properties:
-                if connection is not None:
-                    _log.info("Cluster '%s': its properties changed; connecting anew", self.cluster_id)
+            if connection is None or target.properties != properties or self.authentication_failed:
+                if connection is not None:  # also after a failed log-in: references to secrets are looked up again
+                    _log.info("Cluster '%s': connecting anew, with its properties as they are now", self.cluster_id)
                     connection.close()
                 properties = target.properties
                 connection = ClusterConnection(
                     self.cluster_id, properties, group_id=self._group_id, timeout_ms=self._call_timeout_ms
                 )
+            started = time.monotonic()
             self._serve(connection, target, needs, commit)
+            rest_s = _IDLE_SHARE * (time.monotonic() - started)
             with self._changed:
                 self._served = ticket
                 self._changed.notify_all()
+                self._changed.wait_for(self._is_urgent, min(rest_s, _LONGEST_REST_S))
                 if self._failures:
                     pause_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S)) - 1]
                     self._changed.wait_for(partial(self._has_new_target, target), pause_s)
         if connection is not None:
             connection.close()
+
+    def _is_urgent(self) -> bool:
+        return self._closed or bool(self._needs)
 
     def _has_new_target(self, old: Target) -> bool:
         return self._closed or self._target != old
@@ -213,12 +224,13 @@ class ClusterMonitor:
         if any(end < before.get(split, 0) for split, end in ends.items()):
             self._discover(connection, target)
             ends = self._ends(connection)
-        return ClusterView(
+        view = ClusterView(
             kafka_id=self._kafka_id,
             topics={name: topic_id_text(info.topic_id) for name, info in self._infos.items()},
             partitions={name: len(info.leaders) for name, info in self._infos.items()},
             ends=ends,
         )
+        return view if view != self.view else self.view  # the same object tells the observer that nothing is new
 
     def _discovery_is_due(self, target: Target) -> bool:
         if self._discovered_for is None or self._discovered_for != target:

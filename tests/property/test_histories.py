@@ -1,0 +1,556 @@
+"""Random histories of clusters and metadata, read by the real enumerator: no offset is ever skipped or read twice.
+
+The clusters are a small model behind a stand-in for the observer; everything else is the code that runs in production:
+the enumerator, `reconcile`, `admission`, the document's text, `planning`. A test's process may die at any time; what
+is left then is the log of offset documents, as Spark keeps it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
+from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
+from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
+from dynamic_kafka.source import enumerator as enumerator_module
+from dynamic_kafka.source.enumerator import SourceEnumerator
+from dynamic_kafka.source.observer import Observation, _clusters, _streams, _to_monitor
+from dynamic_kafka.source.offsets import MARKER, Document, Packing, Split, decode, encode, topic_id_text
+from dynamic_kafka.source.planning import ReadTask
+from dynamic_kafka.source.reconcile import Answers, ClusterView, Need, Wanted
+from dynamic_kafka.source.settings import SourceSettings
+
+CLUSTERS = ("a", "b", "c")
+TOPICS = ("t", "u", "v")
+LATEST = KafkaOffsetsInitializer.latest()
+EARLIEST = KafkaOffsetsInitializer.earliest()
+
+Chain = tuple[str, str, int]
+"""Cluster, topic id, partition: what has one log."""
+
+
+class Clock:
+    """Stands in for the module `time`; it moves only when told to."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def time(self) -> float:
+        """Wall-clock time in seconds."""
+        return self.now_ms / 1000
+
+    def monotonic(self) -> float:
+        """The same."""
+        return self.now_ms / 1000
+
+
+@dataclass
+class Partition:
+    """A log: the time of each record in milliseconds."""
+
+    times_ms: list[int] = field(default_factory=list)
+    leader: bool = True
+
+
+@dataclass
+class Topic:
+    """A topic and its partitions; made again it is another one."""
+
+    topic_id: str
+    partitions: list[Partition] = field(default_factory=lambda: [Partition()])
+
+
+@dataclass
+class Cluster:
+    """A cluster: what it holds, whether it can be reached, whether it answers questions, whether it is still in use."""
+
+    name: str
+    topics: dict[str, Topic] = field(default_factory=dict)
+    reachable: bool = True
+    answers: bool = True
+    active: bool = True
+
+    def log(self, split: Split) -> list[int]:
+        """The times of a partition's records."""
+        return self.topics[split[0]].partitions[split[1]].times_ms
+
+    # What an initializer may ask; the names are Flink's.
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's name."""
+        return self.name
+
+    def beginning_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """Nothing is ever deleted."""
+        return dict.fromkeys(partitions, 0)
+
+    def end_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """The number of records."""
+        return {tp: len(self.log(tp)) for tp in partitions}
+
+    def committed_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """No group ever commits."""
+        return {}
+
+    def offsets_for_times(self, times_ms: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, int | None]:
+        """The first record at or after a time."""
+        return {
+            tp: next((offset for offset, at_ms in enumerate(self.log(tp)) if at_ms >= time_ms), None)
+            for tp, time_ms in times_ms.items()
+        }
+
+
+class World:
+    """All clusters, the metadata, and the metadata service's health."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.clusters = {name: Cluster(name) for name in CLUSTERS}
+        self.metadata: dict[str, set[str]] = {}
+        self.service_up = True
+        self._ids = itertools.count()
+
+    def make_topic(self, name: str, topic: str, partitions: int = 1) -> None:
+        """Make a topic, in place of the one there may be."""
+        topic_id = f"{next(self._ids):011}-and-the-rest"
+        self.clusters[name].topics[topic] = Topic(topic_id, [Partition() for _ in range(partitions)])
+
+    def snapshot(self) -> Snapshot:
+        """What the metadata service answers: two streams, of which each cluster may serve both."""
+        streams: dict[str, dict[str, ClusterMetadata]] = {"even": {}, "odd": {}}
+        for name, topics in self.metadata.items():
+            for stream, some in (("even", {"t", "v"}), ("odd", {"u"})):
+                if topics & some or stream == "even":
+                    streams[stream][name] = ClusterMetadata(
+                        frozenset(topics & some), {"bootstrap.servers": f"{name}:9092"}
+                    )
+        return make_snapshot(KafkaStream(stream, clusters) for stream, clusters in streams.items())
+
+
+class ModelObserver:
+    """What `Observer` is to the enumerator, over the model; its memory ends with the process."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._last_good: Snapshot | None = None
+        self._answers = Answers()
+        self.monitors: dict[str, Any] = {}
+
+    def snapshot(self, previous: Document | None, *, resuming: bool) -> Snapshot | None:
+        """The last good answer."""
+        if self._world.service_up:
+            self._last_good = self._world.snapshot()
+        assert resuming or self._last_good is not None
+        return self._last_good
+
+    def properties(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
+        """What the document kept."""
+        return dict(stored)
+
+    def look(self, previous: Document | None, *, at_once: bool) -> Observation:
+        """As the real one, without waiting."""
+        snapshot = self.snapshot(previous, resuming=previous is not None)
+        clusters = _clusters(snapshot, previous)
+        views = {
+            name: self._view(self._world.clusters[name], clusters.get(name), previous)
+            for name in _to_monitor(clusters, previous)
+            if self._world.clusters[name].reachable
+        }
+        return Observation(
+            streams=_streams(snapshot, previous, clusters),
+            wanted={
+                name: Wanted(c.topics, dict(c.properties), c.starting_offsets, c.stopping_offsets)
+                for name, c in clusters.items()
+            },
+            views=views,
+            fresh=snapshot is not None,
+            inactive=frozenset(name for name, c in self._world.clusters.items() if not c.active),
+            quiet=_quiet(previous, views),
+        )
+
+    def _view(self, cluster: Cluster, metadata: ClusterMetadata | None, previous: Document | None) -> ClusterView:
+        asked = set(metadata.topics if metadata is not None else ())
+        if previous is not None and cluster.name in previous.clusters:
+            asked |= previous.clusters[cluster.name].topics.keys()
+        topics = {name: topic for name, topic in cluster.topics.items() if name in asked}
+        return ClusterView(
+            f"kafka-{cluster.name}",
+            {name: topic_id_text(topic.topic_id) for name, topic in topics.items()},
+            {name: len(topic.partitions) for name, topic in topics.items()},
+            {
+                (name, p): len(partition.times_ms)
+                for name, topic in topics.items()
+                for p, partition in enumerate(topic.partitions)
+                if partition.leader
+            },
+        )
+
+    def answers(self) -> Answers:
+        """All that were given since the last document."""
+        return self._answers
+
+    def ask(self, needs: Iterable[Need], *, patient: bool) -> bool:
+        """Ask the clusters that answer questions at all; waiting for the others makes it late."""
+        answered = False
+        for need in needs:
+            cluster = self._world.clusters[need.cluster]
+            if cluster.reachable and cluster.answers:
+                found = need.initializer.get_partition_offsets([KafkaTopicPartition(*s) for s in need.splits], cluster)
+                kind = self._answers.start if need.purpose == "start" else self._answers.stop
+                kind.update({(need.cluster, tuple(split)): offset for split, offset in found.items()})
+                answered = True
+        if not answered and patient:
+            self._world.clock.now_ms += 60_001
+        return answered
+
+    def forget_answers(self) -> None:
+        """They are in a document now."""
+        self._answers = Answers()
+
+    def metadata_status(self) -> Mapping[str, object]:
+        """Not looked at."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _quiet(previous: Document | None, views: Mapping[str, ClusterView]) -> set[tuple[str, str]]:
+    """Draining topics that have been read to their ends."""
+    return {
+        (name, topic)
+        for name, c in (previous.clusters if previous is not None else {}).items()
+        if name in views
+        for topic in c.draining
+        if all(views[name].ends.get(s, -1) == end for s, (_, end) in c.ranges.items() if s[0] == topic)
+    }
+
+
+def _never() -> InMemoryMetadataService:
+    raise AssertionError("the model answers instead")
+
+
+class History(RuleBasedStateMachine):
+    """One query and its world. Subclasses choose the query's options."""
+
+    options: ClassVar[Mapping[str, Any]] = {}
+    starting: ClassVar[KafkaOffsetsInitializer] = LATEST
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.real_time = enumerator_module.time
+        enumerator_module.time = self.world.clock  # type: ignore[assignment]  # a stand-in for the module
+        self.settings = SourceSettings(
+            service=_never,
+            subscriber=StreamSetSubscriber(["even", "odd"]),
+            starting=self.starting,
+            cluster_failure_mode="isolate",
+            fail_on_data_loss=False,
+            retention_ms=10**12,
+            packing=Packing(records_per_task=400, max_tasks=5),
+            **self.options,
+        )
+        self.log: list[str] = []
+        self.tasks_of: dict[int, list[ReadTask]] = {}
+        self.read: dict[Chain, int] = {}
+        self.first_clusters: set[str] = set()
+        self.first_start_ms = 0
+        self.source = self.new_process()
+
+    def teardown(self) -> None:
+        """Every history ends well: heal everything, and read to the ends."""
+        try:
+            if self.log:
+                self.everything_heals_and_is_read()
+        finally:
+            enumerator_module.time = self.real_time
+
+    def new_process(self) -> SourceEnumerator:
+        """Spark's reader process, without a memory."""
+        source = SourceEnumerator(self.settings)
+        source._observer = ModelObserver(self.world)  # type: ignore[assignment]  # noqa: SLF001
+        return source
+
+    # --- the world ---
+
+    @initialize(names=st.sets(st.sampled_from(CLUSTERS)), topics=st.sets(st.sampled_from(TOPICS), min_size=1))
+    def begin(self, names: set[str], topics: set[str]) -> None:
+        """Some clusters are there at the first start."""
+        for name in sorted(names):
+            self.world.metadata[name] = set(topics)
+            for topic in sorted(topics):
+                self.world.make_topic(name, topic, 2)
+
+    @rule(
+        name=st.sampled_from(CLUSTERS),
+        topic=st.sampled_from(TOPICS),
+        partition=st.integers(0, 3),
+        count=st.sampled_from([1, 2, 5, 30]),
+    )
+    def produce(self, name: str, topic: str, partition: int, count: int) -> None:
+        """Records arrive; time goes on by a millisecond for each."""
+        found = self.world.clusters[name].topics.get(topic)
+        if found is None:
+            self.world.make_topic(name, topic)
+        elif partition < len(found.partitions):
+            for _ in range(count):
+                self.world.clock.now_ms += 1
+                found.partitions[partition].times_ms.append(self.world.clock.now_ms)
+
+    @rule(name=st.sampled_from(CLUSTERS), topic=st.sampled_from(TOPICS), leader=st.booleans())
+    def add_partition(self, name: str, topic: str, leader: bool) -> None:  # noqa: FBT001
+        """A topic grows; the new partition's leader may not be elected yet."""
+        found = self.world.clusters[name].topics.get(topic)
+        if found is not None and len(found.partitions) < 4:
+            found.partitions.append(Partition(leader=leader))
+
+    @rule(name=st.sampled_from(CLUSTERS), topic=st.sampled_from(TOPICS))
+    def make_again(self, name: str, topic: str) -> None:
+        """A topic is deleted and made again, shorter."""
+        self.world.make_topic(name, topic)
+
+    @rule(name=st.sampled_from(CLUSTERS), topic=st.sampled_from(TOPICS), partition=st.integers(0, 3))
+    def change_leader(self, name: str, topic: str, partition: int) -> None:
+        """A partition loses its leader, or gets one."""
+        found = self.world.clusters[name].topics.get(topic)
+        if found is not None and partition < len(found.partitions):
+            found.partitions[partition].leader = not found.partitions[partition].leader
+
+    @rule(name=st.sampled_from(CLUSTERS), what=st.sampled_from(["reachable", "answers", "active"]))
+    def change_cluster(self, name: str, what: str) -> None:
+        """A cluster goes away or comes back, stops answering questions, or is called inactive."""
+        cluster = self.world.clusters[name]
+        setattr(cluster, what, not getattr(cluster, what))
+
+    @rule(name=st.sampled_from(CLUSTERS), topics=st.sets(st.sampled_from(TOPICS)))
+    def change_metadata(self, name: str, topics: set[str]) -> None:
+        """A cluster gets other topics, or comes with them."""
+        self.world.metadata[name] = set(topics)
+
+    @rule(name=st.sampled_from(CLUSTERS))
+    def remove_cluster(self, name: str) -> None:
+        """A cluster leaves the metadata."""
+        self.world.metadata.pop(name, None)
+
+    @rule(name=st.sampled_from(CLUSTERS), batches=st.integers(0, 1))
+    def metadata_flaps(self, name: str, batches: int) -> None:
+        """n, n - 1, n: with or without a batch meanwhile."""
+        topics = self.world.metadata.pop(name, None)
+        for _ in range(batches if self.log else 0):
+            self.batch()
+        if topics is not None:
+            self.world.metadata[name] = topics
+
+    @precondition(lambda self: self.log)
+    @rule()
+    def change_service(self) -> None:
+        """The metadata service goes down or comes back; a first start needs it."""
+        self.world.service_up = not self.world.service_up
+
+    @rule()
+    def time_passes(self) -> None:
+        """A day."""
+        self.world.clock.now_ms += 24 * 3600 * 1000
+
+    # --- Spark ---
+
+    @rule(count=st.integers(1, 3))
+    def batches(self, count: int) -> None:
+        """Some triggers."""
+        for _ in range(count):
+            self.batch()
+
+    @rule()
+    def the_process_dies(self) -> None:
+        """The last batch is planned again in a new process, from the log alone."""
+        self.source = self.new_process()
+        if self.log:
+            self.plan_last()
+
+    @rule()
+    def the_process_dies_before_the_batch_is_planned(self) -> None:
+        """The document is in the log, and nothing has been read."""
+        logged = self.next_document()
+        self.source = self.new_process()
+        if logged:
+            self.plan_last()
+
+    @precondition(lambda self: self.log)
+    @rule()
+    def everything_heals_and_is_read(self) -> None:
+        """Once everything is back, all that is wanted is read to its end, and then there is not one batch more."""
+        self.world.service_up = True
+        for cluster in self.world.clusters.values():
+            cluster.reachable = cluster.answers = cluster.active = True
+            for topic in cluster.topics.values():
+                for partition in topic.partitions:
+                    partition.leader = True
+        self.batch()
+        self.batch()
+        behind = sum(
+            len(log) - self.read.get((name, topic_id_text(topic.topic_id), p), 0)
+            for name, cluster in self.world.clusters.items()
+            for topic in cluster.topics.values()
+            for p, log in enumerate(q.times_ms for q in topic.partitions)
+        )
+        limits = [self.settings.max_offsets_per_trigger, *self.settings.cluster_limits.values()]
+        least = min([limit for limit in limits if limit is not None], default=10**9)
+        for _ in range(behind // least + 5):
+            if not self.batch():
+                break
+        assert not self.batch(), "it does not come to rest"
+        self.check_complete(decode(json.loads(self.log[-1])))
+
+    def batch(self) -> bool:
+        """One trigger; whether there was anything to do."""
+        if not self.next_document():
+            return False
+        self.plan_last()
+        return True
+
+    def next_document(self) -> bool:
+        """Ask what comes next, and log it."""
+        start = json.loads(self.log[-1]) if self.log else MARKER
+        if not self.log:
+            self.first_clusters = set(self.world.metadata)
+            self.first_start_ms = self.world.clock.now_ms
+        text = json.dumps(self.source.latest_offset(start, limited=True))
+        if text == json.dumps(start):
+            return False
+        document = decode(json.loads(text))
+        assert json.dumps(encode(document)) == text
+        self.check_limits(document)
+        self.log.append(text)
+        return True
+
+    def plan_last(self) -> None:
+        """Plan the last batch, for the first time or again; the same as before, and as any process would."""
+        batch = len(self.log) - 1
+        start = json.loads(self.log[-2]) if batch else MARKER
+        end = json.loads(self.log[-1])
+        tasks = self.source.tasks(start, end)
+        assert tasks == self.new_process().tasks(start, end)
+        first_time = batch not in self.tasks_of
+        assert self.tasks_of.setdefault(batch, tasks) == tasks
+        if first_time:
+            self.read_tasks(tasks, decode(end))
+
+    # --- what must hold ---
+
+    def read_tasks(self, tasks: list[ReadTask], document: Document) -> None:
+        """Every range goes on exactly where its chain stands."""
+        assert len(tasks) <= document.packing.max_tasks
+        planned = [r for task in tasks for r in task.ranges]
+        assert sum(r.end - r.start for r in planned) == document.record_count
+        for r in planned:
+            assert r.start < r.end
+            chain = (r.cluster, r.topic_id, r.partition)
+            if chain not in self.read:
+                assert r.start <= self.latest_start(r.cluster, r.topic, r.partition, r.topic_id), r
+            assert self.read.setdefault(chain, r.start) == r.start, r
+            self.read[chain] = r.end
+
+    def latest_start(self, name: str, topic: str, partition: int, topic_id: str) -> int:
+        """The latest offset that the rules let a chain begin with: never after a record written since the first start."""
+        found = self.world.clusters[name].topics[topic]
+        if topic_id_text(found.topic_id) != topic_id:
+            return 10**9  # made again meanwhile; there is nothing to compare with
+        if self.starting == EARLIEST or name not in self.first_clusters:
+            return 0
+        return sum(at_ms <= self.first_start_ms for at_ms in found.partitions[partition].times_ms)
+
+    def check_limits(self, document: Document) -> None:
+        """Never more than the limits say."""
+        of_cluster = {
+            name: sum(end - start for start, end in c.ranges.values()) for name, c in document.clusters.items()
+        }
+        assert sum(of_cluster.values()) <= (self.settings.max_offsets_per_trigger or 10**9)
+        for name, count in of_cluster.items():
+            limit = self.settings.cluster_limits.get(name, self.settings.max_offsets_per_cluster)
+            assert limit is None or count <= limit
+
+    def check_complete(self, document: Document) -> None:
+        """At rest each wanted log has been read to its end, and nothing else is held."""
+        for name, topics in self.world.metadata.items():
+            cluster, state = self.world.clusters[name], document.clusters[name]
+            assert state.topics.keys() == cluster.topics.keys() & topics
+            assert not state.unresolved
+            for topic in state.topics:
+                found = cluster.topics[topic]
+                for p, partition in enumerate(found.partitions):
+                    start, end = state.ranges[topic, p]
+                    assert end == self.expected_end(state.stops.get((topic, p)), start, len(partition.times_ms))
+                    assert self.read.get((name, topic_id_text(found.topic_id), p), end) == end
+        for name in document.clusters.keys() - self.world.metadata.keys():
+            assert not document.clusters[name].topics
+
+    def expected_end(self, stop: int | None, start: int, log_end: int) -> int:
+        """Without stops: where the log ends."""
+        assert stop is None
+        return log_end
+
+
+class WithLimits(History):
+    """Small limits: many batches for each state of the world."""
+
+    options: ClassVar[Mapping[str, Any]] = {
+        "max_offsets_per_trigger": 7,
+        "max_offsets_per_cluster": 5,
+        "cluster_limits": {"a": 3},
+    }
+    starting = EARLIEST
+
+
+class WithLimitOne(History):
+    """The least limit."""
+
+    options: ClassVar[Mapping[str, Any]] = {"max_offsets_per_trigger": 1}
+
+
+class Draining(History):
+    """What is removed is read to its end first."""
+
+    options: ClassVar[Mapping[str, Any]] = {"drain": True, "max_offsets_per_trigger": 20}
+
+
+class Bounded(History):
+    """Every log has a stop, which is found once."""
+
+    options: ClassVar[Mapping[str, Any]] = {"stopping": LATEST, "max_offsets_per_trigger": 20}
+    starting = EARLIEST
+
+    def read_tasks(self, tasks: list[ReadTask], document: Document) -> None:
+        """Nothing is read beyond its stop."""
+        super().read_tasks(tasks, document)
+        for cluster in document.clusters.values():
+            assert all(end <= cluster.stops[split] for split, (start, end) in cluster.ranges.items() if end > start)
+
+    def check_complete(self, document: Document) -> None:
+        """At rest the document says so."""
+        super().check_complete(document)
+        assert bool(document.done) == bool(self.world.metadata)
+
+    def expected_end(self, stop: int | None, start: int, log_end: int) -> int:
+        """With stops: there, unless reading began behind it."""
+        assert stop is not None
+        assert stop <= log_end
+        return max(stop, start)
+
+
+@pytest.mark.parametrize("history", [History, WithLimits, WithLimitOne, Draining, Bounded])
+def test_every_offset_is_planned_once_and_in_order(history: type[History]) -> None:
+    """Whatever happens to clusters, metadata and processes, each log is read once, from its resolved start on."""
+    run_state_machine_as_test(history, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
