@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from statistics import quantiles
 
 from benchmarks.drivers import Driver, both, pairs
 from benchmarks.records import fill, steady
 from benchmarks.report import Result, compare
+
 from dynamic_kafka.testing import KafkaBroker
 
 __all__ = ["FULL", "QUICK", "Sizes", "latency", "many_partitions", "throughput"]
@@ -87,7 +89,7 @@ def throughput(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
             tell(f"{name}: warming up")
             for driver in drivers:
                 measure(driver)
-            ours, theirs = pairs(drivers, count, measure, lambda text, name=name: tell(f"{name}: {text}"))
+            ours, theirs = pairs(drivers, count, measure, partial(_tell, tell, name))
             yield compare("a", name, ours, theirs, unit="s", target=1.0, better="at least")
 
 
@@ -117,7 +119,7 @@ def many_partitions(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
             micro_batch(driver, "warm-up", 2)
         shape = f"{partitions} partitions"
         for name, measure in ((f"{shape} x {each}, batch", batch), (f"{shape} x 1, micro-batch", micro_batch)):
-            ours, theirs = pairs(drivers, count, measure, lambda text, name=name: tell(f"{name}: {text}"))
+            ours, theirs = pairs(drivers, count, measure, partial(_tell, tell, name))
             yield compare("b", name, ours, theirs, unit="s", target=100.0, better="at least")
 
 
@@ -132,7 +134,7 @@ def latency(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
             raise RuntimeError(f"{driver.connector} has seen {len(found)} records of {sizes.block_s} s")
         steps = quantiles(found, n=20)
         p95.setdefault(driver.connector, []).append(steps[18])
-        return steps[9]
+        return float(steps[9])
 
     with KafkaBroker(heap="1g") as broker, both() as drivers:
         broker.create_topic("latency", partitions)
@@ -147,6 +149,10 @@ def latency(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
     yield compare("c", f"latency p50, {shape}", ours, theirs, unit="ms", target=1.05, better="at most")
     ours, theirs = p95.values() if next(iter(p95)) == drivers[0].connector else reversed(p95.values())
     yield compare("c", f"latency p95, {shape}", ours, theirs, unit="ms", target=1.05, better="at most")
+
+
+def _tell(tell: Tell, name: str, text: str) -> None:
+    tell(f"{name}: {text}")
 
 
 def _filled(broker: KafkaBroker, topic: str, *, partitions: int, records: int) -> dict[str, str]:

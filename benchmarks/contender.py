@@ -14,14 +14,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from benchmarks.records import produce_one_each
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, length, lit
 from pyspark.sql.functions import sum as total
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-from benchmarks.records import produce_one_each
 
 _POLL_S = 0.005
 _DEADLINE_S = 900.0

@@ -26,7 +26,7 @@ class Driver:
 
     def __init__(self, connector: str) -> None:
         python, jars = contender_environment()
-        self._log = tempfile.TemporaryFile("w+")
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in __exit__
         self._process = subprocess.Popen(
             [python, "-m", "benchmarks.contender", connector, jars],
             cwd=ROOT,

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
-
-from confluent_kafka import KafkaError, KafkaException, Producer
 
 from benchmarks.environment import ROOT
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 __all__ = ["VALUE_BYTES", "fill", "produce_one_each", "steady"]
 
@@ -78,7 +77,9 @@ def _fill(servers: str, topic: str, partitions: int, records: int) -> None:
 def _value(i: int) -> bytes:
     # Half of it differs from record to record, as in most JSON: lz4 makes it about 2.5 times smaller.
     mixed = i * 0x9E3779B97F4A7C15 % 2**64
-    text = f'{{"id":{i:010d},"user":"user-{mixed >> 44:07d}","session":"{mixed:016x}","amount":{mixed % 100_000:05d},"state":"'
+    text = (
+        f'{{"id":{i:010d},"user":"user-{mixed >> 44:07d}","session":"{mixed:016x}","amount":{mixed % 100_000:05d},"x":"'
+    )
     return (text + "x" * (VALUE_BYTES - 2 - len(text)) + '"}').encode()
 
 
@@ -96,9 +97,7 @@ def _steady(servers: str, topic: str, partitions: int, rate: int) -> None:
     producer.flush()
 
 
-def _ends_with_stdin() -> Any:
-    import threading
-
+def _ends_with_stdin() -> Callable[[], bool]:
     thread = threading.Thread(target=sys.stdin.read, daemon=True)
     thread.start()
     return lambda: not thread.is_alive()

@@ -61,9 +61,9 @@ def compare(
     target: float,
     better: Literal["at least", "at most"],
 ) -> Result:
-    """Ours and the JVM connector's pairs: how many times faster we are (`at least`), or our share of its time (`at most`)."""
+    """Ours and the JVM connector's pairs: how many times faster we are (`at least`), or our part of its time (`at most`)."""
     ratios = [b / a if better == "at least" else a / b for a, b in zip(ours, theirs, strict=True)]
-    figures = [f"{median(side):.3g} {unit}" for side in (ours, theirs)]
+    figures = f"{median(ours):.3g} {unit}", f"{median(theirs):.3g} {unit}"
     data = {"ours": list(ours), "theirs": list(theirs), "unit": unit}
     return Result(case, name, *figures, median(ratios), ratios, target, better, data)
 

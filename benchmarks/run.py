@@ -11,12 +11,11 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from rich.console import Console
-
-from benchmarks.cases import FULL, QUICK, latency, many_partitions, throughput
-from benchmarks.environment import prepare
-from benchmarks.report import Result, save, show
-from benchmarks.scaling import growth, memory
+from benchmarks.cases import FULL, QUICK, latency, many_partitions, throughput  # noqa: E402
+from benchmarks.environment import prepare  # noqa: E402
+from benchmarks.report import Result, save, show  # noqa: E402
+from benchmarks.scaling import growth, memory  # noqa: E402
+from rich.console import Console  # noqa: E402
 
 
 def main() -> int:
@@ -43,7 +42,9 @@ def main() -> int:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
 
     prepare()
-    console, began = Console(), time.monotonic()
+    # The table needs room; a pipe has as much as we like.
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    began = time.monotonic()
     results: list[Result] = []
     for letter in chosen:
 

@@ -34,8 +34,8 @@ class Query:
         objects: What a builder would add.
     """
 
-    def __init__(self, objects: BuilderObjects | None = None, **options: str) -> None:
-        self.options = {name.replace("__", "."): value for name, value in options.items()}
+    def __init__(self, options: Mapping[str, str], objects: BuilderObjects | None = None) -> None:
+        self.options = dict(options)
         self.objects = objects
         self.log: list[str] = []
         self.rows: list[Row] = []
@@ -143,9 +143,9 @@ def read_all(tasks: list[ReadTask], settings: Any) -> list[Row]:
     return [row for task in tasks for batch in read(task, SCHEMA, settings) for row in batch.to_pylist()]
 
 
-def read_batch(objects: BuilderObjects | None = None, **options: str) -> list[Row]:
+def read_batch(options: Mapping[str, str], objects: BuilderObjects | None = None) -> list[Row]:
     """A batch read without Spark."""
-    query = Query(objects, **options)
+    query = Query(options, objects)
     return read_all(query.enumerator.batch_tasks(), query.settings)
 
 

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _WORDS = ("earliest", "latest", "committed")
-_SPARK_MARKERS = {-2: "earliest", -1: "latest"}
+_MARKERS = {-1: "latest", -2: "earliest", -3: "committed"}  # Spark's, and Flink's KafkaPartitionSplit
 _MAX_OFFSET = 2**63 - 1
 
 
@@ -125,8 +125,15 @@ class KafkaOffsetsInitializer:
         offsets: Mapping[KafkaTopicPartition | tuple[str, int], int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """The offsets given; partitions not listed take the group's committed offset, then the strategy."""
-        return _Offsets({KafkaTopicPartition(*tp): offset for tp, offset in offsets.items()}, {}, offset_reset_strategy)
+        """The offsets given; partitions not listed take the group's committed offset, then the strategy.
+
+        -1, -2 and -3 stand for latest, earliest and committed, as in Flink.
+
+        Raises:
+            ValueError: For any other negative offset.
+        """
+        listed = {KafkaTopicPartition(*tp): _offset(offset) for tp, offset in offsets.items()}
+        return _Offsets(listed, {}, offset_reset_strategy)
 
     @property
     def needs_group(self) -> bool:
@@ -326,8 +333,8 @@ def _offset(value: Any) -> int | str:
     if isinstance(value, str):
         if value in _WORDS:
             return value
-    elif type(value) is int and value in _SPARK_MARKERS:
-        return _SPARK_MARKERS[value]
+    elif type(value) is int and value in _MARKERS:
+        return _MARKERS[value]
     return _non_negative(value, "an offset")
 
 
@@ -346,7 +353,7 @@ def initializer_to_json(initializer: KafkaOffsetsInitializer | None) -> Any:
             return word
         case _Timestamp(timestamp_ms):
             return {"timestamp": timestamp_ms}
-        case _Offsets(listed, by_topic):
+        case _Offsets(listed, by_topic) if listed or by_topic:
             result: dict[str, Any] = dict(sorted(by_topic.items()))
             for tp, offset in sorted(listed.items()):
                 result.setdefault(tp.topic, {})[str(tp.partition)] = offset

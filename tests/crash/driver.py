@@ -58,7 +58,7 @@ def main(job: dict[str, Any]) -> None:
     print("ready", flush=True)
     stop = sink / "stop"
     while query.isActive:
-        query.awaitTermination(0.2)
+        query.awaitTermination(1)
         if stop.exists() and len(recorded(sink)) >= int(stop.read_text()):
             query.stop()
     if query.exception() is not None:

@@ -198,8 +198,8 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
         return log
 
     def found(log: Path, pattern: str) -> str:
-        match = wait_until(lambda: re.search(pattern, log.read_text()), 60, f"{pattern} in {log.name}")
-        return str(match.group(1))
+        wait_until(lambda: re.search(pattern, log.read_text()), 60, f"{pattern} in {log.name}")
+        return str(re.findall(pattern, log.read_text())[0])
 
     try:
         package = "org.apache.spark.deploy"

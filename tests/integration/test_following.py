@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -9,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DynamicKafkaError, MetadataServiceError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source.configure import BuilderObjects
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.engine import MetadataFile, Query, read_batch
+from tests.engine import MetadataFile, Query, read_all, read_batch
 
 pytestmark = pytest.mark.broker
 
@@ -47,7 +50,7 @@ def test_one_stream_over_two_clusters(
     write(cluster_b, name, *(f"b{i}" for i in range(10)))
     file.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
 
-    query = Query(**file.options(maxOffsetsPerTrigger="20"))
+    query = Query(file.options(maxOffsetsPerTrigger="20"))
 
     assert query.step() == 20
     assert Counter(r["cluster"] for r in query.rows) == {"a": 10, "b": 10}
@@ -64,9 +67,9 @@ def test_two_streams_may_share_a_cluster(cluster_a: KafkaBroker, topic: Topic, f
     write(cluster_a, both, "2")
     file.write(s={"a": part(cluster_a, one, both)}, t={"a": part(cluster_a, both)})
 
-    assert sorted(r["value"] for r in read_batch(**file.options("s;t"))) == [b"1", b"2"]
+    assert sorted(r["value"] for r in read_batch(file.options("s;t"))) == [b"1", b"2"]
     pattern = {k: v for k, v in file.options().items() if k != "stream-ids"} | {"stream-pattern": "^[st]$"}
-    assert sorted(r["value"] for r in read_batch(**pattern)) == [b"1", b"2"]
+    assert sorted(r["value"] for r in read_batch(pattern)) == [b"1", b"2"]
 
 
 def test_cluster_found_later_is_read_from_earliest_or_its_own_offsets(
@@ -77,7 +80,7 @@ def test_cluster_found_later_is_read_from_earliest_or_its_own_offsets(
     for broker in (cluster_a, cluster_b, cluster_c):
         write(broker, name, "before")
     file.write(s={"a": part(cluster_a, name)})
-    query = Query(**file.options(startingOffsets="latest"))
+    query = Query(file.options(startingOffsets="latest"))
     query.run_until_idle()
     assert query.rows == []
 
@@ -101,15 +104,13 @@ def test_new_topic_and_new_partition_are_read_from_earliest(
     cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
 ) -> None:
     """Whatever the starting offsets say; a listed topic that is not there yet is a warning, then read from its start."""
-    from confluent_kafka.admin import AdminClient, NewPartitions
-
     first, second = topic(cluster_a), topic()
     file.write(s={"a": part(cluster_a, first)})
-    query = Query(**file.options(startingOffsets="latest"))
+    query = Query(file.options(startingOffsets="latest"))
     query.run_until_idle()
     admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
     admin.create_partitions([NewPartitions(first, 2)])[first].result()
-    wait_until(lambda: write(cluster_a, first, "p1", partition=1) is None, 10, "the new partition")
+    write(cluster_a, first, "p1", partition=1)
 
     query.run_until_rows(1)
     file.write(s={"a": part(cluster_a, first, second)})
@@ -130,7 +131,7 @@ def test_removed_cluster_is_cut_and_resumes_when_it_comes_back(
     both = {"a": part(cluster_a, name), "b": part(cluster_b, name)}
     file.write(s=both)
     write(cluster_b, name, "1")
-    query = Query(**file.options())
+    query = Query(file.options())
     query.run_until_rows(1)
     file.write(s={"a": both["a"]})
     query.run_until(lambda: query.document["clusters"]["b"].get("retained") is not None)
@@ -154,7 +155,7 @@ def test_removed_cluster_warns_with_the_count_of_unread_records(
     name = topic(cluster_a, cluster_b)
     write(cluster_b, name, *"12345")
     file.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
-    query = Query(**file.options(maxOffsetsPerTriggerPerCluster='{"b": 1}'))
+    query = Query(file.options(maxOffsetsPerTriggerPerCluster='{"b": 1}'))
     query.step()
 
     file.write(s={"a": part(cluster_a, name)})
@@ -178,7 +179,7 @@ def test_drain_on_removal_reads_on_until_quiet(
     write(cluster_a, name, *(f"a{i}" for i in range(50)))
     file.write(s={"a": part(cluster_a, name)})
     options = file.options(maxOffsetsPerTrigger="10", **{"drain-on-removal": "true", "drain-quiet-ms": "500"})
-    query = Query(**options)
+    query = Query(options)
     query.step()
     file.write(s={"b": part(cluster_b, name)})
     write(cluster_b, name, *(f"b{i}" for i in range(10)))
@@ -202,7 +203,7 @@ def test_available_now_across_changes(
     name = topic(cluster_a, cluster_b)
     write(cluster_a, name, "1", "2", "3")
     file.write(s={"a": part(cluster_a, name)})
-    query = Query(**file.options(maxOffsetsPerTrigger="2"))
+    query = Query(file.options(maxOffsetsPerTrigger="2"))
     assert query.available_now() == 3
     write(cluster_a, name, "4")
     write(cluster_b, name, "5")
@@ -225,7 +226,7 @@ def test_a_document_that_fails_validation_is_one_failed_refresh(
     """The last good one stays in force while the threshold lasts; the error then names the path to the fault."""
     name = topic(cluster_a)
     file.write(s={"a": part(cluster_a, name)})
-    query = Query(**file.options(**{"stream-metadata-discovery-failure-threshold": "1000"}))
+    query = Query(file.options(**{"stream-metadata-discovery-failure-threshold": "1000"}))
     query.run_until_idle()
     good = file.path.read_text()
     file.path.write_text(good.replace("topics", "topicz"))
@@ -249,7 +250,7 @@ def test_metadata_service_down_at_first_start_and_at_resume(
     """A first start fails at once; a resume goes on with the clusters in its document, and follows again later."""
     name = topic(cluster_a)
     write(cluster_a, name, "1")
-    query = Query(**file.options())
+    query = Query(file.options())
     with pytest.raises(MetadataServiceError, match=r"streams\.yaml"):
         query.step()
     file.write(s={"a": part(cluster_a, name)})
@@ -268,7 +269,7 @@ def test_replay_with_the_metadata_service_down(cluster_a: KafkaBroker, topic: To
     name = topic(cluster_a)
     write(cluster_a, name, "1", "2")
     file.write(s={"a": part(cluster_a, name)})
-    query = Query(**file.options())
+    query = Query(file.options())
     query.step()
     file.path.unlink()
     query.rows.clear()
@@ -287,7 +288,7 @@ def test_dead_cluster_isolated_while_the_others_are_read(
         name = topic(cluster_a, other)
         file.write(s={"a": part(cluster_a, name), "b": part(other, name)})
         options = file.options(**{"cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "3000"})
-        query = Query(**options)
+        query = Query(options)
         query.run_until_idle()
         other.kill()
         write(cluster_a, name, "1")
@@ -323,7 +324,7 @@ def test_cluster_unreachable_at_first_start_loses_nothing_of_the_outage(
             startingOffsets="latest",
             **{"cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "2000"},
         )
-        query = Query(**options)
+        query = Query(options)
         query.step()
         query.close()
         other.restart()
@@ -339,7 +340,7 @@ def test_dead_cluster_ends_the_query_by_default(cluster_a: KafkaBroker, topic: T
     with KafkaBroker() as other:
         name = topic(cluster_a, other)
         file.write(s={"a": part(cluster_a, name), "b": part(other, name)})
-        query = Query(**file.options(**{"properties.default.api.timeout.ms": "3000"}))
+        query = Query(file.options(**{"properties.default.api.timeout.ms": "3000"}))
         query.run_until_idle()
         other.kill()
 
@@ -351,21 +352,17 @@ def test_dead_cluster_ends_the_query_by_default(cluster_a: KafkaBroker, topic: T
 
 def test_a_broker_that_comes_back_in_time_is_no_error(cluster_a: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
     """A planned range waits in its task for a broker that is down, and is read once it is back."""
-    import threading
-
     with KafkaBroker() as other:
         name = topic(other)
         write(other, name, *"12345")
         file.write(s={"b": part(other, name)})
-        query = Query(**file.options(maxOffsetsPerTrigger="2"))
+        query = Query(file.options(maxOffsetsPerTrigger="2"))
         query.step()
         end = query.enumerator.latest_offset(query.document, limited=True)
         tasks = query.enumerator.tasks(query.document, end)
         other.kill()
         back = threading.Timer(2.0, other.restart)
         back.start()
-
-        from tests.engine import read_all
 
         rows = read_all(tasks, query.settings)
 
@@ -387,7 +384,7 @@ def test_a_changed_password_takes_effect_without_a_restart(topic: Topic, file: M
         produce(broker.bootstrap_servers, name, [(None, b"1")], properties=write_properties | {"sasl.password": "old"})
         own = {k: v for k, v in properties.items() if k != "bootstrap.servers"}
         file.write(s={"a": part(broker, name, properties=own)})
-        query = Query(**file.options(**{"properties.default.api.timeout.ms": "30000"}))
+        query = Query(file.options(**{"properties.default.api.timeout.ms": "30000"}))
         query.run_until_rows(1)
         assert "old" not in query.log[-1]
 
@@ -408,7 +405,7 @@ def test_the_same_name_on_another_physical_cluster_is_an_error(
     name = topic(cluster_a, cluster_b)
     write(cluster_a, name, "1")
     file.write(s={"a": part(cluster_a, name)})
-    query = Query(**file.options())
+    query = Query(file.options())
     query.run_until_rows(1)
     file.write(s={"a": part(cluster_b, name)})
 
@@ -421,7 +418,7 @@ def test_two_names_for_one_cluster_are_a_warning(cluster_a: KafkaBroker, topic: 
     """It may be meant; the topics that both name are read twice, and the warning says so."""
     name = topic(cluster_a)
     file.write(s={"a": part(cluster_a, name), "b": part(cluster_a, name)})
-    query = Query(**file.options())
+    query = Query(file.options())
     query.run_until_idle()
     assert any("are one Kafka cluster" in text and name in text for text in query.events())
     query.close()
@@ -434,7 +431,7 @@ def test_metadata_without_anything_is_believed_after_asking_again(
     name = topic(cluster_a)
     write(cluster_a, name, "1")
     file.write(s={"a": part(cluster_a, name)})
-    query = Query(**file.options())
+    query = Query(file.options())
     query.run_until_rows(1)
     file.write()
     query.run_until(lambda: "retained" in query.document["clusters"]["a"])
@@ -469,8 +466,6 @@ def test_per_cluster_starting_and_stopping_offsets(
     cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic
 ) -> None:
     """A cluster's own initializers win over the global ones, in a service written by the user."""
-    from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
-
     name = topic(cluster_a, cluster_b)
     for broker in (cluster_a, cluster_b):
         write(broker, name, *"0123456789")
@@ -493,7 +488,7 @@ def test_per_cluster_starting_and_stopping_offsets(
         KafkaOffsetsInitializer.latest(),
     )
 
-    rows = read_batch(objects)
+    rows = read_batch({}, objects)
 
     assert sorted((r["cluster"], r["offset"]) for r in rows) == [("a", 2), ("a", 3), ("b", 7), ("b", 8), ("b", 9)]
 
@@ -502,7 +497,7 @@ def test_a_wrong_bootstrap_server_is_named(topic: Topic) -> None:
     """A dead address: the error says which cluster and address, and what to do."""
     with pytest.raises(DynamicKafkaError, match=r"'kafka' at 127\.0\.0\.1:1 does not answer"):
         read_batch(
-            **{
+            {
                 "kafka.bootstrap.servers": "127.0.0.1:1",
                 "subscribe": "t",
                 "kafka.default.api.timeout.ms": "2000",

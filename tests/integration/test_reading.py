@@ -46,7 +46,7 @@ def test_batch_reads_every_record_once(cluster_a: KafkaBroker, topic: Topic) -> 
         )
     produce(cluster_a.bootstrap_servers, name, [(None, None)], partition=0, headers=[("h", b"1"), ("h", None)])
 
-    rows = read_batch(**options(cluster_a, name))
+    rows = read_batch(options(cluster_a, name))
 
     assert len(rows) == 151
     assert len({(r["partition"], r["offset"]) for r in rows}) == 151
@@ -70,11 +70,9 @@ def test_batch_reads_every_record_once(cluster_a: KafkaBroker, topic: Topic) -> 
 
 def test_bounded_reads_end_without_partitions_or_records(cluster_a: KafkaBroker, topic: Topic) -> None:
     """A missing topic, a pattern that matches nothing and an empty topic all end, with no row."""
-    assert read_batch(**options(cluster_a, "no-such-topic")) == []
-    assert (
-        read_batch(**{"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "subscribePattern": "no-such-.*"}) == []
-    )
-    assert read_batch(**options(cluster_a, topic(cluster_a, partitions=2))) == []
+    assert read_batch(options(cluster_a, "no-such-topic")) == []
+    assert read_batch({"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "subscribePattern": "no-such-.*"}) == []
+    assert read_batch(options(cluster_a, topic(cluster_a, partitions=2))) == []
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
@@ -83,7 +81,7 @@ def test_bounded_reads_end_where_all_records_are_aborted(cluster_a: KafkaBroker,
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(None, b"x")] * 10, transactional="abort")
 
-    rows = read_batch(**options(cluster_a, name, **{"kafka.isolation.level": isolation}))
+    rows = read_batch(options(cluster_a, name, **{"kafka.isolation.level": isolation}))
 
     assert len(rows) == (0 if isolation == "read_committed" else 10)
 
@@ -97,7 +95,7 @@ def test_read_committed_sees_committed_records_only(cluster_a: KafkaBroker, topi
     produce(servers, name, [(None, f"b{i}".encode()) for i in range(5)], transactional="commit")
     produce(servers, name, [(None, b"lost")] * 3, transactional="abort")
 
-    rows = read_batch(**options(cluster_a, name, **{"kafka.isolation.level": "read_committed"}))
+    rows = read_batch(options(cluster_a, name, **{"kafka.isolation.level": "read_committed"}))
 
     assert values(rows) == [f"{c}{i}" for c in "ab" for i in range(5)]
 
@@ -120,15 +118,15 @@ def test_compacted_gaps_are_no_data_loss(topic: Topic) -> None:
 
         def compacted() -> bool:
             produce(broker.bootstrap_servers, name, records)
-            rows = read_batch(**options(broker, name))
+            rows = read_batch(options(broker, name))
             return len(rows) < max(r["offset"] for r in rows) + 1
 
         wait_until(compacted, 60, "the cleaner to take out records")
-        whole = read_batch(**options(broker, name))
+        whole = read_batch(options(broker, name))
         # A stop in the middle of a gap.
         gap = next(a["offset"] + 2 for a, b in pairwise(whole) if b["offset"] > a["offset"] + 2)
         ending = json.dumps({name: {"0": gap}})
-        part = read_batch(**options(broker, name, endingOffsets=ending))
+        part = read_batch(options(broker, name, endingOffsets=ending))
         assert [r["offset"] for r in part] == [r["offset"] for r in whole if r["offset"] < gap]
 
 
@@ -169,7 +167,7 @@ def test_starting_and_stopping_offsets(
         produce(cluster_a.bootstrap_servers, name, [(None, b"v")], timestamp_ms=1_000_000 + i)
     more = {key: value.replace('"T"', f'"{name}"') for key, value in {**start, **end}.items()}
 
-    rows = read_batch(**options(cluster_a, name, **more))
+    rows = read_batch(options(cluster_a, name, **more))
 
     assert [r["offset"] for r in rows] == list(expected)
 
@@ -180,7 +178,7 @@ def test_a_time_after_the_last_record_is_an_error_by_default(cluster_a: KafkaBro
     produce(cluster_a.bootstrap_servers, name, [(None, b"v")], timestamp_ms=1000)
 
     with pytest.raises(OffsetResolutionError, match=f"{name}-0.*startingOffsetsByTimestampStrategy=latest"):
-        read_batch(**options(cluster_a, name, startingTimestamp="9000000"))
+        read_batch(options(cluster_a, name, startingTimestamp="9000000"))
 
 
 def test_committed_offsets_with_and_without_a_reset(cluster_a: KafkaBroker, topic: Topic) -> None:
@@ -195,7 +193,7 @@ def test_committed_offsets_with_and_without_a_reset(cluster_a: KafkaBroker, topi
 
     def read(reset: KafkaOffsetResetStrategy) -> list[tuple[int, int]]:
         objects = BuilderObjects(starting=KafkaOffsetsInitializer.committed_offsets(reset))
-        return sorted((r["partition"], r["offset"]) for r in read_batch(objects, **given))
+        return sorted((r["partition"], r["offset"]) for r in read_batch(given, objects))
 
     assert read(KafkaOffsetResetStrategy.EARLIEST) == [(0, 3), (0, 4), *((1, i) for i in range(5))]
     assert read(KafkaOffsetResetStrategy.LATEST) == [(0, 3), (0, 4)]
@@ -211,7 +209,7 @@ def test_a_partition_set_reads_only_its_partitions(cluster_a: KafkaBroker, topic
 
     given = {"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "assign": json.dumps({name: [0, 2]})}
 
-    assert sorted(r["partition"] for r in read_batch(**given)) == [0, 2]
+    assert sorted(r["partition"] for r in read_batch(given)) == [0, 2]
 
 
 def test_deleted_records_are_an_error_or_a_warning(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
@@ -220,7 +218,7 @@ def test_deleted_records_are_an_error_or_a_warning(topic: Topic, caplog: pytest.
         name = topic(broker)
         produce(broker.bootstrap_servers, name, [(None, str(i).encode()) for i in range(100)])
         given = options(broker, name, maxOffsetsPerTrigger="10")
-        query = Query(**given)
+        query = Query(given)
         assert query.step() == 10
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for future in admin.delete_records([TopicPartition(name, 0, 50)]).values():
@@ -243,7 +241,7 @@ def test_a_topic_made_again_is_never_read_at_old_offsets(topic: Topic, caplog: p
     with KafkaBroker() as broker:
         name = topic(broker)
         produce(broker.bootstrap_servers, name, [(None, b"old")] * 10)
-        query = Query(**options(broker, name, **{"partition.discovery.interval.ms": "100"}))
+        query = Query(options(broker, name, **{"partition.discovery.interval.ms": "100"}))
         query.run_until_rows(10)
         broker.delete_topic(name)
         broker.create_topic(name)
@@ -265,7 +263,7 @@ def test_retention_passing_a_waiting_query(topic: Topic) -> None:
     with KafkaBroker(properties={"log.retention.check.interval.ms": "200"}) as broker:
         name = topic(broker, config={"segment.bytes": "1048576", "retention.bytes": "1048576"})
         produce(broker.bootstrap_servers, name, [(None, b"v" * 1000)] * 10)
-        query = Query(**options(broker, name))
+        query = Query(options(broker, name))
         query.run_until_rows(10)
         query.close()
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
@@ -291,7 +289,7 @@ def test_group_offsets_are_committed_after_a_batch(cluster_a: KafkaBroker, topic
     def committed() -> int:
         return consumer.committed([TopicPartition(name, 0)], timeout=10)[0].offset
 
-    query = Query(**options(cluster_a, name, **{"kafka.group.id": f"mon-{name}"}))
+    query = Query(options(cluster_a, name, **{"kafka.group.id": f"mon-{name}"}))
     query.run_until_rows(7)
     query.step()  # proves that the batch is finished
     wait_until(lambda: committed() == 7, 10, "the commit")
@@ -304,7 +302,7 @@ def test_latest_is_resolved_once(cluster_a: KafkaBroker, topic: Topic) -> None:
     """`latest` is frozen in the first document, idle partitions included: a restart skips nothing."""
     name = topic(cluster_a, partitions=2)
     produce(cluster_a.bootstrap_servers, name, [(None, b"before")] * 3, partition=0)
-    query = Query(**options(cluster_a, name, startingOffsets="latest"))
+    query = Query(options(cluster_a, name, startingOffsets="latest"))
     assert query.step() == 0
     assert len(query.log) == 1
     query.close()
@@ -321,7 +319,7 @@ def test_a_replay_reads_the_same_rows(cluster_a: KafkaBroker, topic: Topic) -> N
     """Batch 0 and later ones are replayed in a fresh process from their texts, with other options and newer records."""
     name = topic(cluster_a, partitions=3)
     produce(cluster_a.bootstrap_servers, name, [(None, str(i).encode()) for i in range(30)])
-    query = Query(**options(cluster_a, name))
+    query = Query(options(cluster_a, name))
     query.step()
     before = query.positions()
     produce(cluster_a.bootstrap_servers, name, [(None, b"later")] * 5)
@@ -338,7 +336,7 @@ def test_streams_end_themselves_at_their_stops(cluster_a: KafkaBroker, topic: To
     """`setUnbounded` with a stop: the document says done; so does one more batch of a finished query started again."""
     name = topic(cluster_a, partitions=2)
     produce(cluster_a.bootstrap_servers, name, [(None, b"v")] * 10)
-    query = Query(**options(cluster_a, name, endingOffsets="latest"))
+    query = Query(options(cluster_a, name, endingOffsets="latest"))
     query.run_until(lambda: query.document.get("done") == 1)
     produce(cluster_a.bootstrap_servers, name, [(None, b"beyond the stop")] * 10)
     query.run_until_idle()
@@ -357,7 +355,7 @@ def test_a_checkpoint_of_sparks_own_source(cluster_a: KafkaBroker, topic: Topic)
     name = topic(cluster_a, partitions=2)
     for partition in range(2):
         produce(cluster_a.bootstrap_servers, name, [(None, str(partition).encode())] * 5, partition=partition)
-    query = Query(**options(cluster_a, name))
+    query = Query(options(cluster_a, name))
     query.log.append(json.dumps({name: {"0": 3, "1": 5}}))
 
     with pytest.raises(CheckpointError, match="import-kafka-checkpoint"):

@@ -209,7 +209,7 @@ class ModelObserver:
             if cluster.reachable and cluster.answers:
                 found = need.initializer.get_partition_offsets([KafkaTopicPartition(*s) for s in need.splits], cluster)
                 kind = self._answers.start if need.purpose == "start" else self._answers.stop
-                kind.update({(need.cluster, tuple(split)): offset for split, offset in found.items()})
+                kind.update({(need.cluster, (split.topic, split.partition)): offset for split, offset in found.items()})
                 answered = True
         if not answered and patient:
             self._world.clock.now_ms += 60_001
@@ -251,8 +251,8 @@ class History(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.real_time = enumerator_module.time
-        enumerator_module.time = self.world.clock  # type: ignore[assignment]  # a stand-in for the module
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(enumerator_module, "time", self.world.clock)
         self.settings = SourceSettings(
             service=_never,
             subscriber=StreamSetSubscriber(["even", "odd"]),
@@ -276,12 +276,12 @@ class History(RuleBasedStateMachine):
             if self.log:
                 self.everything_heals_and_is_read()
         finally:
-            enumerator_module.time = self.real_time
+            self.patch.undo()
 
     def new_process(self) -> SourceEnumerator:
         """Spark's reader process, without a memory."""
         source = SourceEnumerator(self.settings)
-        source._observer = ModelObserver(self.world)  # type: ignore[assignment]  # noqa: SLF001
+        source._observer = ModelObserver(self.world)  # type: ignore[assignment]
         return source
 
     # --- the world ---

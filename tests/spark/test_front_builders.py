@@ -145,4 +145,4 @@ def test_no_secret_is_shown(spark: SparkSession) -> None:
     service = SingleClusterTopicMetadataService("c", {"bootstrap.servers": "b:1", "sasl.jaas.config": jaas})
     source = DynamicKafkaSource.builder().set_kafka_metadata_service(service).set_stream_ids({"s"}).build()
     df = source.read_stream(spark)
-    assert "hunter2" not in repr(source) + repr(service) + df._jdf.queryExecution().toString()  # type: ignore[operator]  # noqa: SLF001
+    assert "hunter2" not in repr(source) + repr(service) + df._jdf.queryExecution().toString()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming import StreamingQuery
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile
@@ -112,7 +113,7 @@ def test_a_stream_follows_two_clusters(
     produce(cluster_a.bootstrap_servers, name, [(None, b"v")] * 100)
     df = spark.readStream.format("dynamic-kafka").options(**file.options(startingOffsets="earliest")).load()
 
-    def start() -> object:
+    def start() -> StreamingQuery:
         return (
             df.withWatermark("timestamp", "1 minute")
             .writeStream.foreachBatch(sink)

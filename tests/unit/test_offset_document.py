@@ -182,7 +182,7 @@ def test_rule_3_reading_and_writing_returns_the_text() -> None:
 def test_rule_3_the_document_is_versioned() -> None:
     """The version comes first; a newer one says which package is needed."""
     assert next(iter(encode(Document()).items())) == ("version", 1)
-    with pytest.raises(CheckpointError, match="version 2.*upgrade"):
+    with pytest.raises(CheckpointError, match=r"version 2.*upgrade"):
         decode(encode(Document()) | {"version": 2})
 
 

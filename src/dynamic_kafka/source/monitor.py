@@ -85,6 +85,7 @@ class ClusterMonitor:
         self.commits_failed = 0
         self._failing_since: float | None = None
         self._failures = 0
+        self._failed_with: Mapping[str, str] | None = None
         # The thread's own:
         self._infos: dict[str, TopicInfo] = {}
         self._kafka_id = ""
@@ -137,6 +138,11 @@ class ClusterMonitor:
         since = self._failing_since
         return None if since is None else time.monotonic() - since
 
+    def failures_with(self, properties: Mapping[str, str]) -> int:
+        """How often in a row the cluster did not answer, asked with these very properties."""
+        with self._changed:
+            return self._failures if self._failed_with == properties else 0
+
     def forget_answers(self) -> None:
         """Drop the answers: their positions are in a document now."""
         with self._changed:
@@ -176,18 +182,18 @@ class ClusterMonitor:
             with self._changed:
                 self._served = ticket
                 self._changed.notify_all()
-                self._changed.wait_for(self._is_urgent, min(rest_s, _LONGEST_REST_S))
+                self._changed.wait_for(partial(self._is_urgent, target), min(rest_s, _LONGEST_REST_S))
                 if self._failures:
                     pause_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S)) - 1]
                     self._changed.wait_for(partial(self._has_new_target, target), pause_s)
         if connection is not None:
             connection.close()
 
-    def _is_urgent(self) -> bool:
-        return self._closed or bool(self._needs)
-
     def _has_new_target(self, old: Target) -> bool:
         return self._closed or self._target != old
+
+    def _is_urgent(self, old: Target) -> bool:
+        return bool(self._needs) or self._has_new_target(old)
 
     def _serve(
         self, connection: ClusterConnection, target: Target, needs: list[Need], commit: Mapping[Split, int]
@@ -205,7 +211,8 @@ class ClusterMonitor:
         except ClusterUnavailableError as error:
             with self._changed:
                 self.error, self.authentication_failed = error, connection.authentication_failed
-                self._failures += 1
+                self._failures = self._failures + 1 if self._failed_with == target.properties else 1
+                self._failed_with = target.properties
                 self._failing_since = self._failing_since or time.monotonic()
         except Exception as error:  # noqa: BLE001  a user's initializer may raise anything; the enumerator raises it
             with self._changed:

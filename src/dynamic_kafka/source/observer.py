@@ -244,7 +244,7 @@ class Observer:
                 for name in pending
                 if first and name in clusters and not isolate and self.monitors[name].failing_for_s is not None
             }
-            if time.monotonic() >= deadline or any(self._counts(self.monitors[name]) for name in pending):
+            if time.monotonic() >= deadline or any(self._counts(self.monitors[name], targets[name]) for name in pending):
                 break
 
     def _views(
@@ -262,7 +262,7 @@ class Observer:
             if view is not None:
                 self._refreshed_for.pop(name, None)
                 views[name] = view
-            elif name in clusters and name not in inactive and (first or self._counts(monitor)):
+            elif name in clusters and name not in inactive and (first or self._counts(monitor, target)):
                 why = monitor.error or f"Cluster '{name}' has not answered yet"
                 if self._settings.cluster_failure_mode == "fail":
                     raise ClusterUnavailableError(
@@ -274,7 +274,7 @@ class Observer:
                     _log.warning("%s. The others are read meanwhile", why)
         return views
 
-    def _counts(self, monitor: ClusterMonitor) -> bool:
+    def _counts(self, monitor: ClusterMonitor, target: Target) -> bool:
         """Whether a failing cluster counts as unavailable.
 
         After the time-out, or after an authentication error that the metadata service, asked once more, had no new
@@ -283,7 +283,7 @@ class Observer:
         failing_s = monitor.failing_for_s
         if failing_s is None:
             return False
-        if monitor.authentication_failed:
+        if monitor.authentication_failed and monitor.failures_with(target.properties):
             assert self._watcher is not None
             status = self._watcher.status()
             attempts = status["refreshes"] + status["failures_total"]
@@ -291,7 +291,7 @@ class Observer:
             if asked_at is None:
                 self._refreshed_for[monitor.cluster_id] = attempts
                 self._watcher.request_refresh()
-            elif attempts > asked_at and failing_s > 1.0:
+            elif attempts > asked_at and monitor.failures_with(target.properties) > 1:
                 return True
         return failing_s >= self._settings.unavailable_after_ms / 1000
 

@@ -1,0 +1,116 @@
+"""The error tree: complete, picklable, and with first lines that stand alone."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from dynamic_kafka import errors
+from dynamic_kafka.errors import (
+    CheckpointError,
+    ClusterUnavailableError,
+    ConfigurationError,
+    ConflictingOptionsError,
+    DataLossError,
+    DynamicKafkaError,
+    InvalidOptionError,
+    MetadataServiceError,
+    MissingDependencyError,
+    OffsetResolutionError,
+    RecordError,
+    UnknownOptionError,
+)
+
+ONE_OF_EACH = [
+    DynamicKafkaError("something", cluster_id="c"),
+    ConfigurationError("something"),
+    UnknownOptionError("subscrib", ["subscribe", "assign"]),
+    InvalidOptionError("minPartitions", "0", "a whole number above 0"),
+    ConflictingOptionsError(["topic", "assign"], "give one of them"),
+    MissingDependencyError("httpx2", "http", "to ask a metadata service over HTTP"),
+    MetadataServiceError("something"),
+    ClusterUnavailableError("something", cluster_id="c"),
+    OffsetResolutionError("something", cluster_id="c"),
+    DataLossError("gone", cluster_id="c", topic="t", partition=1, start=2, end=3),
+    RecordError("bad", cluster_id="c", topic="t", partition=1, offset=2),
+    CheckpointError("something"),
+]
+
+
+def test_all_is_complete() -> None:
+    """`__all__` names every error of the module, and `ONE_OF_EACH` has one of each."""
+    defined = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
+    assert set(errors.__all__) == defined == {type(error).__name__ for error in ONE_OF_EACH}
+
+
+def test_the_tree_in_the_docstring_is_the_real_one() -> None:
+    """Every error is drawn, below its parent."""
+    drawn: list[tuple[int, str]] = []
+    for line in (errors.__doc__ or "").splitlines():
+        name = line.lstrip(" │├└─")
+        if name.split(" ")[0].endswith("Error"):
+            drawn.append((len(line) - len(name), name.split(" ")[0]))
+    parents = {}
+    for i, (depth, name) in enumerate(drawn):
+        parents[name] = next((above for level, above in reversed(drawn[:i]) if level < depth), "Exception")
+    assert parents == {name: getattr(errors, name).__bases__[0].__name__ for name in errors.__all__}
+
+
+@pytest.mark.parametrize("error", ONE_OF_EACH, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_errors_survive_pickling(error: DynamicKafkaError, protocol: int) -> None:
+    """They cross from Spark's workers to the driver with their attributes."""
+    again = pickle.loads(pickle.dumps(error, protocol))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+    assert again.cluster_id == error.cluster_id
+    assert again.retriable == error.retriable
+
+
+def test_the_cause_stays_readable() -> None:
+    """An error raised from another one is pickled without it, and does not break."""
+    error = ClusterUnavailableError("away", cluster_id="c")
+    error.__cause__ = ConnectionError("no route")
+    assert str(pickle.loads(pickle.dumps(error))) == "away"
+
+
+@pytest.mark.parametrize("error", ONE_OF_EACH, ids=lambda error: type(error).__name__)
+def test_errors_are_one_line(error: DynamicKafkaError) -> None:
+    """Spark often shows only the first line."""
+    assert str(error)
+    assert "\n" not in str(error)
+
+
+def test_only_what_may_pass_by_itself_is_retriable() -> None:
+    """A service or a cluster that does not answer."""
+    assert {type(error) for error in ONE_OF_EACH if error.retriable} == {MetadataServiceError, ClusterUnavailableError}
+
+
+def test_errors_are_also_what_python_code_expects() -> None:
+    """A wrong option is a ValueError, a missing library an ImportError."""
+    assert issubclass(ConfigurationError, ValueError)
+    assert issubclass(MissingDependencyError, ImportError)
+
+
+def test_unknown_options_suggest_the_nearest_name() -> None:
+    """In its own spelling, without regard to case; none if nothing is near."""
+    error = UnknownOptionError("SUBSCRIBEPATERN", ["subscribe", "subscribePattern"])
+    assert error.suggestion == "subscribePattern"
+    assert str(error) == "Unknown option 'SUBSCRIBEPATERN'; did you mean 'subscribePattern'?"
+    far = UnknownOptionError("colour", ["subscribe"])
+    assert far.suggestion is None
+    assert "see the option table" in str(far)
+
+
+def test_messages_name_the_place() -> None:
+    """Cluster, topic, partition and offsets; and what to do."""
+    assert str(ONE_OF_EACH[9]) == (
+        "Cluster 'c', topic 't', partition 1, offsets [2, 3): gone. "
+        "Set failOnDataLoss=false to go on without what is gone"
+    )
+    assert str(ONE_OF_EACH[10]) == "Cluster 'c', topic 't', partition 1, offset 2: bad"
+    assert str(ONE_OF_EACH[3]) == "Option 'minPartitions' has the value '0'; expected a whole number above 0"
+    assert str(ONE_OF_EACH[4]) == "Options 'topic' and 'assign' are in conflict: give one of them"
