@@ -42,7 +42,7 @@ def growth(sizes: Sizes, tell: Tell) -> Iterator[Result]:
         yield _linear(f"planning, partitions of {name}", sizes.simulated, [min(t) for t in times])
         shown = f"{median(times[-1]):.1f} ms"
         what = f"planning {sizes.simulated[-1]} partitions of {name} (ms)"
-        yield limit("d", what, shown, times[-1], target=_PLANNED_WITHIN_MS)
+        yield limit("d", what, shown, median(times[-1]), times[-1], target=_PLANNED_WITHIN_MS)
 
 
 def _over_clusters(sizes: Sizes, tell: Tell) -> Iterator[Result]:
@@ -97,7 +97,7 @@ def _linear(name: str, sizes: Sequence[int], costs: Sequence[float]) -> Result:
     steps = [(b / a) / (m / n) for a, b, n, m in zip(costs, costs[1:], sizes, sizes[1:], strict=False)]
     shown = ", ".join(f"{n}: {cost:.3g}" for n, cost in zip(sizes, costs, strict=True)) + " ms"
     data = {"sizes": list(sizes), "costs_ms": list(costs)}
-    return limit("d", f"growth: {name}", shown, steps, target=_NO_WORSE_THAN_LINEAR, data=data)
+    return limit("d", f"growth: {name}", shown, max(steps), steps, target=_NO_WORSE_THAN_LINEAR, data=data)
 
 
 def _timed_ms(step: Callable[[], object]) -> float:
@@ -126,7 +126,7 @@ def memory(minutes: float, tell: Tell) -> Iterator[Result]:
         begin, end = (first + slope * at for at in (second_half[0][0], second_half[-1][0]))
         shown = f"{series[0][1]:.0f} MiB at first, {begin:.1f} half-way, {end:.1f} at the end"
         name = f"memory of the {role}, {minutes:g} min, {batches} batches"
-        yield limit("e", name, shown, [end / begin], target=_FLAT, data={"seconds_and_mib": series})
+        yield limit("e", name, shown, end / begin, [end / begin], target=_FLAT, data={"seconds_and_mib": series})
 
 
 def _watch(driver: Driver, seconds: float, tell: Tell) -> dict[str, list[tuple[float, float]]]:

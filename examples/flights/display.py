@@ -124,17 +124,19 @@ class Display:
         events = [(e["time_ms"] / 1000, "source", e["text"]) for e in report.get("events", ())]
         return sorted([*self._news, *changes, *events])
 
-    def _cluster_rows(self) -> list[tuple[str, str, str, str, str, str, str]]:
-        rates = self._rates()
+    def _cluster_rows(self) -> list[tuple[str, ...]]:
+        # The source's own `behind` looks back at the last batch's planning; the producers know what came in since.
+        rates, read, written = self._rates(), self._read(), self._replay.acknowledged
         return [
             (
                 name,
                 c["state"],
                 f"{c['topics']}",
                 f"{c['partitions']}",
-                f"{self._read()[name]:,}",
+                f"{written[name]:,}",
+                f"{read[name]:,}",
                 f"{rates.get(name, 0):,.0f}",
-                f"{c['behind']:,}",
+                f"{max(0, written[name] - read[name]):,}",
             )
             for name, c in sorted((self._report or {}).get("clusters", {}).items())
         ]
@@ -160,7 +162,7 @@ class Display:
 
     def _clusters(self) -> Table:
         table = Table("cluster", "state", box=None, expand=True)
-        for heading in ("topics", "partitions", "read", "records/s", "behind"):
+        for heading in ("topics", "partitions", "written", "read", "records/s", "lag"):
             table.add_column(heading, justify="right")
         for name, state, *numbers in self._cluster_rows():
             table.add_row(name, Text(state, style=_STATE_STYLES.get(state, "")), *numbers)
@@ -195,8 +197,8 @@ class Display:
                 when, who, text = news
                 self._line(f"{when - self._began:5.1f} s   {who}: {text}")
         self._line(self._headline())
-        for name, state, _, partitions, read, rate, behind in self._cluster_rows():
-            self._line(f"          {name} {state}: {partitions} partitions, read {read}, {rate}/s, behind {behind}")
+        for name, state, _, partitions, _, read, rate, lag in self._cluster_rows():
+            self._line(f"          {name} {state}: {partitions} partitions, read {read}, {rate}/s, lag {lag}")
 
     def _line(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -46,7 +46,11 @@ class Replay:
             self.acknowledged[cluster] += error is None
             self._failure = error or self._failure
 
-        self._feeds.append(_Feed(flights, topic, bootstrap_servers, delivered))
+        self._feeds.append(_Feed(flights, cluster, topic, bootstrap_servers, delivered))
+
+    def writes_to(self, cluster: str) -> bool:
+        """Whether this cluster still has flights to get or to acknowledge."""
+        return any(feed.cluster == cluster for feed in list(self._feeds))
 
     def start(self) -> None:
         """Let the year begin."""
@@ -104,10 +108,12 @@ class _Feed:
     def __init__(
         self,
         flights: pd.DataFrame,
+        cluster: str,
         topic: str,
         bootstrap_servers: str,
         delivered: Callable[[KafkaError | None, Message], None],
     ) -> None:
+        self.cluster = cluster
         self._numbers = flights["number"].to_numpy()
         self._keys = (flights["carrier"] + flights["flight"].astype(str)).tolist()
         self._values = flights.drop(columns=["cluster", "topic"]).to_json(orient="records", lines=True).splitlines()

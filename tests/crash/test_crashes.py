@@ -32,20 +32,19 @@ class Driver:
     """A driver process with everything it started, in a process group of its own."""
 
     def __init__(self, job: Mapping[str, Any], log: Path) -> None:
-        self._log = log.open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.driver", json.dumps(job)],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env=ENVIRONMENT,
-            start_new_session=True,
-        )
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.crash.driver", json.dumps(job)],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=ENVIRONMENT,
+                start_new_session=True,
+            )
 
     def kill(self) -> None:
         """SIGKILL to driver, JVM, reader process and workers at once."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self._log.close()
 
     def wait(self, timeout_s: float) -> int:
         """Its exit code."""

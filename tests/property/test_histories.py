@@ -317,10 +317,11 @@ class History(RuleBasedStateMachine):
         if found is not None and len(found.partitions) < 4:
             found.partitions.append(Partition(leader=leader))
 
-    @rule(name=st.sampled_from(CLUSTERS), topic=st.sampled_from(TOPICS))
-    def make_again(self, name: str, topic: str) -> None:
+    @rule(name=st.sampled_from(CLUSTERS), topic=st.sampled_from(TOPICS), batches=st.integers(0, 1))
+    def make_again(self, name: str, topic: str, batches: int) -> None:
         """A topic is deleted and made again, shorter."""
         self.world.make_topic(name, topic)
+        self.batches(batches)
 
     @rule(name=st.sampled_from(CLUSTERS), topic=st.sampled_from(TOPICS), partition=st.integers(0, 3))
     def change_leader(self, name: str, topic: str, partition: int) -> None:
@@ -329,30 +330,43 @@ class History(RuleBasedStateMachine):
         if found is not None and partition < len(found.partitions):
             found.partitions[partition].leader = not found.partitions[partition].leader
 
-    @rule(name=st.sampled_from(CLUSTERS), what=st.sampled_from(["reachable", "answers", "active"]))
-    def change_cluster(self, name: str, what: str) -> None:
+    @rule(
+        name=st.sampled_from(CLUSTERS),
+        what=st.sampled_from(["reachable", "answers", "active"]),
+        batches=st.integers(0, 1),
+    )
+    def change_cluster(self, name: str, what: str, batches: int) -> None:
         """A cluster goes away or comes back, stops answering questions, or is called inactive."""
         cluster = self.world.clusters[name]
         setattr(cluster, what, not getattr(cluster, what))
+        self.batches(batches)
 
-    @rule(name=st.sampled_from(CLUSTERS), topics=st.sets(st.sampled_from(TOPICS)))
-    def change_metadata(self, name: str, topics: set[str]) -> None:
+    @rule(name=st.sampled_from(CLUSTERS), topics=st.sets(st.sampled_from(TOPICS)), batches=st.integers(0, 2))
+    def change_metadata(self, name: str, topics: set[str], batches: int) -> None:
         """A cluster gets other topics, or comes with them."""
         self.world.metadata[name] = set(topics)
+        self.batches(batches)
 
     @rule(name=st.sampled_from(CLUSTERS))
     def remove_cluster(self, name: str) -> None:
         """A cluster leaves the metadata."""
         self.world.metadata.pop(name, None)
 
-    @rule(name=st.sampled_from(CLUSTERS), batches=st.integers(0, 1))
-    def metadata_flaps(self, name: str, batches: int) -> None:
-        """n, n - 1, n: with or without a batch meanwhile."""
+    @precondition(lambda self: self.log)
+    @rule(name=st.sampled_from(CLUSTERS), meanwhile=st.sampled_from(["nothing", "a batch", "inactive", "made again"]))
+    def metadata_flaps(self, name: str, meanwhile: str) -> None:
+        """n, n - 1, n: with or without a batch, and something else, meanwhile."""
         topics = self.world.metadata.pop(name, None)
-        for _ in range(batches if self.log else 0):
+        if meanwhile != "nothing":
+            self.world.clusters[name].active = meanwhile != "inactive"
             self.batch()
+            self.world.clusters[name].active = True
+        if meanwhile == "made again":
+            for topic in sorted(self.world.clusters[name].topics):
+                self.world.make_topic(name, topic)
         if topics is not None:
             self.world.metadata[name] = topics
+        self.batch()
 
     @precondition(lambda self: self.log)
     @rule()
@@ -368,10 +382,9 @@ class History(RuleBasedStateMachine):
     # --- Spark ---
 
     @rule(count=st.integers(1, 3))
-    def batches(self, count: int) -> None:
+    def some_batches(self, count: int) -> None:
         """Some triggers."""
-        for _ in range(count):
-            self.batch()
+        self.batches(count)
 
     @rule()
     def the_process_dies(self) -> None:
@@ -414,6 +427,11 @@ class History(RuleBasedStateMachine):
         assert not self.batch(), "it does not come to rest"
         self.check_complete(decode(json.loads(self.log[-1])))
 
+    def batches(self, count: int) -> None:
+        """Some triggers."""
+        for _ in range(count):
+            self.batch()
+
     def batch(self) -> bool:
         """One trigger; whether there was anything to do."""
         if not self.next_document():
@@ -455,13 +473,20 @@ class History(RuleBasedStateMachine):
         assert len(tasks) <= document.packing.max_tasks
         planned = [r for task in tasks for r in task.ranges]
         assert sum(r.end - r.start for r in planned) == document.record_count
+        assert all(r.start < r.end for r in planned)
+        merged: dict[tuple[str, Split], tuple[int, int]] = {}
         for r in planned:
-            assert r.start < r.end
-            chain = (r.cluster, r.topic_id, r.partition)
-            if chain not in self.read:
-                assert r.start <= self.latest_start(r.cluster, r.topic, r.partition, r.topic_id), r
-            assert self.read.setdefault(chain, r.start) == r.start, r
-            self.read[chain] = r.end
+            start, end = merged.setdefault((r.cluster, (r.topic, r.partition)), (r.start, r.start))
+            assert end == r.start, r
+            merged[r.cluster, (r.topic, r.partition)] = (start, r.end)
+        for name, cluster in document.clusters.items():
+            for (topic, partition), (start, end) in cluster.ranges.items():
+                chain = (name, cluster.topics[topic], partition)
+                if chain not in self.read:
+                    assert start <= self.latest_start(name, topic, partition, cluster.topics[topic]), chain
+                assert self.read.setdefault(chain, start) == start, chain
+                assert merged.get((name, (topic, partition)), (start, start)) == (start, end)
+                self.read[chain] = end
 
     def latest_start(self, name: str, topic: str, partition: int, topic_id: str) -> int:
         """The latest offset that the rules let a chain begin with: never after a record written since the first start."""
@@ -493,7 +518,7 @@ class History(RuleBasedStateMachine):
                 for p, partition in enumerate(found.partitions):
                     start, end = state.ranges[topic, p]
                     assert end == self.expected_end(state.stops.get((topic, p)), start, len(partition.times_ms))
-                    assert self.read.get((name, topic_id_text(found.topic_id), p), end) == end
+                    assert self.read[name, topic_id_text(found.topic_id), p] == end
         for name in document.clusters.keys() - self.world.metadata.keys():
             assert not document.clusters[name].topics
 
@@ -553,4 +578,4 @@ class Bounded(History):
 @pytest.mark.parametrize("history", [History, WithLimits, WithLimitOne, Draining, Bounded])
 def test_every_offset_is_planned_once_and_in_order(history: type[History]) -> None:
     """Whatever happens to clusters, metadata and processes, each log is read once, from its resolved start on."""
-    run_state_machine_as_test(history, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(history, settings=settings(max_examples=200, stateful_step_count=40, deadline=None))

@@ -244,7 +244,9 @@ class Observer:
                 for name in pending
                 if first and name in clusters and not isolate and self.monitors[name].failing_for_s is not None
             }
-            if time.monotonic() >= deadline or any(self._counts(self.monitors[name], targets[name]) for name in pending):
+            if time.monotonic() >= deadline or any(
+                self._counts(self.monitors[name], targets[name]) for name in pending
+            ):
                 break
 
     def _views(

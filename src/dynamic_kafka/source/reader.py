@@ -30,7 +30,7 @@ from dynamic_kafka.errors import ClusterUnavailableError, DataLossError
 from dynamic_kafka.kafka.pool import PooledClients, acquire, release
 from dynamic_kafka.source.offsets import Split, topic_id_text
 from dynamic_kafka.source.planning import Range, ReadTask
-from dynamic_kafka.source.rows import Messages, to_batch
+from dynamic_kafka.source.rows import Messages, Run, to_batch
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["read"]
@@ -69,8 +69,8 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
         for reader in readers:
             reader.start()
         for reader in readers:
-            for messages, topic in reader.messages():
-                yield to_batch(schema, reader.cluster, topic, messages)
+            for runs in reader.runs():
+                yield to_batch(schema, reader.cluster, runs)
             reader.check_topic_ids()
         done = True
     finally:
@@ -103,8 +103,8 @@ class _ClusterReader:
         """Begin to fetch, in the background."""
         self.clients.consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in self._ranges.values()])
 
-    def messages(self) -> Iterator[tuple[Messages, str | None]]:
-        """The records of the ranges, and their topic if it is a single one."""
+    def runs(self) -> Iterator[list[Run]]:
+        """The records of the ranges, as they come."""
         consumer = self.clients.consumer
         progress_at = time.monotonic()
         while self._open:
@@ -120,15 +120,13 @@ class _ClusterReader:
                 self._handle(event)
             if kept:
                 progress_at = time.monotonic()
-                yield kept, self._topic
+                yield kept
             elif not found:
                 self._check_progress(progress_at)
 
-    def _in_ranges(self, found: Messages) -> Messages:
-        """The messages within their ranges; moves the positions."""
-        if not found:
-            return found
-        kept: list[Messages] = []
+    def _in_ranges(self, found: Messages) -> list[Run]:
+        """The messages within their ranges, by partition; moves the positions."""
+        kept: list[Run] = []
         finished: list[Split] = []
         if self._topic is not None:
             topic = self._topic
@@ -143,7 +141,11 @@ class _ClusterReader:
             begin += length
             if split not in self._open:
                 continue  # fetched before the end of the range was known to be passed
-            end = self._ranges[split].end
+            position, end = self._positions[split], self._ranges[split].end
+            if _offset(run[0]) < position:  # fetched again after a seek
+                run = run[bisect_left(run, position, key=_offset) :]
+                if not run:
+                    continue
             last = _offset(run[-1])
             if last >= end - 1:
                 run = run[: bisect_left(run, end, key=_offset)]
@@ -151,11 +153,9 @@ class _ClusterReader:
                 self._open.discard(split)
             self._positions[split] = min(last + 1, end)
             if run:
-                kept.append(run)
+                kept.append(Run(*split, run))
         self._stop_fetching(finished)
-        if len(kept) == 1:
-            return kept[0]
-        return [message for run in kept for message in run]
+        return kept
 
     def _finish(self, split: Split) -> None:
         self._positions[split] = self._ranges[split].end

@@ -6,8 +6,10 @@ Columns are those of Spark's own Kafka source, so that existing queries run unch
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,9 +17,18 @@ from confluent_kafka import Message
 
 from dynamic_kafka.errors import RecordError
 
-__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "Messages", "arrow_schema", "to_batch"]
+__all__ = ["COLUMNS", "Messages", "Run", "arrow_schema", "to_batch"]
 
 Messages = Sequence[Message]
+
+
+class Run(NamedTuple):
+    """Records of one partition, in order of offset; at least one."""
+
+    topic: str
+    partition: int
+    messages: Messages
+
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "key": pa.binary(),
@@ -33,34 +44,37 @@ COLUMNS: Mapping[str, pa.DataType] = {
 }
 """Every column there is, in order."""
 
-DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name not in ("headers", "leader_epoch"))
-
 
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
     """The schema of batches with these columns."""
     return pa.schema([(name, COLUMNS[name]) for name in columns])
 
 
-def to_batch(schema: pa.Schema, cluster: str, topic: str | None, messages: Messages) -> pa.RecordBatch:
+def to_batch(schema: pa.Schema, cluster: str, runs: Sequence[Run]) -> pa.RecordBatch:
     """Turn messages into one batch.
 
     Args:
         schema: From `arrow_schema`.
         cluster: The cluster they come from.
-        topic: Their topic if it is one and the same, else None.
-        messages: Records only, no events; at least one.
+        runs: At least one; records only, no events.
 
     Raises:
         RecordError: If a record's time does not fit into Spark's timestamp.
     """
+    messages = runs[0].messages if len(runs) == 1 else [m for run in runs for m in run.messages]
     n = len(messages)
     times: list[tuple[int, int]] = []
     arrays = []
     for name, data_type in zip(schema.names, schema.types, strict=True):
         if name == "cluster":
             array = pa.repeat(pa.scalar(cluster), n)
-        elif name == "topic" and topic is not None:
-            array = pa.repeat(pa.scalar(topic), n)
+        elif name == "topic" and len({run.topic for run in runs}) == 1:
+            array = pa.repeat(pa.scalar(runs[0].topic), n)
+        elif name == "partition":
+            numbers = b"".join([run.partition.to_bytes(4, sys.byteorder) * len(run.messages) for run in runs])
+            array = pa.Array.from_buffers(data_type, n, [None, pa.py_buffer(numbers)])
+        elif name == "offset":
+            array = pa.concat_arrays([_offsets(run.messages) for run in runs])
         elif name in ("timestamp", "timestampType"):
             times = times or list(map(Message.timestamp, messages))
             array = _timestamps(cluster, times, messages) if name == "timestamp" else _timestamp_types(times)
@@ -76,14 +90,22 @@ _GETTERS: Mapping[str, Callable[[Message], Any]] = {
     "key": Message.key,
     "value": Message.value,
     "topic": Message.topic,
-    "partition": Message.partition,
-    "offset": Message.offset,
     "leader_epoch": Message.leader_epoch,
 }
+_ASCENDING = pa.array(range(20_000), pa.int64())
+
+
+def _offsets(messages: Messages) -> pa.Array:
+    first, last, n = messages[0].offset(), messages[-1].offset(), len(messages)
+    assert first is not None
+    assert last is not None
+    if last - first + 1 == n <= len(_ASCENDING):  # no gap: 1 ns a record instead of 45
+        return pc.add(_ASCENDING.slice(0, n), first)
+    return pa.array(list(map(Message.offset, messages)), pa.int64())
 
 
 def _timestamps(cluster: str, times: list[tuple[int, int]], messages: Messages) -> pa.Array:
-    millis = pa.array([ms for _, ms in times], pa.int64())
+    millis = pa.array(list(map(itemgetter(1), times)), pa.int64())
     try:
         return pc.multiply_checked(millis, 1000).cast(COLUMNS["timestamp"])
     except pa.ArrowInvalid:
@@ -100,6 +122,9 @@ def _timestamps(cluster: str, times: list[tuple[int, int]], messages: Messages) 
 
 def _timestamp_types(times: list[tuple[int, int]]) -> pa.Array:
     # librdkafka: 0 none, 1 create time, 2 log append time; Spark and Java: -1, 0, 1.
+    kinds = set(map(itemgetter(0), times))
+    if len(kinds) == 1:
+        return pa.repeat(pa.scalar(kinds.pop() - 1, pa.int32()), len(times))
     return pa.array([kind - 1 for kind, _ in times], pa.int32())
 
 
