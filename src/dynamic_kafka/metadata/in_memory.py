@@ -29,7 +29,7 @@ class InMemoryMetadataService(StreamListService):
         self._streams = tuple(streams)
 
     def set_active(self, cluster_id: str, active: bool) -> None:  # noqa: FBT001  # reads well: set_active("a", False)
-        """Say whether a cluster is active; False wins over any stream that names it, True takes a False back."""
+        """Say whether a cluster is active; all are until this says otherwise."""
         if active:
             self._inactive.discard(cluster_id)
         else:
@@ -40,5 +40,5 @@ class InMemoryMetadataService(StreamListService):
         return self._streams
 
     def is_cluster_active(self, cluster_id: str) -> bool:
-        """Whether any stream names the cluster and nobody called it inactive."""
-        return cluster_id not in self._inactive and super().is_cluster_active(cluster_id)
+        """Whether nobody called the cluster inactive."""
+        return cluster_id not in self._inactive

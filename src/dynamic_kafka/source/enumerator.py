@@ -326,5 +326,5 @@ def _state_word(state: ClusterOffsets, *, failing: bool) -> str:
     if failing:
         return "unreachable"
     if not state.topics:
-        return "retained"
+        return "retained" if state.retained else "starting"
     return "draining" if state.draining >= set(state.topics) else "reading"

@@ -302,12 +302,22 @@ class Observer:
             raise monitor.fatal
 
     def _inactive(self, clusters: Mapping[str, ClusterMetadata], targets: Mapping[str, Target]) -> frozenset[str]:
-        """Clusters that fail or are leaving, and that the metadata service calls inactive."""
+        """Clusters that fail or are leaving, and that the metadata service calls inactive.
+
+        One that is leaving and has not answered for long is gone too: it was switched off before it was drained.
+        """
         assert self._watcher is not None
-        doubtful = {n for n in targets if n not in clusters or self.monitors[n].failing_for_s is not None}
+        failing_s = {name: self.monitors[name].failing_for_s for name in targets}
+        doubtful = {name for name in targets if name not in clusters or failing_s[name] is not None}
         if doubtful:
             self._watcher.track(doubtful)
-        return frozenset(name for name in doubtful if not self._watcher.is_cluster_active(name))
+        gone_s = self._settings.unavailable_after_ms / 1000
+        return frozenset(
+            name
+            for name in doubtful
+            if not self._watcher.is_cluster_active(name)
+            or (name not in clusters and (failing_s[name] or 0.0) >= gone_s)
+        )
 
     def _wanted(self, cluster: ClusterMetadata, view: ClusterView | None) -> Wanted:
         topics = cluster.topics
