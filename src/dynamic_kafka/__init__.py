@@ -6,7 +6,6 @@ Three fronts over one engine: options of `format("dynamic-kafka")`, builders wit
 from __future__ import annotations
 
 import importlib
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def register(spark: SparkSession) -> None:
 def __getattr__(name: str) -> Any:
     # Spark's workers import this package in every new process: load only what is asked for.
     if name == "__version__":
+        from importlib import metadata  # 50 ms
+
         return metadata.version("pyspark-dynamic-kafka")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'dynamic_kafka' has no attribute {name!r}")

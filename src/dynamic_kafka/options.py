@@ -286,7 +286,7 @@ OPTIONS: tuple[ConfigOption, ...] = (
         "maxRecordsPerPartition",
         _integer(1),
         _POSITIVE,
-        "250000",
+        "1000000",
         "About how many records one task reads; larger ranges are split, smaller ones packed together.",
     ),
     ConfigOption("includeHeaders", _flag, _BOOL, "false", "Adds the column `headers`."),

@@ -286,29 +286,30 @@ class History(RuleBasedStateMachine):
 
     # --- the world ---
 
-    @initialize(names=st.sets(st.sampled_from(CLUSTERS)), topics=st.sets(st.sampled_from(TOPICS), min_size=1))
-    def begin(self, names: set[str], topics: set[str]) -> None:
-        """Some clusters are there at the first start."""
-        for name in sorted(names):
-            self.world.metadata[name] = set(topics)
+    @initialize(
+        names=st.sets(st.sampled_from(CLUSTERS), min_size=1),
+        topics=st.sets(st.sampled_from(TOPICS), min_size=1),
+        count=st.integers(0, 3),
+        away=st.sets(st.sampled_from(CLUSTERS)),
+    )
+    def begin(self, names: set[str], topics: set[str], count: int, away: set[str]) -> None:
+        """All clusters hold records; the metadata names some of them, and not all of those can be reached."""
+        for name in CLUSTERS:
             for topic in sorted(topics):
                 self.world.make_topic(name, topic, 2)
+            self.produce(name, count)
+        self.world.metadata = {name: set(topics) for name in sorted(names)}
+        for name in away:
+            self.world.clusters[name].reachable = False
+        self.batch()
 
-    @rule(
-        name=st.sampled_from(CLUSTERS),
-        topic=st.sampled_from(TOPICS),
-        partition=st.integers(0, 3),
-        count=st.sampled_from([1, 2, 5, 30]),
-    )
-    def produce(self, name: str, topic: str, partition: int, count: int) -> None:
-        """Records arrive; time goes on by a millisecond for each."""
-        found = self.world.clusters[name].topics.get(topic)
-        if found is None:
-            self.world.make_topic(name, topic)
-        elif partition < len(found.partitions):
-            for _ in range(count):
+    @rule(name=st.sampled_from(CLUSTERS), count=st.sampled_from([1, 2, 5, 30]))
+    def produce(self, name: str, count: int) -> None:
+        """Records arrive in all logs of a cluster, in each as many as it can be told by; time goes on."""
+        for i, topic in enumerate(self.world.clusters[name].topics.values()):
+            for p, partition in enumerate(topic.partitions):
                 self.world.clock.now_ms += 1
-                found.partitions[partition].times_ms.append(self.world.clock.now_ms)
+                partition.times_ms += [self.world.clock.now_ms] * (count * (i + p + 1) // 2)
 
     @rule(name=st.sampled_from(CLUSTERS), topic=st.sampled_from(TOPICS), leader=st.booleans())
     def add_partition(self, name: str, topic: str, leader: bool) -> None:  # noqa: FBT001

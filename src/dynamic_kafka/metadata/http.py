@@ -69,11 +69,6 @@ class HttpMetadataService(StreamListService):
         except httpx2.HTTPError as error:
             raise self._error(f"{type(error).__name__}: {error}") from error
 
-    def is_cluster_active(self, cluster_id: str) -> bool:
-        """Whether any stream of the last document names the cluster."""
-        streams = self.get_all_streams() if self._streams is None else self._streams
-        return any(cluster_id in stream.clusters for stream in streams)
-
     def close(self) -> None:
         """Close the connections."""
         if self._client is not None:

@@ -77,7 +77,7 @@ class Packing(NamedTuple):
         max_tasks: Most tasks; 0 means no bound (Flink's `scan.parallelism`).
     """
 
-    records_per_task: int = 250_000
+    records_per_task: int = 1_000_000
     min_tasks: int = 1
     max_tasks: int = 0
 
