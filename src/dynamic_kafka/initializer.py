@@ -5,7 +5,7 @@ checkpoint and never asked for again. All I/O goes through the `PartitionOffsets
 
 As text (metadata documents, the checkpoint) an initializer is a word, `earliest`, `latest` or `committed`, or one of
 `{"committed": "earliest"}` (with its reset), `{"timestamp": 1657256176000}`, and `{"<topic>": {"<partition>": <offset>}}`,
-where a word or Spark's -2 (earliest) and -1 (latest) may stand for an offset, and a word for all partitions of a topic.
+where a word or -1 (latest), -2 (earliest), -3 (committed) may stand for an offset, and a word for all partitions of a topic.
 """
 
 from __future__ import annotations

@@ -86,6 +86,16 @@ def _duration_ms(value: str) -> int:
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
+def _duration_from(least_ms: int) -> Parser:
+    def parse(value: str) -> int:
+        duration_ms = _duration_ms(value)
+        if duration_ms < least_ms:
+            raise ValueError
+        return duration_ms
+
+    return parse
+
+
 def _regex(value: str) -> re.Pattern[str]:
     return re.compile(_text(value))
 
@@ -247,7 +257,7 @@ OPTIONS: tuple[ConfigOption, ...] = (
         "false",
         "Whether a removed topic is read on until it is quiet, before it is cut.",
     ),
-    ConfigOption("drain-quiet-ms", _duration_ms, _MS, "10 s", "How long a drained topic has to be without news."),
+    ConfigOption("drain-quiet-ms", _duration_from(0), _MS, "10 s", "How long a drained topic has to be without news."),
     # reading
     ConfigOption(
         "failOnDataLoss",
@@ -271,7 +281,7 @@ OPTIONS: tuple[ConfigOption, ...] = (
         "Most offsets of a cluster in a micro-batch.",
     ),
     ConfigOption("minOffsetsPerTrigger", _integer(1), _POSITIVE, "none", "Wait until there are as many offsets."),
-    ConfigOption("maxTriggerDelay", _duration_ms, _MS, "15 min", "Longest wait for `minOffsetsPerTrigger`."),
+    ConfigOption("maxTriggerDelay", _duration_from(0), _MS, "15 min", "Longest wait for `minOffsetsPerTrigger`."),
     ConfigOption(
         "scan.parallelism",
         _integer(1),
@@ -293,7 +303,7 @@ OPTIONS: tuple[ConfigOption, ...] = (
     ConfigOption("includeLeaderEpoch", _flag, _BOOL, "false", "Adds the column `leader_epoch`."),
     ConfigOption(
         "kafkaConsumer.pollTimeoutMs",
-        _duration_ms,
+        _duration_from(0),
         _MS,
         "2 min",
         "How long a task waits for records that were planned, before it fails.",
@@ -305,7 +315,7 @@ OPTIONS: tuple[ConfigOption, ...] = (
         "3",
         "How often an end that went backwards is looked at again before it counts as data loss.",
     ),
-    ConfigOption("fetchOffset.retryIntervalMs", _duration_ms, _MS, "1 s", "The pause between those looks."),
+    ConfigOption("fetchOffset.retryIntervalMs", _duration_from(0), _MS, "1 s", "The pause between those looks."),
     # clients
     ConfigOption(
         "groupIdPrefix",

@@ -268,6 +268,7 @@ class History(RuleBasedStateMachine):
         self.read: dict[Chain, int] = {}
         self.first_clusters: set[str] = set()
         self.first_start_ms = 0
+        self.first_starts: dict[Chain, int] = {}
         self.source = self.new_process()
 
     def teardown(self) -> None:
@@ -345,19 +346,20 @@ class History(RuleBasedStateMachine):
     @rule(name=st.sampled_from(CLUSTERS), topics=st.sets(st.sampled_from(TOPICS)), batches=st.integers(0, 2))
     def change_metadata(self, name: str, topics: set[str], batches: int) -> None:
         """A cluster gets other topics, or comes with them."""
+        self.leave(name)
         self.world.metadata[name] = set(topics)
         self.batches(batches)
 
     @rule(name=st.sampled_from(CLUSTERS))
     def remove_cluster(self, name: str) -> None:
         """A cluster leaves the metadata."""
-        self.world.metadata.pop(name, None)
+        self.leave(name)
 
     @precondition(lambda self: self.log)
     @rule(name=st.sampled_from(CLUSTERS), meanwhile=st.sampled_from(["nothing", "a batch", "inactive", "made again"]))
     def metadata_flaps(self, name: str, meanwhile: str) -> None:
         """n, n - 1, n: with or without a batch, and something else, meanwhile."""
-        topics = self.world.metadata.pop(name, None)
+        topics = self.leave(name)
         if meanwhile != "nothing":
             self.world.clusters[name].active = meanwhile != "inactive"
             self.batch()
@@ -368,6 +370,11 @@ class History(RuleBasedStateMachine):
         if topics is not None:
             self.world.metadata[name] = topics
         self.batch()
+
+    def leave(self, name: str) -> set[str] | None:
+        """Take a cluster out of the metadata; what of it was not met before may now be new, and start at its beginning."""
+        self.first_starts = {chain: start for chain, start in self.first_starts.items() if chain[0] != name}
+        return self.world.metadata.pop(name, None)
 
     @precondition(lambda self: self.log)
     @rule()
@@ -446,6 +453,13 @@ class History(RuleBasedStateMachine):
         if not self.log:
             self.first_clusters = set(self.world.metadata)
             self.first_start_ms = self.world.clock.now_ms
+            if self.starting == LATEST:
+                self.first_starts = {
+                    (name, topic_id_text(topic.topic_id), p): sum(at_ms < self.first_start_ms for at_ms in log.times_ms)
+                    for name in self.first_clusters
+                    for topic in self.world.clusters[name].topics.values()
+                    for p, log in enumerate(topic.partitions)
+                }
         text = json.dumps(self.source.latest_offset(start, limited=True))
         if text == json.dumps(start):
             return False
@@ -485,6 +499,7 @@ class History(RuleBasedStateMachine):
                 chain = (name, cluster.topics[topic], partition)
                 if chain not in self.read:
                     assert start <= self.latest_start(name, topic, partition, cluster.topics[topic]), chain
+                    assert start >= self.first_starts.get(chain, 0), chain
                 assert self.read.setdefault(chain, start) == start, chain
                 assert merged.get((name, (topic, partition)), (start, start)) == (start, end)
                 self.read[chain] = end
@@ -580,3 +595,20 @@ class Bounded(History):
 def test_every_offset_is_planned_once_and_in_order(history: type[History]) -> None:
     """Whatever happens to clusters, metadata and processes, each log is read once, from its resolved start on."""
     run_state_machine_as_test(history, settings=settings(max_examples=200, stateful_step_count=40, deadline=None))
+
+
+def test_a_split_whose_stop_is_not_known_waits() -> None:
+    """It came back with its position, its cluster does not say where to stop: reading on might go beyond."""
+    history = Bounded()
+    try:
+        history.begin(names={"a"}, topics={"t"}, count=1, away=set())
+        history.produce("a", 5)
+        history.leave("a")
+        history.batch()
+        history.world.metadata["a"] = {"t"}
+        history.world.clusters["a"].answers = False
+        history.batch()
+        history.produce("a", 5)
+        history.batch()
+    finally:
+        history.teardown()

@@ -216,7 +216,8 @@ def test_two_spellings_of_one_option_must_agree() -> None:
 )
 def test_durations_have_units(text: str, ms: int) -> None:
     """As in Flink and Spark; a bare number is milliseconds."""
-    assert parse_options({"drain-quiet-ms": text}).values["drain-quiet-ms"] == ms
+    parsed = parse_options({"partition.discovery.interval.ms": text})
+    assert parsed.values["partition.discovery.interval.ms"] == ms
 
 
 # --- client properties --------------------------------------------------------------------------------------------
@@ -654,7 +655,7 @@ def test_limits_of_clusters_that_are_wrong_say_so(text: str) -> None:
 def test_packing() -> None:
     """Spark's two options and Flink's parallelism."""
     assert configured().packing == Packing()
-    assert configured(minPartitions="4").packing == Packing(250_000, 4, 0)
+    assert configured(minPartitions="4").packing == Packing(min_tasks=4)
     assert configured(maxRecordsPerPartition="1000").packing == Packing(1000, 1, 0)
     assert configured(scan__parallelism="8").packing == Packing(1000, 1, 8)
     assert configured(scan__parallelism="8", maxRecordsPerPartition="7", minPartitions="2").packing == Packing(7, 2, 8)

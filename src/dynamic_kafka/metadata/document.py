@@ -211,10 +211,7 @@ def _no_servers(value: dict[str, str]) -> dict[str, str]:
 
 
 def _offsets(value: Any) -> KafkaOffsetsInitializer | None:
-    try:
-        return None if value is None else initializer_from_json(value)
-    except TypeError:  # a list where an offset should be
-        raise ValueError("expected a word, {timestamp: <ms>} or {<topic>: {<partition>: <offset>}}") from None
+    return None if value is None else initializer_from_json(value)
 
 
 _Name = Annotated[str, Field(min_length=1)]

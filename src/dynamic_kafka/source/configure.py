@@ -190,9 +190,14 @@ def _itself(service: KafkaMetadataService) -> KafkaMetadataService:
 def _partitions(parsed: ParsedOptions) -> frozenset[Split]:
     text = parsed.get("topic-partitions")
     try:
-        return frozenset((topic, _partition_number(p)) for topic, numbers in json.loads(text).items() for p in numbers)
+        splits = frozenset(
+            (topic, _partition_number(p)) for topic, numbers in json.loads(text).items() for p in numbers
+        )
+        if not splits:
+            raise ValueError
     except (ValueError, TypeError, AttributeError):
         raise _invalid(parsed, "topic-partitions") from None
+    return splits
 
 
 def _partition_number(value: Any) -> int:

@@ -28,7 +28,7 @@ from dynamic_kafka.source.offsets import (
     is_spark_kafka_offset,
 )
 from dynamic_kafka.source.planning import ReadTask, plan
-from dynamic_kafka.source.reconcile import ClusterView, Event, Policy, Reconciled, reconcile
+from dynamic_kafka.source.reconcile import ClusterView, Event, Need, Policy, Reconciled, reconcile
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["SourceEnumerator"]
@@ -95,7 +95,7 @@ class SourceEnumerator:
             # Also when a finished query was started again: a batch of its own tells the listener (see spark.ending).
             document.done = (previous.done if previous is not None else 0) + 1
             self._said_done = result.changed = True
-        backlog = _backlog(document, self._seen.views)
+        backlog = _backlog(document, self._seen.views, result.needs)
         if not result.changed and (not backlog or self._hold_back(backlog)):
             self._idle = not result.needs and not backlog
             return start
@@ -303,8 +303,12 @@ class SourceEnumerator:
                 _log.log(logging.WARNING if event.level == "warning" else logging.INFO, "%s", event.text)
 
 
-def _backlog(document: Document, views: Mapping[str, ClusterView]) -> dict[str, dict[Split, int]]:
+def _backlog(
+    document: Document, views: Mapping[str, ClusterView], needs: Iterable[Need]
+) -> dict[str, dict[Split, int]]:
     """How many offsets each split could read now."""
+    # A split whose stop is not known yet waits, lest it be read beyond it.
+    waiting = {(need.cluster, split) for need in needs if need.purpose == "stop" for split in need.splits}
     backlog: dict[str, dict[Split, int]] = {}
     for name, cluster in document.clusters.items():
         if name not in views:
@@ -315,7 +319,7 @@ def _backlog(document: Document, views: Mapping[str, ClusterView]) -> dict[str, 
             available = ends.get(split, 0)
             if split in stops:
                 available = min(available, stops[split])
-            if available > position:
+            if available > position and (name, split) not in waiting:
                 splits[split] = available - position
         if splits:
             backlog[name] = splits

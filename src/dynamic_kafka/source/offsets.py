@@ -283,7 +283,7 @@ def decode(value: Mapping[str, Any]) -> Document:
                 cursor.get("cluster", ""),
                 {c: (str(t), int(p)) for c, (t, p) in cursor.get("splits", {}).items()},
             ),
-            packing=Packing(*value["packing"]),
+            packing=_packing(value["packing"]),
             done=int(value.get("done", 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, zlib.error) as error:
@@ -291,6 +291,13 @@ def decode(value: Mapping[str, Any]) -> Document:
             f"The checkpoint's offsets are damaged ({type(error).__name__}: {error}): {_excerpt(value)}; "
             "restore the file in the checkpoint's 'offsets' folder, or start with a new checkpoint"
         ) from error
+
+
+def _packing(value: Sequence[int]) -> Packing:
+    packing = Packing(*value)
+    if packing.records_per_task < 1 or packing.min_tasks < 1 or packing.max_tasks < 0:
+        raise ValueError(f"packing {value}")
+    return packing
 
 
 def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
