@@ -92,7 +92,7 @@ class SourceEnumerator:
         self._idle = False
         document = result.document
         if document.done and not self._said_done and not self._available_now:
-            # Also when a finished query was started again: a batch of its own tells the listener (see spark.ending).
+            # Also when a finished query was started again: a batch of its own tells who stops it (see spark.ending).
             document.done = (previous.done if previous is not None else 0) + 1
             self._said_done = result.changed = True
         backlog = _backlog(document, self._seen.views, result.needs)

@@ -19,9 +19,10 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import groupby
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection, TopicPartition
@@ -70,7 +71,7 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
             reader.start()
         for reader in readers:
             for runs in reader.runs():
-                yield to_batch(schema, reader.cluster, runs)
+                yield to_batch(schema, reader.cluster, runs)  # the answer about topic ids comes meanwhile
             reader.check_topic_ids()
         done = True
     finally:
@@ -97,6 +98,8 @@ class _ClusterReader:
         self._topic = ranges[0].topic if len({r.topic for r in ranges}) == 1 else None
         self._gone_since: dict[Split, float] = {}
         self._last_error = ""
+        self._planned_ids = {r.topic: r.topic_id for r in ranges if r.topic_id}
+        self._topic_futures: Mapping[str, Future[Any]] | None = None
         self.clients: PooledClients = acquire(cluster, properties, settings.consumer_group)
 
     def start(self) -> None:
@@ -118,6 +121,8 @@ class _ClusterReader:
             kept = self._in_ranges(found)
             for event in events:  # after the records: the end of a log is told behind its last record
                 self._handle(event)
+            if not self._open:
+                self._ask_topic_ids()
             if kept:
                 progress_at = time.monotonic()
                 yield kept
@@ -214,7 +219,7 @@ class _ClusterReader:
             self._refresh_metadata(split[0])  # a kept consumer may not know a new partition yet
         since = self._gone_since[split]
         patience_s = self._settings.call_retries * self._settings.call_retry_interval_ms / 1000
-        if time.monotonic() - since >= patience_s and split[0] not in self._topic_ids([split[0]]):
+        if time.monotonic() - since >= patience_s and split[0] not in self._ids(self._describe([split[0]])):
             self._lost(split, "the topic was deleted")
             self._finish(split)
 
@@ -277,23 +282,32 @@ class _ClusterReader:
 
     # --- topic ids ---
 
+    def _ask_topic_ids(self) -> None:
+        """Rule 4: the last record is here, now the ids count."""
+        self._topic_futures = self._describe(self._planned_ids) if self._planned_ids else {}
+
     def check_topic_ids(self) -> None:
         """Rule 4; call it after the last message."""
-        planned = {r.topic: r.topic_id for r in self._ranges.values() if r.topic_id}
-        found = self._topic_ids(planned) if planned else {}
-        for topic, planned_id in planned.items():
+        if self._topic_futures is None:  # the last range ended without a record
+            self._ask_topic_ids()
+        assert self._topic_futures is not None
+        found = self._ids(self._topic_futures)
+        for topic, planned_id in self._planned_ids.items():
             found_id = found.get(topic)
             if found_id not in (None, "", planned_id):
                 split = min(s for s in self._ranges if s[0] == topic)
                 self._positions[split] = self._ranges[split].start
                 self._lost(split, f"the topic was made again (topic id {planned_id} is now {found_id})")
 
-    def _topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """The ids of those topics that exist."""
-        ids = {}
-        futures = self.clients.admin.describe_topics(
+    def _describe(self, topics: Collection[str]) -> Mapping[str, Future[Any]]:
+        described: Mapping[str, Future[Any]] = self.clients.admin.describe_topics(
             TopicCollection(sorted(topics)), request_timeout=self._settings.call_timeout_ms / 1000
         )
+        return described
+
+    def _ids(self, futures: Mapping[str, Future[Any]]) -> dict[str, str]:
+        """The ids of those topics that exist."""
+        ids = {}
         for topic, future in futures.items():
             try:
                 ids[topic] = topic_id_text(future.result().topic_id)
