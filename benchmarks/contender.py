@@ -97,7 +97,12 @@ class Contender:
         writer = self._stream(options).writeStream
         query = self._start(writer if trigger is None else writer.trigger(processingTime=trigger))
         query.processAllAvailable()  # from now on it reads whatever is written
-        results, seen = [], -1
+        produce_one_each([(producer, topic, 1) for producer, topic, _ in producers])
+        began = time.perf_counter()
+        while sum(p["numInputRows"] for p in query.recentProgress) < len(producers):
+            _check(query, began)  # a stream that runs: both contenders have run a task
+            time.sleep(_POLL_S)
+        results, seen = [], query.recentProgress[-1]["batchId"]
         for _ in range(rounds):
             if trigger is not None:
                 time.sleep(1.05 - time.time() % 1)  # such triggers come at full seconds: one batch for all records
