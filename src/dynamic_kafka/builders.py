@@ -31,7 +31,6 @@ class _Source:
 
     options: Mapping[str, str] = field(repr=False)
     objects: BuilderObjects = field(repr=False)
-    bounded: bool
     deserializer: RecordDeserializer | None
 
     def read_stream(self, spark: SparkSession) -> DataFrame:
@@ -221,7 +220,7 @@ class KafkaSourceBuilder(_Builder):
         Raises:
             ConfigurationError: Naming the option, the value and what would be right.
         """
-        return KafkaSource(*self._validated(), self._bounded, self._deserializer)
+        return KafkaSource(*self._validated(), self._deserializer)
 
 
 class DynamicKafkaSourceBuilder(_Builder):
@@ -255,4 +254,4 @@ class DynamicKafkaSourceBuilder(_Builder):
         """
         if self._metadata_service is None:
             raise ConfigurationError("A metadata service is missing; call set_kafka_metadata_service(...)")
-        return DynamicKafkaSource(*self._validated(), self._bounded, self._deserializer)
+        return DynamicKafkaSource(*self._validated(), self._deserializer)

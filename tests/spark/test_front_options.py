@@ -174,7 +174,7 @@ def test_triggers_once_and_available_now(
 def test_a_stream_with_a_stop_ends_by_itself(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, sink: RecordingSink
 ) -> None:
-    """The listener that register() installs stops it, also when a finished query is started again."""
+    """The thread that register() starts stops it, also when a finished query is started again."""
     name = topic(cluster_a, partitions=2)
     produce(cluster_a.bootstrap_servers, name, [(None, b"v")] * 10)
     df = (
