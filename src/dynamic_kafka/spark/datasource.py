@@ -143,7 +143,9 @@ class _ExecutorSide:
         """Read one task's ranges; Spark calls it on an executor."""
         from dynamic_kafka.source.reader import read
         from dynamic_kafka.source.rows import arrow_schema
+        from dynamic_kafka.spark.handover import acknowledge_at_once
 
+        acknowledge_at_once()
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark makes an empty partition where a plan has none
         return read(partition.task, arrow_schema(self._columns), self._settings)
