@@ -96,12 +96,15 @@ def show(results: Iterable[Result], console: Console) -> None:
 
 
 def save(results: Iterable[Result], *, quick: bool) -> None:
-    """Write `results/latest.json`; a quick run writes `quick.json`, because its figures mean nothing."""
-    document = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "quick": quick,
-        "results": [asdict(r) | {"passed": r.passed} for r in results],
-    }
-    RESULTS.parent.mkdir(exist_ok=True)
-    (RESULTS.with_name("quick.json") if quick else RESULTS).write_text(json.dumps(document, indent=1) + "\n")
+    """Write `results/latest.json`; a quick run writes `quick.json`, because its figures mean nothing.
+
+    Cases that were not run keep the results they have; each says when it was measured.
+    """
+    path = RESULTS.with_name("quick.json") if quick else RESULTS
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    found = [asdict(r) | {"passed": r.passed, "at": at} for r in results]
+    cases = {r["case"] for r in found}
+    before = json.loads(path.read_text())["results"] if path.is_file() else []
+    merged = sorted([r for r in before if r["case"] not in cases] + found, key=lambda r: str(r["case"]))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"python": platform.python_version(), "results": merged}, indent=1) + "\n")

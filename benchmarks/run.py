@@ -24,7 +24,9 @@ def main() -> int:
     parser.add_argument("--only", default="a,b,c,d,e", help="cases, such as a,c")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: tests the harness, measures nothing")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements for each line of a")
-    parser.add_argument("--partition-pairs", type=int, default=1, help="the same for b; the JVM needs 90 s for each")
+    parser.add_argument(
+        "--partition-pairs", type=int, default=1, help="the same for b; the JVM needs four minutes for each"
+    )
     parser.add_argument("--latency-pairs", type=int, default=3, help="the same for c, 40 s each")
     parser.add_argument("--soak-minutes", type=float, default=10, help="how long e runs")
     arguments = parser.parse_args()
