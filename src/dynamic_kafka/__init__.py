@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from dynamic_kafka.builders import DynamicKafkaSource, KafkaSource
+    from dynamic_kafka.builders import (
+        ArrowSerializer,
+        DeliveryGuarantee,
+        DynamicKafkaSource,
+        KafkaRecordSerializationSchema,
+        KafkaSink,
+        KafkaSource,
+        TransactionNamingStrategy,
+    )
     from dynamic_kafka.deserializers import (
         ArrowDeserializer,
         KafkaRecordDeserializationSchema,
@@ -25,10 +33,13 @@ if TYPE_CHECKING:
     from dynamic_kafka.metadata.service import KafkaMetadataService
     from dynamic_kafka.metadata.single_cluster import SingleClusterTopicMetadataService
     from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
+    from dynamic_kafka.sink.partitioners import KafkaPartitioner
 
 __all__ = [
     "ArrowDeserializer",
+    "ArrowSerializer",
     "ClusterMetadata",
+    "DeliveryGuarantee",
     "DynamicKafkaSource",
     "FileMetadataService",
     "HttpMetadataService",
@@ -36,18 +47,30 @@ __all__ = [
     "KafkaMetadataService",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
+    "KafkaPartitioner",
     "KafkaRecordDeserializationSchema",
+    "KafkaRecordSerializationSchema",
+    "KafkaSink",
     "KafkaSource",
     "KafkaStream",
     "KafkaStreamSubscriber",
     "KafkaTopicPartition",
     "SimpleStringSchema",
     "SingleClusterTopicMetadataService",
+    "TransactionNamingStrategy",
     "register",
 ]
 
 _HOMES = {
-    "builders": ("DynamicKafkaSource", "KafkaSource"),
+    "builders": (
+        "ArrowSerializer",
+        "DeliveryGuarantee",
+        "DynamicKafkaSource",
+        "KafkaRecordSerializationSchema",
+        "KafkaSink",
+        "KafkaSource",
+        "TransactionNamingStrategy",
+    ),
     "deserializers": ("ArrowDeserializer", "KafkaRecordDeserializationSchema", "SimpleStringSchema"),
     "initializer": ("KafkaOffsetResetStrategy", "KafkaOffsetsInitializer", "KafkaTopicPartition"),
     "metadata.file": ("FileMetadataService",),
@@ -57,6 +80,7 @@ _HOMES = {
     "metadata.service": ("KafkaMetadataService",),
     "metadata.single_cluster": ("SingleClusterTopicMetadataService",),
     "metadata.subscriber": ("KafkaStreamSubscriber",),
+    "sink.partitioners": ("KafkaPartitioner",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -13,6 +13,11 @@
     ├── OffsetResolutionError               a start or stop position cannot be found
     ├── DataLossError                       records that had to be read are gone
     ├── RecordError                         one record cannot be turned into a row
+    ├── RowError                            one row cannot be turned into a record
+    ├── DeliveryError                       a record was not acknowledged
+    ├── TransactionError                    a batch could not be published; nothing of it was
+    │   ├── ProducerFencedError             somebody else took over the transactional id prefix
+    │   └── LostTransactionsError           decided transactions are gone
     └── CheckpointError                     the checkpoint's offsets are not ours, or do not fit
 
 Spark shows an error from a Python data source as text, after the name of its own exception class, and often only
@@ -24,7 +29,7 @@ workers to the driver.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = [
@@ -33,12 +38,17 @@ __all__ = [
     "ConfigurationError",
     "ConflictingOptionsError",
     "DataLossError",
+    "DeliveryError",
     "DynamicKafkaError",
     "InvalidOptionError",
+    "LostTransactionsError",
     "MetadataServiceError",
     "MissingDependencyError",
     "OffsetResolutionError",
+    "ProducerFencedError",
     "RecordError",
+    "RowError",
+    "TransactionError",
     "UnknownOptionError",
 ]
 
@@ -190,6 +200,78 @@ class RecordError(DynamicKafkaError):
             cluster_id=cluster_id,
         )
         self.topic, self.partition, self.offset = topic, partition, offset
+
+
+class RowError(DynamicKafkaError):
+    """One row cannot be turned into a record.
+
+    Args:
+        column: The column with the fault.
+        reason: What is wrong with it, as a clause; nothing of `key`, `value` or `headers`.
+    """
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(f"A row's column '{column}' {reason}")
+        self.column = column
+
+
+class DeliveryError(DynamicKafkaError):
+    """A record was not acknowledged.
+
+    Args:
+        reason: What happened and what to do, as a clause.
+        cluster_id: The cluster.
+        topic: The topic.
+        partition: The partition; -1 if none was chosen yet.
+        key_bytes: The size of the record's key; None if it has none, or if it is not about one record.
+        code: Kafka's name of the error.
+        retriable: True if the same write may succeed later.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        cluster_id: str,
+        topic: str,
+        partition: int,
+        key_bytes: int | None,
+        code: str,
+        retriable: bool,
+    ) -> None:
+        where = f"Cluster '{cluster_id}', topic '{topic}'"
+        where += f", partition {partition}" if partition >= 0 else ""
+        where += f", a record with a key of {key_bytes} bytes" if key_bytes is not None else ""
+        super().__init__(f"{where}: {reason} ({code})", cluster_id=cluster_id)
+        self.topic, self.partition, self.key_bytes, self.code = topic, partition, key_bytes, code
+        self.retriable = retriable
+
+
+class TransactionError(DynamicKafkaError):
+    """A batch could not be published exactly once; unless the message says otherwise nothing of it was."""
+
+
+class ProducerFencedError(TransactionError):
+    """Somebody else took over the transactional id prefix: another run of the query, or another query."""
+
+
+class LostTransactionsError(TransactionError):
+    """Transactions that a decision named are gone, and the others of the batch are published or may be.
+
+    Args:
+        batch: The batch's number.
+        lost: What is known of each, by transactional id.
+        count: How many transactions the batch has.
+    """
+
+    def __init__(self, batch: int, lost: Mapping[str, str], count: int) -> None:
+        named = "; ".join(f"'{name}' ({what})" for name, what in lost.items())
+        super().__init__(
+            f"Batch {batch}: {len(lost)} of its {count} transactions cannot be committed any more: {named}. They were "
+            "decided, and timed out or were aborted before they were committed; their rows are lost. Find out which rows "
+            "are missing, and set sink.lost-transactions=continue for one start to go on without them"
+        )
+        self.batch, self.lost = batch, dict(lost)
 
 
 class CheckpointError(DynamicKafkaError):

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
@@ -18,9 +17,8 @@ from dynamic_kafka.initializer import (
     initializer_from_json,
 )
 from dynamic_kafka.kafka.properties import reject_owned, to_librdkafka
-from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
-from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
-from dynamic_kafka.metadata.service import KafkaMetadataService, create_metadata_service
+from dynamic_kafka.metadata.configure import one_cluster, service_of
+from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber
 from dynamic_kafka.options import OPTIONS, ParsedOptions, parse_options
 from dynamic_kafka.source.offsets import Packing, Split
@@ -28,7 +26,6 @@ from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["BuilderObjects", "configure"]
 
-_DEFAULT_CLUSTER = "kafka"
 _SUBSCRIPTIONS = ("topic", "topic-pattern", "topic-partitions", "stream-ids", "stream-pattern")
 _EXPECTED = {option.key: option.expected for option in OPTIONS}
 # With scan.parallelism a task is worth starting for fewer records than by default: the user asked for the spread.
@@ -146,45 +143,16 @@ def _subscription(
         subscriber = objects.subscriber or (
             StreamSetSubscriber(streams[0]) if streams[0] else StreamPatternSubscriber(streams[1])
         )
-        return _service(parsed, objects, properties), subscriber, None, None
+        return service_of(parsed, properties, objects.metadata_service), subscriber, None, None
     if "metadata-service" in parsed.values or objects.metadata_service is not None:
         raise ConflictingOptionsError(
             [*given, "metadata-service"], "a metadata service is asked for streams: give stream-ids or stream-pattern"
         )
-    unknown = [key for key in parsed.service_options if key != "metadata-service.cluster-id"]
-    if unknown:
-        raise ConflictingOptionsError([*given, *unknown], "there is no metadata service; set 'metadata-service'")
-    if not properties.get("bootstrap.servers", "").strip():
-        raise ConfigurationError(
-            "Option 'properties.bootstrap.servers' (or 'kafka.bootstrap.servers') is missing; name at least one broker as "
-            "host:port"
-        )
     pattern: re.Pattern[str] | None = parsed.get("topic-pattern")
     partitions = _partitions(parsed) if "topic-partitions" in parsed.values else None
     topics = {topic for topic, _ in partitions} if partitions is not None else parsed.get("topic", ())
-    name = parsed.service_options.get("metadata-service.cluster-id", _DEFAULT_CLUSTER)
-    stream = KafkaStream(name, {name: ClusterMetadata(frozenset(topics), properties)})
-    return partial(InMemoryMetadataService, [stream]), StreamSetSubscriber([name]), pattern, partitions
-
-
-def _service(
-    parsed: ParsedOptions, objects: BuilderObjects, properties: Mapping[str, str]
-) -> Callable[[], KafkaMetadataService]:
-    if objects.metadata_service is not None:
-        return partial(_itself, objects.metadata_service)
-    name = parsed.get("metadata-service")
-    if name is None:
-        raise ConfigurationError(
-            "Option 'metadata-service' is missing; streams are described by a metadata service: single-cluster, file, http, "
-            "or package.module:Class"
-        )
-    make = partial(create_metadata_service, name, parsed.service_options, properties)
-    make().close()  # a missing or wrong option is an error now, not in the first batch
-    return make
-
-
-def _itself(service: KafkaMetadataService) -> KafkaMetadataService:
-    return service
+    name, service = one_cluster(parsed, properties, topics)
+    return service, StreamSetSubscriber([name]), pattern, partitions
 
 
 def _partitions(parsed: ParsedOptions) -> frozenset[Split]:

@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
@@ -31,6 +38,8 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dynamic_kafka.sink.configure import SinkObjects
+    from dynamic_kafka.sink.settings import SinkSettings
     from dynamic_kafka.source.configure import BuilderObjects
     from dynamic_kafka.source.enumerator import SourceEnumerator
     from dynamic_kafka.source.planning import ReadTask
@@ -56,7 +65,7 @@ _TYPES: Mapping[str, DataType] = {
 
 
 class DynamicKafkaDataSource(DataSource):
-    """Reads streams that live on any number of Kafka clusters.
+    """Reads and writes streams that live on any number of Kafka clusters.
 
     Rows: `key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int,
     cluster string`, then `headers array<struct<key string, value binary>>` and `leader_epoch int` on request. A schema of
@@ -68,11 +77,17 @@ class DynamicKafkaDataSource(DataSource):
 
     short_name: ClassVar[str] = NAME
     objects: ClassVar[BuilderObjects | None] = None
+    sink_objects: ClassVar[SinkObjects | None] = None
     builder_default: ClassVar[KafkaOffsetsInitializer | None] = None
+    _made_here = False
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._settings(KafkaOffsetsInitializer.earliest())
+        self._made_here = True
+        self._check()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_made_here"}
 
     @classmethod
     def name(cls) -> str:
@@ -101,6 +116,49 @@ class DynamicKafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """For `spark.readStream`: from latest on by default."""
         return DynamicKafkaStreamReader(self._settings(KafkaOffsetsInitializer.latest()), _checked(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001  # Spark's signature
+        """For `df.write`; mode append."""
+        if overwrite:
+            raise ConfigurationError("Kafka cannot be overwritten; write with mode('append')")
+        from dynamic_kafka.spark.sink import batch_writer
+
+        return batch_writer(self._sink_settings(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, FBT001
+        """For `df.writeStream`; complete mode appends each batch, as Spark's own sink does."""
+        del overwrite
+        from dynamic_kafka.spark.sink import stream_writer
+
+        # Where a batch is only committed, Spark has not made this object, but unpickled it.
+        return stream_writer(self._sink_settings(schema), plans=self._made_here)
+
+    def _sink_settings(self, schema: StructType) -> SinkSettings:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from dynamic_kafka.sink.configure import configure_sink
+        from dynamic_kafka.sink.records import check_schema
+
+        settings = configure_sink(self.options, self.sink_objects)
+        check_schema(to_arrow_schema(schema), settings)
+        return settings
+
+    def _check(self) -> None:
+        """Wrong options are an error when the object is made; what it is made for, Spark does not say."""
+        try:
+            self._settings(KafkaOffsetsInitializer.earliest())
+        except ConfigurationError as source_error:
+            from dynamic_kafka.options import OPTIONS, SINK_OPTIONS, option_names
+            from dynamic_kafka.sink.configure import configure_sink
+
+            try:
+                configure_sink(self.options, self.sink_objects)
+            except ConfigurationError as sink_error:
+                of_source = {name.lower() for name in option_names(OPTIONS)}
+                only_sinks = {name.lower() for name in option_names(SINK_OPTIONS)} - of_source
+                if only_sinks & {name.lower() for name in self.options}:
+                    raise sink_error from None
+                raise source_error from None
 
     def _settings(self, default_starting: KafkaOffsetsInitializer) -> SourceSettings:
         from dynamic_kafka.source.configure import configure

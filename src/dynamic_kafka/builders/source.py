@@ -17,6 +17,7 @@ from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
+from dynamic_kafka.options import OPTIONS, option_names
 from dynamic_kafka.source.configure import BuilderObjects, configure
 
 if TYPE_CHECKING:
@@ -162,9 +163,7 @@ class _Builder:
 
     def set_property(self, key: str, value: str) -> Self:
         """A property of Kafka clients, or an option of the source by its own name."""
-        from dynamic_kafka.options import OPTIONS
-
-        known = {name.lower() for option in OPTIONS for name in (option.key, *option.aliases)}
+        known = {name.lower() for name in option_names(OPTIONS)}
         is_option = key.lower() in known and key != "topic"
         self._options[key if is_option else f"properties.{key}"] = value
         return self

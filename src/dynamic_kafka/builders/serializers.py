@@ -1,0 +1,173 @@
+"""From columns to a Kafka record: key, value, topic, headers, timestamp and cluster of each row.
+
+Each of them is an *expression of the row*, in one of three shapes:
+
+* a Spark column, or the text of a SQL expression, such as a column's name;
+* a function from the row, a struct of all columns, to a column: `F.to_json`, or `lambda row: row["region"]`;
+* a Python function over Arrow, as `ArrowSerializer(...)`.
+
+`SimpleStringSchema()` serializes the column `key` or `value`, which is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from dynamic_kafka.deserializers import ArrowDeserializer, SimpleStringSchema
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
+from dynamic_kafka.sink.partitioners import KafkaPartitioner
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+__all__ = [
+    "ArrowSerializer",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "RecordSerializer",
+    "RowExpression",
+]
+
+RowExpression: TypeAlias = "Column | str | Callable[[Column], Column]"
+RecordSerializer: TypeAlias = "Callable[[DataFrame], DataFrame]"
+
+_ORDER = ("key", "value", "topic", "headers", "timestamp", "cluster")
+
+
+@dataclass(frozen=True)
+class ArrowSerializer:
+    """A Python function over Arrow: it sees a batch of rows at once, never row by row.
+
+    Args:
+        function: Takes a `pyarrow.StructArray`, a field for each column, and returns a `pyarrow.Array` as long.
+        return_type: What it returns, as a Spark type or in Spark's DDL.
+
+    Example:
+        >>> import pyarrow.compute as pc
+        >>> upper = ArrowSerializer(lambda rows: pc.utf8_upper(rows.field("name")), "string")
+    """
+
+    function: Callable[[Any], Any]
+    return_type: DataType | str = "binary"
+
+    def __call__(self, row: Column) -> Column:
+        """Apply the function to the row."""
+        return ArrowDeserializer(self.function, self.return_type)(row)
+
+
+@dataclass(frozen=True)
+class KafkaRecordSerializationSchema:
+    """Turns a DataFrame's rows into Kafka records (Flink: KafkaRecordSerializationSchema). Made by a builder.
+
+    `KafkaSinkBuilder.set_record_serializer` takes one, or your own function from the DataFrame to one with the columns of
+    the sink: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`, `cluster`.
+
+    Example:
+        >>> schema = (
+        ...     KafkaRecordSerializationSchema.builder()
+        ...     .set_topic("orders")
+        ...     .set_key_serialization_schema("CAST(id AS STRING)")
+        ...     .set_value_serialization_schema(F.to_json)
+        ...     .build()
+        ... )  # doctest: +SKIP
+    """
+
+    expressions: Mapping[str, RowExpression] = field(repr=False)
+    topic: str | None = None
+    partitioner: KafkaPartitioner | str | None = None
+
+    @staticmethod
+    def builder() -> KafkaRecordSerializationSchemaBuilder:
+        """A new builder."""
+        return KafkaRecordSerializationSchemaBuilder()
+
+    def __call__(self, rows: DataFrame) -> DataFrame:
+        """The columns of the sink, and no other."""
+        return rows.select(
+            *(_column(name, self.expressions[name]).alias(name) for name in _ORDER if name in self.expressions)
+        )
+
+
+def _column(name: str, expression: RowExpression) -> Column:
+    from pyspark.sql import Column
+    from pyspark.sql import functions as F  # noqa: N812  # the name everybody uses
+
+    if isinstance(expression, Column):
+        return expression
+    if isinstance(expression, str):
+        return F.expr(expression)
+    if isinstance(expression, SimpleStringSchema):
+        return F.encode(F.col(name), expression.charset)
+    return expression(F.struct("*"))
+
+
+class KafkaRecordSerializationSchemaBuilder:
+    """Builds a `KafkaRecordSerializationSchema`; a value and a topic, or who chooses it, are required.
+
+    A topic is not required where a stream of the metadata service has a single one: `KafkaSinkBuilder.build` checks it.
+    Every setter returns the builder.
+    """
+
+    def __init__(self) -> None:
+        self._expressions: dict[str, RowExpression] = {}
+        self._set_by: dict[str, str] = {}
+        self._topic: str | None = None
+        self._partitioner: KafkaPartitioner | str | None = None
+
+    def set_topic(self, topic: str) -> Self:
+        """All records go to this topic."""
+        self._once("topic", "set_topic")
+        self._topic = topic
+        return self
+
+    def set_topic_selector(self, topic_selector: RowExpression) -> Self:
+        """The topic of each row, as text."""
+        return self._set("topic", "set_topic_selector", topic_selector)
+
+    def set_key_serialization_schema(self, key_serialization_schema: RowExpression) -> Self:
+        """The key of each row, as text or bytes; null for none."""
+        return self._set("key", "set_key_serialization_schema", key_serialization_schema)
+
+    def set_value_serialization_schema(self, value_serialization_schema: RowExpression) -> Self:
+        """The value of each row, as text or bytes; null for a tombstone."""
+        return self._set("value", "set_value_serialization_schema", value_serialization_schema)
+
+    def set_header_provider(self, header_provider: RowExpression) -> Self:
+        """The headers of each row: `array<struct<key string, value binary>>`, such as `map_entries(a_map)`."""
+        return self._set("headers", "set_header_provider", header_provider)
+
+    def set_timestamp_selector(self, timestamp_selector: RowExpression) -> Self:
+        """The timestamp of each row (Flink: the event's); without it, or if it is null, the time of sending."""
+        return self._set("timestamp", "set_timestamp_selector", timestamp_selector)
+
+    def set_cluster_selector(self, cluster_selector: RowExpression) -> Self:
+        """The id of each row's cluster, for a stream on several ones."""
+        return self._set("cluster", "set_cluster_selector", cluster_selector)
+
+    def set_partitioner(self, partitioner: KafkaPartitioner | str) -> Self:
+        """Who chooses partitions: an object, or a value of the option `sink.partitioner`."""
+        self._partitioner = partitioner
+        return self
+
+    def build(self) -> KafkaRecordSerializationSchema:
+        """Check that there is a value.
+
+        Raises:
+            ConfigurationError: If there is none.
+        """
+        if "value" not in self._expressions:
+            raise ConfigurationError("The value's serializer is missing; call set_value_serialization_schema(...)")
+        return KafkaRecordSerializationSchema(dict(self._expressions), self._topic, self._partitioner)
+
+    def _set(self, name: str, setter: str, expression: RowExpression) -> Self:
+        self._once(name, setter)
+        self._expressions[name] = expression
+        return self
+
+    def _once(self, name: str, setter: str) -> None:
+        if name in self._set_by:
+            raise ConflictingOptionsError([self._set_by[name], setter], f"a record has one {name}; set it once")
+        self._set_by[name] = setter

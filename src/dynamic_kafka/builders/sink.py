@@ -1,0 +1,192 @@
+"""`KafkaSink` with PyFlink's builder: a front over the same options as `format(...)`."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from dynamic_kafka.builders.serializers import KafkaRecordSerializationSchema, RecordSerializer
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.metadata.service import KafkaMetadataService
+from dynamic_kafka.options import SINK_OPTIONS, option_names
+from dynamic_kafka.sink.configure import SinkObjects, configure_sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter
+    from pyspark.sql.streaming import DataStreamWriter
+
+__all__ = ["DeliveryGuarantee", "KafkaSink", "KafkaSinkBuilder", "TransactionNamingStrategy"]
+
+
+class DeliveryGuarantee(enum.Enum):
+    """What a sink promises (Flink: DeliveryGuarantee)."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    NONE = "none"
+
+
+class TransactionNamingStrategy(enum.Enum):
+    """Accepted for Flink's sake: transactional ids always come from a pool."""
+
+    INCREMENTING = "incrementing"
+    POOLING = "pooling"
+
+
+def _unique() -> str:
+    return uuid.uuid4().hex[:12]
+
+
+@dataclass(frozen=True)
+class KafkaSink:
+    """Writes rows to topics of one Kafka cluster, or to a stream on any number of them (Flink: KafkaSink).
+
+    Example:
+        >>> sink = (
+        ...     KafkaSink.builder()
+        ...     .set_bootstrap_servers("localhost:9092")
+        ...     .set_record_serializer(
+        ...         KafkaRecordSerializationSchema.builder()
+        ...         .set_topic("output-topic")
+        ...         .set_value_serialization_schema(SimpleStringSchema())
+        ...         .build()
+        ...     )
+        ...     .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+        ...     .set_transactional_id_prefix("my-job")
+        ...     .build()
+        ... )
+        >>> query = sink.write_stream(df).option("checkpointLocation", path).start()  # doctest: +SKIP
+    """
+
+    options: Mapping[str, str] = field(repr=False)
+    objects: SinkObjects = field(repr=False)
+    serializer: RecordSerializer
+    parallelism: int | None = None
+    _id: str = field(default_factory=_unique, init=False, repr=False)
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        """A new builder."""
+        return KafkaSinkBuilder()
+
+    def write_stream(self, rows: DataFrame) -> DataStreamWriter:
+        """A writer of a streaming DataFrame; give it a checkpoint and a trigger, and start it (Flink: sink_to)."""
+        return self._records(rows).writeStream.format(self._registered(rows)).options(**self.options)
+
+    def write(self, rows: DataFrame) -> DataFrameWriter:
+        """A writer of a batch DataFrame; in `foreachBatch` give it the options `txnAppId` and `txnVersion`."""
+        return self._records(rows).write.format(self._registered(rows)).mode("append").options(**self.options)
+
+    def save(self, rows: DataFrame) -> None:
+        """Write a batch DataFrame."""
+        self.write(rows).save()
+
+    def _records(self, rows: DataFrame) -> DataFrame:
+        records = self.serializer(rows)
+        return records if self.parallelism is None else records.repartition(self.parallelism)
+
+    def _registered(self, rows: DataFrame) -> str:
+        """Register a data source class that carries the objects; once in each session, for `foreachBatch` asks often."""
+        from dynamic_kafka.spark.datasource import NAME, DynamicKafkaDataSource
+
+        # A session that is cloned, as a query's is, takes its configuration along with its data sources.
+        spark, key = rows.sparkSession, f"{NAME}.sink.{self._id}"
+        name = spark.conf.get(key, None)
+        if name is None:
+            name = f"{NAME}-{_unique()}"  # not the same in each session: Spark looks for it in others, too
+            attributes = {"short_name": name, "sink_objects": self.objects}
+            spark.dataSource.register(type(DynamicKafkaDataSource.__name__, (DynamicKafkaDataSource,), attributes))
+            spark.conf.set(key, name)
+        return name
+
+
+class KafkaSinkBuilder:
+    """Builds a `KafkaSink`; a record serializer, and bootstrap servers or a stream, are required.
+
+    The delivery guarantee is `NONE` by default, as in Flink (the default of the option is at-least-once, as in Flink's SQL).
+    Every setter returns the builder.
+    """
+
+    def __init__(self) -> None:
+        self._options: dict[str, str] = {"sink.delivery-guarantee": DeliveryGuarantee.NONE.value}
+        self._serializer: RecordSerializer | None = None
+        self._metadata_service: KafkaMetadataService | None = None
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
+        """The brokers to ask first, as `host:port,host:port`."""
+        return self.set_property("bootstrap.servers", bootstrap_servers)
+
+    def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
+        """Who knows which topics on which clusters make up the stream; a copy of it goes to Spark's processes."""
+        self._metadata_service = kafka_metadata_service
+        return self
+
+    def set_stream_id(self, stream_id: str) -> Self:
+        """Write to this stream of the metadata service."""
+        self._options["stream-ids"] = stream_id
+        return self
+
+    def set_record_serializer(self, record_serializer: RecordSerializer) -> Self:
+        """How rows become records: a `KafkaRecordSerializationSchema`, or a function to the sink's columns."""
+        self._serializer = record_serializer
+        return self
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
+        """What is promised; `EXACTLY_ONCE` needs a prefix of transactional ids."""
+        self._options["sink.delivery-guarantee"] = delivery_guarantee.value
+        return self
+
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
+        """What all transactional ids begin with: a name of the query, kept over restarts and given to no other one."""
+        self._options["sink.transactional-id-prefix"] = transactional_id_prefix
+        return self
+
+    def set_transaction_naming_strategy(self, transaction_naming_strategy: TransactionNamingStrategy) -> Self:
+        """Accepted for Flink's sake."""
+        self._options["sink.transaction-naming-strategy"] = transaction_naming_strategy.value
+        return self
+
+    def set_property(self, key: str, value: str) -> Self:
+        """A property of Kafka producers, or an option of the sink by its own name."""
+        known = {name.lower(): option.key for name, option in option_names(SINK_OPTIONS).items()}
+        option = known.get(key.lower(), "topic")
+        self._options[f"properties.{key}" if option == "topic" else option] = value  # a topic is the serializer's
+        return self
+
+    def set_properties(self, properties: Mapping[str, str]) -> Self:
+        """Several properties."""
+        for key, value in properties.items():
+            self.set_property(key, value)
+        return self
+
+    def set_kafka_producer_config(self, properties: Mapping[str, str]) -> Self:
+        """Several properties (Flink: setKafkaProducerConfig)."""
+        return self.set_properties(properties)
+
+    def build(self) -> KafkaSink:
+        """Check everything.
+
+        Raises:
+            ConfigurationError: Naming the option, the value and what would be right.
+        """
+        serializer = self._serializer
+        if serializer is None:
+            raise ConfigurationError("A record serializer is missing; call set_record_serializer(...)")
+        options = dict(self._options)
+        partitioner = None
+        if isinstance(serializer, KafkaRecordSerializationSchema):
+            if serializer.topic is not None:
+                options["topic"] = serializer.topic
+            elif "topic" not in serializer.expressions and "stream-ids" not in options:
+                raise ConfigurationError("A topic is missing; call set_topic(...) or set_topic_selector(...)")
+            if isinstance(serializer.partitioner, str):
+                options["sink.partitioner"] = serializer.partitioner
+            else:
+                partitioner = serializer.partitioner
+        objects = SinkObjects(self._metadata_service, partitioner)
+        configure_sink(options, objects)
+        parallelism = options.pop("sink.parallelism", None)
+        return KafkaSink(options, objects, serializer, None if parallelism is None else int(parallelism))

@@ -1,0 +1,232 @@
+"""The driver's side of exactly-once: runs the protocol against real clusters.
+
+One `Committer` for each prefix in each process, kept between batches: Spark's driver plans and commits in Python processes
+that live on, and connections are dear.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.kafka.secrets import storable
+from dynamic_kafka.kafka.transactions import TransactionClient, TransactionDescription, TransactionState
+from dynamic_kafka.sink.ids import belongs_to
+from dynamic_kafka.sink.log import CommitLog
+from dynamic_kafka.sink.protocol import (
+    Abort,
+    Append,
+    Chain,
+    Claim,
+    Describe,
+    Effect,
+    End,
+    Identity,
+    ListOpen,
+    Outcome,
+    Policy,
+    ReadLog,
+    Seen,
+    Transaction,
+    Wait,
+    abandon,
+    claim,
+    commit,
+)
+from dynamic_kafka.sink.settings import Destination, SinkSettings
+
+__all__ = ["Committer", "committer_for", "forget", "outcome"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT_MS = 60_000
+_LONGEST_WAIT_S = 2.0
+
+_COMMITTED = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+_ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT, TransactionState.PREPARE_EPOCH_FENCE)
+
+
+def outcome(transaction: Transaction, found: TransactionDescription | None) -> Outcome:
+    """What a coordinator's description says of a transaction.
+
+    A time-out aborts and moves the epoch on by one; anything else at another epoch is a later transaction of the id.
+    """
+    if found is None or found.producer_id != transaction.producer_id:
+        return Outcome.UNKNOWN
+    later = found.producer_epoch - transaction.producer_epoch
+    if later == 0 and found.state is TransactionState.ONGOING:
+        return Outcome.OPEN
+    if later == 0 and found.state in _COMMITTED:
+        return Outcome.COMMITTED
+    return Outcome.ABORTED if later in (0, 1) and found.state in _ABORTED else Outcome.UNKNOWN
+
+
+class Committer:
+    """Claims, decides and publishes the batches of one prefix.
+
+    Args:
+        settings: The sink's.
+        destinations: The clusters of this batch.
+    """
+
+    def __init__(self, settings: SinkSettings, destinations: Mapping[str, Destination]) -> None:
+        self._settings = settings
+        self._properties = {name: destination.properties for name, destination in destinations.items()}
+        self._clients: dict[str, TransactionClient] = {}
+        self._policy = Policy(accept_gaps=settings.accept_gaps, lost_transactions=settings.lost_transactions)
+        cluster = settings.log_cluster or min(self._properties)
+        if cluster not in self._properties:
+            raise InvalidOptionError(
+                "sink.commit-log.cluster", cluster, f"one of {', '.join(sorted(self._properties))}"
+            )
+        self._log = CommitLog(
+            cluster,
+            self._properties[cluster],
+            settings.log_topic,
+            replication=settings.log_replication,
+            timeout_ms=_TIMEOUT_MS,
+        )
+        self._check_timeouts()
+
+    def claim(self, identity: Identity | None) -> Claim:
+        """Before the tasks: see `protocol.claim`."""
+        claimed: Claim = self._run(claim(uuid.uuid4().hex, identity, self._policy))
+        self._log.trim()
+        return claimed
+
+    def commit(self, claimed: Claim, identity: Identity, transactions: Sequence[Transaction]) -> str:
+        """After the tasks: see `protocol.commit`."""
+        clusters = {name: storable(self._properties[name]) for name in {t.cluster for t in transactions}}
+        steps = commit(uuid.uuid4().hex, claimed, identity, transactions, clusters, self._policy)
+        result: str = self._run(steps)
+        return result
+
+    def abandon(self, claimed: Claim, transactions: Sequence[Transaction]) -> bool:
+        """After a failure: see `protocol.abandon`."""
+        return bool(self._run(abandon(uuid.uuid4().hex, claimed, transactions)))
+
+    def close(self) -> None:
+        """Close all clients."""
+        self._log.close()
+        for client in self._clients.values():
+            client.close()
+
+    # --- effects ---
+
+    def _run(self, steps: Generator[Effect, Any, T]) -> T:
+        try:
+            effect = next(steps)
+            while True:
+                effect = steps.send(self._do(effect))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _do(self, effect: Effect) -> Any:
+        match effect:
+            case ReadLog():
+                return self._read_log()
+            case Append(record):
+                return self._log.append(record)
+            case ListOpen():
+                return self._list_open()
+            case Describe(transactions):
+                return self._describe(transactions)
+            case End(transactions):
+                return self._end(transactions, commit=True)
+            case Abort(transactions):
+                _log.info("Aborting what is left open: %s", ", ".join(t.transactional_id for t in transactions))
+                return self._end(transactions, commit=False)
+            case Wait(attempt):
+                return time.sleep(min(0.01 * 3**attempt, _LONGEST_WAIT_S))
+
+    def _read_log(self) -> Chain:
+        chain = self._log.read()
+        for name, properties in chain.state.clusters.items():  # of a decision that is to be finished
+            self._properties.setdefault(name, properties)
+        return chain
+
+    def _list_open(self) -> tuple[Transaction, ...]:
+        found = []
+        for cluster in sorted(self._properties):
+            client = self._client(cluster)
+            names = [name for name in client.list_open() if belongs_to(self._settings.prefix, name)]
+            for name, seen in client.describe(names).items() if names else ():
+                if seen is not None and seen.state is TransactionState.ONGOING:
+                    found.append(Transaction(cluster, name, seen.producer_id, seen.producer_epoch))
+        return tuple(found)
+
+    def _describe(self, transactions: Sequence[Transaction]) -> list[Seen]:
+        found: dict[Transaction, Seen] = {}
+        now_ms = time.time() * 1000
+        for cluster, some in _by_cluster(transactions).items():
+            described = self._client(cluster).describe([t.transactional_id for t in some])
+            for t in some:
+                seen = described.get(t.transactional_id)
+                left_ms = 0 if seen is None else int(seen.started_at_ms + seen.timeout_ms - now_ms)
+                found[t] = Seen(outcome(t, seen), left_ms, 0 if seen is None else seen.timeout_ms)
+                if found[t].outcome is Outcome.OPEN and left_ms < found[t].timeout_ms / 2:
+                    _log.warning(
+                        "Transaction '%s' has used more than half of its %d ms (transaction.timeout.ms)",
+                        *(t.transactional_id, found[t].timeout_ms),
+                    )
+        return [found[t] for t in transactions]
+
+    def _end(self, transactions: Sequence[Transaction], *, commit: bool) -> None:
+        for cluster, some in _by_cluster(transactions).items():
+            ids = [(t.transactional_id, t.producer_id, t.producer_epoch) for t in some]
+            self._client(cluster).end_all(ids, commit=commit)
+
+    def _client(self, cluster: str) -> TransactionClient:
+        if cluster not in self._clients:
+            self._clients[cluster] = TransactionClient(cluster, self._properties[cluster], timeout_ms=_TIMEOUT_MS)
+        return self._clients[cluster]
+
+    def _check_timeouts(self) -> None:
+        for cluster, properties in sorted(self._properties.items()):
+            wanted_ms = properties.get("transaction.timeout.ms")
+            most_ms = self._client(cluster).max_timeout_ms() if wanted_ms is not None else None
+            if wanted_ms is not None and most_ms is not None and int(wanted_ms) > most_ms:
+                raise ConfigurationError(
+                    f"Option 'properties.transaction.timeout.ms' is {wanted_ms}, and cluster '{cluster}' allows at most "
+                    f"{most_ms} (transaction.max.timeout.ms of its brokers); lower the one or raise the other"
+                )
+
+
+def _by_cluster(transactions: Sequence[Transaction]) -> dict[str, list[Transaction]]:
+    found: dict[str, list[Transaction]] = {}
+    for transaction in transactions:
+        found.setdefault(transaction.cluster, []).append(transaction)
+    return found
+
+
+_committers: dict[tuple[str, str], tuple[object, Committer]] = {}
+
+
+def committer_for(settings: SinkSettings, destinations: Mapping[str, Destination]) -> Committer:
+    """This process's committer for a prefix; a new one if its clusters or properties have changed."""
+    place = settings.prefix, settings.log_topic
+    wanted = (
+        tuple((name, tuple(sorted(d.properties.items()))) for name, d in sorted(destinations.items())),
+        (settings.log_cluster, settings.accept_gaps, settings.lost_transactions),
+    )
+    kept = _committers.get(place)
+    if kept is None or kept[0] != wanted:
+        if kept is not None:
+            kept[1].close()
+        kept = wanted, Committer(settings, destinations)
+        _committers[place] = kept
+    return kept[1]
+
+
+def forget(settings: SinkSettings) -> None:
+    """Close this process's committer after an error: its clients may be at fault."""
+    kept = _committers.pop((settings.prefix, settings.log_topic), None)
+    if kept is not None:
+        kept[1].close()

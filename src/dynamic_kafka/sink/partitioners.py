@@ -1,0 +1,109 @@
+"""Who chooses a row's partition if the row does not: Flink's `sink.partitioner`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, InvalidOptionError
+
+__all__ = ["FixedPartitioner", "KafkaPartitioner", "RoundRobinPartitioner", "create_partitioner"]
+
+_METHODS = ("open", "partition")
+
+
+@runtime_checkable
+class KafkaPartitioner(Protocol):
+    """Chooses partitions; implement it and name it as `package.module:Class`, or give an object to a builder. Picklable."""
+
+    def open(self, parallel_instance_id: int, parallel_instances: int) -> None:
+        """Called once in each task.
+
+        Args:
+            parallel_instance_id: The task's number in its batch, from 0.
+            parallel_instances: How many tasks the batch has; 0 if that is not known.
+        """
+        ...
+
+    def partition(self, key: bytes | None, value: bytes | None, topic: str, partitions: Sequence[int]) -> int:
+        """Choose one.
+
+        Args:
+            key: The record's key.
+            value: The record's value; None is a tombstone.
+            topic: The topic.
+            partitions: The topic's partitions, from 0 on; never empty.
+        """
+        ...
+
+
+class FixedPartitioner:
+    """Each task writes to one partition (Flink: FlinkFixedPartitioner), the n-th task to the n-th, beginning again at 0."""
+
+    def open(self, parallel_instance_id: int, parallel_instances: int) -> None:  # noqa: ARG002
+        """Remember which task this is."""
+        self._task = parallel_instance_id
+
+    def partition(self, key: bytes | None, value: bytes | None, topic: str, partitions: Sequence[int]) -> int:  # noqa: ARG002
+        """The task's partition."""
+        return partitions[self._task % len(partitions)]
+
+
+class RoundRobinPartitioner:
+    """One partition after the other, for each topic; the n-th task begins with the n-th partition."""
+
+    def open(self, parallel_instance_id: int, parallel_instances: int) -> None:  # noqa: ARG002
+        """Begin anew."""
+        self._next = defaultdict[str, int](lambda: parallel_instance_id)
+
+    def partition(self, key: bytes | None, value: bytes | None, topic: str, partitions: Sequence[int]) -> int:  # noqa: ARG002
+        """The partition after the last one."""
+        number = self._next[topic]
+        self._next[topic] = number + 1
+        return partitions[number % len(partitions)]
+
+
+_BUILT_IN: dict[str, type[KafkaPartitioner] | None] = {
+    "default": None,
+    "fixed": FixedPartitioner,
+    "round-robin": RoundRobinPartitioner,
+}
+
+
+def create_partitioner(name: str) -> KafkaPartitioner | None:
+    """Make the partitioner that the option `sink.partitioner` names.
+
+    Args:
+        name: `default`, `fixed`, `round-robin`, or `package.module:Class`; such a class is made without arguments.
+
+    Returns:
+        The partitioner; None for `default`: the client then does as Java's.
+
+    Raises:
+        ConfigurationError: If nobody knows the name, or the class cannot be made, or is no `KafkaPartitioner`.
+    """
+    if name in _BUILT_IN:
+        kind = _BUILT_IN[name]
+        return None if kind is None else kind()
+    module_name, colon, path = name.partition(":")
+    if not (module_name and colon and path):
+        near = difflib.get_close_matches(name, _BUILT_IN, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise InvalidOptionError("sink.partitioner", name, f"{', '.join(_BUILT_IN)} or package.module:Class{hint}")
+    where = f"Option 'sink.partitioner' = '{name}'"
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in path.split("."):
+            found = getattr(found, part)
+        partitioner: Any = found()
+    except DynamicKafkaError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(f"{where} could not be made: {type(error).__name__}: {error}") from error
+    missing = [method for method in _METHODS if not callable(getattr(partitioner, method, None))]
+    if missing:
+        raise ConfigurationError(f"{where} is no partitioner: it lacks {', '.join(missing)}")
+    return partitioner  # type: ignore[no-any-return]  # its methods were just checked

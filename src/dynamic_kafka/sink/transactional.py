@@ -1,0 +1,182 @@
+"""The executor's side of exactly-once: transactional producers, one for each transaction.
+
+A new producer needs a round of requests, and sometimes a second of librdkafka's timers; a ready one's transaction costs a
+few milliseconds. So while a task's transaction is prepared, the next producer is made ready in the background.
+
+The records of a task are in one transaction for each cluster. `prepare` leaves them open, acknowledged, and tells their
+names: the driver commits them, or aborts them. A task that fails aborts its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+
+from dynamic_kafka.errors import ClusterUnavailableError
+from dynamic_kafka.sink.protocol import Transaction
+from dynamic_kafka.sink.settings import WriteTask
+from dynamic_kafka.sink.slots import Slot, Slots
+from dynamic_kafka.sink.writer import ClusterProducer
+
+__all__ = ["TransactionalProducers"]
+
+_log = logging.getLogger(__name__)
+
+_READY_S = 60.0
+_STATISTICS_MS = 50
+_ABORT_S = 10.0
+_DEFAULT_TIMEOUT_MS = "900000"  # the brokers' default for the most that they allow
+
+
+@dataclass
+class _Ready:
+    """A producer that can begin a transaction."""
+
+    slot: Slot
+    producer: ClusterProducer
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass
+class _Pool:
+    """The producers of one prefix on one cluster in this process."""
+
+    slots: Slots
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    preparing: threading.Thread | None = None
+    ready: _Ready | None = None
+    ready_for: tuple[str, Mapping[str, str]] | None = None
+    prepared: list[_Ready] = field(default_factory=list)
+
+    def take(self, cluster: str, task: WriteTask) -> _Ready:
+        """A ready producer: the one made in the background, or a new one."""
+        self._settle(task)
+        if self.preparing is not None:
+            self.preparing.join()
+            self.preparing = None
+        kept, self.ready = self.ready, None
+        if kept is not None and self.ready_for == (task.chain, task.destinations[cluster].properties):
+            return kept
+        if kept is not None:
+            self.slots.drop(kept.slot)
+        return _make_ready(self.slots, cluster, task)
+
+    def prepare_next(self, cluster: str, task: WriteTask) -> None:
+        """Make the next producer ready, in the background."""
+        if self.preparing is None and self.ready is None:
+            self.preparing = threading.Thread(target=self._prepare, args=(cluster, task), daemon=True)
+            self.preparing.start()
+
+    def _prepare(self, cluster: str, task: WriteTask) -> None:
+        try:
+            self.ready = _make_ready(self.slots, cluster, task)
+            self.ready_for = task.chain, task.destinations[cluster].properties
+        except Exception:  # noqa: BLE001  the next task finds out by itself, and says so
+            _log.debug("No producer could be made ready in advance", exc_info=True)
+
+    def _settle(self, task: WriteTask) -> None:
+        """Producers of earlier generations have done their work: their transactions are settled."""
+        earlier = [r for r in self.prepared if r.slot.is_free_for(task.chain, task.generation)]
+        for ready in earlier:
+            self.prepared.remove(ready)
+
+
+_pools: dict[tuple[str, str], _Pool] = {}
+
+
+def _make_ready(slots: Slots, cluster: str, task: WriteTask) -> _Ready:
+    slot = slots.take(task.chain, task.generation)
+    properties = {"transaction.timeout.ms": _DEFAULT_TIMEOUT_MS, **task.destinations[cluster].properties}
+    ids: list[tuple[int, int]] = []
+
+    def note_ids(statistics: str) -> None:
+        found = json.loads(statistics)["eos"]
+        if not ids and found["producer_id"] >= 0 and found["producer_epoch"] >= 0:
+            ids.append((found["producer_id"], found["producer_epoch"]))
+
+    config = {"transactional.id": slot.name, "statistics.interval.ms": _STATISTICS_MS, "stats_cb": note_ids}
+    producer = ClusterProducer(cluster, properties, config)
+    deadline = time.monotonic() + _READY_S
+    try:
+        producer.client.init_transactions(_READY_S)
+        while not ids and time.monotonic() < deadline:
+            producer.client.poll(0.01)
+        if not ids:
+            raise ClusterUnavailableError(f"Cluster '{cluster}': the producer does not tell its id", cluster_id=cluster)
+    except KafkaException as error:
+        slots.drop(slot)  # its file says that an answer is missing: it is left alone for a while
+        producer.client.poll(0)
+        why = f" ({producer.last_error})" if producer.last_error else ""
+        raise ClusterUnavailableError(
+            f"Cluster '{cluster}': transactional id '{slot.name}' cannot be used: {error.args[0].str()}{why}; see whether "
+            "the cluster is up, and grant Write and Describe on the transactional ids of this prefix",
+            cluster_id=cluster,
+        ) from error
+    slot.write("ready", task.chain, task.generation)
+    return _Ready(slot, producer, *ids[0])
+
+
+class TransactionalProducers:
+    """A task's producers, each within a transaction of its own. Use it in a `with` block; leave it after `prepare`.
+
+    Args:
+        task: The batch's task; its generation decides which ids are free.
+    """
+
+    def __init__(self, task: WriteTask) -> None:
+        self._task = task
+        self._begun: dict[str, _Ready] = {}
+        self._prepared = False
+
+    def producer(self, cluster: str) -> ClusterProducer:
+        """As `writer.TaskProducers` says."""
+        if cluster not in self._begun:
+            pool = self._pool(cluster)
+            with pool.lock:
+                ready = pool.take(cluster, self._task)
+            ready.slot.write("used", self._task.chain, self._task.generation)
+            ready.producer.client.begin_transaction()
+            self._begun[cluster] = ready
+        return self._begun[cluster].producer
+
+    def prepare(self) -> tuple[Transaction, ...]:
+        """Name the open transactions, all of whose records are acknowledged; the driver ends them."""
+        self._prepared = True
+        for cluster, ready in self._begun.items():
+            pool = self._pool(cluster)
+            with pool.lock:
+                pool.prepared.append(ready)  # kept until it is settled: librdkafka may purge what it lets go of
+                pool.prepare_next(cluster, self._task)
+        return tuple(
+            Transaction(cluster, ready.slot.name, ready.producer_id, ready.producer_epoch)
+            for cluster, ready in self._begun.items()
+        )
+
+    def _pool(self, cluster: str) -> _Pool:
+        key = self._task.settings.prefix, cluster
+        if key not in _pools:
+            _pools[key] = _Pool(Slots(*key))
+        return _pools[key]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._prepared:
+            return
+        for ready in self._begun.values():
+            with suppress(KafkaException):  # the next claim aborts what could not be aborted here
+                ready.producer.client.purge()
+                ready.producer.client.abort_transaction(_ABORT_S)

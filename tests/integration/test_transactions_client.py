@@ -1,0 +1,504 @@
+"""A transaction whose producer is gone is ended by somebody else, who knows its ids and nothing more."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.kafka.transactions import (
+    EndResult,
+    TransactionClient,
+    TransactionDescription,
+    TransactionState,
+)
+from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
+
+pytestmark = pytest.mark.broker
+
+Topic = Callable[..., str]
+Connect = Callable[..., TransactionClient]
+FINISHED = {EndResult.DONE, EndResult.CONCURRENT}
+TIMEOUT_MS = 20_000
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Makes clients of the cluster `c`, and closes them after the test."""
+    clients: list[TransactionClient] = []
+
+    def make(properties: Mapping[str, str], timeout_ms: int = TIMEOUT_MS) -> TransactionClient:
+        clients.append(TransactionClient("c", properties, timeout_ms=timeout_ms))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def client(cluster_a: KafkaBroker, connect: Connect) -> TransactionClient:
+    """A client of the shared cluster."""
+    return connect(cluster_a.client_properties())
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[KafkaBroker]:
+    """A broker that may be restarted and paused."""
+    with KafkaBroker() as broker:
+        yield broker
+
+
+def leave_open(broker: KafkaBroker, topic: str, transactional_id: str, **config: str) -> None:
+    """Begin a transaction with one record in a child process, and kill that as soon as the record is acknowledged."""
+    script = textwrap.dedent("""
+        import json, sys
+        from confluent_kafka import Producer
+
+        config, topic = json.loads(sys.argv[1]), sys.argv[2]
+        producer = Producer(config)
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(topic, config["transactional.id"])
+        assert producer.flush(20) == 0
+        print("flushed", flush=True)
+        sys.stdin.read()
+    """)
+    properties = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id, "log_level": "3"}
+    with subprocess.Popen(
+        [sys.executable, "-c", script, json.dumps({**properties, **config}), topic],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"flushed\n"
+        os.kill(child.pid, signal.SIGKILL)
+
+
+def committed(broker: KafkaBroker, topic: str) -> list[str]:
+    """The values that read_committed shows, up to the end of the log; waits until no transaction is open there."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "t",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[str] = []
+        while message := consumer.poll(20):
+            if message.error():
+                return found
+            found.append((message.value() or b"").decode())
+        raise TimeoutError(f"no end of {topic}")
+    finally:
+        consumer.close()
+
+
+def described(client: TransactionClient, name: str) -> TransactionDescription:
+    """The description of one id that is there."""
+    found = client.describe([name])[name]
+    assert found is not None
+    return found
+
+
+def ended(client: TransactionClient, name: str) -> TransactionDescription:
+    """The description of one id, when its transaction has ended."""
+    over = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT, TransactionState.EMPTY}
+
+    def look() -> TransactionDescription | None:
+        found = described(client, name)
+        return found if found.state in over else None
+
+    found = wait_until(look, 20, f"the end of {name}")
+    assert found is not None
+    return found
+
+
+def test_a_killed_producers_transaction_is_committed(
+    cluster_a: KafkaBroker, topic: Topic, client: TransactionClient
+) -> None:
+    """Its id, producer id and epoch are enough; read_committed then shows the rows, and repeating it is harmless."""
+    name = topic(cluster_a)
+    before_ms = time.time_ns() // 1_000_000
+    leave_open(cluster_a, name, name)
+
+    found = described(client, name)
+    assert found.state is TransactionState.ONGOING
+    assert found.timeout_ms == 60_000
+    assert before_ms <= found.started_at_ms <= time.time_ns() // 1_000_000
+    assert found.partitions == {(name, 0)}
+    assert name in client.list_open()
+
+    assert client.end(name, found.producer_id, found.producer_epoch, commit=True) is EndResult.DONE
+    assert client.end(name, found.producer_id, found.producer_epoch, commit=True) in FINISHED
+    after = ended(client, name)
+    assert committed(cluster_a, name) == [name]
+    assert (after.producer_id, after.producer_epoch) == (found.producer_id, found.producer_epoch)
+    assert after.state is TransactionState.COMPLETE_COMMIT
+    assert client.end(name, found.producer_id, found.producer_epoch, commit=True) is EndResult.DONE
+    assert client.end(name, found.producer_id, found.producer_epoch, commit=False) is EndResult.INVALID_STATE
+    assert name not in client.list_open()
+    assert client.list_all()[name] is TransactionState.COMPLETE_COMMIT
+
+
+def test_an_aborted_transaction_is_fenced(cluster_a: KafkaBroker, topic: Topic, client: TransactionClient) -> None:
+    """After `abort` nothing is visible, the epoch is another one, and a late commit publishes nothing."""
+    name = topic(cluster_a)
+    leave_open(cluster_a, name, name)
+    found = described(client, name)
+
+    client.abort(name)
+
+    after = described(client, name)
+    assert after.state is TransactionState.EMPTY
+    assert (after.producer_id, after.producer_epoch) > (found.producer_id, found.producer_epoch)
+    late = client.end(name, found.producer_id, found.producer_epoch, commit=True)
+    assert late in {EndResult.FENCED, EndResult.INVALID_STATE}
+    assert committed(cluster_a, name) == []
+    assert name not in client.list_open()
+
+
+def test_abort_leaves_a_decided_commit_alone(cluster_a: KafkaBroker, topic: Topic, client: TransactionClient) -> None:
+    """What was committed stays so, whether its markers are written or not."""
+    name = topic(cluster_a)
+    leave_open(cluster_a, name, name)
+    found = described(client, name)
+    assert client.end(name, found.producer_id, found.producer_epoch, commit=True) is EndResult.DONE
+    client.abort(name)
+    assert committed(cluster_a, name) == [name]
+
+
+def test_a_transaction_that_timed_out_is_gone(cluster_a: KafkaBroker, topic: Topic, client: TransactionClient) -> None:
+    """The coordinator aborts it by itself; it is described as aborted, and a commit is refused."""
+    name = topic(cluster_a)
+    leave_open(cluster_a, name, name, **{"transaction.timeout.ms": "1000"})
+    found = described(client, name)
+    after = ended(client, name)
+    assert after.state is TransactionState.COMPLETE_ABORT
+    refused = client.end(name, found.producer_id, found.producer_epoch, commit=True)
+    assert refused in {EndResult.FENCED, EndResult.INVALID_STATE}
+    assert committed(cluster_a, name) == []
+
+
+def test_many_at_once(cluster_a: KafkaBroker, topic: Topic, client: TransactionClient) -> None:
+    """Several ids are described and ended by one call each, in the order they were given; unknown ones are told."""
+    name = topic(cluster_a)
+    ids = [f"{name}-{i}" for i in range(3)]
+    for transactional_id in ids:
+        leave_open(cluster_a, name, transactional_id)
+    found = client.describe([*ids, "nobody"])
+    assert found["nobody"] is None
+    assert list(filter(None, found.values())) == [described(client, i) for i in ids]
+    known = [(i, d.producer_id, d.producer_epoch) for i, d in found.items() if d is not None]
+    asked = [known[2], (ids[1], 4711, 0), known[0], ("nobody", 1, 0)]
+    assert client.end_all(asked, commit=True) == [
+        EndResult.DONE,
+        EndResult.UNKNOWN_ID,
+        EndResult.DONE,
+        EndResult.UNKNOWN_ID,
+    ]
+    client.abort(ids[1])
+    for transactional_id in ids:
+        ended(client, transactional_id)
+    assert sorted(committed(cluster_a, name)) == [ids[0], ids[2]]
+
+
+def test_nothing_to_ask(client: TransactionClient) -> None:
+    """No ids, no request."""
+    assert client.describe([]) == {}
+    assert client.end_all([], commit=True) == []
+
+
+def test_max_timeout(client: TransactionClient) -> None:
+    """The broker's limit of transaction.timeout.ms: 15 minutes by default."""
+    assert client.max_timeout_ms() == 900_000
+
+
+def test_a_restart_between_calls_goes_unnoticed(own: KafkaBroker, connect: Connect) -> None:
+    """Connections of before are dead; the next call makes new ones. What was open stays open, in the broker's log."""
+    own.create_topic("restart")
+    leave_open(own, "restart", "restart")
+    client = connect(own.client_properties())
+    found = described(client, "restart")
+    own.restart()
+    assert client.end("restart", found.producer_id, found.producer_epoch, commit=True) in FINISHED
+    own.restart()
+    client.abort("restart")
+    assert committed(own, "restart") == ["restart"]
+    client.close()
+    assert client.list_open() == []
+
+
+def test_a_broker_that_does_not_answer(own: KafkaBroker, connect: Connect) -> None:
+    """Silent or gone: an error within the time-out, and as soon as it is back the client works again."""
+    client = connect(own.client_properties(), timeout_ms=1500)
+    client.list_open()
+
+    def error() -> str:
+        begin = time.monotonic()
+        with pytest.raises(ClusterUnavailableError) as caught:
+            client.end("t", 1, 0, commit=True)
+        assert time.monotonic() - begin < 3
+        assert caught.value.cluster_id == "c"
+        return str(caught.value)
+
+    def answers() -> bool:
+        with suppress(ClusterUnavailableError):
+            return client.list_open() == []
+        return False
+
+    own.pause()
+    try:
+        assert "timed out; check that its brokers run" in error()
+        assert "timed out" in error()
+    finally:
+        own.resume()
+    wait_until(answers, 20, "an answer of the resumed broker")
+    own.kill()
+    try:
+        told = error()
+        assert told.startswith(f"Cluster 'c' at {own.bootstrap_servers} does not answer (asked for the commit of trans")
+        assert "Connection refused" in told
+    finally:
+        own.start()
+    assert connect(own.client_properties()).list_open() == []
+
+
+def test_brokers_before_3_0_are_told_apart(connect: Connect) -> None:
+    """The mock cluster of librdkafka looks like one of them."""
+    with MockCluster() as old:
+        client = connect({"bootstrap.servers": old.bootstrap_servers})
+        with pytest.raises(ConfigurationError, match=r"older than Apache Kafka 3\.0.*upgrade its brokers"):
+            client.describe(["t"])
+
+
+# --- security ---
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A broker's and a client's key store, and their certificates as PEM."""
+    folder = tmp_path_factory.mktemp("stores")
+    for name in ("broker", "client"):
+        store = (
+            "-keystore",
+            str(folder / f"{name}.p12"),
+            "-storetype",
+            "PKCS12",
+            "-storepass",
+            "secret",
+            "-alias",
+            name,
+        )
+        pair = ("-genkeypair", "-keyalg", "EC", "-dname", f"CN={name}", "-ext", "san=ip:127.0.0.1,dns:localhost")
+        export = ("-exportcert", "-rfc", "-file", str(folder / f"{name}.pem"))
+        for arguments in (pair, export):
+            subprocess.run(["keytool", *arguments, *store], check=True, capture_output=True, timeout=60)
+    trust = ("-keystore", str(folder / "trust.p12"), "-storetype", "PKCS12", "-storepass", "secret", "-noprompt")
+    imported = ("-importcert", "-alias", "client", "-file", str(folder / "client.pem"))
+    subprocess.run(["keytool", *imported, *trust], check=True, capture_output=True, timeout=60)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def secured(stores: Path) -> Iterator[KafkaBroker]:
+    """SASL_SSL with several mechanisms, and ACLs: the user `admin` may do everything, `bob` nothing."""
+    jaas = "org.apache.kafka.common.security"
+    properties = {
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.name.client.ssl.keystore.location": str(stores / "broker.p12"),
+        "listener.name.client.ssl.keystore.password": "secret",
+        "listener.name.client.ssl.truststore.location": str(stores / "trust.p12"),
+        "listener.name.client.ssl.truststore.password": "secret",
+        "listener.name.client.ssl.client.auth": "requested",
+        "listener.name.client.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        "listener.name.client.scram-sha-256.sasl.jaas.config": f"{jaas}.scram.ScramLoginModule required;",
+        "listener.name.client.oauthbearer.sasl.jaas.config": f"{jaas}.oauthbearer.OAuthBearerLoginModule required "
+        'unsecuredLoginStringClaim_sub="broker";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+    }
+    with KafkaBroker(properties=properties, sasl_plain={"admin": "pass,w=rd", "bob": "b"}) as broker:
+        broker.create_topic("t")
+        yield broker
+
+
+def secure(broker: KafkaBroker, stores: Path, **more: str) -> dict[str, str]:
+    """Properties for PLAIN as admin, with the certificate as PEM."""
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.pem": (stores / "broker.pem").read_text(),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "admin",
+        "sasl.password": "${env:DK_TEST_PASSWORD}",
+        **more,
+    }
+
+
+@pytest.fixture(autouse=True)
+def password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The administrator's."""
+    monkeypatch.setenv("DK_TEST_PASSWORD", "pass,w=rd")
+
+
+def test_plain_over_tls_with_a_pem_ca(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
+    """Everything works as without security, with the authority's certificate as PEM text and the password by reference."""
+    properties = secure(secured, stores)
+    leave_open(secured, "t", "tls", **{**properties, "sasl.password": "pass,w=rd"})
+    client = connect(properties)
+    found = described(client, "tls")
+    assert client.list_open() == ["tls"]
+    assert client.end("tls", found.producer_id, found.producer_epoch, commit=True) is EndResult.DONE
+    assert ended(client, "tls").state is TransactionState.COMPLETE_COMMIT
+
+
+def test_java_key_stores_and_a_client_certificate(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
+    """Java's names for the client's own key store work, too."""
+    properties = secure(
+        secured,
+        stores,
+        **{"ssl.keystore.location": str(stores / "client.p12"), "ssl.keystore.password": "secret"},
+    )
+    client = connect(properties)
+    assert client.max_timeout_ms() == 900_000
+
+
+def test_scram(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
+    """A user whose name has to be escaped logs in by SCRAM."""
+    login = secure(secured, stores, **{"sasl.password": "pass,w=rd"})
+    user = UserScramCredentialUpsertion("a=b,c", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"s=,1")
+    options: dict[str, Any] = login
+    admin = AdminClient(options)
+    admin.alter_user_scram_credentials([user])["a=b,c"].result(20)
+    scram = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "a=b,c", "sasl.password": "s=,1"}
+    client = connect({**login, **scram})
+    wait_until(lambda: client.list_open() == [], 20, "the user to be known")
+
+
+def test_oauthbearer_with_tokens_from_an_endpoint(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
+    """The token is fetched with the client's id and secret, for the scope."""
+    asked: list[tuple[str, str]] = []
+
+    class Endpoint(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            asked.append((self.headers["Authorization"], form))
+            now = int(time.time())
+            parts = ({"alg": "none"}, {"sub": "admin", "iat": now, "exp": now + 600, "scope": "kafka"})
+            encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"access_token": ".".join([*encoded, ""])}).encode())
+
+        def log_message(self, *args: object) -> None:
+            """Keeps quiet."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        client = connect(
+            secure(
+                secured,
+                stores,
+                **{
+                    "sasl.mechanism": "OAUTHBEARER",
+                    "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
+                    "sasl.oauthbearer.client.id": "me",
+                    "sasl.oauthbearer.client.secret": "secret",
+                    "sasl.oauthbearer.scope": "kafka",
+                },
+            )
+        )
+        try:
+            assert client.max_timeout_ms() == 900_000
+        finally:
+            server.shutdown()
+            thread.join()
+    assert set(asked) == {("Basic bWU6c2VjcmV0", "grant_type=client_credentials&scope=kafka")}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"sasl.password": "wrong"}, "Authentication failed: Invalid username or password"),
+        ({"sasl.mechanism": "SCRAM-SHA-512"}, "offers .* for sasl.mechanism"),
+        ({"ssl.ca.pem": ""}, "certificate is not trusted: self-signed certificate"),
+        ({"bootstrap.servers": "localhost", "ssl.ca.pem": None}, "certificate is not trusted"),
+    ],
+)
+def test_a_refused_login_is_told_at_once(
+    secured: KafkaBroker, stores: Path, wrong: Mapping[str, str | None], told: str, connect: Connect
+) -> None:
+    """Trying again would not help; the error says what to check, and names no secret. The next call looks anew."""
+    properties = secure(secured, stores)
+    for name, value in wrong.items():
+        properties[name] = (stores / "client.pem").read_text() if value is None else value
+    port = secured.bootstrap_servers.rpartition(":")[2]
+    properties["bootstrap.servers"] = properties["bootstrap.servers"].replace("localhost", f"localhost:{port}")
+    begin = time.monotonic()
+    with pytest.raises(ClusterUnavailableError, match=told) as caught:
+        connect(properties).list_open()
+    assert time.monotonic() - begin < TIMEOUT_MS / 2000
+    assert "does not let us in" in str(caught.value)
+    assert "wrong" not in str(caught.value)
+
+
+def test_a_new_password_is_taken_up(
+    secured: KafkaBroker, stores: Path, monkeypatch: pytest.MonkeyPatch, connect: Connect
+) -> None:
+    """After a refused login the reference is resolved again: nobody has to restart anything."""
+    client = connect(secure(secured, stores))
+    monkeypatch.setenv("DK_TEST_PASSWORD", "old")
+    with pytest.raises(ClusterUnavailableError):
+        client.list_open()
+    monkeypatch.setenv("DK_TEST_PASSWORD", "pass,w=rd")
+    assert client.max_timeout_ms() == 900_000
+
+
+def test_a_server_of_another_protocol(
+    secured: KafkaBroker, cluster_a: KafkaBroker, stores: Path, connect: Connect
+) -> None:
+    """TLS to a listener without, and plain text to one with TLS: the error names security.protocol."""
+    plain_to_tls = {"bootstrap.servers": secured.bootstrap_servers}
+    tls_to_plain = secure(cluster_a, stores)
+    for properties in (plain_to_tls, tls_to_plain):
+        with pytest.raises(ClusterUnavailableError, match=r"security\.protocol"):
+            connect(properties, timeout_ms=500).list_open()
+
+
+def test_what_is_not_allowed_names_the_acl(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
+    """A user without ACLs learns which to grant; the broker's configuration is only unknown to them."""
+    client = connect(secure(secured, stores, **{"sasl.username": "bob", "sasl.password": "b"}))
+    assert client.max_timeout_ms() is None
+    assert client.list_open() == []
+    for call, operation in (
+        (lambda: client.describe(["mine"]), "Describe"),
+        (lambda: client.end("mine", 1, 0, commit=True), "Write"),
+        (lambda: client.abort("mine"), "Write"),
+    ):
+        with pytest.raises(ClusterUnavailableError) as caught:
+            call()
+        assert f"TRANSACTIONAL_ID_AUTHORIZATION_FAILED (error 53); grant the client's user {operation} on" in str(
+            caught.value
+        )
+        assert "TransactionalId 'mine'" in str(caught.value)

@@ -1,0 +1,120 @@
+"""Every order of events keeps the exactly-once protocol's promises, and each of its rules is needed."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dynamic_kafka.sink import protocol
+from tests.model.world import Limits, Rules, ViolationError, explore
+
+pytestmark = pytest.mark.timeout(900)
+
+Break = Callable[..., None]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(Limits(batches=1, drivers=2, late_tasks=1), id="late and repeated tasks"),
+        pytest.param(Limits(batches=1, drivers=2, faults=1), id="lost, late and repeated requests"),
+        pytest.param(Limits(batches=1, drivers=2, timeouts=1, late_timeouts=1), id="time-outs"),
+        pytest.param(Limits(batches=1, drivers=2, queries=2), id="two queries with one prefix"),
+        pytest.param(Limits(batches=2, drivers=2), id="a zombie driver"),
+        pytest.param(Limits(batches=3, drivers=1, late_tasks=1, faults=1, timeouts=1), id="three batches, one driver"),
+    ],
+)
+def test_every_order_of_events_keeps_the_promises(limits: Limits) -> None:
+    """Nothing is published twice or by halves, and what Spark takes for done is published."""
+    assert explore(limits) > 1000
+
+
+@pytest.fixture(name="break_rule")
+def _break_rule(monkeypatch: pytest.MonkeyPatch) -> Break:
+    """Changes one line of the protocol."""
+
+    def change(function: str, line: str, changed: str) -> None:
+        source = inspect.getsource(getattr(protocol, function))
+        assert source.count(line) == 1, "the protocol has changed: change this test with it"
+        scope: dict[str, Any] = vars(protocol)
+        found: dict[str, Any] = {}
+        exec(compile(source.replace(line, changed), f"<{function}, changed>", "exec"), scope, found)
+        monkeypatch.setattr(protocol, function, found[function])
+
+    return change
+
+
+def _is_found(limits: Limits, rules: Rules | None = None) -> None:
+    with pytest.raises(ViolationError):
+        explore(limits, rules or Rules())
+
+
+def test_rule_1_only_a_decision_that_counts_publishes(break_rule: Break) -> None:
+    """A driver that publishes whether or not its decision counts publishes what another one has written again."""
+    break_rule(
+        "commit", "if decision is None:", "if decision is None and (decision := replace(chain, state=decided)) is None:"
+    )
+    _is_found(Limits(batches=1, drivers=2))
+
+
+def test_rule_1_a_decision_comes_before_the_first_commit(break_rule: Break) -> None:
+    """Transactions that are committed before the decision are published again after a crash between the two."""
+    break_rule(
+        "commit",
+        "decision = yield from _append(chain, name, decided)",
+        "yield End(prepared)\n    decision = yield from _append(chain, name, decided)",
+    )
+    _is_found(Limits(batches=1, drivers=2))
+
+
+def test_rule_2_only_the_generation_at_the_head_decides(break_rule: Break) -> None:
+    """If any record counts wherever it stands, a zombie's decision does."""
+    break_rule("follow", "if record.follows != chain.offset and not (first and offset > 0):", "if False:")
+    _is_found(Limits(batches=1, drivers=2))
+
+
+def test_rule_3_a_decision_is_finished_before_the_next_claim(break_rule: Break) -> None:
+    """A claim over an unfinished decision leaves the batch unpublished, and everybody takes it for published."""
+    break_rule("claim", 'if chain.state.status == "decided":', "if False:")
+    _is_found(Limits(batches=1, drivers=2))
+
+
+def test_rule_4_aborts_name_producer_id_and_epoch() -> None:
+    """InitProducerId asks for a name only: late, it aborts what somebody else has decided."""
+    _is_found(Limits(batches=1, drivers=2, faults=1), Rules(abort_by_epoch=False))
+
+
+def test_rule_4_open_transactions_are_listed_before_the_claim(break_rule: Break) -> None:
+    """Listed after it, they may be those of a later generation, which a later driver has decided."""
+    break_rule("claim", "if left_open:\n                yield Abort(left_open)", "yield Abort((yield ListOpen()))")
+    _is_found(Limits(batches=1, drivers=2))
+
+
+def test_rule_5_transactions_are_looked_at_before_they_are_decided(break_rule: Break) -> None:
+    """What timed out before the decision cannot be published after it."""
+    break_rule("commit", "_check_open(prepared, (yield Describe(prepared)), policy)", "yield Describe(prepared)")
+    _is_found(Limits(batches=1, drivers=1, timeouts=1))
+
+
+def test_rule_6_an_answer_to_a_commit_proves_nothing(break_rule: Break) -> None:
+    """A request that is lost leaves its transaction open: only the coordinator's state says that it is committed."""
+    break_rule("_finish", "(s.outcome for s in seen)", "(Outcome.COMMITTED for s in seen)")
+    _is_found(Limits(batches=1, drivers=1, faults=1))
+
+
+def test_rule_7_one_transaction_for_each_epoch() -> None:
+    """A commit that comes late would find the next batch in the same epoch, and publish it before it is decided."""
+    _is_found(Limits(batches=2, drivers=2, faults=1), Rules(one_transaction_per_epoch=False))
+
+
+def test_rule_7_ids_prepared_by_this_generation_are_left_alone() -> None:
+    """A task that starts late would take an id whose transaction is decided, and abort it."""
+    _is_found(Limits(batches=1, drivers=1, late_tasks=1), Rules(slots_by_generation=False))
+
+
+def test_rule_8_a_batch_that_is_published_is_not_published_again(break_rule: Break) -> None:
+    """Spark replays a batch whose commit it did not write down."""
+    break_rule("commit", "if _is_applied(head, identity):", "if False:")
+    break_rule("_check_next", "if not identity.consecutive or policy.accept_gaps:", "if True:")
+    _is_found(Limits(batches=1, drivers=2))

@@ -1,0 +1,160 @@
+"""The sink's option table: every name, every value that is wrong, and what is no option of a sink."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynamic_kafka.errors import ConflictingOptionsError, InvalidOptionError, UnknownOptionError
+from dynamic_kafka.options import SINK_OPTIONS, ConfigOption, markdown_table, parse_options
+
+# A right value for each option, as text, and what it is read as.
+RIGHT: dict[str, tuple[str, Any]] = {
+    "topic": ("a; b", ("a", "b")),
+    "topic-pattern": ("a.*", re.compile("a.*")),
+    "stream-ids": (" s ", "s"),
+    "metadata-service": ("file", "file"),
+    "sink.delivery-guarantee": ("EXACTLY_ONCE", "exactly-once"),
+    "sink.partitioner": ("a.b:C", "a.b:C"),
+    "sink.parallelism": ("4", 4),
+    "sink.transactional-id-prefix": ("my-job", "my-job"),
+    "checkpointLocation": ("/tmp/c", "/tmp/c"),
+    "sink.transaction-naming-strategy": ("INCREMENTING", "incrementing"),
+    "txnAppId": ("app", "app"),
+    "txnVersion": ("0", 0),
+    "sink.name": ("left", "left"),
+    "sink.commit-log.topic": ("log", "log"),
+    "sink.commit-log.cluster": ("East", "East"),
+    "sink.commit-log.replication-factor": ("3", 3),
+    "sink.lost-transactions": ("Continue", "continue"),
+    "sink.accept-gaps": ("TRUE", True),
+}
+
+WRONG: dict[str, tuple[str, ...]] = {
+    "topic": ("", " ", "a,,b", "a;", "a b", "x" * 250, "..", "ä"),
+    "topic-pattern": ("", "(", "*"),
+    "stream-ids": ("", "s;r", "s,r", "s;"),
+    "metadata-service": ("",),
+    "sink.delivery-guarantee": ("", "exactly", "at least once", "2"),
+    "sink.partitioner": ("", " "),
+    "sink.parallelism": ("", "0", "-1", "1.5", "many"),
+    "sink.transactional-id-prefix": ("", " ", "x" * 32_000, "ä" * 16_000),
+    "checkpointLocation": ("",),
+    "sink.transaction-naming-strategy": ("", "random"),
+    "txnAppId": ("", " "),
+    "txnVersion": ("", "-1", "1.5", "latest"),
+    "sink.name": ("", "a/b"),
+    "sink.commit-log.topic": ("", "a b", ".", "x" * 250),
+    "sink.commit-log.cluster": ("",),
+    "sink.commit-log.replication-factor": ("0", "-1", ""),
+    "sink.lost-transactions": ("", "ignore"),
+    "sink.accept-gaps": ("", "yes", "1"),
+}
+
+NAMES = [name for option in SINK_OPTIONS for name in (option.key, *option.aliases)]
+
+
+def parsed(options: dict[str, str]) -> dict[str, Any]:
+    """The values of a sink's options."""
+    return dict(parse_options(options, SINK_OPTIONS).values)
+
+
+def test_the_table_has_each_name_once() -> None:
+    """Also without regard to case, and between names and aliases."""
+    assert len({name.lower() for name in NAMES}) == len(NAMES)
+    keys = {option.key for option in SINK_OPTIONS}
+    assert keys == RIGHT.keys() == WRONG.keys(), "a right and a wrong value for each option, above"
+
+
+@pytest.mark.parametrize("option", SINK_OPTIONS, ids=lambda option: option.key)
+def test_every_name_in_every_case_is_one_option(option: ConfigOption) -> None:
+    """Spark hands names over in lower case; users mix them."""
+    text, value = RIGHT[option.key]
+    for name in (option.key, *option.aliases):
+        for spelled in (name, name.lower(), name.upper()):
+            assert parsed({spelled: text}) == {option.key: value}
+            assert parse_options({spelled: text}, SINK_OPTIONS).given(option.key) == [name]
+
+
+@pytest.mark.parametrize(("key", "text"), [(key, text) for key, texts in WRONG.items() for text in texts])
+def test_wrong_values_say_option_value_and_what_is_right(key: str, text: str) -> None:
+    """All three, in the first line."""
+    option = next(o for o in SINK_OPTIONS if o.key == key)
+    with pytest.raises(InvalidOptionError) as caught:
+        parsed({key.lower(): text})
+    assert str(caught.value) == f"Option '{key}' has the value {text!r}; expected {option.expected}"
+
+
+@pytest.mark.parametrize("option", SINK_OPTIONS, ids=lambda option: option.key)
+def test_every_option_is_in_the_table_of_the_readme(option: ConfigOption) -> None:
+    """With its aliases and its words."""
+    row = next(r for r in markdown_table(SINK_OPTIONS).splitlines() if f"`{option.key}`" in r.split("|")[1])
+    assert row.count("|") == 4
+    assert all(f"`{alias}`" in row for alias in option.aliases)
+
+
+def test_flinks_old_name_of_the_guarantee() -> None:
+    """With the words of Java's enumeration; two different answers are a conflict."""
+    assert parsed({"sink.semantic": "AT_LEAST_ONCE"}) == {"sink.delivery-guarantee": "at-least-once"}
+    with pytest.raises(ConflictingOptionsError, match=r"'sink\.semantic' and 'sink\.delivery-guarantee'"):
+        parsed({"sink.semantic": "none", "sink.delivery-guarantee": "exactly-once"})
+
+
+def test_what_spark_hands_over_is_no_option() -> None:
+    """`start(path)`, `queryName`; the checkpoint's location is one."""
+    given = {"path": "x", "queryname": "q", "outputmode": "append", "checkpointlocation": "/c"}
+    assert parsed(given) == {"checkpointLocation": "/c"}
+
+
+@pytest.mark.parametrize(
+    ("option", "suggestion"),
+    [
+        ("sink.delivery-garantee", "sink.delivery-guarantee"),
+        ("txnApp", "txnAppId"),
+        ("topic-patern", "topic-pattern"),
+        ("sink.transaction-id-prefix", "sink.transactional-id-prefix"),
+    ],
+)
+def test_typos_are_answered_with_the_nearest_name(option: str, suggestion: str) -> None:
+    """An unknown option is an error, never ignored."""
+    with pytest.raises(UnknownOptionError, match=f"'{option}'; did you mean '{suggestion}'"):
+        parsed({option: "x"})
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "subscribe", "scan.parallelism", "failOnDataLoss"])
+def test_options_of_the_source_are_none_of_the_sink(option: str) -> None:
+    """Nothing is ignored."""
+    with pytest.raises(UnknownOptionError):
+        parsed({option: "latest"})
+
+
+@given(st.sampled_from(SINK_OPTIONS), st.text())
+def test_any_text_is_a_value_or_an_error_of_ours(option: ConfigOption, text: str) -> None:
+    """Whatever an option is given."""
+    with contextlib.suppress(InvalidOptionError):
+        assert parsed({option.key: text}).keys() == {option.key}
+
+
+@given(st.text(min_size=1, max_size=20_000).filter(lambda text: text.strip() == text))
+def test_a_prefix_is_any_text_that_kafka_can_carry(prefix: str) -> None:
+    """Its limit counts bytes."""
+    if len(prefix.encode()) < 32_000:
+        assert parsed({"sink.transactional-id-prefix": prefix}) == {"sink.transactional-id-prefix": prefix}
+    else:
+        with pytest.raises(InvalidOptionError):
+            parsed({"sink.transactional-id-prefix": prefix})
+
+
+@given(st.integers())
+def test_versions_are_whole_numbers_from_0_on(version: int) -> None:
+    """As Delta's."""
+    if version >= 0:
+        assert parsed({"txnVersion": str(version)}) == {"txnVersion": version}
+    else:
+        with pytest.raises(InvalidOptionError):
+            parsed({"txnVersion": str(version)})
