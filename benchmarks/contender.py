@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.records import produce_one_each
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import count, length, lit
+from pyspark.sql.functions import col, count, length, lit, rpad
 from pyspark.sql.functions import sum as total
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -142,6 +142,26 @@ class Contender:
             time.sleep(0.1)
         query.stop()
         return [latency_ms for created_ms, latency_ms in found if begin_ms <= created_ms < end_ms]
+
+    def write(self, options: Options, *, rows: int, value_bytes: int) -> Result:
+        """Write rows in a batch, made on the way in two tasks; the seconds it takes."""
+        df = self._spark.range(0, rows, 1, 2).select(rpad(col("id").cast("string"), value_bytes, "x").alias("value"))
+        began = time.perf_counter()
+        df.write.format(self._format).options(**options).mode("append").save()
+        return {"seconds": time.perf_counter() - began}
+
+    def write_micro_batches(self, options: Options, *, rows_per_second: int, batches: int, warm_up: int) -> list[float]:
+        """Write a stream of few rows; how long each micro-batch took (ms, `addBatch`), after some that do not count."""
+        df = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", str(rows_per_second)).load()
+        query = self._start(df.select(col("value").cast("string")).writeStream.options(**options), sink=self._format)
+        found: dict[int, float] = {}
+        began = time.perf_counter()
+        while len(found) < warm_up + batches:
+            _check(query, began)
+            found |= {p["batchId"]: p["durationMs"]["addBatch"] for p in query.recentProgress if p["numInputRows"]}
+            time.sleep(0.2)
+        query.stop()
+        return [found[batch] for batch in sorted(found)][warm_up : warm_up + batches]
 
     def start(self, options: Options) -> None:
         """Start a stream that runs until `stop`."""

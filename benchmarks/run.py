@@ -15,13 +15,14 @@ from benchmarks.cases import FULL, QUICK, latency, many_partitions, throughput  
 from benchmarks.environment import prepare  # noqa: E402
 from benchmarks.report import Result, save, show  # noqa: E402
 from benchmarks.scaling import growth, memory  # noqa: E402
+from benchmarks.sink import exactly_once_cost, sink_throughput  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 
 def main() -> int:
     """Run what was asked for; 1 if a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="a,b,c,d,e", help="cases, such as a,c")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g", help="cases, such as a,c")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: tests the harness, measures nothing")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements for each line of a")
     parser.add_argument(
@@ -38,6 +39,8 @@ def main() -> int:
         "c": partial(latency, sizes, 2 if quick else arguments.latency_pairs),
         "d": partial(growth, sizes),
         "e": partial(memory, 0.5 if quick else arguments.soak_minutes),
+        "f": partial(sink_throughput, 100_000 if quick else 2_000_000, count),
+        "g": partial(exactly_once_cost, 50_000 if quick else 1_000_000, count, 10 if quick else 60),
     }
     chosen = arguments.only.split(",")
     if unknown := set(chosen) - set(cases):

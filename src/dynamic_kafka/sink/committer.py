@@ -37,6 +37,7 @@ from dynamic_kafka.sink.protocol import (
     claim,
     commit,
 )
+from dynamic_kafka.sink.report import PublishReport
 from dynamic_kafka.sink.settings import Destination, SinkSettings
 
 __all__ = ["Committer", "committer_for", "forget", "outcome"]
@@ -79,6 +80,7 @@ class Committer:
         self._settings = settings
         self._properties = {name: destination.properties for name, destination in destinations.items()}
         self._clients: dict[str, TransactionClient] = {}
+        self._ended_at = 0.0
         self._policy = Policy(accept_gaps=settings.accept_gaps, lost_transactions=settings.lost_transactions)
         cluster = settings.log_cluster or min(self._properties)
         if cluster not in self._properties:
@@ -100,12 +102,16 @@ class Committer:
         self._log.trim()
         return claimed
 
-    def commit(self, claimed: Claim, identity: Identity, transactions: Sequence[Transaction]) -> str:
+    def commit(self, claimed: Claim, identity: Identity, transactions: Sequence[Transaction]) -> PublishReport:
         """After the tasks: see `protocol.commit`."""
         clusters = {name: storable(self._properties[name]) for name in {t.cluster for t in transactions}}
-        steps = commit(uuid.uuid4().hex, claimed, identity, transactions, clusters, self._policy)
-        result: str = self._run(steps)
-        return result
+        began, self._ended_at = time.perf_counter(), 0.0
+        outcome = self._run(commit(uuid.uuid4().hex, claimed, identity, transactions, clusters, self._policy))
+        done = time.perf_counter()
+        decided = self._ended_at or done
+        return PublishReport(
+            outcome == "repeated", len(transactions), (decided - began) * 1000, (done - decided) * 1000
+        )
 
     def abandon(self, claimed: Claim, transactions: Sequence[Transaction]) -> bool:
         """After a failure: see `protocol.abandon`."""
@@ -139,6 +145,7 @@ class Committer:
             case Describe(transactions):
                 return self._describe(transactions)
             case End(transactions):
+                self._ended_at = self._ended_at or time.perf_counter()
                 return self._end(transactions, commit=True)
             case Abort(transactions):
                 _log.info("Aborting what is left open: %s", ", ".join(t.transactional_id for t in transactions))

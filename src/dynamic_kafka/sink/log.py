@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
@@ -20,7 +20,7 @@ from dynamic_kafka.kafka.logs import CLIENT_LOG
 from dynamic_kafka.kafka.properties import client_config
 from dynamic_kafka.sink.protocol import Chain, Record, State, Transaction, follow
 
-__all__ = ["CommitLog", "decode", "encode"]
+__all__ = ["CommitLog", "decode", "encode", "look"]
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +46,29 @@ def decode(text: bytes | None) -> Record | None:
         return None
 
 
+def look(cluster_id: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> Chain | None:
+    """What a commit log says now, for who does not write: nothing is created or checked.
+
+    Args:
+        cluster_id: See `CommitLog`; so the others.
+        properties: How to reach the cluster.
+        topic: The topic.
+        timeout_ms: How long it may take.
+
+    Returns:
+        The head of the chain; None if there is no such topic.
+
+    Raises:
+        ClusterUnavailableError: If it does not answer.
+        ConfigurationError: If the topic is no commit log.
+    """
+    log = CommitLog(cluster_id, properties, topic, replication=None, timeout_ms=timeout_ms, read_only=True)
+    try:
+        return log.read() if log.exists() else None
+    finally:
+        log.close()
+
+
 class CommitLog:
     """One commit log, as one process sees it. For one thread.
 
@@ -55,10 +78,18 @@ class CommitLog:
         topic: The topic.
         replication: Replicas if it has to be made; None is the brokers' default.
         timeout_ms: How long a read or an append may take.
+        read_only: Whether the topic is left as it is, also if it is not there, and nothing is appended; see `look`.
     """
 
     def __init__(
-        self, cluster_id: str, properties: Mapping[str, str], topic: str, *, replication: int | None, timeout_ms: int
+        self,
+        cluster_id: str,
+        properties: Mapping[str, str],
+        topic: str,
+        *,
+        replication: int | None,
+        timeout_ms: int,
+        read_only: bool = False,
     ) -> None:
         self._cluster_id, self._topic = cluster_id, topic
         self._replication = replication
@@ -66,6 +97,24 @@ class CommitLog:
         common: dict[str, Any] = {"error_cb": self._note_error, "logger": CLIENT_LOG}
         self._client_error = ""
         self._admin = AdminClient({**client_config(properties, role="admin"), **common})
+        self._consumer = Consumer(
+            {
+                **client_config(properties, role="consumer"),
+                **common,
+                "group.id": "dynamic-kafka-commit-log",  # not joined, nothing is committed to it
+                "enable.auto.commit": "false",
+                "auto.offset.reset": "error",
+                "isolation.level": "read_uncommitted",
+                # A fetch that waits for records holds up the questions behind it, so it does not wait.
+                "fetch.wait.max.ms": "1",
+            }
+        )
+        self._chain = Chain()
+        self._next = -1
+        self._low = 0
+        self._producer: Producer | None = None
+        if read_only:
+            return
         self._producer = Producer(
             {
                 **client_config(properties, role="producer"),
@@ -76,21 +125,29 @@ class CommitLog:
                 "message.timeout.ms": str(int(_APPEND_S * 1000)),
             }
         )
-        self._consumer = Consumer(
-            {
-                **client_config(properties, role="consumer"),
-                **common,
-                "group.id": "dynamic-kafka-commit-log",  # not joined, nothing is committed to it
-                "enable.auto.commit": "false",
-                "auto.offset.reset": "error",
-                "isolation.level": "read_uncommitted",
-                "fetch.wait.max.ms": "100",
-            }
-        )
         self._prepare()
-        self._chain = Chain()
-        self._next = -1
-        self._low = 0
+
+    def exists(self) -> bool:
+        """Whether the topic is there.
+
+        Raises:
+            ClusterUnavailableError: If that cannot be told.
+            ConfigurationError: If it is no commit log: one has one partition.
+        """
+        try:
+            found = self._admin.list_topics(self._topic, timeout=self._timeout_s).topics[self._topic]
+        except KafkaException as error:
+            raise self._unavailable(f"could not be looked up ({error.args[0].str()})") from error
+        if found.error is None:
+            self._check_partitions(len(found.partitions))
+            return True
+        if found.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            return False
+        raise ClusterUnavailableError(
+            f"Cluster '{self._cluster_id}': the commit log '{self._topic}' cannot be looked up ({found.error.str()}); grant "
+            "Describe and Read on it, or see the log of the brokers",
+            cluster_id=self._cluster_id,
+        )
 
     def read(self) -> Chain:
         """Read to the end that the log has now.
@@ -100,9 +157,15 @@ class CommitLog:
         """
         deadline = time.monotonic() + self._timeout_s
         low, high = self._bounds()
-        if self._next < low:  # the first read, or others have trimmed more than was read
+        if not low <= self._next <= high:  # the first read, or it was trimmed beyond what was read, or made again
             self._chain, self._next, self._low = Chain(), low, low
-            self._consumer.assign([TopicPartition(self._topic, 0, low)])
+        if self._next < high:
+            self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
+            self._read_to(high, deadline)
+            self._consumer.unassign()
+        return self._chain
+
+    def _read_to(self, high: int, deadline: float) -> None:
         while self._next < high:
             for message in self._consumer.consume(high - self._next, timeout=0.1):
                 if (error := message.error()) is not None:
@@ -129,22 +192,33 @@ class CommitLog:
         Raises:
             ClusterUnavailableError: If it was never acknowledged; it may be in the log all the same.
         """
+        assert self._producer is not None, "opened to read"
         value = encode(record)
         deadline = time.monotonic() + self._timeout_s
         while True:
-            outcome: list[KafkaError | None] = []
+            outcome: list[tuple[KafkaError | None, int | None]] = []
 
-            def note(error: KafkaError | None, _: object, outcome: list[KafkaError | None] = outcome) -> None:
-                outcome.append(error)
+            def note(error: KafkaError | None, message: Message, outcome: list[Any] = outcome) -> None:
+                outcome.append((error, message.offset()))
 
             self._producer.produce(self._topic, value, partition=0, on_delivery=note)
             self._producer.flush(_APPEND_S + 1)
-            if outcome and outcome[0] is None:
+            error, offset = outcome[0] if outcome else (None, None)
+            if outcome and error is None:
+                if offset == self._next:  # nothing is between what was read and this: no need to fetch it
+                    self._take(offset, record)
                 return
-            if outcome and outcome[0] is not None:
-                self._client_error = outcome[0].str()
-            if time.monotonic() > deadline or (outcome and outcome[0] is not None and not _may_pass(outcome[0])):
+            if error is not None:
+                self._client_error = error.str()
+            if time.monotonic() > deadline or (error is not None and not _may_pass(error)):
                 raise self._unavailable("could not be appended to")
+
+    def _take(self, offset: int, record: Record | None) -> None:
+        if record is None:
+            _log.warning("The commit log '%s' has a record that is none of ours at offset %d", self._topic, offset)
+        else:
+            self._chain = follow(self._chain, offset, record, first=offset == self._low)
+        self._next = offset + 1
 
     def trim(self) -> None:
         """Delete what lies before the head, now and then."""
@@ -169,14 +243,18 @@ class CommitLog:
             found = self._admin.list_topics(self._topic, timeout=self._timeout_s).topics[self._topic]
             if found.error is not None:
                 self._create()
-            elif len(found.partitions) != 1:
-                raise ConfigurationError(
-                    f"Cluster '{self._cluster_id}': topic '{self._topic}' has {len(found.partitions)} partitions, and a "
-                    "commit log has one; name another with sink.commit-log.topic"
-                )
+            else:
+                self._check_partitions(len(found.partitions))
             self._check_settings()
         except KafkaException as error:
             raise self._unavailable(f"could not be prepared ({error.args[0].str()})") from error
+
+    def _check_partitions(self, count: int) -> None:
+        if count != 1:
+            raise ConfigurationError(
+                f"Cluster '{self._cluster_id}': topic '{self._topic}' has {count} partitions, and a commit log has one; "
+                "name another with sink.commit-log.topic"
+            )
 
     def _create(self) -> None:
         replication = -1 if self._replication is None else self._replication

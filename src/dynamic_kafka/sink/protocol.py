@@ -347,6 +347,11 @@ def commit(  # noqa: PLR0917
         raise _fenced(claimed, again.state)
     if prepared:
         voided = yield from _finish(decision, f"{name}.finish", policy)
+        if voided is None:
+            raise TransactionError(
+                "Another query with the same transactional id prefix took over while this write was published; it is whole "
+                "or not there at all. Give each writer a prefix of its own, and txnAppId and txnVersion to repeat it safely"
+            )
         if voided:
             raise TransactionError(
                 f"Batch {identity.batch}: all its transactions timed out or were aborted after the decision; nothing of it "
@@ -385,8 +390,13 @@ def _append(chain: Chain, name: str, state: State) -> Generator[Effect, Any, Cha
     return Chain(after.recent[name], state) if name in after.recent else None
 
 
-def _finish(decision: Chain, name: str, policy: Policy) -> Generator[Effect, Any, bool]:
-    """Publish what was decided; returns whether it was voided instead, because nothing of it can be published any more."""
+def _finish(decision: Chain, name: str, policy: Policy) -> Generator[Effect, Any, bool | None]:
+    """Publish what was decided.
+
+    Returns:
+        Whether it was voided instead, because nothing of it can be published any more; None if nobody knows: somebody else
+        has finished it, and it has no identity to tell by.
+    """
     state = decision.state
     pending = state.transactions
     for attempt in range(_ATTEMPTS):
@@ -419,13 +429,8 @@ def _finish(decision: Chain, name: str, policy: Policy) -> Generator[Effect, Any
     return voided
 
 
-def _was_voided(decided: State, now: State) -> bool:
-    if not decided.identity:
-        raise TransactionError(
-            "Another query with the same transactional id prefix took over while this write was published; it is whole "
-            "or not there at all. Give each writer a prefix of its own, and txnAppId and txnVersion to repeat it safely"
-        )
-    return now.applied.get(decided.identity, -1) < decided.batch
+def _was_voided(decided: State, now: State) -> bool | None:
+    return now.applied.get(decided.identity, -1) < decided.batch if decided.identity else None
 
 
 def _is_applied(state: State, identity: Identity) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["TaskReport", "Volume"]
+__all__ = ["PublishReport", "TaskReport", "Volume"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +46,20 @@ class TaskReport:
     def current_send_time_ms(self) -> float:
         """How long the last record took (Flink: currentSendTime): from the hand-over to its acknowledgement."""
         return self.flush_ms
+
+
+@dataclass(frozen=True, slots=True)
+class PublishReport:
+    """The metrics of one exactly-once batch's commit.
+
+    Args:
+        repeated: Whether the batch was published before, so that its new transactions were aborted.
+        transactions: How many there were.
+        decide_ms: From the beginning until the decision counts, or the transactions are dropped.
+        finish_ms: From then on until all of them are committed and the log says so.
+    """
+
+    repeated: bool
+    transactions: int
+    decide_ms: float
+    finish_ms: float

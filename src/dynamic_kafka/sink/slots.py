@@ -85,8 +85,12 @@ class Slots:
         try:
             directory.mkdir(mode=0o700, exist_ok=True)
             machine = directory / "machine"
-            with suppress(FileExistsError), machine.open("x") as file:
-                file.write(uuid.uuid4().hex)
+            if not machine.exists():
+                new = directory / uuid.uuid4().hex
+                new.write_text(new.name)
+                with suppress(FileExistsError):
+                    os.link(new, machine)  # whole: nobody may read an empty one, which would be the same everywhere
+                new.unlink()
             known = machine.read_text()
         except OSError:  # no place for files: ids of this process alone
             directory, known = Path(tempfile.mkdtemp(prefix="dynamic-kafka-")), uuid.uuid4().hex

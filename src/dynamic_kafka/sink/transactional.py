@@ -32,7 +32,7 @@ __all__ = ["TransactionalProducers"]
 _log = logging.getLogger(__name__)
 
 _READY_S = 60.0
-_STATISTICS_MS = 50
+_STATISTICS_MS = 25
 _ABORT_S = 10.0
 _DEFAULT_TIMEOUT_MS = "900000"  # the brokers' default for the most that they allow
 

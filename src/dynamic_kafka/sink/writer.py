@@ -16,7 +16,8 @@ import gc
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import starmap
@@ -44,6 +45,7 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 _POLL_S = 0.1
 _FLUSH_S = 0.5
 _LOOKUP_S = 60.0  # Java's max.block.ms
+_LOOKUP_ATTEMPT_S = 5.0
 _APPEARS_S = 5.0  # a topic just created is not known to every broker at once
 _LOOKUP_AGE_S = 300.0  # Java's metadata.max.age.ms
 _CAPACITY = 16
@@ -57,15 +59,19 @@ _TUNING = {
     "queue.buffering.max.kbytes": "32768",
 }
 _ADVICE = {
-    KafkaError.MSG_SIZE_TOO_LARGE: "the record is too large; raise max.request.size, and max.message.bytes of the topic",
+    # The topic's limit is one of batches. Java splits a batch that is over it, librdkafka does not.
+    KafkaError.MSG_SIZE_TOO_LARGE: "the record, or the batch it was in, is too large; raise max.request.size and the "
+    "topic's max.message.bytes, or lower batch.size to the latter",
     KafkaError._MSG_TIMED_OUT: "not acknowledged within delivery.timeout.ms; see whether the brokers are up",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "not authorized; grant Describe and Write on the topic to this principal",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "not authorized; grant IdempotentWrite on the cluster to this principal",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "not authorized; grant Write on the topic, and before Kafka 2.8 IdempotentWrite "
+    "on the cluster, to this principal",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "there is no such topic or partition; create it first",
     KafkaError._UNKNOWN_TOPIC: "there is no such topic; create it first",
     KafkaError._UNKNOWN_PARTITION: "there is no such partition",
     KafkaError._QUEUE_FULL: "the record is larger than the producer's whole queue; raise buffer.memory",
 }
+_MAY_APPEAR = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class ClusterProducer:
@@ -78,6 +84,7 @@ class ClusterProducer:
 
     Attributes:
         last_error: What the client noticed in the background; "" if nothing.
+        denied: Whether that was a failed login.
         pool_key: Its place in the pool; None if it belongs to none.
     """
 
@@ -87,6 +94,7 @@ class ClusterProducer:
         self.pool_key: _PoolKey | None = None
         self._properties = dict(properties)
         self._config = dict(config or {})
+        self.denied = False
         self._partitions: dict[str, tuple[int, float]] = {}
 
     @cached_property
@@ -104,6 +112,7 @@ class ClusterProducer:
 
     def _note_error(self, error: KafkaError) -> None:
         self.last_error = error.str()
+        self.denied = self.denied or error.code() == KafkaError._AUTHENTICATION
 
     def partitions(self, topic: str, at_least: int = 0) -> int:
         """How many partitions a topic has; remembered for five minutes.
@@ -123,26 +132,31 @@ class ClusterProducer:
         return count
 
     def _look_up(self, topic: str) -> int:
-        give_up_at = time.monotonic() + _APPEARS_S
+        began = time.monotonic()
         while True:
             try:
-                found = self.client.list_topics(topic, timeout=_LOOKUP_S).topics[topic]
+                found = self.client.list_topics(topic, timeout=_LOOKUP_ATTEMPT_S).topics[topic]
             except KafkaException as error:
-                self.client.poll(0)  # tells what went wrong in the background
-                why = self.last_error or error.args[0].str()
-                raise ClusterUnavailableError(
-                    f"Cluster '{self.cluster}' does not answer, so topic '{topic}' cannot be written to: {why}; see whether "
-                    "its brokers are up and its properties are right",
-                    cluster_id=self.cluster,
-                ) from error
-            problem = found.error
-            if problem is None and found.partitions:
+                self.poll(_POLL_S)  # tells what went wrong in the background
+                if self.denied or time.monotonic() - began > _LOOKUP_S:
+                    why = self.last_error or error.args[0].str()
+                    raise ClusterUnavailableError(
+                        f"Cluster '{self.cluster}' does not answer, so topic '{topic}' cannot be written to: {why}; see "
+                        "whether its brokers are up and its properties are right",
+                        cluster_id=self.cluster,
+                    ) from error
+                continue
+            if found.error is None and found.partitions:
                 return len(found.partitions)
-            if problem is not None and (not _may_appear(problem) or time.monotonic() >= give_up_at):
-                raise self._error(problem, topic)
-            self.client.poll(_POLL_S)
+            error_found = found.error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+            if error_found.code() not in _MAY_APPEAR or time.monotonic() - began > _APPEARS_S:
+                raise self.delivery_error(error_found, topic)
+            self.poll(_POLL_S)
 
-    def _error(self, error: KafkaError, topic: str, partition: int = -1, key: Any = None) -> DeliveryError:
+    def delivery_error(
+        self, error: KafkaError, topic: str | None, partition: int = -1, key: bytes | str | None = None
+    ) -> DeliveryError:
+        """What librdkafka says of a record, or of a topic, as our error."""
         reason = _ADVICE.get(error.code(), error.str())
         if error.code() == KafkaError._MSG_TIMED_OUT and self.last_error:
             reason += f"; the last thing heard: {self.last_error}"
@@ -156,20 +170,35 @@ class ClusterProducer:
             retriable=error.retriable() or error.code() == KafkaError._MSG_TIMED_OUT,
         )
 
+    def poll(self, timeout_s: float) -> None:
+        """Serve callbacks: those that are there, or the first that comes.
+
+        Raises:
+            DeliveryError: If the producer failed for good, as an idempotent one does when its numbers no longer fit.
+        """
+        self._serve(self.client.poll, timeout_s)
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait for acknowledgements; how many are missing still. Raises as `poll` does."""
+        return self._serve(self.client.flush, timeout_s)
+
+    def _serve(self, call: Callable[[float], int], timeout_s: float) -> int:
+        try:
+            return call(timeout_s)
+        except (KafkaException, SystemError) as error:
+            # confluent-kafka raises fatal errors instead of calling error_cb, and stumbles when reports come with one.
+            cause = error if isinstance(error, KafkaException) else error.__cause__
+            if not isinstance(cause, KafkaException):
+                raise
+            raise self.delivery_error(cause.args[0], None) from error
+
     def close(self) -> None:
         """Let go of the producer; what it has not sent is dropped. Never waits for a broker."""
         client = self.__dict__.pop("client", None)
         if client is not None:
-            client.purge()
-            client.poll(0)
-
-
-def _may_appear(error: KafkaError) -> bool:
-    return error.code() in (
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError.LEADER_NOT_AVAILABLE,
-    )
+            with suppress(KafkaException, SystemError):
+                client.purge()
+                client.poll(0)
 
 
 class TaskProducers(Protocol):
@@ -192,13 +221,14 @@ class Written:
         used: The producers used, by cluster.
         error: The first delivery error.
         errors: How many records were not acknowledged.
+        unattended: Whether the task has ended and nobody waits for its records, as with `none`.
     """
 
     report: TaskReport = field(default_factory=TaskReport)
     used: dict[str, ClusterProducer] = field(default_factory=dict)
     error: DeliveryError | None = None
     errors: int = 0
-    ended: bool = False
+    unattended: bool = False
 
     def delivered(self, producer: ClusterProducer, error: KafkaError | None, message: Message) -> None:
         """Take a delivery report of librdkafka."""
@@ -208,8 +238,10 @@ class Written:
         if self.error is None:
             key = message.key()
             partition = message.partition()
-            self.error = producer._error(error, message.topic() or "", -1 if partition is None else partition, key)
-            if self.ended:  # with `none` nobody waits for it
+            self.error = producer.delivery_error(
+                error, message.topic() or "", -1 if partition is None else partition, key
+            )
+            if self.unattended:
                 _log.warning("A record of an earlier batch is lost: %s", self.error)
 
     def check(self) -> None:
@@ -261,13 +293,13 @@ def write(
                     _produce(producer, records.arguments, written)
                     volumes[cluster] = volumes.get(cluster, Volume()) + records.volume
                     topics[cluster] = topics.get(cluster, frozenset()) | records.topics
-                    producer.client.poll(0)
+                    producer.poll(0)
                     written.check()
             write_s += time.perf_counter() - began
     finally:
         if collecting:
             gc.enable()
-    written.ended = True
+    written.unattended = True  # until somebody flushes
     written.report = TaskReport(volumes, topics, written.errors, write_s * 1000)
     return written
 
@@ -286,10 +318,11 @@ def flush(written: Written) -> TaskReport:
     Raises:
         DeliveryError: The first one, as soon as it is seen; others may be waited for in vain.
     """
+    written.unattended = False
     began = time.perf_counter()
     waiting = list(written.used.values())
     while waiting:
-        waiting = [p for p in waiting if p.client.flush(_FLUSH_S / len(waiting))]
+        waiting = [p for p in waiting if p.flush(_FLUSH_S / len(waiting))]
         written.check()
     return replace(written.report, flush_ms=(time.perf_counter() - began) * 1000)
 
@@ -315,6 +348,7 @@ def _produce(producer: ClusterProducer, arguments: list[list[Any]], written: Wri
             _make_room(producer, written)
         except KafkaException as error:
             place = len(arguments[0]) - length_hint(topics) - 1
+            producer.poll(0)  # after a fatal error tells which one
             raise _refused(producer, error.args[0], arguments, place) from error
         else:
             return
@@ -323,13 +357,13 @@ def _produce(producer: ClusterProducer, arguments: list[list[Any]], written: Wri
 def _make_room(producer: ClusterProducer, written: Written) -> None:
     enough = len(producer.client) // 2
     while len(producer.client) > enough:
-        producer.client.poll(_POLL_S)  # returns as soon as something was acknowledged
+        producer.poll(_POLL_S)  # returns as soon as something was acknowledged
         written.check()
 
 
 def _refused(producer: ClusterProducer, error: KafkaError, arguments: list[list[Any]], place: int) -> DeliveryError:
     topic, _, key, partition = [column[place] for column in arguments[:4]]
-    return producer._error(error, topic, partition, key)
+    return producer.delivery_error(error, topic, partition, key)
 
 
 # --- producers between tasks --------------------------------------------------------------------------------------------
@@ -345,12 +379,17 @@ def acquire(cluster: str, properties: Mapping[str, str]) -> ClusterProducer:
     """
     key = cluster, frozenset(resolve(properties).items())
     producer = _pool.pop(key, None)
-    if producer is None:
-        producer = ClusterProducer(cluster, properties)
-        producer.pool_key = key
-    else:
-        producer.client.poll(0)  # logs what became of records that nobody waited for
-        producer.last_error = ""
+    if producer is not None:
+        try:
+            producer.poll(0)  # logs what became of records that nobody waited for
+        except DeliveryError as error:
+            _log.warning("Records of an earlier batch may be lost: %s", error)
+            producer.close()
+        else:
+            producer.last_error, producer.denied = "", False
+            return producer
+    producer = ClusterProducer(cluster, properties)
+    producer.pool_key = key
     return producer
 
 
@@ -367,8 +406,9 @@ def release(producer: ClusterProducer, *, healthy: bool) -> None:
 
 
 def _send_the_rest(producer: ClusterProducer) -> None:
-    if left := producer.client.flush(_LAST_FLUSH_S):
-        _log.warning("Cluster '%s': %d records that nobody waited for are dropped", producer.cluster, left)
+    with suppress(DeliveryError):
+        if left := producer.flush(_LAST_FLUSH_S):
+            _log.warning("Cluster '%s': %d records that nobody waited for are dropped", producer.cluster, left)
 
 
 @atexit.register

@@ -8,7 +8,6 @@ comes with the tasks' messages.
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from dynamic_kafka.errors import DynamicKafkaError
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, TransactionError
 from dynamic_kafka.sink.protocol import Claim, Identity, Transaction
-from dynamic_kafka.sink.report import TaskReport
+from dynamic_kafka.sink.report import PublishReport, TaskReport
 from dynamic_kafka.sink.settings import SinkSettings, WriteTask
 from dynamic_kafka.spark.handover import acknowledge_at_once
 
@@ -70,7 +69,7 @@ class _Writer:
                 waits = self._settings.guarantee == "at-least-once"
                 return KafkaCommitMessage(flush(written) if waits else written.report)
         assert self._claim is not None
-        identity = self._identity(context)
+        identity = self._identity()
         if self._claim.applied:
             return KafkaCommitMessage(TaskReport(), identity, self._claim)
         with TransactionalProducers(self._task) as transactional:
@@ -78,49 +77,42 @@ class _Writer:
             report = flush(written)
             return KafkaCommitMessage(report, identity, self._claim, transactional.prepare())
 
-    def _identity(self, context: TaskContext) -> Identity | None:
-        """The batch, as a task sees it."""
-        if self._settings.app is not None:
-            name, version = self._settings.app
-            return Identity(name, version, consecutive=False)
-        query, batch = (
-            context.getLocalProperty("sql.streaming.queryId"),
-            context.getLocalProperty("streaming.sql.batchId"),
-        )
-        return Identity(query, int(batch)) if query and batch else None
+    def _identity(self) -> Identity | None:
+        """The batch, as a task sees it. `foreachBatch` leaves its stream's properties in the context: they are not ours."""
+        return None if self._settings.app is None else Identity(*self._settings.app, consecutive=False)
 
-    def _commit(self, messages: Sequence[WriterCommitMessage | None], identity: Identity | None) -> None:
+    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The end of a batch whose tasks are all done."""
         found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
-        began = time.perf_counter()
+        published: PublishReport | None = None
         if self._settings.guarantee == "exactly-once" and found and not all(m.claim and m.claim.applied for m in found):
-            self._publish(found, identity)
-        volume = sum((m.report.total.records for m in found), 0)
+            published = self._publish(found)
         _log.info(
-            "Wrote %d records (%d bytes) in %d tasks; slowest task: write %.0f ms, flush %.0f ms; publish %.0f ms",
-            *(volume, sum(m.report.total.bytes for m in found), len(found)),
+            "Wrote %d records (%d bytes) in %d tasks, of which the slowest took %.0f ms to write and %.0f ms to flush; %s",
+            *(sum(m.report.total.records for m in found), sum(m.report.total.bytes for m in found), len(found)),
             *(max((m.report.write_ms for m in found), default=0), max((m.report.flush_ms for m in found), default=0)),
-            (time.perf_counter() - began) * 1000,
+            published or f"{sum(m.report.errors for m in found)} errors",
         )
 
-    def _publish(self, found: Sequence[KafkaCommitMessage], identity: Identity | None) -> None:
+    def _publish(self, found: Sequence[KafkaCommitMessage]) -> PublishReport:
         from dynamic_kafka.sink.committer import committer_for, forget
         from dynamic_kafka.sink.route import route
 
         first = found[0]
         assert first.claim is not None
-        known = identity or first.identity or Identity("", 0)
+        known = first.identity or Identity("", 0)
         transactions = [t for m in found for t in m.transactions]
         try:
             committer = committer_for(self._settings, route(self._settings))
-            outcome = committer.commit(first.claim, known, transactions)
+            report = committer.commit(first.claim, known, transactions)
         except BaseException:
             forget(self._settings)
             raise
-        if outcome == "repeated":
+        if report.repeated:
             _log.warning(
                 "Batch %d of %s is published already; what was written again is dropped", known.batch, known.name
             )
+        return report
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The end of a batch that has failed: do not leave readers waiting, if that is possible."""
@@ -147,7 +139,7 @@ class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done."""
-        self._commit(messages, None)
+        self._commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task, or the commit, has failed."""
@@ -157,9 +149,19 @@ class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
 class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """For `df.writeStream`."""
 
+    def _identity(self) -> Identity | None:
+        context = TaskContext.get()
+        assert context is not None
+        query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
+        if not query or not batch:
+            raise TransactionError(
+                "Spark does not tell the query's id and the batch's number, so nothing can be written"
+            )
+        return Identity(query, int(batch))
+
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """All tasks of a batch are done."""
-        self._commit(messages, None)
+        self._commit(messages)
         _log.debug("Batch %d is written", batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -174,7 +176,14 @@ def stream_writer(settings: SinkSettings, *, plans: bool) -> KafkaStreamWriter:
     Args:
         settings: The sink's.
         plans: Whether this process plans a batch; another one only commits it.
+
+    Raises:
+        ConfigurationError: If the settings are those of a batch write.
     """
+    if settings.app is not None:
+        raise ConfigurationError(
+            "Options 'txnAppId' and 'txnVersion' identify a batch write; a stream has its own identity, so leave them out"
+        )
     return KafkaStreamWriter(settings, *(_plan(settings) if plans else (None, None)))
 
 

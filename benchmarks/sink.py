@@ -1,0 +1,89 @@
+"""The sink: (f) throughput beside the JVM connector's, (g) what exactly-once costs above at-least-once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import median, quantiles
+
+from benchmarks.drivers import OURS, Driver, both, pairs
+from benchmarks.report import Result, compare, limit
+
+from dynamic_kafka.testing import KafkaBroker
+
+__all__ = ["exactly_once_cost", "sink_throughput"]
+
+_VALUE_BYTES = 120
+_EXACTLY_ONCE = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "benchmark"}
+
+Tell = Callable[[str], None]
+
+
+def sink_throughput(rows: int, count: int, tell: Tell) -> Iterator[Result]:
+    """Case (f): the same rows through both sinks, lz4, 8 partitions, acknowledged by the broker."""
+    with KafkaBroker(heap="1g") as broker, both() as drivers:
+        options = _options(broker, "throughput", partitions=8)
+
+        def measure(driver: Driver) -> float:
+            return float(driver("write", options=options, rows=rows, value_bytes=_VALUE_BYTES)["seconds"])
+
+        for driver in drivers:
+            tell(f"warming up: {driver.connector}")
+            measure(driver)
+        ours, theirs = pairs(drivers, count, measure, tell)
+    yield compare("f", "write, at-least-once", ours, theirs, unit="s", target=0.7, better="at least")
+
+
+def exactly_once_cost(rows: int, count: int, batches: int, tell: Tell) -> Iterator[Result]:
+    """Case (g): ours against ours: large batches, and the fixed cost of small ones."""
+    with KafkaBroker(heap="1g") as broker, Driver(OURS) as driver:
+        driver.wait_until_ready()
+        options = _options(broker, "exactly-once", partitions=8)
+        modes = {"at-least-once": options, "exactly-once": options | _EXACTLY_ONCE}
+
+        def measure(mode: str) -> float:
+            tell(f"{rows} rows, {mode}")
+            return float(driver("write", options=modes[mode], rows=rows, value_bytes=_VALUE_BYTES)["seconds"])
+
+        for mode in modes:
+            measure(mode)
+        found: dict[str, list[float]] = {mode: [] for mode in modes}
+        for i in range(count):
+            for mode in modes if i % 2 == 0 else reversed(modes):
+                found[mode].append(measure(mode))
+        ratios = [a / b for a, b in zip(found["at-least-once"], found["exactly-once"], strict=True)]
+        yield Result(
+            "g",
+            f"exactly-once, {rows} rows a batch, of at-least-once's throughput",
+            f"{median(found['exactly-once']):.3g} s",
+            f"{median(found['at-least-once']):.3g} s (ours, at-least-once)",
+            median(ratios),
+            ratios,
+            0.85,
+            "at least",
+            {"seconds": found},
+        )
+        small: dict[str, list[float]] = {mode: [] for mode in modes}
+        for i in range(2):
+            for mode in modes if i % 2 == 0 else reversed(modes):
+                tell(f"micro-batches, {mode}")
+                run = partial(driver, "write_micro_batches", rows_per_second=100, batches=batches, warm_up=20)
+                small[mode] += run(options=modes[mode])
+        base = median(small["at-least-once"])
+        above = [ms - base for ms in small["exactly-once"]]
+        data = {"addBatch_ms": small}
+        for name, value, target in (("p50", median(above), 75.0), ("p95", quantiles(above, n=20)[18], 200.0)):
+            yield limit(
+                "g",
+                f"exactly-once micro-batch above at-least-once, {name}",
+                f"{value:.0f} ms",
+                value,
+                [value],
+                target=target,
+                data=data,
+            )
+
+
+def _options(broker: KafkaBroker, topic: str, *, partitions: int) -> dict[str, str]:
+    broker.create_topic(topic, partitions)
+    return {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, "kafka.compression.type": "lz4"}
