@@ -221,7 +221,7 @@ class DeliveryError(DynamicKafkaError):
     Args:
         reason: What happened and what to do, as a clause.
         cluster_id: The cluster.
-        topic: The topic.
+        topic: The topic; None if the producer failed as a whole.
         partition: The partition; -1 if none was chosen yet.
         key_bytes: The size of the record's key; None if it has none, or if it is not about one record.
         code: Kafka's name of the error.
@@ -233,13 +233,14 @@ class DeliveryError(DynamicKafkaError):
         reason: str,
         *,
         cluster_id: str,
-        topic: str,
+        topic: str | None,
         partition: int,
         key_bytes: int | None,
         code: str,
         retriable: bool,
     ) -> None:
-        where = f"Cluster '{cluster_id}', topic '{topic}'"
+        where = f"Cluster '{cluster_id}'"
+        where += f", topic '{topic}'" if topic is not None else ""
         where += f", partition {partition}" if partition >= 0 else ""
         where += f", a record with a key of {key_bytes} bytes" if key_bytes is not None else ""
         super().__init__(f"{where}: {reason} ({code})", cluster_id=cluster_id)

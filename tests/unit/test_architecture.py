@@ -20,7 +20,7 @@ MODULES = {
 
 # A part may import itself and what stands below it. `testing` is for tests, and stands above everything.
 LAYERS = (
-    {""},
+    {"", "__main__"},
     {"testing", "cli"},
     {"builders"},
     {"spark", "deserializers", "sql", "observe"},

@@ -64,8 +64,8 @@ _ADVICE = {
     "topic's max.message.bytes, or lower batch.size to the latter",
     KafkaError._MSG_TIMED_OUT: "not acknowledged within delivery.timeout.ms; see whether the brokers are up",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "not authorized; grant Describe and Write on the topic to this principal",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "not authorized; grant Write on the topic, and before Kafka 2.8 IdempotentWrite "
-    "on the cluster, to this principal",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "not authorized; grant Write on the topic (before Kafka 2.8 also "
+    "IdempotentWrite on the cluster) to this principal",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "there is no such topic or partition; create it first",
     KafkaError._UNKNOWN_TOPIC: "there is no such topic; create it first",
     KafkaError._UNKNOWN_PARTITION: "there is no such partition",

@@ -1,0 +1,1 @@
+"""The command line, `dynamic-kafka`: a module for each command, and `main`, which lists them."""

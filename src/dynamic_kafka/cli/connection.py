@@ -1,0 +1,115 @@
+"""How commands reach a cluster: the arguments they share, and the Kafka properties these make."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from dynamic_kafka.errors import ConfigurationError
+
+__all__ = ["ADDRESSES", "connection_arguments", "parse_properties", "properties_of", "property_pair"]
+
+ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
+"""The properties that hold brokers' addresses: Java's name, and librdkafka's old one."""
+
+_LINE = re.compile(r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
+_SPECIAL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def connection_arguments() -> argparse.ArgumentParser:
+    """The arguments, as a parent of a command's parser."""
+    parser = argparse.ArgumentParser(add_help=False)
+    group = parser.add_argument_group("connection")
+    group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="brokers of the cluster")
+    group.add_argument(
+        "--property",
+        metavar="KEY=VALUE",
+        type=property_pair,
+        action="append",
+        default=[],
+        help="a property of Kafka's clients, in Java's or librdkafka's names; the value may hold ${env:NAME} and "
+        "${file:PATH}; repeatable, wins over the file",
+    )
+    group.add_argument("--properties-file", metavar="FILE", type=Path, help="properties in Java's format")
+    group.add_argument(
+        "--timeout", metavar="SECONDS", type=_seconds, default=30.0, help="how long to wait for an answer (30)"
+    )
+    return parser
+
+
+def property_pair(text: str) -> tuple[str, str]:
+    """`key=value`, for argparse. The error never repeats the text: it may be a secret."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError("expected KEY=VALUE")
+    return key.strip(), value
+
+
+def properties_of(args: argparse.Namespace) -> dict[str, str]:
+    """The properties: the file's, then `--property`, then `--bootstrap-servers`; the later ones win.
+
+    Raises:
+        ConfigurationError: If there are no brokers, or the file cannot be read.
+    """
+    found: dict[str, str] = {}
+    if args.properties_file is not None:
+        try:
+            found = parse_properties(args.properties_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or "not a text file in UTF-8"
+            raise ConfigurationError(
+                f"--properties-file '{args.properties_file}' cannot be read ({reason}); name a readable file"
+            ) from None
+    found |= dict(args.property)
+    if args.bootstrap_servers is not None:
+        found["bootstrap.servers"] = args.bootstrap_servers
+    if not any(found.get(name, "").strip() for name in ADDRESSES):
+        raise ConfigurationError("No brokers are given; add --bootstrap-servers host:port")
+    return found
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Java's properties format: `#` and `!` comments, `=`, `:` or a blank between key and value, `\` escapes.
+
+    Source: `java.util.Properties.load`. The last of several equal keys counts.
+    """
+    found = {}
+    for line in _logical_lines(text):
+        match = _LINE.fullmatch(line)
+        assert match is not None
+        found[_unescape(match["key"])] = _unescape(match["value"])
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines with their continuations; without comments and blank ones."""
+    pending = ""
+    for natural in re.split(r"\r\n|\r|\n", text):
+        line = natural.lstrip(" \t\f")
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        pending += line
+        if (len(pending) - len(pending.rstrip("\\"))) % 2:  # an odd one is not escaped itself
+            pending = pending[:-1]
+            continue
+        yield pending
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(lambda m: chr(int(m["code"], 16)) if m["code"] else _SPECIAL.get(m["char"], m["char"]), text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 86_400:
+        raise argparse.ArgumentTypeError("expected seconds, above 0")
+    return found

@@ -1,0 +1,76 @@
+"""The program `dynamic-kafka`: from its arguments to a command, and from errors to one line and an exit code.
+
+A command is a module with `add_to(commands)`, which adds its parser and sets `run`, a function from the arguments to an exit
+code; a new one gets a line in `_COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import traceback
+from collections.abc import Sequence
+
+from dynamic_kafka.cli import transactions
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
+
+__all__ = ["FAILED", "OK", "USAGE", "main"]
+
+OK, FAILED, USAGE = 0, 1, 2
+"""Exit codes: done, or nothing to do; something could not be done; wrong usage."""
+_INTERRUPTED = 130  # as shells have it: 128 and SIGINT
+
+_COMMANDS = (transactions,)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: Without the program's name; None is those of this process.
+
+    Returns:
+        The exit code: 0 done or nothing to do, 1 something could not be done, 2 wrong usage.
+
+    Raises:
+        SystemExit: After `--help` (0), and if the arguments cannot be parsed (2).
+    """
+    parser = argparse.ArgumentParser(
+        prog="dynamic-kafka", description="Tools for Spark queries on Kafka.", allow_abbrev=False
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        command.add_to(commands)
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown:  # argparse's own message repeats values, and a secret may be among them
+        options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        parser.error(f"unknown options {', '.join(options)}; see --help" if options else "too many words; see --help")
+    _set_up_logging(debug=args.debug)
+    return _run(args)
+
+
+def _set_up_logging(*, debug: bool) -> None:
+    log = logging.getLogger("dynamic_kafka")
+    if debug:
+        logging.basicConfig(format="%(asctime)s %(name)s %(message)s")
+        log.setLevel(logging.DEBUG)
+    else:
+        log.addHandler(logging.NullHandler())  # without any handler, Python writes warnings to standard error
+
+
+def _run(args: argparse.Namespace) -> int:
+    try:
+        code: int = args.run(args)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except Exception as error:  # noqa: BLE001  (the last line of defence: users see one line)
+        if args.debug:
+            traceback.print_exc()
+        known = isinstance(error, DynamicKafkaError)
+        text = str(error).partition("\n")[0]
+        if not known:
+            text = f"unexpected {type(error).__name__}: {text}; --debug shows where, please report it"
+        sys.stderr.write(f"dynamic-kafka: error: {text}\n")
+        return USAGE if isinstance(error, ConfigurationError) else FAILED
+    return code

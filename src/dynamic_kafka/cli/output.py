@@ -1,0 +1,80 @@
+"""What commands show: tables and details as text, or JSON. Warnings go to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["duration", "show_details", "show_json", "show_line", "show_table", "warn"]
+
+
+def show_json(document: Any) -> None:
+    """One JSON document."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def show_line(text: str) -> None:
+    """A sentence."""
+    sys.stdout.write(_printable(text) + "\n")
+
+
+def warn(text: str) -> None:
+    """A sentence on standard error."""
+    sys.stderr.write(f"dynamic-kafka: warning: {_printable(text)}\n")
+
+
+def show_table(rows: Sequence[Mapping[str, str]]) -> None:
+    """Rows with the same columns, of which there is at least one.
+
+    By rich, if that is installed and somebody looks; plain and aligned otherwise, so that `grep` and `awk` find whole lines.
+    """
+    cells = [[_printable(text) for text in row.values()] for row in rows]
+    names = list(rows[0])
+    if not (sys.stdout.isatty() and _show_rich(names, cells)):
+        widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+        for row in [names, *cells]:
+            show_line("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def show_details(pairs: Mapping[str, str]) -> None:
+    """Names and values, one pair a line."""
+    width = max(map(len, pairs))
+    for name, text in pairs.items():
+        show_line(f"{name.ljust(width)}  {text}")
+
+
+def duration(milliseconds: int) -> str:
+    """As people say it, by its two largest units."""
+    seconds = milliseconds // 1000
+    for (unit, size), (smaller, part) in (
+        (("d", 86_400), ("h", 3_600)),
+        (("h", 3_600), ("min", 60)),
+        (("min", 60), ("s", 1)),
+    ):
+        if seconds >= size:
+            return f"{seconds // size} {unit} {seconds % size // part} {smaller}"
+    return f"{seconds} s"
+
+
+def _show_rich(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    try:
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+    except ImportError:
+        return False
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))  # as they are: an id may look like markup
+    Console(file=sys.stdout).print(table)
+    return True
+
+
+def _printable(text: str) -> str:
+    """Without control characters: other people's ids must not command this terminal."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

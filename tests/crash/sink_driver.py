@@ -1,0 +1,101 @@
+"""A Spark driver of its own, to be killed: one streaming query from a topic into a stream on several clusters, exactly once.
+
+Run as `python -m tests.crash.sink_driver '{"source": {...}, "sink": {...}, "clusters": ["a", "b"], "checkpoint": "...",
+"control": "...", "tasks": 2, "available_now": false, "restarts": 0}'`. The plan is never deterministic: chance spreads the
+rows over clusters and tasks, and each value says who wrote it: `<value> <batch> <run> <task> <attempt>`.
+
+Prints `ready` once the query runs. When `<control>/restart` appears, with any text, the query is stopped and started at once,
+and `stopping <text>` and `restarted <text>` printed. A query that fails is started again as often as `restarts` says; then the
+driver ends with code 1.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming import StreamingQuery
+
+import dynamic_kafka
+
+
+def _session(job: dict[str, Any]) -> SparkSession:
+    builder = SparkSession.builder.master("local[2,4]").appName("crash")  # a task may fail three times
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # starts faster
+        "spark.sql.streaming.minBatchesToRetain": "5",
+    }.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    dynamic_kafka.register(spark)
+    return spark
+
+
+def _signed(df: DataFrame) -> DataFrame:
+    def sign(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        run = context.getLocalProperty("spark.jobGroup.id")
+        signature = f" {batch} {run} {context.partitionId()} {context.taskAttemptId()}"
+        for rows in batches:
+            values = [f"{value}{signature}" for value in rows.column("value").to_pylist()]
+            yield rows.set_column(rows.schema.get_field_index("value"), "value", pa.array(values, pa.string()))
+
+    return df.mapInArrow(sign, df.schema)
+
+
+def _start(spark: SparkSession, job: dict[str, Any]) -> StreamingQuery:
+    names = f.array(*(f.lit(name) for name in job["clusters"]))
+    by_chance = f.get(names, f.floor(f.rand() * len(job["clusters"])).cast("int"))
+    rows = spark.readStream.format("dynamic-kafka").options(**job["source"]).load()
+    rows = rows.select(f.col("value").cast("string").alias("value"), by_chance.alias("cluster"))
+    rows = rows.withColumn("wide", f.rand()).repartition(job["tasks"], "wide").drop("wide")
+    writer = _signed(rows).writeStream.format("dynamic-kafka").options(**job["sink"])
+    writer = writer.option("checkpointLocation", job["checkpoint"])
+    return (writer.trigger(availableNow=True) if job.get("available_now") else writer).start()
+
+
+def main(job: dict[str, Any]) -> None:
+    """Run the job until it is killed, or done."""
+    restart = Path(job["control"], "restart")
+    spark = _session(job)
+    restarts = job.get("restarts", 0)
+    query = _start(spark, job)
+    print("ready", flush=True)
+    while True:
+        try:
+            if query.awaitTermination(0.1):
+                break
+        except StreamingQueryException as error:
+            print("failed", error, flush=True)
+            if not restarts:
+                sys.exit(1)
+            restarts -= 1
+            query = _start(spark, job)
+            continue
+        if restart.exists():
+            text = restart.read_text()
+            restart.unlink()
+            print("stopping", text, flush=True)
+            query.stop()
+            query = _start(spark, job)
+            print("restarted", text, flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,364 @@
+"""What crash tests of the sink share: clusters, rows, drivers, traps, and the check at the end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from dynamic_kafka.kafka.transactions import TransactionClient
+from dynamic_kafka.sink.ids import belongs_to
+from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.engine import MetadataFile
+
+TASK_POINTS = ("task-slot-taken", "task-before-flush", "task-after-flush", "task-prepared")
+"""In a worker; a task that dies there is tried again."""
+PLAN_POINTS = ("claim-before", "owned-before", "owned-after", "claim-after")
+"""In the process that plans a batch."""
+COMMIT_POINTS = (
+    "commit-before",
+    "decided-before",
+    "decided-after",
+    "end-1",
+    "end-2",
+    "finished-before",
+    "finished-after",
+    "commit-after",
+)
+"""In the process that commits a batch; after the last one comes Spark's own commit log. `end-2` needs two clusters."""
+
+_DRIVER_S = 120.0
+_TRANSACTION_TIMEOUT_MS = 60_000
+_PARTITIONS = 2
+
+
+class Driver:
+    """A driver process with everything it started: one session."""
+
+    def __init__(self, job: Mapping[str, Any], log: Path, traps: Path) -> None:
+        self._log = log
+        here = Path(__file__).parent
+        environment = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join([str(here / "traps"), str(here.parents[1])]),
+            "SINK_TRAPS": str(traps),
+        }
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.crash.sink_driver", json.dumps(job)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self) -> str:
+        """What it has printed."""
+        return self._log.read_text(errors="replace")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the driver itself is there."""
+        return self._process.poll() is None
+
+    def processes(self) -> list[int]:
+        """Ids of all its processes: Python's workers have left its group, not its session."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                with suppress(OSError):
+                    _, _, fields = (folder / "stat").read_text().rpartition(")")
+                    state, _, _, session = fields.split()[:4]
+                    if int(session) == self._process.pid and state != "Z":
+                        found.append(int(folder.name))
+        return found
+
+    def signal(self, number: signal.Signals) -> None:
+        """A signal to all its processes."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def kill(self, what: Literal["all", "driver"] = "all") -> None:
+        """SIGKILL.
+
+        Args:
+            what: All its processes at once; or driver and JVM only, whose workers find out by themselves.
+        """
+        if what == "driver":
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            with suppress(TimeoutError):
+                wait_until(lambda: not self.processes(), 10, "the end of orphaned workers")
+
+        def gone() -> bool:
+            self.signal(signal.SIGKILL)
+            self._process.poll()
+            return not self.processes()
+
+        wait_until(gone, 20, "the end of a killed driver")
+        self._process.wait()
+
+    def wait(self, timeout_s: float = _DRIVER_S) -> int:
+        """Its exit code; its other processes are gone, too."""
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            print(self.output[-5000:])
+            raise
+        finally:
+            self.kill()
+        return code
+
+    def wait_for(self, text: str, timeout_s: float = _DRIVER_S) -> None:
+        """Wait until it has printed something."""
+        wait_until(lambda: text in self.output or not self.is_running, timeout_s, f"'{text}'")
+        assert text in self.output, self.output[-5000:]
+
+
+class World:
+    """A topic of numbered rows, and a query that writes each of them to one of some clusters.
+
+    Args:
+        brokers: By cluster; the first one has the rows, and the commit log.
+        folder: For the checkpoint, the traps, the drivers' logs.
+        name: Of the topics, and of the query.
+        timeout_ms: `transaction.timeout.ms`; long enough by default that no test sees it.
+        largest_bytes: `max.message.bytes` of the topics written to.
+    """
+
+    def __init__(
+        self,
+        brokers: Mapping[str, KafkaBroker],
+        folder: Path,
+        name: str,
+        *,
+        timeout_ms: int = _TRANSACTION_TIMEOUT_MS,
+        largest_bytes: int = 1_000_000,
+    ) -> None:
+        self.brokers = brokers
+        self.prefix = name
+        self.rows = 0
+        self._folder = folder
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._traps = folder / "traps"
+        self._control = folder / "control"
+        self._checkpoint = folder / "checkpoint"
+        for path in (self._traps, self._control):
+            path.mkdir()
+        self._from, self.to = f"{name}-in", f"{name}-out"
+        self._source = next(iter(brokers.values()))
+        self._source.create_topic(self._from, 3)
+        for broker in brokers.values():
+            broker.create_topic(self.to, _PARTITIONS, {"max.message.bytes": str(largest_bytes)})
+        file = MetadataFile(folder / "streams.yaml")
+        file.write(out={c: {"bootstrapServers": b.bootstrap_servers, "topics": [self.to]} for c, b in brokers.items()})
+        self._sink = {
+            "metadata-service": "file",
+            "metadata-service.path": str(file.path),
+            "stream-ids": "out",
+            "sink.delivery-guarantee": "exactly-once",
+            "sink.transactional-id-prefix": self.prefix,
+            "properties.transaction.timeout.ms": str(timeout_ms),
+        }
+
+    # --- rows and drivers ---
+
+    def add(self, rows: int, padding: int = 0) -> None:
+        """Produce rows; `padding` makes their numbers longer by so many bytes."""
+        with self._lock:
+            numbers = range(self.rows, self.rows + rows)
+            records = [(None, f"{n:0{padding}d}") for n in numbers]
+            # Brokers are killed: without idempotence, what is repeated would be there twice.
+            produce(self._source.bootstrap_servers, self._from, records, properties={"enable.idempotence": "true"})
+            self.rows += rows
+
+    @contextmanager
+    def feeding(self) -> Iterator[None]:
+        """Some rows every now and then, until the block ends."""
+        done = threading.Event()
+
+        def run() -> None:
+            while not done.wait(0.2):
+                self.add(40)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def start(self, *, tasks: int = 2, last: bool = False, restarts: int = 0) -> Driver:
+        """Start a driver on the checkpoint.
+
+        Args:
+            tasks: How many tasks write a batch.
+            last: Whether it writes what is there, and ends.
+            restarts: How often it starts a failed query again.
+        """
+        limit = {} if last else {"maxOffsetsPerTrigger": "400"}
+        job = {
+            "source": {
+                "kafka.bootstrap.servers": self._source.bootstrap_servers,
+                "subscribe": self._from,
+                "startingOffsets": "earliest",
+                **limit,
+            },
+            "sink": self._sink,
+            "clusters": list(self.brokers),
+            "checkpoint": str(self._checkpoint),
+            "control": str(self._control),
+            "tasks": tasks,
+            "available_now": last,
+            "restarts": restarts,
+        }
+        return Driver(job, self._folder / f"driver-{next(self._numbers)}.log", self._traps)
+
+    def restart_query(self, driver: Driver) -> str:
+        """Have the driver stop the query and start it at once; returns what it prints when it has begun to start it."""
+        text = f"{next(self._numbers)}."
+        new = self._folder / "restart"
+        new.write_text(text)
+        new.rename(self._control / "restart")
+        driver.wait_for(f"stopping {text}")
+        return f"restarted {text}"
+
+    def batches(self) -> int:
+        """How many batches Spark has in its commit log, counted from 0 on."""
+        found = [int(p.name) for p in (self._checkpoint / "commits").glob("[0-9]*") if p.name.isdigit()]
+        return max(found, default=-1) + 1
+
+    def wait_for_batches(self, more: int, driver: Driver) -> None:
+        """Wait until Spark has committed some more batches."""
+        until = self.batches() + more
+        wait_until(lambda: self.batches() >= until or not driver.is_running, _DRIVER_S, f"batch {until}")
+        assert driver.is_running, driver.output[-5000:]
+
+    # --- traps ---
+
+    def arm(self, point: str, mode: Literal["hold", "kill"] = "hold") -> None:
+        """Set a trap; see `traps`."""
+        new = self._traps / "new"
+        new.write_text(mode)
+        new.rename(self._traps / point)
+
+    def wait_hit(self, point: str, driver: Driver, timeout_s: float = _DRIVER_S) -> int:
+        """Wait until a process is in the trap; its id."""
+        hit = self._traps / f"{point}.hit"
+        wait_until(lambda: hit.exists() or not driver.is_running, timeout_s, f"a process at '{point}'")
+        assert hit.exists(), driver.output[-5000:]
+        return int(hit.read_text())
+
+    def release(self, point: str) -> None:
+        """Let the process in the trap go on."""
+        (self._traps / f"{point}.hit").unlink()
+
+    def disarm(self) -> None:
+        """Remove all traps."""
+        for path in self._traps.iterdir():
+            path.unlink()
+
+    # --- the check ---
+
+    def published(self) -> dict[str, list[str]]:
+        """What readers see: the values by cluster."""
+        return {cluster: _read_committed(broker, self.to) for cluster, broker in self.brokers.items()}
+
+    def open(self) -> dict[str, list[str]]:
+        """The query's open transactions by cluster."""
+        return self._transactional_ids(only_open=True)
+
+    def transactional_ids(self) -> dict[str, list[str]]:
+        """The transactional ids that brokers know of the query."""
+        return self._transactional_ids(only_open=False)
+
+    def _transactional_ids(self, *, only_open: bool) -> dict[str, list[str]]:
+        found = {}
+        for cluster, broker in self.brokers.items():
+            client = TransactionClient(cluster, broker.client_properties(), timeout_ms=20_000)
+            names = client.list_open() if only_open else list(client.list_all())
+            found[cluster] = [name for name in names if belongs_to(self.prefix, name)]
+            client.close()
+        return found
+
+    def finish(self, *, tasks: int = 2, most_ids: int = 12) -> None:
+        """Let a last driver write the rest, then check everything.
+
+        Raises:
+            AssertionError: If a row is missing or there twice, if a batch is of two attempts, if a transaction stays open,
+                or if there are too many transactional ids.
+        """
+        self.disarm()
+        self.add(10)  # a batch at least, which aborts what was left open
+        driver = self.start(tasks=tasks, last=True)
+        assert driver.wait() == 0, driver.output[-5000:]
+        self.check(most_ids=most_ids)
+
+    def check(self, *, most_ids: int) -> None:
+        """What `finish` says, without a driver."""
+        wait_until(lambda: not any(self.open().values()), 10, f"the end of transactions: {self.open()}")
+        values = [value.split() for some in self.published().values() for value in some]
+        counts = Counter(int(value[0]) for value in values)
+        twice = sorted(number for number, count in counts.items() if count > 1)
+        missing = sorted(set(range(self.rows)) - counts.keys())
+        assert not twice, f"{len(twice)} rows are there twice: {twice[:20]}"
+        assert not missing, f"{len(missing)} rows are missing: {missing[:20]}"
+        assert len(counts) == self.rows
+        runs: dict[str, set[str]] = {}
+        attempts: dict[tuple[str, str], set[str]] = {}
+        for _, batch, run, task, attempt in values:
+            runs.setdefault(batch, set()).add(run)
+            attempts.setdefault((batch, task), set()).add(attempt)
+        assert all(len(some) == 1 for some in runs.values()), "a batch of two runs of the query"
+        assert all(len(some) == 1 for some in attempts.values()), "a batch with two attempts of a task"
+        ids = self.transactional_ids()
+        assert all(len(names) <= most_ids for names in ids.values()), ids
+
+
+def _read_committed(broker: KafkaBroker, topic: str) -> list[str]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "check",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": "true",
+            "enable.auto.commit": "false",
+        }
+    )
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(_PARTITIONS)])
+    found: list[str] = []
+    ended: set[int | None] = set()
+
+    def read() -> bool:
+        for message in consumer.consume(10_000, timeout=0.2):
+            error = message.error()
+            if error is None:
+                value = message.value()
+                assert value is not None
+                found.append(value.decode())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+        return len(ended) == _PARTITIONS
+
+    wait_until(read, 60, f"the end of topic '{topic}'")
+    consumer.close()
+    return found

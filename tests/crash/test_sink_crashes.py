@@ -1,0 +1,182 @@
+"""The exactly-once sink, with everything killed, stopped or frozen at named points: each row is there once.
+
+Every driver's plan leaves rows, clusters and tasks to chance (see `sink_driver`), so that two attempts of a batch never
+publish the same. `make soak` does the same for longer, at random.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from dynamic_kafka.testing import KafkaBroker, wait_until
+from tests.crash.sink_world import TASK_POINTS, Driver, World
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def brokers(cluster_a: KafkaBroker, cluster_b: KafkaBroker) -> dict[str, KafkaBroker]:
+    """Two clusters that are shared: not to be killed."""
+    return {"a": cluster_a, "b": cluster_b}
+
+
+@pytest.fixture(scope="module")
+def mortals() -> Iterator[dict[str, KafkaBroker]]:
+    """Two clusters of this module alone, to be killed and started again."""
+    with KafkaBroker() as one, KafkaBroker() as other:
+        yield {"a": one, "b": other}
+
+
+def kill_process(world: World, driver: Driver, point: str) -> None:
+    """Kill the process that comes to a point next, and wait until batches are published again."""
+    world.arm(point)
+    os.kill(world.wait_hit(point, driver), signal.SIGKILL)
+    world.release(point)
+    world.wait_for_batches(1, driver)
+
+
+def test_a_driver_is_killed_at_each_step_of_a_commit(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+    """All its processes at once, or the JVM alone; the next driver has another number of tasks, and repeats the batch."""
+    world = World(brokers, tmp_path, "steps")
+    world.add(3000)
+    points = ("task-prepared", "decided-before", "decided-after", "end-2", "commit-after")
+    for number, point in enumerate(points):
+        world.arm(point)
+        driver = world.start(tasks=1 + number % 3)
+        world.wait_hit(point, driver)
+        driver.kill("driver" if number % 2 else "all")
+        world.disarm()
+    world.finish(tasks=3)
+
+
+def test_processes_of_a_running_driver_are_killed(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+    """A worker that dies is replaced by a task's next attempt; where planning or a commit dies, the query starts again."""
+    world = World(brokers, tmp_path, "processes")
+    driver = world.start(restarts=20)
+    with world.feeding():
+        world.wait_for_batches(1, driver)
+        for point in TASK_POINTS:
+            kill_process(world, driver, point)
+        assert "failed" not in driver.output
+        for point in ("owned-after", "commit-before", "end-1", "finished-before", "finished-after"):
+            kill_process(world, driver, point)
+    driver.kill()
+    world.finish()
+
+
+def test_a_worker_dies_before_its_records_have_left(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+    """What a killed task has written in part is not published, also if nothing is ever written again."""
+    world = World(brokers, tmp_path, "unsent")
+    world.arm("task-before-flush", "kill")
+    world.add(500)
+    assert world.start(last=True).wait() == 0
+    world.check(most_ids=12)
+
+
+def test_a_query_is_stopped_within_a_commit_and_started_at_once(
+    brokers: dict[str, KafkaBroker], tmp_path: Path
+) -> None:
+    """Before and after the decision, and between two clusters."""
+    world = World(brokers, tmp_path, "stopped")
+    driver = world.start()
+    with world.feeding():
+        for point in ("decided-before", "decided-after", "end-2"):
+            world.arm(point)
+            world.wait_hit(point, driver)
+            restarted = world.restart_query(driver)
+            world.release(point)
+            driver.wait_for(restarted)
+            world.wait_for_batches(1, driver)
+    driver.kill()
+    world.finish()
+
+
+def test_brokers_are_killed_within_a_commit(mortals: dict[str, KafkaBroker], tmp_path: Path) -> None:
+    """One of two is down when the batch is decided, or after it; also the one with the commit log."""
+    world = World(mortals, tmp_path, "brokers")
+    driver = world.start(restarts=20)
+    with world.feeding():
+        world.wait_for_batches(1, driver)
+        for cluster, point in (("b", "commit-before"), ("a", "decided-before"), ("b", "decided-after"), ("a", "end-2")):
+            world.arm(point)
+            world.wait_hit(point, driver)
+            mortals[cluster].kill()
+            world.release(point)
+            mortals[cluster].restart()
+            world.wait_for_batches(1, driver)
+    driver.kill()
+    world.finish()
+
+
+def test_a_zombie_driver_publishes_nothing(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+    """It is frozen before its decision, and wakes up when another driver has gone on from the same checkpoint."""
+    world = World(brokers, tmp_path, "zombie")
+    world.add(2000)
+    world.arm("decided-before")
+    zombie = world.start()
+    world.wait_hit("decided-before", zombie)
+    zombie.signal(signal.SIGSTOP)
+    driver = world.start()
+    try:
+        world.wait_for_batches(2, driver)
+    finally:
+        zombie.signal(signal.SIGCONT)
+    world.release("decided-before")
+    assert zombie.wait() == 1
+    assert "ProducerFencedError" in zombie.output
+    world.wait_for_batches(1, driver)
+    driver.kill()
+    world.finish()
+
+
+def test_one_refused_record_keeps_its_batch_from_being_published(
+    mortals: dict[str, KafkaBroker], tmp_path: Path
+) -> None:
+    """The query fails with the reason; when the topic takes such records, it goes on from there."""
+    world = World(mortals, tmp_path, "refused", largest_bytes=10_000)
+    world.add(200)
+    world.add(1, padding=20_000)
+    failed = world.start(last=True)
+    assert failed.wait() == 1
+    assert "MSG_SIZE_TOO_LARGE" in failed.output
+    assert not any(world.published().values())
+    for broker in mortals.values():
+        size = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
+        topic = ConfigResource(ResourceType.TOPIC, world.to, incremental_configs=[size])
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.incremental_alter_configs([topic])[topic].result(20)
+    world.finish()
+
+
+def test_a_decided_batch_that_timed_out_is_written_again(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+    """The driver was away for longer than transaction.timeout.ms, and nothing of the batch was published."""
+    world = World(brokers, tmp_path, "late", timeout_ms=20_000)
+    world.add(300)
+    world.arm("decided-after")
+    driver = world.start()
+    world.wait_hit("decided-after", driver)
+    driver.kill()
+    wait_until(lambda: not any(world.open().values()), 60, "the time-out of transactions")
+    world.finish()
+
+
+def test_a_decided_batch_of_which_a_part_timed_out_is_an_error(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+    """Half of it is published and the rest gone for good: each start says so."""
+    world = World(brokers, tmp_path, "half", timeout_ms=20_000)
+    world.add(300)
+    world.arm("end-2")
+    driver = world.start()
+    world.wait_hit("end-2", driver)
+    driver.kill()
+    world.disarm()
+    wait_until(lambda: not any(world.open().values()), 60, "the time-out of transactions")
+    after = world.start(last=True)
+    assert after.wait() == 1
+    assert "LostTransactionsError" in after.output
+    assert 0 < sum(map(len, world.published().values())) < 300

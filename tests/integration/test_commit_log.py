@@ -1,0 +1,381 @@
+"""The commit log on a real broker: who appends, who counts, and what is left of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.sink import log as module
+from dynamic_kafka.sink.log import CommitLog, decode, encode
+from dynamic_kafka.sink.protocol import Chain, Record, State, Transaction
+from dynamic_kafka.testing import KafkaBroker, produce
+
+pytestmark = pytest.mark.broker
+
+Topic = Callable[..., str]
+Open = Callable[..., CommitLog]
+TIMEOUT_MS = 20_000
+SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+@pytest.fixture
+def connect() -> Iterator[Open]:
+    """Opens logs, and closes them after the test."""
+    logs: list[CommitLog] = []
+
+    def make(
+        broker: KafkaBroker | Mapping[str, str], topic: str, *, replication: int | None = None, timeout_ms: int = TIMEOUT_MS
+    ) -> CommitLog:
+        properties = broker.client_properties() if isinstance(broker, KafkaBroker) else broker
+        logs.append(CommitLog("c", properties, topic, replication=replication, timeout_ms=timeout_ms))
+        return logs[-1]
+
+    yield make
+    for log in logs:
+        log.close()
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[KafkaBroker]:
+    """A broker that may be restarted and paused."""
+    with KafkaBroker() as broker:
+        yield broker
+
+
+def after(chain: Chain, name: str) -> Record:
+    """The next claim."""
+    return Record(name, chain.offset, replace(chain.state, chain="x", generation=chain.state.generation + 1))
+
+
+def bounds(broker: KafkaBroker, topic: str) -> tuple[int, int]:
+    """The log's first offset, and its end."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "t", "log_level": 3})
+    try:
+        found: tuple[int, int] | None = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
+    finally:
+        consumer.close()
+    assert found is not None
+    return found
+
+
+# --- the topic ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_topic_is_made(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """One partition, nothing is ever deleted but by its owner, small segments; a second log finds it in order."""
+    name = topic()
+    connect(cluster_a, name, replication=1)
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    found = admin.describe_configs([resource])[resource].result(20)
+    assert {key: found[key].value for key in SETTINGS} == SETTINGS
+    assert found["segment.bytes"].value == str(1024 * 1024)
+    assert len(admin.list_topics(name, timeout=20).topics[name].partitions) == 1
+    assert connect(cluster_a, name).read() == Chain()
+
+
+def test_a_topic_that_was_made_by_hand(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """It is taken, if its settings are right; other settings are its owner's business."""
+    log = connect(cluster_a, topic(cluster_a, config=SETTINGS | {"max.message.bytes": "2000000"}))
+    log.append(after(Chain(), "a"))
+    assert log.read().offset == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cleanup.policy": "compact"},
+        {"cleanup.policy": "compact,delete"},
+        {"retention.ms": "604800000"},
+        {"retention.bytes": "1000000"},
+        {"cleanup.policy": "compact", "retention.ms": "1000"},
+    ],
+)
+def test_wrong_settings_are_named(cluster_a: KafkaBroker, topic: Topic, connect: Open, wrong: dict[str, str]) -> None:
+    """With what is there, and what has to be."""
+    name = topic(cluster_a, config=SETTINGS | wrong)
+    with pytest.raises(ConfigurationError) as caught:
+        connect(cluster_a, name)
+    shown = [", ".join(f"{key}={value}" for key, value in some.items()) for some in (wrong, {k: SETTINGS[k] for k in wrong})]
+    assert str(caught.value) == (
+        f"Cluster 'c': topic '{name}' has {shown[0]}, so that decisions could go; set {shown[1]}, or name another with "
+        "sink.commit-log.topic"
+    )
+
+
+def test_a_topic_with_kafkas_defaults(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """A week is not for ever."""
+    with pytest.raises(ConfigurationError, match=r"has retention\.ms=\d+, so that decisions could go; set retention\.ms=-1"):
+        connect(cluster_a, topic(cluster_a))
+
+
+def test_two_partitions(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """They have no order."""
+    name = topic(cluster_a, partitions=2, config=SETTINGS)
+    with pytest.raises(ConfigurationError, match=f"topic '{name}' has 2 partitions, and a commit log has one; name anoth"):
+        connect(cluster_a, name)
+
+
+def test_a_topic_that_cannot_be_made(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """Two replicas on one broker: the error has the broker's reason, and what to create instead."""
+    name = topic()
+    with pytest.raises(ConfigurationError) as caught:
+        connect(cluster_a, name, replication=2)
+    assert str(caught.value).startswith(f"Cluster 'c': the commit log '{name}' cannot be created (")
+    assert "eplication factor" in str(caught.value)
+    assert "create it with one partition and cleanup.policy=delete, retention.ms=-1, ret" in str(caught.value)
+
+
+# --- appending ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_read_is_what_was_appended(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """Every part of the state goes through the topic."""
+    name = topic()
+    state = State(
+        chain="x",
+        generation=3,
+        status="decided",
+        identity="app/ä",
+        batch=7,
+        transactions=(Transaction("a", "p.dk-0123456789ab-0", 2**40, 12),),
+        clusters={"a": {"bootstrap.servers": "h:1"}},
+        applied={"app/ä": 7, "other": 0},
+    )
+    log = connect(cluster_a, name)
+    log.append(Record("r", -1, state))
+    for reader in (log, connect(cluster_a, name)):
+        assert reader.read() == Chain(0, state, {"r": 0})
+
+
+def test_of_two_who_append_at_once_one_counts(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """Both follow the same head; both see who was first."""
+    name = topic()
+    one, two = connect(cluster_a, name), connect(cluster_a, name)
+    for generation in range(1, 6):
+        heads = [log.read() for log in (one, two)]
+        for log, head, who in zip((one, two), heads, "ab", strict=True):
+            log.append(after(head, f"{who}{generation}"))
+        chains = [log.read() for log in (one, two)]
+        assert chains[0] == chains[1]
+        assert chains[0].state.generation == generation
+        assert f"a{generation}" in chains[0].recent
+        assert f"b{generation}" not in chains[0].recent
+
+
+def test_processes_that_race_for_each_generation(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """Each append that its process saw counting is in the chain, and nothing else is: one for each generation."""
+    name = topic()
+    connect(cluster_a, name)
+    script = textwrap.dedent("""
+        import json, sys
+        from dataclasses import replace
+        from dynamic_kafka.sink.log import CommitLog
+        from dynamic_kafka.sink.protocol import Record
+
+        who, topic, servers = sys.argv[1:]
+        log = CommitLog("c", {"bootstrap.servers": servers}, topic, replication=None, timeout_ms=20_000)
+        won = []
+        for i in range(25):
+            head = log.read()
+            name = f"{who}{i}"
+            state = replace(head.state, generation=head.state.generation + 1)
+            log.append(Record(name, head.offset, state))
+            if name in log.read().recent:
+                won.append([name, state.generation])
+        print(json.dumps(won))
+    """)
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, who, name, cluster_a.bootstrap_servers], stdout=subprocess.PIPE, text=True
+        )
+        for who in "abc"
+    ]
+    won = [winner for child in children for winner in json.loads(child.communicate(timeout=60)[0])]
+    chain = connect(cluster_a, name).read()
+    assert sorted(generation for _, generation in won) == list(range(1, chain.state.generation + 1))
+    assert {who for who, _ in won} == set(chain.recent)
+    assert chain.state.generation >= 25
+
+
+def test_a_repeated_append_counts_once(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """At once, and after others have appended."""
+    log = connect(cluster_a, topic())
+    first = after(log.read(), "a")
+    log.append(first)
+    log.append(first)
+    head = log.read()
+    assert (head.offset, head.state.generation) == (0, 1)
+    log.append(after(head, "b"))
+    log.append(first)
+    assert (log.read().offset, log.read().state.generation) == (2, 2)
+
+
+def test_records_from_elsewhere_do_not_count(
+    cluster_a: KafkaBroker, topic: Topic, connect: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever they are: a warning names the place, and the chain goes on."""
+    name = topic()
+    log = connect(cluster_a, name)
+    good = json.loads(encode(after(Chain(), "x")))
+    bad = [
+        None,
+        b"",
+        b"\xff",
+        b"{}",
+        b"[]",
+        b"1",
+        json.dumps(good | {"version": 2}).encode(),
+        json.dumps(good | {"state": good["state"] | {"more": 1}}).encode(),
+        json.dumps(good | {"state": good["state"] | {"transactions": [1]}}).encode(),
+    ]
+    produce(cluster_a.bootstrap_servers, name, [(None, value) for value in bad])
+    with caplog.at_level(logging.WARNING):
+        assert log.read() == Chain()
+    assert f"'{name}' has a record that is none of ours at offset {len(bad) - 1}" in caplog.text
+    log.append(after(log.read(), "a"))
+    produce(cluster_a.bootstrap_servers, name, [(None, b"x")])
+    log.append(after(log.read(), "b"))
+    for reader in (log, connect(cluster_a, name)):
+        assert (reader.read().offset, reader.read().state.generation) == (len(bad) + 2, 2)
+
+
+# --- trimming -----------------------------------------------------------------------------------------------------------
+
+
+def batches(broker: KafkaBroker, topic: str, head: Chain, count: int) -> Chain:
+    """Append what so many batches append, and quickly: claimed, decided, finished."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5, "log_level": 3})
+    transactions = tuple(Transaction("c", f"p.dk-0123456789ab-{n}", 4711, n) for n in range(4))
+    for _ in range(count):
+        state = replace(head.state, chain="x", generation=head.state.generation + 1, status="owned", transactions=())
+        decided = replace(state, status="decided", transactions=transactions, batch=state.batch + 1)
+        for step in (state, decided, replace(decided, status="finished", transactions=())):
+            record = Record(f"r{head.offset + 1}", head.offset, step)
+            producer.produce(topic, encode(record), partition=0)
+            head = Chain(head.offset + 1, step)
+            producer.poll(0)
+    assert producer.flush(30) == 0
+    return head
+
+
+def test_the_log_stays_small_over_ten_thousand_batches(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """What lies before the head goes; a reader that starts then, and one that was far behind, see the same state."""
+    name = topic()
+    log, behind = connect(cluster_a, name), connect(cluster_a, name)
+    behind.read()
+    head, most = Chain(), 0
+    for _ in range(20):
+        head = batches(cluster_a, name, head, 500)
+        assert log.read().state == head.state
+        log.trim()
+        low, high = bounds(cluster_a, name)
+        assert low == head.offset
+        most = max(most, high - low)
+    assert head.state.generation == 10_000
+    assert most == 1
+    readers = [connect(cluster_a, name), behind, log]
+    assert [(reader.read().offset, reader.read().state) for reader in readers] == [(head.offset, head.state)] * 3
+    for reader in readers:
+        reader.append(after(reader.read(), f"more-{reader.read().offset}"))
+    assert [reader.read().state.generation for reader in readers] == [10_003] * 3
+
+
+def test_a_few_records_are_not_worth_it(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """They are deleted a hundred batches at a time."""
+    name = topic()
+    log = connect(cluster_a, name)
+    head = batches(cluster_a, name, Chain(), 100)
+    log.read()
+    log.trim()
+    assert bounds(cluster_a, name) == (0, 300)
+    batches(cluster_a, name, head, 1)
+    log.read()
+    log.trim()
+    assert bounds(cluster_a, name) == (302, 303)
+
+
+def test_an_append_that_lost_before_the_log_was_trimmed(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """Repeated after that, it stays lost: also to readers who never saw the head that it follows."""
+    name = topic()
+    log, slow = connect(cluster_a, name), connect(cluster_a, name)
+    batches(cluster_a, name, Chain(), 50)
+    late = after(slow.read(), "late")
+    head = batches(cluster_a, name, log.read(), 100)
+    log.read()
+    log.trim()
+    slow.append(late)
+    for reader in (log, slow, connect(cluster_a, name)):
+        assert reader.read().offset == head.offset
+
+
+# --- brokers that come and go -------------------------------------------------------------------------------------------
+
+
+def test_nobody_answers(topic: Topic, connect: Open) -> None:
+    """An error in time, with what the client heard."""
+    begin = time.monotonic()
+    with pytest.raises(ClusterUnavailableError) as caught:
+        connect({"bootstrap.servers": "127.0.0.1:1"}, "log", timeout_ms=1500)
+    assert time.monotonic() - begin < 5
+    assert str(caught.value).startswith("Cluster 'c': the commit log 'log' could not be prepared (")
+    assert "127.0.0.1:1" in str(caught.value)
+    assert caught.value.cluster_id == "c"
+
+
+def test_a_restart_between_calls_goes_unnoticed(own: KafkaBroker, topic: Topic, connect: Open) -> None:
+    """The chain goes on where it was."""
+    name = topic()
+    log = connect(own, name)
+    log.append(after(log.read(), "a"))
+    own.restart()
+    assert log.read().state.generation == 1
+    own.kill()
+    own.start()
+    log.append(after(log.read(), "b"))
+    assert log.read().state.generation == 2
+    assert connect(own, name).read().state.generation == 2
+
+
+def test_a_broker_that_falls_silent(
+    own: KafkaBroker, topic: Topic, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading and appending are errors within their time, never an empty log; when it is back, both work again."""
+    name = topic()
+    monkeypatch.setattr(module, "_APPEND_S", 1.5)
+    log = connect(own, name, timeout_ms=1500)
+    log.append(after(log.read(), "a"))
+    head = log.read()
+    own.pause()
+    try:
+        with pytest.raises(ClusterUnavailableError, match=f"'{name}' does not tell its end"):
+            for _ in range(10):  # the process's threads do not stop at one moment
+                begin = time.monotonic()
+                log.read()
+        with pytest.raises(ClusterUnavailableError, match=f"'{name}' could not be appended to"):
+            log.append(after(head, "b"))
+        assert time.monotonic() - begin < 12
+    finally:
+        own.resume()
+    patient = connect(own, name)
+    chain = patient.read()
+    assert chain.state.generation in {1, 2}  # whether "b" came through nobody was told
+    patient.append(after(chain, "c"))
+    assert patient.read().state.generation == chain.state.generation + 1
+
+
+def test_codec() -> None:
+    """What is encoded is decoded."""
+    record = after(Chain(), "a")
+    assert decode(encode(record)) == record

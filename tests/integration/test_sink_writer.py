@@ -1,0 +1,458 @@
+"""A task of the sink against real brokers: what arrives, where, in which order, and what is said if it does not."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewPartitions
+
+from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, RowError
+from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
+from dynamic_kafka.sink import writer
+from dynamic_kafka.sink.partitioners import FixedPartitioner, KafkaPartitioner, RoundRobinPartitioner
+from dynamic_kafka.sink.report import TaskReport, Volume
+from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
+from dynamic_kafka.sink.writer import ClusterProducer, PooledProducers, flush, write
+from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
+
+pytestmark = pytest.mark.broker
+
+TYPES: Mapping[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "cluster": pa.string(),
+}
+CREATE = {"allow.auto.create.topics": "true"}  # how topics come to be on a mock cluster
+
+
+@pytest.fixture(autouse=True)
+def pool() -> Iterator[None]:
+    """Every test begins and ends with an empty pool."""
+    assert not writer._pool
+    yield
+    while writer._pool:
+        writer._pool.popitem()[1].close()
+
+
+def rows(**columns: Sequence[Any]) -> pa.RecordBatch:
+    """A batch, given by columns."""
+    schema = pa.schema([(name, TYPES[name]) for name in columns])
+    return pa.RecordBatch.from_pydict(dict(columns), schema=schema)
+
+
+def task_to(destinations: Mapping[str, Destination], **wishes: Any) -> WriteTask:
+    """What a task is told."""
+    return WriteTask(destinations, SinkSettings(service=InMemoryMetadataService, stream="s", **wishes))
+
+
+def one_cluster(
+    servers: str, topic: str | None = None, properties: Mapping[str, str] | None = None, **wishes: Any
+) -> WriteTask:
+    """A task with one cluster."""
+    return task_to({"east": Destination({"bootstrap.servers": servers, **(properties or {})}, topic)}, **wishes)
+
+
+def run(task: WriteTask, *batches: pa.RecordBatch, task_number: int = 0) -> TaskReport:
+    """A whole task, at least once."""
+    with PooledProducers(task) as producers:
+        return flush(write(iter(batches), task, producers, task_number=task_number, tasks=2))
+
+
+def stored(servers: str, topic: str, partition: int = 0) -> list[Message]:
+    """All records of a partition."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[Message] = []
+    try:
+        while True:
+            for message in consumer.consume(10_000, timeout=1):
+                error = message.error()
+                if error is None:
+                    found.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return found
+    finally:
+        consumer.close()
+
+
+def values(servers: str, topic: str, partition: int = 0) -> list[bytes | None]:
+    """The values of a partition's records."""
+    return [message.value() for message in stored(servers, topic, partition)]
+
+
+# --- what arrives -------------------------------------------------------------------------------------------------------
+
+
+def test_every_column_arrives(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Keys, values, tombstones, empty values, partitions, headers and times; a time that is null or negative is now."""
+    name = topic(cluster_a, partitions=2, config={"retention.ms": "-1"})
+    batch = rows(
+        key=[b"k", None, b"", b"t"],
+        value=[b"v", None, b"", b"t"],
+        partition=[1, 1, 1, 0],
+        headers=[[{"key": "a", "value": b"1"}, {"key": "a", "value": None}], [], None, None],
+        timestamp=[1_700_000_000_123_456, None, -5, 1_000],
+    )
+    began_ms = time.time() * 1000
+    report = run(one_cluster(cluster_a.bootstrap_servers, name), batch)
+    first, second, third = stored(cluster_a.bootstrap_servers, name, 1)
+    assert (first.key(), first.value(), first.headers()) == (b"k", b"v", [("a", b"1"), ("a", None)])
+    assert (second.key(), second.value(), second.headers()) == (None, None, None)
+    assert (third.key(), third.value()) == (b"", b"")
+    assert first.timestamp()[1] == 1_700_000_000_123
+    assert began_ms - 1 <= second.timestamp()[1] <= time.time() * 1000
+    assert began_ms - 1 <= third.timestamp()[1] <= time.time() * 1000
+    (fourth,) = stored(cluster_a.bootstrap_servers, name, 0)
+    assert fourth.timestamp()[1] == 1
+    assert report.clusters == {"east": Volume(4, 4)}
+    assert report.topics == {"east": frozenset({name})}
+
+
+def test_two_clusters_and_several_topics_in_one_batch(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Callable[..., str]
+) -> None:
+    """Each row goes to its cluster and topic, in order, and each cluster is reported."""
+    first, second = topic(cluster_a, cluster_b), topic(cluster_a, cluster_b)
+    task = task_to(
+        {
+            "east": Destination(cluster_a.client_properties(), first),
+            "west": Destination(cluster_b.client_properties(), first),
+        }
+    )
+    n = 6_000
+    batch = rows(
+        value=[b"%d" % i for i in range(n)],
+        topic=[(None, second)[i % 2] for i in range(n)],
+        cluster=[("east", "west")[i // 2 % 2] for i in range(n)],
+    )
+    report = run(task, batch)
+    for place, (servers, name) in enumerate(
+        (cluster.bootstrap_servers, name) for cluster in (cluster_a, cluster_b) for name in (first, second)
+    ):
+        assert values(servers, name) == [b"%d" % i for i in range(place, n, 4)]
+    assert {cluster: volume.records for cluster, volume in report.clusters.items()} == {"east": n / 2, "west": n / 2}
+    assert report.topics == {"east": {first, second}, "west": {first, second}}
+    assert report.total.records == n
+    assert pickle.loads(pickle.dumps(report)) == report
+
+
+def test_keys_land_where_java_puts_them(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """By murmur2, as Java's producer: `Utils.toPositive(Utils.murmur2(key)) % 10`."""
+    name = topic(cluster_a, partitions=10)
+    # Kafka's UtilsTest.testMurmur2
+    hashes = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
+    run(one_cluster(cluster_a.bootstrap_servers, name), rows(key=list(hashes), value=list(hashes)))
+    for key, hashed in hashes.items():
+        assert key in values(cluster_a.bootstrap_servers, name, (hashed & 0x7FFFFFFF) % 10)
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "expected"),
+    [
+        (FixedPartitioner(), {0: [], 1: [b"0", b"1", b"2", b"3", b"4"], 2: []}),
+        (RoundRobinPartitioner(), {0: [b"2"], 1: [b"0", b"3"], 2: [b"1", b"4"]}),
+    ],
+)
+def test_partitioners(
+    cluster_a: KafkaBroker,
+    topic: Callable[..., str],
+    partitioner: KafkaPartitioner,
+    expected: Mapping[int, list[bytes]],
+) -> None:
+    """They know the task's number and the topic's partitions."""
+    name = topic(cluster_a, partitions=3)
+    task = one_cluster(cluster_a.bootstrap_servers, name, partitioner=partitioner)
+    run(task, rows(value=[b"%d" % i for i in range(5)]), task_number=4)
+    assert {partition: values(cluster_a.bootstrap_servers, name, partition) for partition in range(3)} == expected
+
+
+def test_a_full_queue_is_waited_for(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """A queue of 500 records, or of 64 KiB, filled again and again: every record once, in order, also with headers."""
+    n = 20_000
+    numbers = [b"%d" % i for i in range(n)]
+    for limit in ({"queue.buffering.max.messages": "500"}, {"buffer.memory": "65536"}):
+        name = topic(cluster_a)
+        task = one_cluster(cluster_a.bootstrap_servers, name, limit)
+        headers = [[{"key": "n", "value": number}] for number in numbers]
+        report = run(task, rows(value=numbers, headers=headers), rows(value=numbers))
+        found = stored(cluster_a.bootstrap_servers, name)
+        assert [m.value() for m in found] == numbers + numbers
+        assert [m.headers() for m in found] == [[("n", number)] for number in numbers] + [None] * n
+        assert report.total == Volume(2 * n, 2 * sum(map(len, numbers)))
+
+
+def test_a_topic_that_grows(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """A partition that was added since the producer last looked is found."""
+    name = topic(cluster_a)
+    task = one_cluster(cluster_a.bootstrap_servers, name)
+    run(task, rows(value=[b"1"], partition=[0]))
+    with pytest.raises(RowError, match=f"'partition' is 1; the topic '{name}' has the partitions 0 to 0"):
+        run(task, rows(value=[b"2"], partition=[1]))
+    run(task, rows(value=[b"1"], partition=[0]))
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(15)
+    wait_until(lambda: len(admin.list_topics(name, timeout=5).topics[name].partitions) == 2, 15, "the new partition")
+    run(task, rows(value=[b"2"], partition=[1]))
+    assert values(cluster_a.bootstrap_servers, name, 1) == [b"2"]
+
+
+# --- what does not ------------------------------------------------------------------------------------------------------
+
+
+def undelivered(task: WriteTask, *batches: pa.RecordBatch) -> DeliveryError:
+    """The error of a task that fails."""
+    with pytest.raises(DeliveryError) as raised:
+        run(task, *batches)
+    assert not writer._pool  # a producer that saw an error is not used again
+    return raised.value
+
+
+def test_an_unknown_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, soon, and not created, although the broker would; on request it is."""
+    monkeypatch.setattr(writer, "_APPEARS_S", 0.5)
+    with KafkaBroker(properties={"auto.create.topics.enable": "true"}) as broker:
+        servers = broker.bootstrap_servers
+        error = undelivered(one_cluster(servers, "typo"), rows(value=[b"v"]))
+        assert str(error) == (
+            "Cluster 'east', topic 'typo': there is no such topic or partition; create it first (UNKNOWN_TOPIC_OR_PART)"
+        )
+        assert "typo" not in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics
+        monkeypatch.undo()
+        run(one_cluster(servers, "wanted", {"allow.auto.create.topics": "true"}), rows(value=[b"v"]))
+        assert values(servers, "wanted") == [b"v"]
+
+
+def test_a_record_that_the_broker_refuses(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Too large for the topic: known only after it was sent."""
+    name = topic(cluster_a, config={"max.message.bytes": "1000"})
+    error = undelivered(one_cluster(cluster_a.bootstrap_servers, name), rows(key=[b"abc"], value=[bytes(2000)]))
+    assert (error.code, error.topic, error.partition, error.key_bytes) == ("MSG_SIZE_TOO_LARGE", name, 0, 3)
+    assert not error.retriable
+    assert "lower batch.size" in str(error)
+
+
+def test_a_record_that_the_client_refuses(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Too large for the client, or for its whole queue; the records before it do not matter."""
+    name = topic(cluster_a)
+    batch = rows(key=[None, b"ab"], value=[b"v", bytes(100_000)])
+    error = undelivered(one_cluster(cluster_a.bootstrap_servers, name, {"max.request.size": "50000"}), batch)
+    assert (error.code, error.key_bytes) == ("MSG_SIZE_TOO_LARGE", 2)
+    error = undelivered(one_cluster(cluster_a.bootstrap_servers, name, {"buffer.memory": "50000"}), batch)
+    assert (error.code, error.key_bytes) == ("_QUEUE_FULL", 2)
+    assert "raise buffer.memory" in str(error)
+
+
+def test_not_authorized() -> None:
+    """Neither to see a topic, nor to write to it; a wrong password is told at once, and not shown."""
+    with KafkaBroker(
+        sasl_plain={"admin": "a-secret", "reader": "r-secret"},
+        properties={
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:admin",
+        },
+    ) as broker:
+        broker.create_topic("t")
+        task = task_to({"east": Destination(broker.client_properties("reader"), "t")})
+        error = undelivered(task, rows(value=[b"v"]))
+        assert (error.code, error.topic) == ("TOPIC_AUTHORIZATION_FAILED", "t")
+        broker.create_topic("other")
+        _allow(broker, "reader", "t", AclOperation.DESCRIBE)
+        error = undelivered(task, rows(key=[b"k"], value=[b"v"]))
+        assert (error.code, error.topic) == ("CLUSTER_AUTHORIZATION_FAILED", None)
+        assert "grant Write on the topic" in str(error)
+        _allow(broker, "reader", "other", AclOperation.WRITE)  # who may write anywhere may do so idempotently
+        error = undelivered(task, rows(key=[b"k"], value=[b"v"]))
+        assert (error.code, error.topic, error.key_bytes) == ("TOPIC_AUTHORIZATION_FAILED", "t", 1)
+        assert "grant Describe and Write" in str(error)
+
+        wrong = {**broker.client_properties("admin")}
+        wrong["sasl.jaas.config"] = wrong["sasl.jaas.config"].replace("a-secret", "hunter2")
+        with pytest.raises(
+            ClusterUnavailableError, match=r"'east' does not answer.*Invalid username or password"
+        ) as raised:
+            run(task_to({"east": Destination(wrong, "t")}), rows(value=[b"v"]))
+        assert "hunter2" not in str(raised.value)
+
+
+def _allow(broker: KafkaBroker, user: str, topic: str, operation: AclOperation) -> None:
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        f"User:{user}",
+        "*",
+        operation,
+        AclPermissionType.ALLOW,
+    )
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "admin"}
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **login, "sasl.password": "a-secret"})
+    admin.create_acls([rule])[rule].result(15)
+
+
+def test_a_broker_that_stops_answering() -> None:
+    """After delivery.timeout.ms the records are given up; the client is let go of at once, and the next task's is new."""
+    with KafkaBroker() as broker:
+        broker.create_topic("t")
+        task = one_cluster(broker.bootstrap_servers, "t", {"delivery.timeout.ms": "1500", "linger.ms": "0"})
+        run(task, rows(value=[b"1"]))
+        broker.pause()
+        began = time.monotonic()
+        error = undelivered(task, rows(value=[b"2"] * 10, key=[b"kk"] * 10))
+        assert (error.code, error.topic, error.key_bytes, error.retriable) == ("_MSG_TIMED_OUT", "t", 2, True)
+        assert time.monotonic() - began < 10
+        broker.resume()
+        run(task, rows(value=[b"3"]))
+        broker.kill()
+        error = undelivered(task, rows(value=[b"4"]))
+        assert error.code == "_MSG_TIMED_OUT"
+        assert "the last thing heard" in str(error)
+
+
+def test_a_cluster_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is sent: an error that names cluster and cause."""
+    monkeypatch.setattr(writer, "_LOOKUP_S", 0.5)
+    monkeypatch.setattr(writer, "_LOOKUP_ATTEMPT_S", 0.3)
+    with pytest.raises(ClusterUnavailableError, match=r"'east' does not answer, so topic 't'.*refused"):
+        run(one_cluster("127.0.0.1:1", "t"), rows(value=[b"v"]))
+
+
+def test_an_error_ends_the_writing(topic: Callable[..., str]) -> None:
+    """Rows are not taken from Spark until the end of a task that has failed long ago."""
+    with KafkaBroker() as broker:
+        broker.create_topic("t", config={"max.message.bytes": "1000"})
+        taken = 0
+
+        def endless() -> Iterator[pa.RecordBatch]:
+            nonlocal taken
+            while True:
+                taken += 1
+                yield rows(value=[bytes(2000)])
+
+        task = one_cluster(broker.bootstrap_servers, "t", {"linger.ms": "0"})
+        with pytest.raises(DeliveryError), PooledProducers(task) as producers:
+            write(endless(), task, producers, task_number=0, tasks=1)
+        assert taken > 1
+
+
+# --- the pool, and writing without waiting ------------------------------------------------------------------------------
+
+
+def test_producers_are_used_again(topic: Callable[..., str]) -> None:
+    """One for each cluster and properties; another property makes another one."""
+    with MockCluster() as cluster:
+        made: set[int] = set()
+        for linger_ms in ("0", "0", "1", "0"):
+            task = one_cluster(cluster.bootstrap_servers, "t", CREATE | {"linger.ms": linger_ms})
+            with PooledProducers(task) as producers:
+                producer = producers.producer("east")
+                assert producer is producers.producer("east")
+                flush(write(iter([rows(value=[b"v"])]), task, producers, task_number=0, tasks=1))
+            made.add(id(producer))
+        assert len(made) == len(writer._pool) == 2
+
+
+def test_the_pool_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one unused for longest goes; what it still had to send is sent."""
+    monkeypatch.setattr(writer, "_CAPACITY", 2)
+    with MockCluster() as cluster:
+        for linger_ms in ("30000", "1", "2"):
+            task = one_cluster(cluster.bootstrap_servers, "t", CREATE | {"linger.ms": linger_ms}, guarantee="none")
+            with PooledProducers(task) as producers:
+                write(iter([rows(value=[b"v"], partition=[0])]), task, producers, task_number=0, tasks=1)
+        assert len(writer._pool) == 2
+        wait_until(lambda: len(values(cluster.bootstrap_servers, "t")) == 3, 10, "all three records")
+
+
+def test_none_waits_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The task ends while the broker sleeps; records that are lost later are logged when the next task comes, once."""
+    with KafkaBroker() as broker:
+        broker.create_topic("t")
+        task = one_cluster(
+            broker.bootstrap_servers, "t", {"delivery.timeout.ms": "1500", "linger.ms": "0"}, guarantee="none"
+        )
+
+        def unattended(value: bytes) -> ClusterProducer:
+            with PooledProducers(task) as producers:
+                report = write(iter([rows(value=[value] * 3)]), task, producers, task_number=0, tasks=1).report
+                assert (report.total.records, report.errors, report.flush_ms) == (3, 0, 0)
+                return producers.producer("east")
+
+        producer = unattended(b"1")
+        wait_until(lambda: values(broker.bootstrap_servers, "t") == [b"1"] * 3, 10, "records that nobody waits for")
+        broker.pause()
+        began = time.monotonic()
+        assert unattended(b"2") is producer
+        assert time.monotonic() - began < 1
+        with caplog.at_level(logging.WARNING, logger="dynamic_kafka"):
+            wait_until(lambda: producer.client.poll(0.1) and caplog.messages, 15, "the lost records")
+        assert len(caplog.messages) == 1
+        assert "A record of an earlier batch is lost: Cluster 'east', topic 't', partition 0" in caplog.text
+        broker.resume()
+        assert unattended(b"3") is producer
+
+
+def test_the_end_of_the_process_sends_the_rest() -> None:
+    """An interpreter that ends orderly sends what nobody waited for."""
+    with MockCluster() as cluster:
+        code = f"""
+            import pyarrow as pa
+            from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
+            from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
+            from dynamic_kafka.sink.writer import PooledProducers, write
+
+            properties = {{"bootstrap.servers": "{cluster.bootstrap_servers}", "linger.ms": "60000", **{CREATE}}}
+            settings = SinkSettings(service=InMemoryMetadataService, stream="s", guarantee="none")
+            task = WriteTask({{"east": Destination(properties, "t")}}, settings)
+            rows = pa.RecordBatch.from_pydict({{"value": [b"v"], "partition": pa.array([0], pa.int32())}})
+            with PooledProducers(task) as producers:
+                write(iter([rows]), task, producers, task_number=0, tasks=1)
+        """
+        subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
+        assert values(cluster.bootstrap_servers, "t") == [b"v"]
+
+
+def test_a_transactional_producer(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Exactly-once brings its own producers: `write` and `flush` are the same."""
+    name = topic(cluster_a)
+    task = one_cluster(cluster_a.bootstrap_servers, name)
+    properties = task.destinations["east"].properties
+    own = ClusterProducer("east", properties, {"transactional.id": name})
+    own.client.init_transactions(30)
+
+    class Transactional:
+        """Hands out the one producer."""
+
+        def producer(self, cluster: str) -> ClusterProducer:
+            """The one."""
+            assert cluster == "east"
+            return own
+
+    for outcome in (Producer.abort_transaction, Producer.commit_transaction):
+        own.client.begin_transaction()
+        written = write(iter([rows(value=[outcome.__name__.encode()])]), task, Transactional(), task_number=0, tasks=1)
+        assert flush(written).total.records == 1
+        outcome(own.client)
+    assert values(cluster_a.bootstrap_servers, name) == [b"commit_transaction"]
+    own.close()

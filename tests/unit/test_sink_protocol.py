@@ -1,0 +1,689 @@
+"""The exactly-once protocol step by step, where tests/model is too coarse: messages, identities, policies, bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynamic_kafka.errors import (
+    CheckpointError,
+    DynamicKafkaError,
+    LostTransactionsError,
+    ProducerFencedError,
+    TransactionError,
+)
+from dynamic_kafka.sink.protocol import (
+    Abort,
+    Append,
+    Chain,
+    Claim,
+    Describe,
+    Effect,
+    End,
+    Identity,
+    ListOpen,
+    Outcome,
+    Policy,
+    ReadLog,
+    Record,
+    Seen,
+    State,
+    Transaction,
+    Wait,
+    abandon,
+    claim,
+    commit,
+    follow,
+)
+
+T = TypeVar("T")
+
+PLAIN = Identity("", 0)
+OPEN = Seen(Outcome.OPEN, left_ms=60_000, timeout_ms=60_000)
+
+
+@dataclass
+class World:
+    """A log and transactions, for one driver at a time.
+
+    Args:
+        log: The records, from offset 0 on.
+        seen: What coordinators say of each transaction.
+        effects: What was asked, in order.
+        before: Called before each effect: what others do meanwhile.
+    """
+
+    log: list[Record] = field(default_factory=list)
+    seen: dict[Transaction, Seen] = field(default_factory=dict)
+    effects: list[Effect] = field(default_factory=list)
+    before: Callable[[Effect], None] = lambda _: None
+    names: int = 0
+
+    def run(self, steps: Generator[Effect, Any, T]) -> T:
+        """Run to the end; keeps the effects of this run only."""
+        self.effects = []
+        answer: Any = None
+        while True:
+            try:
+                effect = steps.send(answer)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            self.before(effect)
+            self.effects.append(effect)
+            answer = self.do(effect)
+
+    def do(self, effect: Effect) -> Any:
+        """The answer to an effect."""
+        match effect:
+            case ReadLog():
+                return self.chain
+            case Append(record):
+                self.log.append(record)
+            case ListOpen():
+                return tuple(t for t, seen in self.seen.items() if seen.outcome is Outcome.OPEN)
+            case Describe(transactions):
+                return [self.seen.get(t, Seen(Outcome.UNKNOWN)) for t in transactions]
+            case End(transactions):
+                self._end(transactions, Outcome.COMMITTED)
+            case Abort(transactions):
+                self._end(transactions, Outcome.ABORTED)
+        return None
+
+    def _end(self, transactions: Sequence[Transaction], outcome: Outcome) -> None:
+        for t in transactions:
+            if self.seen.get(t, Seen(Outcome.UNKNOWN)).outcome is Outcome.OPEN:
+                self.seen[t] = Seen(outcome)
+
+    @property
+    def chain(self) -> Chain:
+        """The log's chain."""
+        found = Chain()
+        for offset, record in enumerate(self.log):
+            found = follow(found, offset, record, first=offset == 0)
+        return found
+
+    @property
+    def state(self) -> State:
+        """What its head says."""
+        return self.chain.state
+
+    def asked(self) -> list[type[Effect]]:
+        """The kinds of effects of the last run."""
+        return [type(effect) for effect in self.effects]
+
+    def name(self) -> str:
+        """A new name."""
+        self.names += 1
+        return f"n{self.names}"
+
+    # --- what drivers do ---
+
+    def claim(self, identity: Identity | None = None, policy: Policy | None = None) -> Claim:
+        """Claim."""
+        return self.run(claim(self.name(), identity, policy or Policy()))
+
+    def prepare(self, *names: str) -> tuple[Transaction, ...]:
+        """Open transactions on cluster `c`, with new producer ids."""
+        found = tuple(Transaction("c", name, self.names + i, 0) for i, name in enumerate(names))
+        self.names += len(names)
+        self.seen |= dict.fromkeys(found, OPEN)
+        return found
+
+    def commit(
+        self,
+        claimed: Claim,
+        identity: Identity,
+        transactions: Sequence[Transaction] = (),
+        policy: Policy | None = None,
+    ) -> str:
+        """Commit."""
+        clusters = {t.cluster: {"bootstrap.servers": "h:1"} for t in transactions}
+        return self.run(commit(self.name(), claimed, identity, transactions, clusters, policy or Policy()))
+
+    def write(self, identity: Identity, *names: str, policy: Policy | None = None) -> str:
+        """A whole batch; "applied" if its tasks have nothing to do."""
+        claimed = self.claim(identity, policy)
+        return "applied" if claimed.applied else self.commit(claimed, identity, self.prepare(*names), policy)
+
+    def outcomes(self) -> list[str]:
+        """What became of all transactions, in the order they were made."""
+        return [str(seen.outcome) for seen in self.seen.values()]
+
+
+@pytest.fixture
+def world() -> World:
+    """An empty one."""
+    return World()
+
+
+def error(call: Callable[[], Any], kind: type[DynamicKafkaError]) -> str:
+    """The message of the error that a call raises: one line."""
+    with pytest.raises(DynamicKafkaError) as caught:
+        call()
+    assert type(caught.value) is kind
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# --- a batch, effect by effect ------------------------------------------------------------------------------------------
+
+
+def test_a_claim_lists_before_it_claims_and_aborts_after(world: World) -> None:
+    """Only what was open before a claim that counts is aborted (rule 4)."""
+    (old,) = world.prepare("p-0")
+    assert world.claim() == Claim(world.state.chain, 1)
+    assert world.asked() == [ReadLog, ListOpen, Append, ReadLog, Abort]
+    assert world.effects[-1] == Abort((old,))
+    assert (world.state.status, world.state.generation) == ("owned", 1)
+    assert world.claim() == Claim(world.state.chain, 2)
+    assert world.asked() == [ReadLog, ListOpen, Append, ReadLog]
+
+
+def test_a_batch_from_its_claim_to_its_end(world: World) -> None:
+    """Looked at, decided, committed, looked at again, finished: in this order."""
+    claimed = world.claim()
+    transactions = world.prepare("p-0", "p-1")
+    assert world.commit(claimed, Identity("q", 0), transactions) == "published"
+    assert world.asked() == [ReadLog, Describe, Append, ReadLog, End, Describe, Append, ReadLog]
+    decided, finished = world.log[-2].state, world.log[-1].state
+    assert (decided.status, decided.identity, decided.batch) == ("decided", "q", 0)
+    assert (decided.transactions, list(decided.clusters)) == (transactions, ["c"])
+    assert (finished.status, finished.transactions, finished.clusters) == ("finished", (), {})
+    assert finished.applied == {"q": 0}
+    assert world.outcomes() == ["committed", "committed"]
+
+
+def test_an_empty_batch_is_one_record(world: World) -> None:
+    """Nothing to look at, nothing to end; it counts as published."""
+    claimed = world.claim()
+    assert world.commit(claimed, Identity("q", 0)) == "published"
+    assert world.asked() == [ReadLog, Append, ReadLog]
+    assert (world.state.status, world.state.applied) == ("finished", {"q": 0})
+    assert world.write(Identity("q", 1), "p-0") == "published"
+
+
+def test_plain_batch_writes_are_never_repetitions(world: World) -> None:
+    """Without an identity each one is new, and none is remembered."""
+    assert [world.write(PLAIN, "p-0") for _ in range(3)] == ["published"] * 3
+    assert world.write(PLAIN) == "published"
+    assert world.state.applied == {}
+    assert world.outcomes() == ["committed"] * 3
+
+
+# --- which batch it is --------------------------------------------------------------------------------------------------
+
+
+def test_a_replayed_batch_is_not_published_again(world: World) -> None:
+    """Spark did not write down that it was committed; what was written again is aborted."""
+    world.write(Identity("q", 0), "p-0")
+    assert world.write(Identity("q", 0), "p-1") == "repeated"
+    assert world.outcomes() == ["committed", "aborted"]
+    assert world.write(Identity("q", 0)) == "repeated"
+    assert Abort not in world.asked()
+    assert world.write(Identity("q", 1), "p-0") == "published"
+
+
+@pytest.mark.parametrize(
+    ("known", "batch", "why"),
+    [
+        ({}, 3, "knows no earlier batch of it: the prefix, the log or its cluster is another one now"),
+        ({"other": 2}, 3, "knows no earlier batch of it"),
+        ({"q": 7}, 3, "batch 7 is published already: the checkpoint was rewound, or is a copy"),
+        ({"q": 7}, 9, "the last one published is 7: batches between them were written somewhere else"),
+    ],
+)
+def test_a_batch_that_is_not_the_next_one(world: World, known: dict[str, int], batch: int, why: str) -> None:
+    """An error that says why it is none, and how to go on; with `accept_gaps` it is published, and the next one follows."""
+    world.log.append(Record("before", -1, State("chain", 1, "finished", applied=known)))
+    identity = Identity("q", batch)
+    claimed = world.claim()
+    transactions = world.prepare("p-0")
+    message = error(lambda: world.commit(claimed, identity, transactions), CheckpointError)
+    assert message.startswith(f"Batch {batch} of query q cannot be published exactly once, and ")
+    assert why in message
+    assert "sink.accept-gaps=true" in message
+    assert world.asked() == [ReadLog]
+    assert world.outcomes() == ["open"]
+    assert world.write(identity, "p-1", policy=Policy(accept_gaps=True)) == "published"
+    assert world.outcomes() == ["aborted", "committed"]
+    assert world.write(Identity("q", batch + 1), "p-0") == "published"
+    assert world.state.applied == known | {"q": batch + 1}
+
+
+def test_accept_gaps_still_knows_repetitions(world: World) -> None:
+    """It accepts what is not known, not what is known."""
+    policy = Policy(accept_gaps=True)
+    assert world.write(Identity("q", 5), "p-0", policy=policy) == "published"
+    assert world.write(Identity("q", 5), "p-0", policy=policy) == "repeated"
+
+
+def test_a_new_query_begins_with_batch_0(world: World) -> None:
+    """A new checkpoint with an old prefix starts clean, and the old query is not forgotten."""
+    world.write(Identity("old", 0), "p-0")
+    assert world.write(Identity("new", 0), "p-0") == "published"
+    assert world.write(Identity("old", 0), "p-0") == "repeated"
+    assert world.write(Identity("old", 1), "p-0") == "published"
+
+
+def version(app: str, number: int) -> Identity:
+    """A `txnAppId` and a `txnVersion`."""
+    return Identity(app, number, consecutive=False)
+
+
+def test_a_version_that_is_there_needs_no_tasks(world: World) -> None:
+    """The same one and older ones are told by the claim, which then claims nothing; newer ones may leave gaps."""
+    assert world.write(version("app", 4), "p-0") == "published"
+    records = len(world.log)
+    for known in (4, 3, 0):
+        claimed = world.claim(version("app", known))
+        assert (claimed.applied, claimed.generation) == (True, 0)
+        assert world.asked() == [ReadLog]
+    assert len(world.log) == records
+    assert world.write(version("app", 9), "p-0") == "published"
+    assert world.write(version("app", 5), "p-0") == "applied"
+
+
+def test_two_identities_by_turns(world: World) -> None:
+    """As two sinks of one `foreachBatch`: neither is taken for the other."""
+    for batch in range(3):
+        for app in ("app/a", "app/b"):
+            assert world.write(version(app, batch), "p-0") == "published"
+            assert world.write(version(app, batch), "p-0") == "applied"
+    assert world.state.applied == {"app/a": 2, "app/b": 2}
+
+
+def test_a_version_that_was_applied_meanwhile_is_repeated(world: World) -> None:
+    """Also if the claim did not know the identity."""
+    world.write(version("app", 1), "p-0")
+    assert world.commit(world.claim(), version("app", 1), world.prepare("p-1")) == "repeated"
+    assert world.outcomes() == ["committed", "aborted"]
+
+
+def test_an_empty_version_counts(world: World) -> None:
+    """A batch without rows is remembered like any other."""
+    assert world.write(version("app", 1)) == "published"
+    assert world.write(version("app", 1), "p-0") == "applied"
+
+
+def test_a_hundred_identities_are_remembered(world: World) -> None:
+    """The log's records stay small; the identity unused for longest goes first."""
+    for number in range(100):
+        world.write(version(f"app{number}", 1))
+    world.write(version("app0", 2))
+    for number in range(100, 150):
+        world.write(version(f"app{number}", 1))
+    assert len(world.state.applied) == 100
+    assert set(world.state.applied) == {"app0", *(f"app{n}" for n in range(51, 150))}
+    assert world.write(version("app0", 2)) == "applied"
+
+
+# --- what goes wrong before the decision --------------------------------------------------------------------------------
+
+
+def test_a_decision_needs_time(world: World) -> None:
+    """Too little left: an error with what is left and the time-out, and nothing is decided."""
+    claimed = world.claim()
+    (transaction,) = world.prepare("p-0")
+    world.seen[transaction] = Seen(Outcome.OPEN, left_ms=4_999, timeout_ms=60_000)
+    message = error(lambda: world.commit(claimed, Identity("q", 0), [transaction]), TransactionError)
+    assert message.startswith("Cluster 'c': transaction 'p-0' has 4999 ms left of its 60000 ms (transaction.timeout.ms)")
+    assert world.asked() == [ReadLog, Describe]
+    world.seen[transaction] = Seen(Outcome.OPEN, left_ms=5_000, timeout_ms=60_000)
+    assert world.commit(claimed, Identity("q", 0), [transaction]) == "published"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ABORTED, Outcome.UNKNOWN, Outcome.COMMITTED])
+def test_what_is_not_open_is_not_decided(world: World, outcome: Outcome) -> None:
+    """It timed out, or somebody ended it: nothing is published, not even the others."""
+    claimed = world.claim()
+    transactions = world.prepare("p-0", "p-1")
+    world.seen[transactions[1]] = Seen(outcome)
+    message = error(lambda: world.commit(claimed, Identity("q", 0), transactions), TransactionError)
+    assert f"transaction 'p-1' is {outcome} before the batch was decided" in message
+    assert world.asked() == [ReadLog, Describe]
+    assert world.seen[transactions[0]] == OPEN
+
+
+def test_a_superseded_generation_publishes_nothing(world: World) -> None:
+    """The error names both generations; the new owner's transactions are not touched."""
+    zombie, old = world.claim(), world.prepare("p-0")
+    owner, new = world.claim(), world.prepare("p-1")
+    message = error(lambda: world.commit(zombie, Identity("q", 0), old), ProducerFencedError)
+    assert message.startswith("Generation 1 of the transactional id prefix was superseded (now 2): another run")
+    assert "published nothing of the batch" in message
+    assert world.asked() == [ReadLog]
+    assert world.commit(owner, Identity("q", 0), new) == "published"
+    assert world.outcomes() == ["aborted", "committed"]
+
+
+def test_a_claim_decides_once(world: World) -> None:
+    """Two commits under one claim: the second one is fenced, whatever it brings."""
+    claimed = world.claim()
+    world.commit(claimed, Identity("q", 0), world.prepare("p-0"))
+    error(lambda: world.commit(claimed, Identity("q", 1), world.prepare("p-1")), ProducerFencedError)
+    assert world.outcomes() == ["committed", "open"]
+
+
+def test_another_log_is_another_chain(world: World) -> None:
+    """The same generation of another chain is no right to decide."""
+    claimed = world.claim()
+    error(lambda: world.commit(replace(claimed, chain="x"), Identity("q", 0)), ProducerFencedError)
+
+
+def test_a_decision_that_comes_too_late_does_not_count(world: World) -> None:
+    """Somebody claims between the look and the decision: it is in the log, and nothing follows from it."""
+    claimed, transactions = world.claim(), world.prepare("p-0")
+
+    def claim_first(effect: Effect) -> None:
+        if isinstance(effect, Append):
+            world.before = lambda _: None
+            now = world.chain
+            world.log.append(Record("other", now.offset, replace(now.state, generation=2)))
+
+    world.before = claim_first
+    message = error(lambda: world.commit(claimed, Identity("q", 0), transactions), ProducerFencedError)
+    assert "(now 2)" in message
+    assert End not in world.asked()
+    assert world.state.status == "owned"
+
+
+def test_two_who_claim_all_the_time(world: World) -> None:
+    """Ten lost races are an error that says what is wrong."""
+
+    def claim_first(effect: Effect) -> None:
+        if isinstance(effect, Append):
+            now = world.chain
+            world.log.append(Record(world.name(), now.offset, replace(now.state, generation=now.state.generation + 1)))
+
+    world.before = claim_first
+    message = error(world.claim, ProducerFencedError)
+    assert message.startswith("Another query claims the same transactional id prefix again and again")
+    assert world.state.generation == 10
+
+
+def test_a_lost_race_is_run_again(world: World) -> None:
+    """One other claim is no error."""
+    others = [Record("other", -1, State("chain", 1, "owned"))]
+
+    def claim_first(effect: Effect) -> None:
+        if isinstance(effect, Append) and others:
+            world.log.append(others.pop())
+
+    world.before = claim_first
+    assert world.claim() == Claim("chain", 2)
+
+
+# --- what goes wrong after it -------------------------------------------------------------------------------------------
+
+
+def decided(world: World, identity: Identity, *names: str) -> tuple[Transaction, ...]:
+    """A batch whose driver died right after its decision."""
+    claimed, transactions = world.claim(), world.prepare(*names)
+    steps = commit(world.name(), claimed, identity, transactions, {"c": {}}, Policy())
+    answer: Any = None
+    while not isinstance(effect := steps.send(answer), End):
+        answer = world.do(effect)
+    steps.close()
+    assert world.state.status == "decided"
+    return transactions
+
+
+def test_the_next_claim_finishes_a_decision(world: World) -> None:
+    """Before it does anything else; the replayed batch is a repetition then."""
+    decided(world, Identity("q", 0), "p-0", "p-1")
+    claimed = world.claim()
+    assert world.asked() == [ReadLog, End, Describe, Append, ReadLog, ReadLog, ListOpen, Append, ReadLog]
+    assert world.outcomes() == ["committed", "committed"]
+    assert world.commit(claimed, Identity("q", 0), world.prepare("p-0")) == "repeated"
+
+
+@pytest.mark.parametrize("batch", [0, 3])
+def test_a_batch_that_is_gone_as_a_whole_is_written_again(world: World, batch: int) -> None:
+    """All its transactions timed out after the decision: it was never published, and its replay is the next batch."""
+    world.log.append(Record("before", -1, State("chain", 1, "finished", applied={"q": batch - 1} if batch else {})))
+    identity = Identity("q", batch)
+    gone = decided(world, identity, "p-0", "p-1")
+    world.seen |= dict.fromkeys(gone, Seen(Outcome.ABORTED))
+    claimed = world.claim()
+    assert [r.state.status for r in world.log[-2:]] == ["voided", "owned"]
+    assert world.state.applied == ({"q": batch - 1} if batch else {})
+    assert world.commit(claimed, identity, world.prepare("p-0")) == "published"
+    assert world.state.applied == {"q": batch}
+
+
+def test_a_batch_that_is_gone_while_it_is_published(world: World) -> None:
+    """The driver that decided it is told so, and that the batch is written again."""
+    claimed, transactions = world.claim(), world.prepare("p-0")
+
+    def time_out(effect: Effect) -> None:
+        if isinstance(effect, End):
+            world.seen |= dict.fromkeys(transactions, Seen(Outcome.ABORTED))
+
+    world.before = time_out
+    message = error(lambda: world.commit(claimed, Identity("q", 0), transactions), TransactionError)
+    assert message.startswith("Batch 0: all its transactions timed out or were aborted after the decision; nothing of it")
+    world.before = lambda _: None
+    assert world.write(Identity("q", 0), "p-1") == "published"
+
+
+def test_a_version_that_is_gone_is_written_again(world: World) -> None:
+    """It does not count as applied."""
+    world.write(version("app", 3), "p-0")
+    gone = decided(world, version("app", 7), "p-1")
+    world.seen |= dict.fromkeys(gone, Seen(Outcome.ABORTED))
+    assert world.write(version("app", 7), "p-0") == "published"
+    assert world.write(version("app", 7), "p-0") == "applied"
+
+
+@pytest.mark.parametrize("lost", [Outcome.ABORTED, Outcome.UNKNOWN])
+def test_a_batch_that_is_gone_in_part(world: World, lost: Outcome) -> None:
+    """An error at each start, which names what is lost; with `continue` the rest of the batch counts."""
+    transactions = decided(world, Identity("q", 0), "p-0", "p-1", "p-2")
+    world.seen[transactions[1]] = Seen(lost)
+    for _ in range(2):
+        message = error(world.claim, LostTransactionsError)
+        assert message.startswith(f"Batch 0: 1 of its 3 transactions cannot be committed any more: 'p-1' (c, {lost}).")
+        assert "sink.lost-transactions=continue" in message
+        assert world.state.status == "decided"
+    assert world.outcomes() == ["committed", lost, "committed"]  # what can be published is
+    claimed = world.claim(policy=Policy(lost_transactions="continue"))
+    assert world.state.applied == {"q": 0}
+    assert world.commit(claimed, Identity("q", 0), world.prepare("p-3")) == "repeated"
+    assert world.write(Identity("q", 1), "p-0") == "published"
+
+
+def test_what_is_not_known_is_lost_not_voided(world: World) -> None:
+    """Nobody can say that such a batch was not published, so it is not written again without a word."""
+    gone = decided(world, Identity("q", 0), "p-0", "p-1")
+    for transaction in gone:
+        del world.seen[transaction]
+    message = error(world.claim, LostTransactionsError)
+    assert "2 of its 2 transactions" in message
+    world.claim(policy=Policy(lost_transactions="continue"))
+    assert world.write(Identity("q", 0), "p-3") == "repeated"
+
+
+def test_a_coordinator_that_does_not_commit(world: World) -> None:
+    """It is asked ten times, with pauses; then an error names the transaction, and the next start goes on."""
+    claimed, (slow, quick) = world.claim(), world.prepare("p-0", "p-1")
+
+    def lose(effect: Effect) -> None:
+        if isinstance(effect, End):
+            world.seen[slow] = Seen(Outcome.UNKNOWN)  # hidden from the end that comes now
+        elif isinstance(effect, Describe):
+            world.seen[slow] = OPEN
+
+    world.before = lose
+    message = error(lambda: world.commit(claimed, Identity("q", 0), (slow, quick)), TransactionError)
+    assert message.startswith(
+        "Batch 0 is decided, and the coordinators have not committed 'p-0' on cluster 'c' yet; start"
+    )
+    assert [e.attempt for e in world.effects if isinstance(e, Wait)] == list(range(10))
+    assert [e.transactions for e in world.effects if isinstance(e, End)] == [(slow, quick)] + [(slow,)] * 9
+    world.before = lambda _: None
+    assert world.write(Identity("q", 0), "p-2") == "repeated"
+    assert world.outcomes() == ["committed", "committed", "aborted"]
+
+
+def test_somebody_else_finishes_a_decision(world: World) -> None:
+    """Its ids are in use again when it is looked at: the log tells that it was published, so nothing is lost."""
+    transactions = decided(world, Identity("q", 0), "p-0")
+    mine = world.chain
+
+    def finish_first(effect: Effect) -> None:
+        if isinstance(effect, End):
+            world.before = lambda _: None
+            state = replace(mine.state, status="finished", transactions=(), clusters={})
+            world.log.append(Record("other", mine.offset, state))
+            del world.seen[transactions[0]]
+
+    world.before = finish_first
+    assert world.claim().generation == 2
+    assert world.state.applied == {"q": 0}
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_somebody_else_finishes_a_plain_write(world: World, writes: bool) -> None:
+    """Nobody knows what became of it: an error for who wrote it; who claims next does not mind."""
+    claimed, (transaction,) = world.claim(), world.prepare("p-0")
+    if not writes:
+        world.seen.clear()
+        world.log.clear()
+        (transaction,) = decided(world, PLAIN, "p-0")
+
+    def finish_first(effect: Effect) -> None:
+        if isinstance(effect, End):
+            world.before = lambda _: None
+            mine = world.chain
+            state = replace(mine.state, status="finished", transactions=(), clusters={})
+            world.log.append(Record("other", mine.offset, state))
+            del world.seen[transaction]
+
+    world.before = finish_first
+    if writes:
+        message = error(lambda: world.commit(claimed, PLAIN, [transaction]), TransactionError)
+        assert message.startswith("Another query with the same transactional id prefix took over while this write was")
+    else:
+        assert world.claim().generation == 2
+
+
+# --- a batch that has failed --------------------------------------------------------------------------------------------
+
+
+def test_a_failed_batch_is_aborted_under_a_claim_of_its_own(world: World) -> None:
+    """So no decision of its generation can count any more."""
+    claimed, transactions = world.claim(), world.prepare("p-0")
+    assert world.run(abandon("a", claimed, transactions))
+    assert world.asked() == [ReadLog, Append, ReadLog, Abort]
+    assert world.outcomes() == ["aborted"]
+    error(lambda: world.commit(claimed, Identity("q", 0), ()), ProducerFencedError)
+    assert world.write(Identity("q", 0), "p-1") == "published"
+
+
+def test_a_failed_batch_without_transactions(world: World) -> None:
+    """Nothing is aborted."""
+    assert world.run(abandon("a", world.claim(), ()))
+    assert Abort not in world.asked()
+
+
+@pytest.mark.parametrize("reached", ["decided", "finished", "superseded"])
+def test_what_a_decision_may_name_is_not_aborted(world: World, reached: str) -> None:
+    """Spark calls abort also when the commit failed midway."""
+    claimed = Claim("", 0)
+    if reached == "decided":
+        transactions = decided(world, Identity("q", 0), "p-0")
+        claimed = Claim(world.state.chain, world.state.generation)
+    else:
+        claimed, transactions = world.claim(), world.prepare("p-0")
+        if reached == "finished":
+            world.commit(claimed, Identity("q", 0), transactions)
+        else:
+            world.log.append(Record("x", world.chain.offset, replace(world.state, generation=2)))
+    records, outcomes = len(world.log), world.outcomes()
+    assert not world.run(abandon("a", claimed, transactions))
+    assert (len(world.log), world.outcomes(), world.asked()) == (records, outcomes, [ReadLog])
+
+
+def test_an_abort_that_loses_the_race_does_nothing(world: World) -> None:
+    """Somebody else has claimed, and sees to it."""
+    claimed, transactions = world.claim(), world.prepare("p-0")
+
+    def claim_first(effect: Effect) -> None:
+        if isinstance(effect, Append):
+            world.log.append(Record("other", world.chain.offset, replace(world.state, generation=2)))
+
+    world.before = claim_first
+    assert not world.run(abandon("a", claimed, transactions))
+    assert world.outcomes() == ["open"]
+
+
+# --- the chain ----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Record]:
+    """Writers that know an old head, the newest one, or one that never was; and appends that came twice."""
+    log: list[Record] = []
+    head = -1
+    for number in range(draw(st.integers(0, 40))):
+        if log and draw(st.integers(0, 3)) == 0:
+            record = log[draw(st.integers(0, len(log) - 1))]
+        else:
+            follows = draw(st.sampled_from([head, head, head - 1, number + 1, draw(st.integers(-1, 40))]))
+            record = Record(f"r{number}", follows, State("chain", number))
+        if record.follows == head:
+            head = len(log)
+        log.append(record)
+    return log
+
+
+def read(log: Sequence[Record], start: int = 0) -> list[Chain]:
+    """The chain after each record, for a reader of a log that was trimmed to `start`."""
+    found = [Chain()]
+    for offset in range(start, len(log)):
+        found.append(follow(found[-1], offset, log[offset], first=offset == start))
+    return found[1:]
+
+
+def heads(log: Sequence[Record]) -> list[int]:
+    """The offsets of the records that count."""
+    return [offset for offset, chain in enumerate(read(log)) if chain.offset == offset]
+
+
+@given(logs())
+def test_a_repeated_record_never_counts_twice(log: list[Record]) -> None:
+    """Each copy follows what the first one followed, which is no head any more."""
+    names = [log[offset].name for offset in heads(log)]
+    assert len(names) == len(set(names))
+    if log:
+        assert read(log)[-1].recent == {log[offset].name: offset for offset in heads(log)}
+
+
+@given(logs())
+def test_what_counts_follows_what_counted(log: list[Record]) -> None:
+    """Each head names the one before it, so it is a chain."""
+    offsets = [-1, *heads(log)]
+    for before, offset in zip(offsets, offsets[1:], strict=False):
+        assert log[offset].follows == before
+
+
+@given(logs())
+def test_every_reader_comes_to_the_same_chain(log: list[Record]) -> None:
+    """Wherever the log was trimmed to, if only that is a head."""
+    whole = read(log)
+    for start in heads(log):
+        for mine, full in zip(read(log, start), whole[start:], strict=True):
+            assert (mine.offset, mine.state) == (full.offset, full.state)
+            assert mine.recent == {name: offset for name, offset in full.recent.items() if offset >= start}
+
+
+def test_a_chain_remembers_a_hundred_records() -> None:
+    """The newest ones."""
+    log = [Record(f"r{n}", n - 1, State()) for n in range(250)]
+    assert list(read(log)[-1].recent.values()) == list(range(150, 250))
