@@ -4,9 +4,9 @@ Run as `python -m tests.crash.sink_driver '{"source": {...}, "sink": {...}, "clu
 "control": "...", "tasks": 2, "available_now": false, "restarts": 0}'`. The plan is never deterministic: chance spreads the
 rows over clusters and tasks, and each value says who wrote it: `<value> <batch> <run> <task> <attempt>`.
 
-Prints `ready` once the query runs. When `<control>/restart` appears, with any text, the query is stopped and started at once,
-and `stopping <text>` and `restarted <text>` printed. A query that fails is started again as often as `restarts` says; then the
-driver ends with code 1.
+Prints `ready` once the query runs. When `<control>/restart` appears, with any text, the query is stopped and started at
+once, and `stopping <text>` and `restarted <text>` printed. A query that fails is started again as often as `restarts` says;
+then the driver ends with code 1.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def _session(job: dict[str, Any]) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # starts faster
+        "spark.sql.codegen.wholeStage": "false",
         "spark.sql.streaming.minBatchesToRetain": "5",
     }.items():
         builder = builder.config(key, value)
@@ -78,7 +79,7 @@ def main(job: dict[str, Any]) -> None:
     print("ready", flush=True)
     while True:
         try:
-            if query.awaitTermination(0.1):
+            if query.awaitTermination(1):
                 break
         except StreamingQueryException as error:
             print("failed", error, flush=True)

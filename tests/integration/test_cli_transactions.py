@@ -16,7 +16,7 @@ from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.ids import transactional_id
 from dynamic_kafka.sink.log import CommitLog
 from dynamic_kafka.sink.protocol import Record, State, Transaction
-from dynamic_kafka.testing import KafkaBroker
+from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.integration.test_transactions_client import committed, leave_open
 
 pytestmark = pytest.mark.broker
@@ -111,7 +111,12 @@ def test_a_decided_batch_is_committed(stuck: Stuck, run: Run) -> None:
     assert run("commit", "--decided", "--execute")[0] == 0
     assert run("abort", "--all-open", "--execute")[0] == 0
     assert committed(stuck.broker, stuck.prefix) == [decided]
+    wait_until(lambda: stuck.described(decided).state == "CompleteCommit", 20, "the end of the commit")
+    wait_until(lambda: stuck.described(left).state == "CompleteAbort", 20, "the end of the abort")
     assert run("commit", "--decided", "--execute")[0] == 0, "nothing left to do"
+    code, left_over = run("list")
+    assert verdicts(left_over) == {decided: "decided"}, "until the query, or nobody, finishes the batch"
+    assert left_over["transactions"][0]["left_ms"] is None
     code, after = run("describe", decided, left)
     assert code == 0
     assert [entry["state"] for entry in after["transactions"]] == ["CompleteCommit", "CompleteAbort"]

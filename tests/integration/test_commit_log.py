@@ -35,7 +35,11 @@ def connect() -> Iterator[Open]:
     logs: list[CommitLog] = []
 
     def make(
-        broker: KafkaBroker | Mapping[str, str], topic: str, *, replication: int | None = None, timeout_ms: int = TIMEOUT_MS
+        broker: KafkaBroker | Mapping[str, str],
+        topic: str,
+        *,
+        replication: int | None = None,
+        timeout_ms: int = TIMEOUT_MS,
     ) -> CommitLog:
         properties = broker.client_properties() if isinstance(broker, KafkaBroker) else broker
         logs.append(CommitLog("c", properties, topic, replication=replication, timeout_ms=timeout_ms))
@@ -107,7 +111,9 @@ def test_wrong_settings_are_named(cluster_a: KafkaBroker, topic: Topic, connect:
     name = topic(cluster_a, config=SETTINGS | wrong)
     with pytest.raises(ConfigurationError) as caught:
         connect(cluster_a, name)
-    shown = [", ".join(f"{key}={value}" for key, value in some.items()) for some in (wrong, {k: SETTINGS[k] for k in wrong})]
+    shown = [
+        ", ".join(f"{key}={value}" for key, value in some.items()) for some in (wrong, {k: SETTINGS[k] for k in wrong})
+    ]
     assert str(caught.value) == (
         f"Cluster 'c': topic '{name}' has {shown[0]}, so that decisions could go; set {shown[1]}, or name another with "
         "sink.commit-log.topic"
@@ -116,14 +122,18 @@ def test_wrong_settings_are_named(cluster_a: KafkaBroker, topic: Topic, connect:
 
 def test_a_topic_with_kafkas_defaults(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
     """A week is not for ever."""
-    with pytest.raises(ConfigurationError, match=r"has retention\.ms=\d+, so that decisions could go; set retention\.ms=-1"):
+    with pytest.raises(
+        ConfigurationError, match=r"has retention\.ms=\d+, so that decisions could go; set retention\.ms=-1"
+    ):
         connect(cluster_a, topic(cluster_a))
 
 
 def test_two_partitions(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
     """They have no order."""
     name = topic(cluster_a, partitions=2, config=SETTINGS)
-    with pytest.raises(ConfigurationError, match=f"topic '{name}' has 2 partitions, and a commit log has one; name anoth"):
+    with pytest.raises(
+        ConfigurationError, match=f"topic '{name}' has 2 partitions, and a commit log has one; name anoth"
+    ):
         connect(cluster_a, name)
 
 

@@ -301,7 +301,11 @@ def test_several_topics_are_published_together(spark: SparkSession, cluster_a: K
         ("value", {"topic": "a;b"}, "Column 'topic' is missing"),
         ("value", {"topik": "t"}, "Unknown option 'topik'; did you mean 'topic'"),
         ("value", {"sink.partitoner": "fixed"}, "Unknown option 'sink.partitoner'; did you mean 'sink.partitioner'"),
-        ("value", {"sink.delivery-guarantee": "twice"}, "Option 'sink.delivery-guarantee' has the value 'twice'; expec"),
+        (
+            "value",
+            {"sink.delivery-guarantee": "twice"},
+            "Option 'sink.delivery-guarantee' has the value 'twice'; expec",
+        ),
         ("value", {"sink.delivery-guarantee": "exactly-once"}, "Option 'sink.transactional-id-prefix' is missing"),
     ],
 )
@@ -317,11 +321,23 @@ def test_what_is_wrong_before_anything_is_written(
 @pytest.mark.parametrize(
     ("columns", "with_topic", "expected"),
     [
-        ("value", False, "A row's column 'topic' is null or missing; it has to name the topic, or set the option 'topic'"),
+        (
+            "value",
+            False,
+            "A row's column 'topic' is null or missing; it has to name the topic, or set the option 'topic'",
+        ),
         ("value, CAST(NULL AS STRING) AS topic", False, "A row's column 'topic' is null or missing"),
         ("value, 'no-such-topic' AS topic", False, "Cluster 'kafka', topic 'no-such-topic': there is no such topic"),
-        ("value, 2 AS partition", True, "A row's column 'partition' is 2; the topic '{topic}' has the partitions 0 to 1"),
-        ("value, -1 AS partition", True, "A row's column 'partition' is -1; the topic '{topic}' has the partitions 0 to 1"),
+        (
+            "value, 2 AS partition",
+            True,
+            "A row's column 'partition' is 2; the topic '{topic}' has the partitions 0 to 1",
+        ),
+        (
+            "value, -1 AS partition",
+            True,
+            "A row's column 'partition' is -1; the topic '{topic}' has the partitions 0 to 1",
+        ),
         (
             "value, array(named_struct('key', CAST(NULL AS STRING), 'value', encode('v', 'UTF-8'))) AS headers",
             True,
@@ -382,7 +398,9 @@ def test_a_transaction_timeout_that_brokers_refuse(spark: SparkSession, cluster_
     rows = spark.createDataFrame([("v",)], "value string")
     options = once(cluster_a, name, name) | {"kafka.transaction.timeout.ms": "900001"}
     message = fault(lambda: write(rows, options))
-    assert message.startswith("Option 'properties.transaction.timeout.ms' is 900001, and cluster 'kafka' allows at most 900000")
+    assert message.startswith(
+        "Option 'properties.transaction.timeout.ms' is 900001, and cluster 'kafka' allows at most 900000"
+    )
     assert transactions(cluster_a, name) == {}
     assert records(cluster_a, name) == []
 
@@ -424,7 +442,9 @@ def test_a_batch_write_does_not_overwrite(spark: SparkSession, cluster_a: KafkaB
 # --- exactly once -------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_write_with_an_identity_is_written_once(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
+def test_a_batch_write_with_an_identity_is_written_once(
+    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic
+) -> None:
     """The same version again, and an older one, are no-ops; another application and another sink name are not."""
     name = topic(cluster_a)
 
@@ -586,7 +606,11 @@ def test_the_transactions_of_others_are_not_touched(
 ) -> None:
     """One that is open before our first claim, and stays so during later ones, can be committed after them."""
     mine, theirs = topic(cluster_a), topic(cluster_a)
-    config = {"bootstrap.servers": cluster_a.bootstrap_servers, "transactional.id": foreign.format(mine), "log_level": 3}
+    config = {
+        "bootstrap.servers": cluster_a.bootstrap_servers,
+        "transactional.id": foreign.format(mine),
+        "log_level": 3,
+    }
     other = Producer(config)
     other.init_transactions(20)
     other.begin_transaction()
@@ -715,9 +739,7 @@ MURMUR2 = {
 
 
 @pytest.mark.parametrize("column", ["key", "encode(key, 'UTF-8')"])
-def test_keys_land_where_java_puts_them(
-    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, column: str
-) -> None:
+def test_keys_land_where_java_puts_them(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, column: str) -> None:
     """By murmur2 without its sign; the partition column wins, where it is not null."""
     name = topic(cluster_a, partitions=11)
     data = [(key, None) for key in MURMUR2] + [("21", 10)]
@@ -732,7 +754,9 @@ def test_the_fixed_partitioner(spark: SparkSession, cluster_a: KafkaBroker, topi
     name = topic(cluster_a, partitions=2)
     rows = spark.range(9).repartitionByRange(3, "id").selectExpr("'k' AS key", "CAST(id AS STRING) AS value")
     write(rows, to(cluster_a, name, sink__partitioner="fixed"))
-    found = {partition: {got.value for got in records(cluster_a, name) if got.partition == partition} for partition in (0, 1)}
+    found = {
+        partition: {got.value for got in records(cluster_a, name) if got.partition == partition} for partition in (0, 1)
+    }
     assert found[1] == {b"3", b"4", b"5"}
     assert len(found[0]) == 6
 
@@ -769,7 +793,9 @@ def test_a_partitioner_from_a_module(spark: SparkSession, cluster_a: KafkaBroker
     write(spark.createDataFrame([("a",), ("aaa",)], "value string"), options)
     assert [(got.partition, got.value) for got in records(cluster_a, name)] == [(1, b"a"), (3, b"aaa")]
     message = fault(lambda: write(spark.createDataFrame([("a" * 9,)], "value string"), options))
-    assert message == f"ByLength ('sink.partitioner') chose the partition 9; the topic '{name}' has the partitions 0 to 3"
+    assert (
+        message == f"ByLength ('sink.partitioner') chose the partition 9; the topic '{name}' has the partitions 0 to 3"
+    )
     unknown = to(cluster_a, name, sink__partitioner="my_partitioners:Nobody")
     message = fault(lambda: write(spark.createDataFrame([("a",)], "value string"), unknown))
     assert message.startswith("Option 'sink.partitioner' = 'my_partitioners:Nobody' could not be made: AttributeError")
@@ -821,15 +847,15 @@ def test_the_builder_in_batch_and_as_a_stream(
     headers = [("from", b"builder")]
     for name, letter in ((one, "a"), (two, "b")):
         found = [(got.partition, got.key, got.value, got.headers) for got in records(cluster_a, name)]
-        assert found == [
-            (2, text.upper().encode(), text.encode(), headers) for text in (letter, letter * 2)
-        ]
+        assert found == [(2, text.upper().encode(), text.encode(), headers) for text in (letter, letter * 2)]
 
 
 def test_the_builders_default_promises_nothing(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
     """As Flink's; the rows come all the same."""
     name = topic(cluster_a)
-    serializer = KafkaRecordSerializationSchema.builder().set_topic(name).set_value_serialization_schema("value").build()
+    serializer = (
+        KafkaRecordSerializationSchema.builder().set_topic(name).set_value_serialization_schema("value").build()
+    )
     builder = KafkaSink.builder().set_bootstrap_servers(cluster_a.bootstrap_servers).set_record_serializer(serializer)
     builder.build().save(spark.createDataFrame([("a",)], "value string"))
     assert wait_until(lambda: values(cluster_a, name) == ["a"], 20, "the row")

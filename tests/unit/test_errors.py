@@ -14,12 +14,17 @@ from dynamic_kafka.errors import (
     ConfigurationError,
     ConflictingOptionsError,
     DataLossError,
+    DeliveryError,
     DynamicKafkaError,
     InvalidOptionError,
+    LostTransactionsError,
     MetadataServiceError,
     MissingDependencyError,
     OffsetResolutionError,
+    ProducerFencedError,
     RecordError,
+    RowError,
+    TransactionError,
     UnknownOptionError,
 )
 
@@ -35,6 +40,13 @@ ONE_OF_EACH = [
     OffsetResolutionError("something", cluster_id="c"),
     DataLossError("gone", cluster_id="c", topic="t", partition=1, start=2, end=3),
     RecordError("bad", cluster_id="c", topic="t", partition=1, offset=2),
+    RowError("topic", "is null"),
+    DeliveryError(
+        "too large", cluster_id="c", topic="t", partition=1, key_bytes=3, code="MSG_SIZE_TOO_LARGE", retriable=False
+    ),
+    TransactionError("something", cluster_id="c"),
+    ProducerFencedError("something"),
+    LostTransactionsError(7, {"p.dk-0-1": "east, aborted"}, 2),
     CheckpointError("something"),
 ]
 

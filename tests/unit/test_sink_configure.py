@@ -72,7 +72,7 @@ def test_a_topic_of_one_cluster() -> None:
     assert (settings.topic, settings.topics, settings.pattern) == ("t", (), None)
     assert settings.guarantee == "at-least-once"
     properties = {"bootstrap.servers": "h:9092", "linger.ms": "5"}
-    assert direct(options) == {"kafka": Destination(properties, "t")}
+    assert direct(options) == {"kafka": Destination(properties, "t", frozenset({"t"}))}
 
 
 def test_without_a_topic_the_column_is_needed() -> None:
@@ -118,7 +118,7 @@ def test_a_service_named_by_options() -> None:
     options = {"stream-ids": "t", "metadata-service": "single-cluster", "metadata-service.cluster-id": "east"}
     settings = configure_sink(options | BROKER)
     found = destinations(settings, settings.service().describe_streams(["t"]))
-    assert found == {"east": Destination({"bootstrap.servers": "h:9092"}, "t")}
+    assert found == {"east": Destination({"bootstrap.servers": "h:9092"}, "t", frozenset({"t"}))}
     assert "'metadata-service.path' is missing" in fault({"stream-ids": "s", "metadata-service": "file"})
 
 

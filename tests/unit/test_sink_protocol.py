@@ -332,7 +332,9 @@ def test_a_decision_needs_time(world: World) -> None:
     (transaction,) = world.prepare("p-0")
     world.seen[transaction] = Seen(Outcome.OPEN, left_ms=4_999, timeout_ms=60_000)
     message = error(lambda: world.commit(claimed, Identity("q", 0), [transaction]), TransactionError)
-    assert message.startswith("Cluster 'c': transaction 'p-0' has 4999 ms left of its 60000 ms (transaction.timeout.ms)")
+    assert message.startswith(
+        "Cluster 'c': transaction 'p-0' has 4999 ms left of its 60000 ms (transaction.timeout.ms)"
+    )
     assert world.asked() == [ReadLog, Describe]
     world.seen[transaction] = Seen(Outcome.OPEN, left_ms=5_000, timeout_ms=60_000)
     assert world.commit(claimed, Identity("q", 0), [transaction]) == "published"
@@ -467,7 +469,9 @@ def test_a_batch_that_is_gone_while_it_is_published(world: World) -> None:
 
     world.before = time_out
     message = error(lambda: world.commit(claimed, Identity("q", 0), transactions), TransactionError)
-    assert message.startswith("Batch 0: all its transactions timed out or were aborted after the decision; nothing of it")
+    assert message.startswith(
+        "Batch 0: all its transactions timed out or were aborted after the decision; nothing of it"
+    )
     world.before = lambda _: None
     assert world.write(Identity("q", 0), "p-1") == "published"
 

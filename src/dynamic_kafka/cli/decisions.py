@@ -97,6 +97,11 @@ class Found:
         """Whether it can still be ended one way or the other."""
         return self.description is not None and self.description.state is TransactionState.ONGOING
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is open, or its end is not written everywhere yet: it holds up readers."""
+        return self.description is not None and self.description.state in _PENDING
+
 
 @dataclass(frozen=True)
 class Step:
@@ -111,6 +116,12 @@ class Step:
     text: str
 
 
+_PENDING = (
+    TransactionState.ONGOING,
+    TransactionState.PREPARE_COMMIT,
+    TransactionState.PREPARE_ABORT,
+    TransactionState.PREPARE_EPOCH_FENCE,
+)
 _COMMITTED = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 _ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT, TransactionState.PREPARE_EPOCH_FENCE)
 _NOT_KNOWN = (

@@ -116,9 +116,9 @@ def _said(view: LogView, found: Found) -> str:
 
 
 def _age_ms(found: Found) -> int | None:
-    """None if nothing is open. By this machine's clock, which may be behind the broker's."""
+    """None if nothing is open: ended ones keep their beginning. By this machine's clock, which may be behind the broker's."""
     seen = found.description
-    if seen is None or seen.started_at_ms < 0:
+    if seen is None or not found.is_pending:
         return None
     return max(0, time.time_ns() // 1_000_000 - seen.started_at_ms)
 

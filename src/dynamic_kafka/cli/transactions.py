@@ -126,7 +126,7 @@ def _list(args: argparse.Namespace) -> int:
     with closing(_client(args)) as client:
         names = [name for name in client.list_open() if args.all or belongs_to(args.prefix, name)]
         view, found = _look_at(args, client, names)
-        found = [f for f in found if f.description is not None and f.description.started_at_ms >= 0]
+        found = [f for f in found if f.is_pending]
         if view is not None:  # what is decided matters also if it is not open any more
             found += _also(
                 client, view, {t.transactional_id for t in view.decided_here} - {f.transactional_id for f in found}
@@ -312,7 +312,10 @@ def _show_steps(
         show_line(f"Nothing to {verb}.")
     else:
         show_table(
-            [{"TRANSACTIONAL ID": f.transactional_id, "STATE": report.state_of(f), "RESULT": s.text} for f, s in pairs]
+            [
+                {"TRANSACTIONAL ID": f.transactional_id, "STATE BEFORE": report.state_of(f), "RESULT": s.text}
+                for f, s in pairs
+            ]
         )
     show_line(f"Commit log: {report.log_line(view)}")
     count = sum(step.kind == "end" for step in steps)

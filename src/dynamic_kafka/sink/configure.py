@@ -114,7 +114,7 @@ def destinations(
         properties = {**settings.properties, **cluster.properties}
         _check_producer(properties, settings.guarantee, f"Cluster '{cluster_id}': property '")
         found[cluster_id] = Destination(
-            properties, settings.topic or (next(iter(topics)) if len(topics) == 1 else None)
+            properties, settings.topic or (next(iter(topics)) if len(topics) == 1 else None), topics
         )
     if not found:
         having = f" with the topic '{settings.topic}'" if settings.topic is not None else ""

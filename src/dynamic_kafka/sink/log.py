@@ -174,17 +174,9 @@ class CommitLog:
                     continue
                 offset = message.offset()
                 assert offset is not None
-                record = decode(message.value())
-                if record is None:
-                    _log.warning(
-                        "The commit log '%s' has a record that is none of ours at offset %d", self._topic, offset
-                    )
-                else:
-                    self._chain = follow(self._chain, offset, record, first=offset == self._low)
-                self._next = offset + 1
+                self._take(offset, decode(message.value()))
             if time.monotonic() > deadline:
                 raise self._unavailable(f"could not be read beyond offset {self._next} of {high}")
-        return self._chain
 
     def append(self, record: Record) -> None:
         """Append, and repeat it while the outcome is not known: a second copy cannot count.

@@ -213,6 +213,8 @@ def _checked(name: str | None, destination: Destination, settings: SinkSettings)
         return destination.topic
     if settings.topics and name not in settings.topics:
         raise RowError("topic", f"names '{name}'; the option 'topic' allows {_listed(settings.topics)}")
+    if destination.topics and name not in destination.topics:
+        raise RowError("topic", f"names '{name}'; the stream has {_listed(sorted(destination.topics))} on this cluster")
     if settings.pattern is not None and not settings.pattern.fullmatch(name):
         raise RowError(
             "topic", f"names '{name}', which does not match the option 'topic-pattern' ({settings.pattern.pattern})"

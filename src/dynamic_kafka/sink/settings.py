@@ -62,10 +62,12 @@ class Destination:
     Args:
         properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
         topic: Where rows go that name no topic; None if they have to.
+        topics: What rows may name; empty if that is not said.
     """
 
     properties: Mapping[str, str] = field(repr=False)
     topic: str | None = None
+    topics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def _around(owner: Any, name: str, before: str = "", after: str = "") -> None:
 
 
 def _count_ends(committer: Any) -> None:
-    """`end-1` is before the first cluster is asked to commit, `end-2` before the second one; `abort` before any is to abort."""
+    """`end-1` is before the first cluster is asked to commit, `end-2` before the second one; `abort` before aborts."""
     end: _Function = committer._end
     client: _Function = committer._client
 
