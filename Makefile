@@ -3,6 +3,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_ARGS ?= --crashes 200
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +14,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint format test demo bench clean
+.PHONY: help install lint format test soak demo bench clean
 
 ##@ Set-up
 
@@ -21,7 +22,7 @@ help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test), BENCH_ARGS=... (bench)\n'
+	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test), SOAK_ARGS=... (soak), BENCH_ARGS=... (bench)\n'
 
 install: $(STAMP) ## Make .venv with the project (editable) and all that developing it needs
 
@@ -46,6 +47,9 @@ format: install ## Repair what can be repaired of style and formatting
 
 test: install ## Run the tests, e.g. PYTEST_ARGS='tests/unit -k jaas'
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+soak: install ## Kill all that the exactly-once sink consists of, at random, for an hour
+	$(BIN)/python -m tests.crash.soak $(SOAK_ARGS)
 
 ##@ Shows
 

@@ -300,7 +300,7 @@ class World:
             client.close()
         return found
 
-    def finish(self, *, tasks: int = 2, most_ids: int = 12) -> None:
+    def finish(self, *, tasks: int = 2, most_ids: int = 16) -> None:
         """Let a last driver write the rest, then check everything.
 
         Raises:
@@ -313,7 +313,7 @@ class World:
         assert driver.wait() == 0, driver.output[-5000:]
         self.check(most_ids=most_ids)
 
-    def check(self, *, most_ids: int) -> None:
+    def check(self, *, most_ids: int = 16) -> None:
         """What `finish` says, without a driver."""
         wait_until(lambda: not any(self.open().values()), 10, f"the end of transactions: {self.open()}")
         values = [value.split() for some in self.published().values() for value in some]

@@ -44,19 +44,23 @@ def kill_process(world: World, driver: Driver, point: str) -> None:
 def test_a_driver_is_killed_at_each_step_of_a_commit(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
     """All its processes at once, or the JVM alone; the next driver has another number of tasks, and repeats the batch."""
     world = World(brokers, tmp_path, "steps")
-    world.add(3000)
-    points = ("task-prepared", "decided-before", "decided-after", "end-2", "commit-after")
-    for number, point in enumerate(points):
+    world.add(2000)
+    for number, point in enumerate(("decided-before", "end-2", "commit-after")):
         world.arm(point)
-        driver = world.start(tasks=1 + number % 3)
+        driver = world.start(tasks=1 + number)
         world.wait_hit(point, driver)
         driver.kill("driver" if number % 2 else "all")
         world.disarm()
-    world.finish(tasks=3)
+    world.finish()
 
 
-def test_processes_of_a_running_driver_are_killed(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
-    """A worker that dies is replaced by a task's next attempt; where planning or a commit dies, the query starts again."""
+def test_processes_of_a_driver_are_killed_and_its_query_is_stopped(
+    brokers: dict[str, KafkaBroker], tmp_path: Path
+) -> None:
+    """A worker that dies is replaced by a task's next attempt; where planning or a commit dies, the query starts again.
+
+    So it does when it is stopped in the middle of a commit.
+    """
     world = World(brokers, tmp_path, "processes")
     driver = world.start(restarts=20)
     with world.feeding():
@@ -64,29 +68,9 @@ def test_processes_of_a_running_driver_are_killed(brokers: dict[str, KafkaBroker
         for point in TASK_POINTS:
             kill_process(world, driver, point)
         assert "failed" not in driver.output
-        for point in ("owned-after", "commit-before", "end-1", "finished-before", "finished-after"):
+        for point in ("owned-after", "commit-before", "decided-after", "end-1", "finished-before", "finished-after"):
             kill_process(world, driver, point)
-    driver.kill()
-    world.finish()
-
-
-def test_a_worker_dies_before_its_records_have_left(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
-    """What a killed task has written in part is not published, also if nothing is ever written again."""
-    world = World(brokers, tmp_path, "unsent")
-    world.arm("task-before-flush", "kill")
-    world.add(500)
-    assert world.start(last=True).wait() == 0
-    world.check(most_ids=12)
-
-
-def test_a_query_is_stopped_within_a_commit_and_started_at_once(
-    brokers: dict[str, KafkaBroker], tmp_path: Path
-) -> None:
-    """Before and after the decision, and between two clusters."""
-    world = World(brokers, tmp_path, "stopped")
-    driver = world.start()
-    with world.feeding():
-        for point in ("decided-before", "decided-after", "end-2"):
+        for point in ("decided-before", "end-2"):
             world.arm(point)
             world.wait_hit(point, driver)
             restarted = world.restart_query(driver)
@@ -95,6 +79,18 @@ def test_a_query_is_stopped_within_a_commit_and_started_at_once(
             world.wait_for_batches(1, driver)
     driver.kill()
     world.finish()
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the dead attempt's transaction is aborted with the next batch, and there is none"
+)
+def test_a_dead_attempt_does_not_keep_readers_from_its_batch(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+    """Its transaction is ended with the batch, not with the next one or by its time-out: readers wait for it."""
+    world = World(brokers, tmp_path, "unsent")
+    world.arm("task-before-flush", "kill")
+    world.add(500)
+    assert world.start(last=True).wait() == 0
+    world.check()
 
 
 def test_brokers_are_killed_within_a_commit(mortals: dict[str, KafkaBroker], tmp_path: Path) -> None:
@@ -117,36 +113,33 @@ def test_brokers_are_killed_within_a_commit(mortals: dict[str, KafkaBroker], tmp
 def test_a_zombie_driver_publishes_nothing(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
     """It is frozen before its decision, and wakes up when another driver has gone on from the same checkpoint."""
     world = World(brokers, tmp_path, "zombie")
-    world.add(2000)
+    world.add(1000)
     world.arm("decided-before")
     zombie = world.start()
     world.wait_hit("decided-before", zombie)
     zombie.signal(signal.SIGSTOP)
-    driver = world.start()
     try:
-        world.wait_for_batches(2, driver)
+        assert world.start(last=True).wait() == 0
     finally:
         zombie.signal(signal.SIGCONT)
     world.release("decided-before")
     assert zombie.wait() == 1
     assert "ProducerFencedError" in zombie.output
-    world.wait_for_batches(1, driver)
-    driver.kill()
-    world.finish()
+    world.check()
 
 
 def test_one_refused_record_keeps_its_batch_from_being_published(
-    mortals: dict[str, KafkaBroker], tmp_path: Path
+    brokers: dict[str, KafkaBroker], tmp_path: Path
 ) -> None:
     """The query fails with the reason; when the topic takes such records, it goes on from there."""
-    world = World(mortals, tmp_path, "refused", largest_bytes=10_000)
+    world = World(brokers, tmp_path, "refused", largest_bytes=10_000)
     world.add(200)
     world.add(1, padding=20_000)
     failed = world.start(last=True)
     assert failed.wait() == 1
     assert "MSG_SIZE_TOO_LARGE" in failed.output
     assert not any(world.published().values())
-    for broker in mortals.values():
+    for broker in brokers.values():
         size = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
         topic = ConfigResource(ResourceType.TOPIC, world.to, incremental_configs=[size])
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -156,27 +149,29 @@ def test_one_refused_record_keeps_its_batch_from_being_published(
 
 def test_a_decided_batch_that_timed_out_is_written_again(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
     """The driver was away for longer than transaction.timeout.ms, and nothing of the batch was published."""
-    world = World(brokers, tmp_path, "late", timeout_ms=20_000)
+    world = World(brokers, tmp_path, "late", timeout_ms=15_000)
     world.add(300)
     world.arm("decided-after")
-    driver = world.start()
+    driver = world.start(last=True, restarts=1)
     world.wait_hit("decided-after", driver)
-    driver.kill()
     wait_until(lambda: not any(world.open().values()), 60, "the time-out of transactions")
-    world.finish()
+    world.release("decided-after")
+    assert driver.wait() == 0
+    assert "timed out or were aborted after the decision" in driver.output
+    world.check()
 
 
 def test_a_decided_batch_of_which_a_part_timed_out_is_an_error(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
-    """Half of it is published and the rest gone for good: each start says so."""
-    world = World(brokers, tmp_path, "half", timeout_ms=20_000)
+    """Half of it is published and the rest gone for good: the query ends, and says so again when it is started."""
+    world = World(brokers, tmp_path, "half", timeout_ms=15_000)
     world.add(300)
     world.arm("end-2")
-    driver = world.start()
+    driver = world.start(last=True, restarts=1)
     world.wait_hit("end-2", driver)
-    driver.kill()
-    world.disarm()
     wait_until(lambda: not any(world.open().values()), 60, "the time-out of transactions")
-    after = world.start(last=True)
-    assert after.wait() == 1
-    assert "LostTransactionsError" in after.output
+    world.release("end-2")
+    assert driver.wait() == 1
+    failures = driver.output.split("\nfailed ")[1:]
+    assert len(failures) == 2
+    assert all("LostTransactionsError" in failure for failure in failures)
     assert 0 < sum(map(len, world.published().values())) < 300

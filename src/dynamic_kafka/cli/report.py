@@ -116,7 +116,7 @@ def _said(view: LogView, found: Found) -> str:
 
 
 def _age_ms(found: Found) -> int | None:
-    """None if nothing is open: ended ones keep their beginning. By this machine's clock, which may be behind the broker's."""
+    """None if nothing is open: ended ones keep their beginning. By this machine's clock, not the broker's."""
     seen = found.description
     if seen is None or not found.is_pending:
         return None

@@ -71,7 +71,7 @@ class TransactionDescription:
         producer_id: Of the producer that used it last.
         producer_epoch: Likewise.
         timeout_ms: After how long the coordinator aborts an open transaction.
-        started_at_ms: When the open transaction began, in milliseconds since 1970 by the broker's clock; -1 if none is open.
+        started_at_ms: When the last transaction began, in milliseconds since 1970 by the broker's clock; -1 if none did.
         partitions: Topic and partition of what the open transaction wrote to; while it ends, those that do not know
             it yet. Without those whose topic this client may not describe.
     """
