@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -48,12 +48,15 @@ class Driver:
 
     def __init__(self, job: Mapping[str, Any], log: Path, traps: Path) -> None:
         self._log = log
+        self._is_gone = False
         here = Path(__file__).parent
         environment = {
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join([str(here / "traps"), str(here.parents[1])]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(here / "traps"), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
+            ),
             "SINK_TRAPS": str(traps),
         }
         with log.open("wb") as output:
@@ -100,6 +103,8 @@ class Driver:
         Args:
             what: All its processes at once; or driver and JVM only, whose workers find out by themselves.
         """
+        if self._is_gone:
+            return  # its id may be another process's now
         if what == "driver":
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -114,6 +119,7 @@ class Driver:
 
         wait_until(gone, 20, "the end of a killed driver")
         self._process.wait()
+        self._is_gone = True
 
     def wait(self, timeout_s: float = _DRIVER_S) -> int:
         """Its exit code; its other processes are gone, too."""
@@ -133,7 +139,7 @@ class Driver:
 
 
 class World:
-    """A topic of numbered rows, and a query that writes each of them to one of some clusters.
+    """A topic of numbered rows, and a query that writes each to one of some clusters. Drivers end with the block.
 
     Args:
         brokers: By cluster; the first one has the rows, and the commit log.
@@ -157,6 +163,7 @@ class World:
         self.rows = 0
         self._folder = folder
         self._numbers = itertools.count(1)
+        self._drivers: list[Driver] = []
         self._lock = threading.Lock()
         self._traps = folder / "traps"
         self._control = folder / "control"
@@ -178,6 +185,13 @@ class World:
             "sink.transactional-id-prefix": self.prefix,
             "properties.transaction.timeout.ms": str(timeout_ms),
         }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for driver in self._drivers:
+            driver.kill()
 
     # --- rows and drivers ---
 
@@ -231,7 +245,9 @@ class World:
             "available_now": last,
             "restarts": restarts,
         }
-        return Driver(job, self._folder / f"driver-{next(self._numbers)}.log", self._traps)
+        driver = Driver(job, self._folder / f"driver-{next(self._numbers)}.log", self._traps)
+        self._drivers.append(driver)
+        return driver
 
     def restart_query(self, driver: Driver) -> str:
         """Have the driver stop the query and start it at once; returns what it prints when it has begun to start it."""
@@ -317,7 +333,7 @@ class World:
         """What `finish` says, without a driver."""
         wait_until(lambda: not any(self.open().values()), 10, f"the end of transactions: {self.open()}")
         values = [value.split() for some in self.published().values() for value in some]
-        counts = Counter(int(value[0]) for value in values)
+        counts = Counter(int(value[0][-9:]) for value in values)
         twice = sorted(number for number, count in counts.items() if count > 1)
         missing = sorted(set(range(self.rows)) - counts.keys())
         assert not twice, f"{len(twice)} rows are there twice: {twice[:20]}"

@@ -68,6 +68,7 @@ class Soak:
         self.last = kind.__name__.replace("_", " ")
         what, where = kind()
         self.hits[what, where] += 1
+        self.last = f"{what}: {where}"
         self._world.disarm()
         self._world.wait_for_batches(1, self.driver)
 
@@ -200,8 +201,11 @@ def main() -> int:
     began = time.monotonic()
     error = ""
     done = 0
-    with KafkaBroker() as one, KafkaBroker() as other:
-        world = World({"a": one, "b": other}, folder, "soak", timeout_ms=_TIMEOUT_MS)
+    with (
+        KafkaBroker() as one,
+        KafkaBroker() as other,
+        World({"a": one, "b": other}, folder, "soak", timeout_ms=_TIMEOUT_MS) as world,
+    ):
         soak = Soak(world, random.Random(arguments.seed))
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         with Progress(*columns, console=console) as progress:
@@ -212,12 +216,12 @@ def main() -> int:
                         for _ in range(min(_CHECK_EVERY, arguments.crashes - done)):
                             soak.crash()
                             done += 1
-                            progress.update(crashes, completed=done, description=f"{soak.last}; {world.rows} rows")
+                            progress.console.print(f"{done:4} {soak.last}", highlight=False)
+                            progress.update(crashes, completed=done, description=f"{world.rows} rows")
                     soak.check()
             except Exception as found:  # noqa: BLE001  whatever it is, it is the result
                 console.print_exception()
                 error = f"after {done} crashes, in '{soak.last}': {type(found).__name__}: {found}"
-                soak.end_driver()
         ids = {cluster: len(names) for cluster, names in world.transactional_ids().items()} if not error else {}
     table = Table("what", "where", "times", title=f"{done} crashes, {world.rows} rows, {world.batches()} batches")
     for (what, where), times in sorted(soak.hits.items()):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,16 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.crash.sink_world import TASK_POINTS, Driver, World
 
+NewWorld = Callable[..., World]
+
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(name="world_of")
+def _world_of(tmp_path: Path) -> Iterator[NewWorld]:
+    """Makes the test's `World`: of some clusters, with a name."""
+    with ExitStack() as stack:
+        yield lambda brokers, name, **more: stack.enter_context(World(brokers, tmp_path, name, **more))
 
 
 @pytest.fixture
@@ -41,9 +51,9 @@ def kill_process(world: World, driver: Driver, point: str) -> None:
     world.wait_for_batches(1, driver)
 
 
-def test_a_driver_is_killed_at_each_step_of_a_commit(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+def test_a_driver_is_killed_at_each_step_of_a_commit(brokers: dict[str, KafkaBroker], world_of: NewWorld) -> None:
     """All its processes at once, or the JVM alone; the next driver has another number of tasks, and repeats the batch."""
-    world = World(brokers, tmp_path, "steps")
+    world = world_of(brokers, "steps")
     world.add(2000)
     for number, point in enumerate(("decided-before", "end-2", "commit-after")):
         world.arm(point)
@@ -55,13 +65,13 @@ def test_a_driver_is_killed_at_each_step_of_a_commit(brokers: dict[str, KafkaBro
 
 
 def test_processes_of_a_driver_are_killed_and_its_query_is_stopped(
-    brokers: dict[str, KafkaBroker], tmp_path: Path
+    brokers: dict[str, KafkaBroker], world_of: NewWorld
 ) -> None:
     """A worker that dies is replaced by a task's next attempt; where planning or a commit dies, the query starts again.
 
     So it does when it is stopped in the middle of a commit.
     """
-    world = World(brokers, tmp_path, "processes")
+    world = world_of(brokers, "processes")
     driver = world.start(restarts=20)
     with world.feeding():
         world.wait_for_batches(1, driver)
@@ -84,18 +94,20 @@ def test_processes_of_a_driver_are_killed_and_its_query_is_stopped(
 @pytest.mark.xfail(
     strict=True, reason="the dead attempt's transaction is aborted with the next batch, and there is none"
 )
-def test_a_dead_attempt_does_not_keep_readers_from_its_batch(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+def test_a_dead_attempt_does_not_keep_readers_from_its_batch(
+    brokers: dict[str, KafkaBroker], world_of: NewWorld
+) -> None:
     """Its transaction is ended with the batch, not with the next one or by its time-out: readers wait for it."""
-    world = World(brokers, tmp_path, "unsent")
+    world = world_of(brokers, "unsent")
     world.arm("task-before-flush", "kill")
     world.add(500)
     assert world.start(last=True).wait() == 0
     world.check()
 
 
-def test_brokers_are_killed_within_a_commit(mortals: dict[str, KafkaBroker], tmp_path: Path) -> None:
+def test_brokers_are_killed_within_a_commit(mortals: dict[str, KafkaBroker], world_of: NewWorld) -> None:
     """One of two is down when the batch is decided, or after it; also the one with the commit log."""
-    world = World(mortals, tmp_path, "brokers")
+    world = world_of(mortals, "brokers")
     driver = world.start(restarts=20)
     with world.feeding():
         world.wait_for_batches(1, driver)
@@ -110,9 +122,9 @@ def test_brokers_are_killed_within_a_commit(mortals: dict[str, KafkaBroker], tmp
     world.finish()
 
 
-def test_a_zombie_driver_publishes_nothing(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+def test_a_zombie_driver_publishes_nothing(brokers: dict[str, KafkaBroker], world_of: NewWorld) -> None:
     """It is frozen before its decision, and wakes up when another driver has gone on from the same checkpoint."""
-    world = World(brokers, tmp_path, "zombie")
+    world = world_of(brokers, "zombie")
     world.add(1000)
     world.arm("decided-before")
     zombie = world.start()
@@ -129,12 +141,12 @@ def test_a_zombie_driver_publishes_nothing(brokers: dict[str, KafkaBroker], tmp_
 
 
 def test_one_refused_record_keeps_its_batch_from_being_published(
-    brokers: dict[str, KafkaBroker], tmp_path: Path
+    brokers: dict[str, KafkaBroker], world_of: NewWorld
 ) -> None:
     """The query fails with the reason; when the topic takes such records, it goes on from there."""
-    world = World(brokers, tmp_path, "refused", largest_bytes=10_000)
+    world = world_of(brokers, "refused", largest_bytes=20_000)
     world.add(200)
-    world.add(1, padding=20_000)
+    world.add(1, padding=40_000)
     failed = world.start(last=True)
     assert failed.wait() == 1
     assert "MSG_SIZE_TOO_LARGE" in failed.output
@@ -147,9 +159,9 @@ def test_one_refused_record_keeps_its_batch_from_being_published(
     world.finish()
 
 
-def test_a_decided_batch_that_timed_out_is_written_again(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+def test_a_decided_batch_that_timed_out_is_written_again(brokers: dict[str, KafkaBroker], world_of: NewWorld) -> None:
     """The driver was away for longer than transaction.timeout.ms, and nothing of the batch was published."""
-    world = World(brokers, tmp_path, "late", timeout_ms=15_000)
+    world = world_of(brokers, "late", timeout_ms=15_000)
     world.add(300)
     world.arm("decided-after")
     driver = world.start(last=True, restarts=1)
@@ -161,9 +173,11 @@ def test_a_decided_batch_that_timed_out_is_written_again(brokers: dict[str, Kafk
     world.check()
 
 
-def test_a_decided_batch_of_which_a_part_timed_out_is_an_error(brokers: dict[str, KafkaBroker], tmp_path: Path) -> None:
+def test_a_decided_batch_of_which_a_part_timed_out_is_an_error(
+    brokers: dict[str, KafkaBroker], world_of: NewWorld
+) -> None:
     """Half of it is published and the rest gone for good: the query ends, and says so again when it is started."""
-    world = World(brokers, tmp_path, "half", timeout_ms=15_000)
+    world = world_of(brokers, "half", timeout_ms=15_000)
     world.add(300)
     world.arm("end-2")
     driver = world.start(last=True, restarts=1)

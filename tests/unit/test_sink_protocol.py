@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import pytest
@@ -190,7 +191,7 @@ def test_a_batch_from_its_claim_to_its_end(world: World) -> None:
     claimed = world.claim()
     transactions = world.prepare("p-0", "p-1")
     assert world.commit(claimed, Identity("q", 0), transactions) == "published"
-    assert world.asked() == [ReadLog, Describe, Append, ReadLog, End, Describe, Append, ReadLog]
+    assert world.asked() == [ReadLog, Describe, ListOpen, Append, ReadLog, End, Describe, Append, ReadLog]
     decided, finished = world.log[-2].state, world.log[-1].state
     assert (decided.status, decided.identity, decided.batch) == ("decided", "q", 0)
     assert (decided.transactions, list(decided.clusters)) == (transactions, ["c"])
@@ -199,13 +200,37 @@ def test_a_batch_from_its_claim_to_its_end(world: World) -> None:
     assert world.outcomes() == ["committed", "committed"]
 
 
+def test_what_a_dead_attempt_left_open_is_aborted_with_its_batch(world: World) -> None:
+    """Readers do not wait for the next batch; what the decision names stays untouched."""
+    claimed = world.claim()
+    world.prepare("p-2")
+    assert world.commit(claimed, Identity("q", 0), world.prepare("p-0", "p-1")) == "published"
+    assert sorted(world.outcomes()) == ["aborted", "committed", "committed"]
+
+
 def test_an_empty_batch_is_one_record(world: World) -> None:
     """Nothing to look at, nothing to end; it counts as published."""
     claimed = world.claim()
     assert world.commit(claimed, Identity("q", 0)) == "published"
-    assert world.asked() == [ReadLog, Append, ReadLog]
+    assert world.asked() == [ReadLog, ListOpen, Append, ReadLog]
     assert (world.state.status, world.state.applied) == ("finished", {"q": 0})
     assert world.write(Identity("q", 1), "p-0") == "published"
+
+
+def test_what_dead_attempts_left_open_is_aborted(world: World) -> None:
+    """After the batch was published, and only what was open before its decision: readers wait for it."""
+    claimed = world.claim()
+    (dead,), transactions = world.prepare("p-0"), world.prepare("p-1")
+    late: list[Transaction] = []
+
+    def open_late(effect: Effect) -> None:
+        if isinstance(effect, Append) and not late:
+            late.extend(world.prepare("p-2"))
+
+    world.before = open_late
+    assert world.commit(claimed, Identity("q", 0), transactions) == "published"
+    assert world.effects[-1] == Abort((dead,))
+    assert world.outcomes() == ["aborted", "committed", "open"]
 
 
 def test_plain_batch_writes_are_never_repetitions(world: World) -> None:
@@ -552,11 +577,11 @@ def test_somebody_else_finishes_a_decision(world: World) -> None:
     assert world.state.applied == {"q": 0}
 
 
-@pytest.mark.parametrize("writes", [True, False])
-def test_somebody_else_finishes_a_plain_write(world: World, writes: bool) -> None:
+@pytest.mark.parametrize("who", ["the writer", "the next one"])
+def test_somebody_else_finishes_a_plain_write(world: World, who: str) -> None:
     """Nobody knows what became of it: an error for who wrote it; who claims next does not mind."""
     claimed, (transaction,) = world.claim(), world.prepare("p-0")
-    if not writes:
+    if who == "the next one":
         world.seen.clear()
         world.log.clear()
         (transaction,) = decided(world, PLAIN, "p-0")
@@ -570,7 +595,7 @@ def test_somebody_else_finishes_a_plain_write(world: World, writes: bool) -> Non
             del world.seen[transaction]
 
     world.before = finish_first
-    if writes:
+    if who == "the writer":
         message = error(lambda: world.commit(claimed, PLAIN, [transaction]), TransactionError)
         assert message.startswith("Another query with the same transactional id prefix took over while this write was")
     else:
@@ -672,8 +697,7 @@ def test_a_repeated_record_never_counts_twice(log: list[Record]) -> None:
 @given(logs())
 def test_what_counts_follows_what_counted(log: list[Record]) -> None:
     """Each head names the one before it, so it is a chain."""
-    offsets = [-1, *heads(log)]
-    for before, offset in zip(offsets, offsets[1:], strict=False):
+    for before, offset in pairwise([-1, *heads(log)]):
         assert log[offset].follows == before
 
 

@@ -189,9 +189,9 @@ def test_an_unanswered_request_keeps_its_id_for_ten_minutes(start: Start, monkey
     worker.kill()
     assert use(Slots("p", "c"), 4).name != name
     now = time.time()
-    monkeypatch.setattr(module.time, "time", lambda: now + 590)
+    monkeypatch.setattr(time, "time", lambda: now + 590)
     assert use(Slots("p", "c"), 4).name != name
-    monkeypatch.setattr(module.time, "time", lambda: now + 610)
+    monkeypatch.setattr(time, "time", lambda: now + 610)
     assert use(Slots("p", "c"), 3).name != name
     assert use(Slots("p", "c"), 4).name == name
 

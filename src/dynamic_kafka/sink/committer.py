@@ -38,7 +38,7 @@ from dynamic_kafka.sink.protocol import (
     commit,
 )
 from dynamic_kafka.sink.report import PublishReport
-from dynamic_kafka.sink.settings import Destination, SinkSettings
+from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, Destination, SinkSettings
 
 __all__ = ["Committer", "committer_for", "forget", "outcome"]
 
@@ -197,9 +197,9 @@ class Committer:
 
     def _check_timeouts(self) -> None:
         for cluster, properties in sorted(self._properties.items()):
-            wanted_ms = properties.get("transaction.timeout.ms")
-            most_ms = self._client(cluster).max_timeout_ms() if wanted_ms is not None else None
-            if wanted_ms is not None and most_ms is not None and int(wanted_ms) > most_ms:
+            wanted_ms = int(properties.get("transaction.timeout.ms", DEFAULT_TRANSACTION_TIMEOUT_MS))
+            most_ms = self._client(cluster).max_timeout_ms()
+            if most_ms is not None and wanted_ms > most_ms:
                 raise ConfigurationError(
                     f"Option 'properties.transaction.timeout.ms' is {wanted_ms}, and cluster '{cluster}' allows at most "
                     f"{most_ms} (transaction.max.timeout.ms of its brokers); lower the one or raise the other"

@@ -10,13 +10,14 @@ Rules, each with what goes wrong without it (tests/model removes them one by one
 2. Who writes a batch first *claims* a new generation; only the generation at the head can decide, once. Else a driver that
    wakes up decides a batch that another one has written again.
 3. Nobody claims over a decision that is not finished: it is finished first, whoever made it. Else a decided batch is lost.
-4. What is aborted was seen open before a claim that counts, and is named by producer id and epoch (EndTxn checks both).
+4. What is aborted was seen open before a record of ours that counts, so it is of no later generation; and it is named by
+   producer id and epoch (EndTxn checks both).
    InitProducerId checks neither when a transaction is open: asked late, it would abort what somebody else has decided.
 5. Before a decision each transaction is seen open, at its producer id and epoch, with time left on its clock. Else what
    timed out, or was aborted, is decided.
 6. A transaction is published when the coordinator has it as committed, or about to be, at its producer id and epoch; an
    answer to EndTxn alone proves nothing. `finished` is written when all are.
-7. One transaction for each producer id and epoch (see `producers`): a late EndTxn finds the one it was meant for, or none.
+7. One transaction for each producer id and epoch (see `slots`): a late EndTxn finds the one it was meant for, or none.
 8. A batch that the chain has already is not published again; its new transactions are aborted. A batch that is neither
    the same nor the next one of its query is an error: the checkpoint was rewound, copied, or belongs to another log.
 
@@ -341,6 +342,7 @@ def commit(  # noqa: PLR0917
     )
     if prepared:
         _check_open(prepared, (yield Describe(prepared)), policy)
+    left_open = yield ListOpen()  # by attempts that died; before the decision: rule 4
     decision = yield from _append(chain, name, decided)
     if decision is None:
         again: Chain = yield ReadLog()
@@ -357,6 +359,8 @@ def commit(  # noqa: PLR0917
                 f"Batch {identity.batch}: all its transactions timed out or were aborted after the decision; nothing of it "
                 "is published. Start the query again: the batch is written again"
             )
+    if dead := tuple(t for t in left_open if t not in prepared):
+        yield Abort(dead)  # readers would wait for them until the next claim
     return "published"
 
 

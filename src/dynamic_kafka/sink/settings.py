@@ -10,7 +10,10 @@ from typing import Literal
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
 
-__all__ = ["Destination", "Guarantee", "SinkSettings", "WriteTask"]
+__all__ = ["DEFAULT_TRANSACTION_TIMEOUT_MS", "Destination", "Guarantee", "SinkSettings", "WriteTask"]
+
+DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
+"""The brokers' own default of the most that they allow."""
 
 Guarantee = Literal["none", "at-least-once", "exactly-once"]
 """Flink's DeliveryGuarantee, in its options' words."""

@@ -23,7 +23,7 @@ from confluent_kafka import KafkaException
 
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.sink.protocol import Transaction
-from dynamic_kafka.sink.settings import WriteTask
+from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask
 from dynamic_kafka.sink.slots import Slot, Slots
 from dynamic_kafka.sink.writer import ClusterProducer
 
@@ -34,7 +34,6 @@ _log = logging.getLogger(__name__)
 _READY_S = 60.0
 _STATISTICS_MS = 25
 _ABORT_S = 10.0
-_DEFAULT_TIMEOUT_MS = "900000"  # the brokers' default for the most that they allow
 
 
 @dataclass
@@ -96,7 +95,10 @@ _pools: dict[tuple[str, str], _Pool] = {}
 
 def _make_ready(slots: Slots, cluster: str, task: WriteTask) -> _Ready:
     slot = slots.take(task.chain, task.generation)
-    properties = {"transaction.timeout.ms": _DEFAULT_TIMEOUT_MS, **task.destinations[cluster].properties}
+    properties = {
+        "transaction.timeout.ms": str(DEFAULT_TRANSACTION_TIMEOUT_MS),
+        **task.destinations[cluster].properties,
+    }
     ids: list[tuple[int, int]] = []
 
     def note_ids(statistics: str) -> None:
@@ -115,7 +117,8 @@ def _make_ready(slots: Slots, cluster: str, task: WriteTask) -> _Ready:
             raise ClusterUnavailableError(f"Cluster '{cluster}': the producer does not tell its id", cluster_id=cluster)
     except KafkaException as error:
         slots.drop(slot)  # its file says that an answer is missing: it is left alone for a while
-        producer.client.poll(0)
+        with suppress(KafkaException):  # raises errors that are fatal, such as this one
+            producer.client.poll(0)
         why = f" ({producer.last_error})" if producer.last_error else ""
         raise ClusterUnavailableError(
             f"Cluster '{cluster}': transactional id '{slot.name}' cannot be used: {error.args[0].str()}{why}; see whether "

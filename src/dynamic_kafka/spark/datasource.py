@@ -140,7 +140,7 @@ class DynamicKafkaDataSource(DataSource):
         from dynamic_kafka.sink.records import check_schema
 
         settings = configure_sink(self.options, self.sink_objects)
-        check_schema(to_arrow_schema(schema), settings)
+        check_schema(to_arrow_schema(schema, timezone="UTC"), settings)
         return settings
 
     def _check(self) -> None:
@@ -156,7 +156,8 @@ class DynamicKafkaDataSource(DataSource):
             except ConfigurationError as sink_error:
                 of_source = {name.lower() for name in option_names(OPTIONS)}
                 only_sinks = {name.lower() for name in option_names(SINK_OPTIONS)} - of_source
-                if only_sinks & {name.lower() for name in self.options}:
+                named = {name.lower() for name in self.options}
+                if only_sinks & named or any(name.startswith("sink.") for name in named):
                     raise sink_error from None
                 raise source_error from None
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, TransactionError
+from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.sink.protocol import Claim, Identity, Transaction
 from dynamic_kafka.sink.report import PublishReport, TaskReport
-from dynamic_kafka.sink.settings import SinkSettings, WriteTask
+from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.spark.handover import acknowledge_at_once
 
 if TYPE_CHECKING:
@@ -39,12 +39,14 @@ class KafkaCommitMessage(WriterCommitMessage):
         identity: The batch, for exactly-once; None for a batch write without an identity of its own.
         claim: Under which it was written, for exactly-once.
         transactions: What it has prepared.
+        destinations: Where the batch could go, for exactly-once: the stream may have moved since.
     """
 
     report: TaskReport
     identity: Identity | None = None
     claim: Claim | None = None
     transactions: tuple[Transaction, ...] = ()
+    destinations: Mapping[str, Destination] = field(default_factory=dict)
 
 
 class _Writer:
@@ -75,7 +77,7 @@ class _Writer:
         with TransactionalProducers(self._task) as transactional:
             written = write(iterator, self._task, transactional, task_number=number, tasks=0)
             report = flush(written)
-            return KafkaCommitMessage(report, identity, self._claim, transactional.prepare())
+            return KafkaCommitMessage(report, identity, self._claim, transactional.prepare(), self._task.destinations)
 
     def _identity(self) -> Identity | None:
         """The batch, as a task sees it. `foreachBatch` leaves its stream's properties in the context: they are not ours."""
@@ -96,14 +98,13 @@ class _Writer:
 
     def _publish(self, found: Sequence[KafkaCommitMessage]) -> PublishReport:
         from dynamic_kafka.sink.committer import committer_for, forget
-        from dynamic_kafka.sink.route import route
 
         first = found[0]
         assert first.claim is not None
         known = first.identity or Identity("", 0)
         transactions = [t for m in found for t in m.transactions]
         try:
-            committer = committer_for(self._settings, route(self._settings))
+            committer = committer_for(self._settings, first.destinations)
             report = committer.commit(first.claim, known, transactions)
         except BaseException:
             forget(self._settings)
@@ -121,13 +122,12 @@ class _Writer:
         if not transactions:
             return
         from dynamic_kafka.sink.committer import committer_for, forget
-        from dynamic_kafka.sink.route import route
 
         assert found[0].claim is not None
         try:
-            committer = committer_for(self._settings, route(self._settings))
+            committer = committer_for(self._settings, found[0].destinations)
             committer.abandon(found[0].claim, transactions)
-        except DynamicKafkaError as error:
+        except Exception as error:  # noqa: BLE001  Spark would tell of this error, and not of why the batch has failed
             forget(self._settings)
             _log.warning(
                 "Transactions of the failed batch stay open until the next start, or their time-out: %s", error
