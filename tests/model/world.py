@@ -413,7 +413,7 @@ class Explorer:
         elif phase == "commit":
             steps = protocol.commit(name, claimed, identity, messages, {}, _POLICY)
         else:
-            steps = protocol.abandon(name, claimed, messages)
+            steps = protocol.abandon(name, claimed)
         try:
             effect = next(steps)
             for answer in answers:

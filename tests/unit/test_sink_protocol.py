@@ -607,9 +607,10 @@ def test_somebody_else_finishes_a_plain_write(world: World, who: str) -> None:
 
 def test_a_failed_batch_is_aborted_under_a_claim_of_its_own(world: World) -> None:
     """So no decision of its generation can count any more."""
-    claimed, transactions = world.claim(), world.prepare("p-0")
-    assert world.run(abandon("a", claimed, transactions))
-    assert world.asked() == [ReadLog, Append, ReadLog, Abort]
+    claimed = world.claim()
+    world.prepare("p-0")
+    assert world.run(abandon("a", claimed))
+    assert world.asked() == [ReadLog, ListOpen, Append, ReadLog, Abort]
     assert world.outcomes() == ["aborted"]
     error(lambda: world.commit(claimed, Identity("q", 0), ()), ProducerFencedError)
     assert world.write(Identity("q", 0), "p-1") == "published"
@@ -617,7 +618,7 @@ def test_a_failed_batch_is_aborted_under_a_claim_of_its_own(world: World) -> Non
 
 def test_a_failed_batch_without_transactions(world: World) -> None:
     """Nothing is aborted."""
-    assert world.run(abandon("a", world.claim(), ()))
+    assert world.run(abandon("a", world.claim()))
     assert Abort not in world.asked()
 
 
@@ -635,20 +636,21 @@ def test_what_a_decision_may_name_is_not_aborted(world: World, reached: str) -> 
         else:
             world.log.append(Record("x", world.chain.offset, replace(world.state, generation=2)))
     records, outcomes = len(world.log), world.outcomes()
-    assert not world.run(abandon("a", claimed, transactions))
+    assert not world.run(abandon("a", claimed))
     assert (len(world.log), world.outcomes(), world.asked()) == (records, outcomes, [ReadLog])
 
 
 def test_an_abort_that_loses_the_race_does_nothing(world: World) -> None:
     """Somebody else has claimed, and sees to it."""
-    claimed, transactions = world.claim(), world.prepare("p-0")
+    claimed = world.claim()
+    world.prepare("p-0")
 
     def claim_first(effect: Effect) -> None:
         if isinstance(effect, Append):
             world.log.append(Record("other", world.chain.offset, replace(world.state, generation=2)))
 
     world.before = claim_first
-    assert not world.run(abandon("a", claimed, transactions))
+    assert not world.run(abandon("a", claimed))
     assert world.outcomes() == ["open"]
 
 

@@ -113,9 +113,9 @@ class Committer:
             outcome == "repeated", len(transactions), (decided - began) * 1000, (done - decided) * 1000
         )
 
-    def abandon(self, claimed: Claim, transactions: Sequence[Transaction]) -> bool:
+    def abandon(self, claimed: Claim) -> bool:
         """After a failure: see `protocol.abandon`."""
-        return bool(self._run(abandon(uuid.uuid4().hex, claimed, transactions)))
+        return bool(self._run(abandon(uuid.uuid4().hex, claimed)))
 
     def close(self) -> None:
         """Close all clients."""

@@ -161,14 +161,19 @@ class CommitLog:
             self._chain, self._next, self._low = Chain(), low, low
         if self._next < high:
             self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
-            self._read_to(high, deadline)
+            trimmed = self._read_to(high, deadline)
             self._consumer.unassign()
+            if trimmed:
+                return self.read()
         return self._chain
 
-    def _read_to(self, high: int, deadline: float) -> None:
+    def _read_to(self, high: int, deadline: float) -> bool:
+        """Read on; whether somebody has trimmed meanwhile what was to be read."""
         while self._next < high:
             for message in self._consumer.consume(high - self._next, timeout=0.1):
                 if (error := message.error()) is not None:
+                    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+                        return True
                     if error.code() != KafkaError._PARTITION_EOF:
                         self._client_error = error.str()
                     continue
@@ -177,6 +182,7 @@ class CommitLog:
                 self._take(offset, decode(message.value()))
             if time.monotonic() > deadline:
                 raise self._unavailable(f"could not be read beyond offset {self._next} of {high}")
+        return False
 
     def append(self, record: Record) -> None:
         """Append, and repeat it while the outcome is not known: a second copy cannot count.

@@ -364,10 +364,10 @@ def commit(  # noqa: PLR0917
     return "published"
 
 
-def abandon(name: str, claimed: Claim, transactions: Sequence[Transaction]) -> Generator[Effect, Any, bool]:
-    """After a batch has failed: abort what its tasks prepared, unless a decision may name it.
+def abandon(name: str, claimed: Claim) -> Generator[Effect, Any, bool]:
+    """After a batch has failed: abort what its tasks have left open, unless a decision may name it.
 
-    A claim of its own comes first, so that no decision of this generation can count any more.
+    A claim of its own comes in between, so that no decision of this generation can count any more.
 
     Returns:
         Whether they were aborted; if not, the next `claim` sees to them.
@@ -376,11 +376,11 @@ def abandon(name: str, claimed: Claim, transactions: Sequence[Transaction]) -> G
     head = chain.state
     if (head.chain, head.generation, head.status) != (claimed.chain, claimed.generation, "owned"):
         return False
-    state = replace(head, generation=head.generation + 1)
-    if (yield from _append(chain, name, state)) is None:
+    left_open = yield ListOpen()  # before the claim: rule 4
+    if (yield from _append(chain, name, replace(head, generation=head.generation + 1))) is None:
         return False
-    if transactions:
-        yield Abort(tuple(transactions))
+    if left_open:
+        yield Abort(left_open)
     return True
 
 

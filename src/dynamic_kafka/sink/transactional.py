@@ -114,6 +114,7 @@ def _make_ready(slots: Slots, cluster: str, task: WriteTask) -> _Ready:
         while not ids and time.monotonic() < deadline:
             producer.client.poll(0.01)
         if not ids:
+            slots.drop(slot)
             raise ClusterUnavailableError(f"Cluster '{cluster}': the producer does not tell its id", cluster_id=cluster)
     except KafkaException as error:
         slots.drop(slot)  # its file says that an answer is missing: it is left alone for a while

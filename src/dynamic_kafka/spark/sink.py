@@ -118,15 +118,14 @@ class _Writer:
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The end of a batch that has failed: do not leave readers waiting, if that is possible."""
         found = [m for m in messages if isinstance(m, KafkaCommitMessage) and m.claim is not None]
-        transactions = [t for m in found for t in m.transactions]
-        if not transactions:
-            return
+        if not found or self._settings.guarantee != "exactly-once":
+            return  # a task that failed has aborted its own
         from dynamic_kafka.sink.committer import committer_for, forget
 
         assert found[0].claim is not None
         try:
             committer = committer_for(self._settings, found[0].destinations)
-            committer.abandon(found[0].claim, transactions)
+            committer.abandon(found[0].claim)
         except Exception as error:  # noqa: BLE001  Spark would tell of this error, and not of why the batch has failed
             forget(self._settings)
             _log.warning(
