@@ -316,8 +316,12 @@ class World:
             client.close()
         return found
 
-    def finish(self, *, tasks: int = 2, most_ids: int = 16) -> None:
-        """Let a last driver write the rest, then check everything.
+    def finish(self, driver: Driver | None = None, *, most_ids: int = 16) -> None:
+        """Let a driver write the rest, then check everything.
+
+        Args:
+            driver: One that runs; it is killed when all is written. None starts a last one.
+            most_ids: How many transactional ids there may be on a cluster.
 
         Raises:
             AssertionError: If a row is missing or there twice, if a batch is of two attempts, if a transaction stays open,
@@ -325,8 +329,12 @@ class World:
         """
         self.disarm()
         self.add(10)  # a batch at least, which aborts what was left open
-        driver = self.start(tasks=tasks, last=True)
-        assert driver.wait() == 0, driver.output[-5000:]
+        if driver is None:
+            last = self.start(last=True)
+            assert last.wait() == 0, last.output[-5000:]
+        else:
+            wait_until(lambda: sum(map(len, self.published().values())) >= self.rows, _DRIVER_S, "all rows")
+            driver.kill()
         self.check(most_ids=most_ids)
 
     def check(self, *, most_ids: int = 16) -> None:
