@@ -9,7 +9,7 @@ from typing import Literal
 
 from dynamic_kafka.cli.connection import ADDRESSES
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.kafka.transactions import TransactionDescription, TransactionState
+from dynamic_kafka.kafka.transactions import ABORTED, COMMITTED, PENDING, TransactionDescription, TransactionState
 from dynamic_kafka.sink.committer import outcome
 from dynamic_kafka.sink.protocol import Chain, Outcome, State, Transaction
 
@@ -100,7 +100,7 @@ class Found:
     @property
     def is_pending(self) -> bool:
         """Whether it is open, or its end is not written everywhere yet: it holds up readers."""
-        return self.description is not None and self.description.state in _PENDING
+        return self.description is not None and self.description.state in PENDING
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,6 @@ class Step:
     text: str
 
 
-_PENDING = (
-    TransactionState.ONGOING,
-    TransactionState.PREPARE_COMMIT,
-    TransactionState.PREPARE_ABORT,
-    TransactionState.PREPARE_EPOCH_FENCE,
-)
-_COMMITTED = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-_ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT, TransactionState.PREPARE_EPOCH_FENCE)
 _NOT_KNOWN = (
     "refused: its coordinator does not know it; check the id, or it was forgotten (transactional.id.expiration.ms)"
 )
@@ -140,9 +132,9 @@ def plan_commit(found: Found, *, force: bool) -> Step:
         return Step("refused", "refused: the decided transaction timed out or was aborted, its rows are lost")
     if found.description is None:
         return Step("refused", _NOT_KNOWN)
-    if found.description.state in _COMMITTED:
+    if found.description.state in COMMITTED:
         return Step("none", "is committed already")
-    if found.description.state in _ABORTED:
+    if found.description.state in ABORTED:
         return Step("refused", "refused: it was aborted, or timed out")
     if not found.is_open:
         return Step("refused", "refused: nothing is open under this id")
@@ -160,7 +152,7 @@ def plan_abort(found: Found, *, force: bool) -> Step:
     """
     if found.description is None:
         return Step("refused", _NOT_KNOWN)
-    if found.description.state in _COMMITTED:
+    if found.description.state in COMMITTED:
         return Step("refused", "refused: it is committed already")
     if not found.is_open:
         return Step("none", "is not open any more")

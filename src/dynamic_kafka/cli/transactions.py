@@ -20,6 +20,7 @@ from dynamic_kafka.cli.output import show_details, show_json, show_line, show_ta
 from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.kafka.secrets import resolve
 from dynamic_kafka.kafka.transactions import EndResult, TransactionClient
+from dynamic_kafka.metadata.configure import DEFAULT_CLUSTER
 from dynamic_kafka.sink.committer import outcome
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.ids import belongs_to
@@ -28,7 +29,6 @@ from dynamic_kafka.sink.protocol import Outcome, State, Transaction
 
 __all__ = ["add_to"]
 
-_CLUSTER = "kafka"  # what a sink without a metadata service calls its cluster
 _PAUSE_S = 0.1
 
 _FORCED_COMMIT = (
@@ -229,7 +229,7 @@ def _execute(client: TransactionClient, todo: Sequence[Found], timeout_s: float,
 
 
 def _client(args: argparse.Namespace) -> TransactionClient:
-    return TransactionClient(args.cluster or _CLUSTER, properties_of(args), timeout_ms=int(args.timeout * 1000))
+    return TransactionClient(args.cluster or DEFAULT_CLUSTER, properties_of(args), timeout_ms=int(args.timeout * 1000))
 
 
 def _check_ids(args: argparse.Namespace) -> None:
@@ -269,7 +269,7 @@ def _log_view(args: argparse.Namespace) -> LogView:
     properties = properties_of(args)
     topic = args.commit_log or commit_log_topic(args.prefix)
     log_properties = {**properties, **dict(args.commit_log_property)}
-    chain = look(args.cluster or _CLUSTER, log_properties, topic, timeout_ms=int(args.timeout * 1000))
+    chain = look(args.cluster or DEFAULT_CLUSTER, log_properties, topic, timeout_ms=int(args.timeout * 1000))
     state = State() if chain is None else chain.state
     for transaction in state.transactions:
         if not belongs_to(args.prefix, transaction.transactional_id):

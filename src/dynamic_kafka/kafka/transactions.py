@@ -14,7 +14,15 @@ from typing import Any, TypeVar
 from dynamic_kafka.kafka.wire import Brokers, Wire
 from dynamic_kafka.kafka.wire_connection import BrokerError
 
-__all__ = ["EndResult", "TransactionClient", "TransactionDescription", "TransactionState"]
+__all__ = [
+    "ABORTED",
+    "COMMITTED",
+    "PENDING",
+    "EndResult",
+    "TransactionClient",
+    "TransactionDescription",
+    "TransactionState",
+]
 
 R = TypeVar("R")
 K = TypeVar("K", bound=tuple[Any, ...])
@@ -54,12 +62,19 @@ class TransactionState(StrEnum):
         return cls.UNKNOWN
 
 
-_OPEN = (
+PENDING = (
     TransactionState.ONGOING,
     TransactionState.PREPARE_COMMIT,
     TransactionState.PREPARE_ABORT,
     TransactionState.PREPARE_EPOCH_FENCE,
 )
+"""Open, or ending: it holds up readers."""
+
+COMMITTED = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+"""Committed, or about to be: nothing can change that."""
+
+ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT, TransactionState.PREPARE_EPOCH_FENCE)
+"""Aborted, or about to be: nothing can change that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +152,7 @@ class TransactionClient:
         Without those that this client may not describe: brokers leave them out. One whose coordinator moves from a
         broker not yet asked to one already asked is missed.
         """
-        return sorted(self._list(_OPEN))
+        return sorted(self._list(PENDING))
 
     def list_all(self) -> dict[str, TransactionState]:
         """All transactional ids that brokers remember (7 days by default), with their states; see `list_open`."""

@@ -12,9 +12,10 @@ from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.service import KafkaMetadataService, create_metadata_service
 from dynamic_kafka.options import ParsedOptions
 
-__all__ = ["one_cluster", "service_of"]
+__all__ = ["DEFAULT_CLUSTER", "one_cluster", "service_of"]
 
-_DEFAULT_CLUSTER = "kafka"
+DEFAULT_CLUSTER = "kafka"
+"""What a cluster is called that no metadata service names."""
 
 
 def service_of(
@@ -70,7 +71,7 @@ def one_cluster(
             "Option 'properties.bootstrap.servers' (or 'kafka.bootstrap.servers') is missing; name at least one broker as "
             "host:port"
         )
-    name = parsed.service_options.get("metadata-service.cluster-id", _DEFAULT_CLUSTER)
+    name = parsed.service_options.get("metadata-service.cluster-id", DEFAULT_CLUSTER)
     stream = KafkaStream(name, {name: ClusterMetadata(frozenset(topics), properties)})
     return name, partial(InMemoryMetadataService, [stream])
 

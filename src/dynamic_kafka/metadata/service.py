@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 import re
 from abc import ABC, abstractmethod
@@ -13,11 +12,11 @@ from typing import Any, Protocol, runtime_checkable
 from dynamic_kafka.errors import (
     ConfigurationError,
     ConflictingOptionsError,
-    DynamicKafkaError,
     InvalidOptionError,
     UnknownOptionError,
 )
 from dynamic_kafka.metadata.model import KafkaStream
+from dynamic_kafka.options.user_class import user_object
 
 __all__ = ["KafkaMetadataService", "StreamListService", "create_metadata_service"]
 
@@ -194,21 +193,14 @@ def _reference(value: str | None) -> str | None:
 
 
 def _user_class(name: str, given: Mapping[str, str]) -> KafkaMetadataService:
-    module_name, _, path = name.partition(":")
-    where = f"Option 'metadata-service' = '{name}'"
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in path.split("."):
-            found = getattr(found, part)
-        service: Any = found(dict(given)) if _takes_an_argument(found) else found()
-    except DynamicKafkaError:
-        raise
-    except Exception as error:
-        raise ConfigurationError(f"{where} could not be made: {type(error).__name__}: {error}") from error
-    missing = [method for method in _METHODS if not callable(getattr(service, method, None))]
-    if missing:
-        raise ConfigurationError(f"{where} is no metadata service: it lacks {', '.join(missing)}")
-    return service  # type: ignore[no-any-return]  # its methods were just checked
+    made: KafkaMetadataService = user_object(
+        "metadata-service",
+        name,
+        kind="metadata service",
+        methods=_METHODS,
+        make=lambda found: found(dict(given)) if _takes_an_argument(found) else found(),
+    )
+    return made
 
 
 def _takes_an_argument(function: Any) -> bool:

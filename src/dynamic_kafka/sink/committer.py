@@ -9,12 +9,19 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.kafka.secrets import storable
-from dynamic_kafka.kafka.transactions import TransactionClient, TransactionDescription, TransactionState
+from dynamic_kafka.kafka.transactions import (
+    ABORTED,
+    COMMITTED,
+    TransactionClient,
+    TransactionDescription,
+    TransactionState,
+)
 from dynamic_kafka.sink.ids import belongs_to
 from dynamic_kafka.sink.log import CommitLog
 from dynamic_kafka.sink.protocol import (
@@ -40,7 +47,7 @@ from dynamic_kafka.sink.protocol import (
 from dynamic_kafka.sink.report import PublishReport
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, Destination, SinkSettings
 
-__all__ = ["Committer", "committer_for", "forget", "outcome"]
+__all__ = ["Committer", "committer_for", "outcome"]
 
 T = TypeVar("T")
 
@@ -48,9 +55,6 @@ _log = logging.getLogger(__name__)
 
 _TIMEOUT_MS = 60_000
 _LONGEST_WAIT_S = 2.0
-
-_COMMITTED = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-_ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT, TransactionState.PREPARE_EPOCH_FENCE)
 
 
 def outcome(transaction: Transaction, found: TransactionDescription | None) -> Outcome:
@@ -63,9 +67,9 @@ def outcome(transaction: Transaction, found: TransactionDescription | None) -> O
     later = found.producer_epoch - transaction.producer_epoch
     if later == 0 and found.state is TransactionState.ONGOING:
         return Outcome.OPEN
-    if later == 0 and found.state in _COMMITTED:
+    if later == 0 and found.state in COMMITTED:
         return Outcome.COMMITTED
-    return Outcome.ABORTED if later in (0, 1) and found.state in _ABORTED else Outcome.UNKNOWN
+    return Outcome.ABORTED if later in (0, 1) and found.state in ABORTED else Outcome.UNKNOWN
 
 
 class Committer:
@@ -216,24 +220,26 @@ def _by_cluster(transactions: Sequence[Transaction]) -> dict[str, list[Transacti
 _committers: dict[tuple[str, str], tuple[object, Committer]] = {}
 
 
-def committer_for(settings: SinkSettings, destinations: Mapping[str, Destination]) -> Committer:
-    """This process's committer for a prefix; a new one if its clusters or properties have changed."""
+@contextmanager
+def committer_for(settings: SinkSettings, destinations: Mapping[str, Destination]) -> Iterator[Committer]:
+    """This process's committer for a prefix; a new one if its clusters or properties have changed, or after an error."""
     place = settings.prefix, settings.log_topic
     wanted = (
-        tuple((name, tuple(sorted(d.properties.items()))) for name, d in sorted(destinations.items())),
+        {name: destination.properties for name, destination in destinations.items()},
         (settings.log_cluster, settings.accept_gaps, settings.lost_transactions),
     )
-    kept = _committers.get(place)
-    if kept is None or kept[0] != wanted:
-        if kept is not None:
-            kept[1].close()
-        kept = wanted, Committer(settings, destinations)
-        _committers[place] = kept
-    return kept[1]
+    try:
+        if place in _committers and _committers[place][0] != wanted:
+            _forget(place)
+        if place not in _committers:
+            _committers[place] = wanted, Committer(settings, destinations)
+        yield _committers[place][1]
+    except BaseException:
+        _forget(place)  # its clients may be at fault
+        raise
 
 
-def forget(settings: SinkSettings) -> None:
-    """Close this process's committer after an error: its clients may be at fault."""
-    kept = _committers.pop((settings.prefix, settings.log_topic), None)
+def _forget(place: tuple[str, str]) -> None:
+    kept = _committers.pop(place, None)
     if kept is not None:
         kept[1].close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, InvalidOptionError
+from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka.options.user_class import user_object
 
 __all__ = ["FixedPartitioner", "KafkaPartitioner", "RoundRobinPartitioner", "create_partitioner"]
 
@@ -93,17 +93,7 @@ def create_partitioner(name: str) -> KafkaPartitioner | None:
         near = difflib.get_close_matches(name, _BUILT_IN, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise InvalidOptionError("sink.partitioner", name, f"{', '.join(_BUILT_IN)} or package.module:Class{hint}")
-    where = f"Option 'sink.partitioner' = '{name}'"
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in path.split("."):
-            found = getattr(found, part)
-        partitioner: Any = found()
-    except DynamicKafkaError:
-        raise
-    except Exception as error:
-        raise ConfigurationError(f"{where} could not be made: {type(error).__name__}: {error}") from error
-    missing = [method for method in _METHODS if not callable(getattr(partitioner, method, None))]
-    if missing:
-        raise ConfigurationError(f"{where} is no partitioner: it lacks {', '.join(missing)}")
-    return partitioner  # type: ignore[no-any-return]  # its methods were just checked
+    made: KafkaPartitioner = user_object(
+        "sink.partitioner", name, kind="partitioner", methods=_METHODS, make=lambda found: found()
+    )
+    return made

@@ -48,10 +48,9 @@ class _Ready:
 
 @dataclass
 class _Pool:
-    """The producers of one prefix on one cluster in this process."""
+    """The producers of one prefix on one cluster in this process, which runs one task at a time."""
 
     slots: Slots
-    lock: threading.Lock = field(default_factory=threading.Lock)
     preparing: threading.Thread | None = None
     ready: _Ready | None = None
     ready_for: tuple[str, Mapping[str, str]] | None = None
@@ -145,9 +144,7 @@ class TransactionalProducers:
     def producer(self, cluster: str) -> ClusterProducer:
         """As `writer.TaskProducers` says."""
         if cluster not in self._begun:
-            pool = self._pool(cluster)
-            with pool.lock:
-                ready = pool.take(cluster, self._task)
+            ready = self._pool(cluster).take(cluster, self._task)
             ready.slot.write("used", self._task.chain, self._task.generation)
             ready.producer.client.begin_transaction()
             self._begun[cluster] = ready
@@ -158,9 +155,8 @@ class TransactionalProducers:
         self._prepared = True
         for cluster, ready in self._begun.items():
             pool = self._pool(cluster)
-            with pool.lock:
-                pool.prepared.append(ready)  # kept until it is settled: librdkafka may purge what it lets go of
-                pool.prepare_next(cluster, self._task)
+            pool.prepared.append(ready)  # kept until it is settled: librdkafka may purge what it lets go of
+            pool.prepare_next(cluster, self._task)
         return tuple(
             Transaction(cluster, ready.slot.name, ready.producer_id, ready.producer_epoch)
             for cluster, ready in self._begun.items()

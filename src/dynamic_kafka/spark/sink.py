@@ -8,7 +8,6 @@ comes with the tasks' messages.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -81,7 +80,7 @@ class _Writer:
 
     def _identity(self) -> Identity | None:
         """The batch, as a task sees it. `foreachBatch` leaves its stream's properties in the context: they are not ours."""
-        return None if self._settings.app is None else Identity(*self._settings.app, consecutive=False)
+        return _given_identity(self._settings)
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The end of a batch whose tasks are all done."""
@@ -97,18 +96,14 @@ class _Writer:
         )
 
     def _publish(self, found: Sequence[KafkaCommitMessage]) -> PublishReport:
-        from dynamic_kafka.sink.committer import committer_for, forget
+        from dynamic_kafka.sink.committer import committer_for
 
         first = found[0]
         assert first.claim is not None
         known = first.identity or Identity("", 0)
         transactions = [t for m in found for t in m.transactions]
-        try:
-            committer = committer_for(self._settings, first.destinations)
+        with committer_for(self._settings, first.destinations) as committer:
             report = committer.commit(first.claim, known, transactions)
-        except BaseException:
-            forget(self._settings)
-            raise
         if report.repeated:
             _log.warning(
                 "Batch %d of %s is published already; what was written again is dropped", known.batch, known.name
@@ -120,14 +115,13 @@ class _Writer:
         found = [m for m in messages if isinstance(m, KafkaCommitMessage) and m.claim is not None]
         if not found or self._settings.guarantee != "exactly-once":
             return  # a task that failed has aborted its own
-        from dynamic_kafka.sink.committer import committer_for, forget
+        from dynamic_kafka.sink.committer import committer_for
 
         assert found[0].claim is not None
         try:
-            committer = committer_for(self._settings, found[0].destinations)
-            committer.abandon(found[0].claim)
+            with committer_for(self._settings, found[0].destinations) as committer:
+                committer.abandon(found[0].claim)
         except Exception as error:  # noqa: BLE001  Spark would tell of this error, and not of why the batch has failed
-            forget(self._settings)
             _log.warning(
                 "Transactions of the failed batch stay open until the next start, or their time-out: %s", error
             )
@@ -197,12 +191,13 @@ def _plan(settings: SinkSettings) -> tuple[WriteTask, Claim | None]:
     destinations = route(settings)
     if settings.guarantee != "exactly-once":
         return WriteTask(destinations, settings), None
-    from dynamic_kafka.sink.committer import committer_for, forget
+    from dynamic_kafka.sink.committer import committer_for
 
-    identity = None if settings.app is None else Identity(*settings.app, consecutive=False)
-    try:
-        claim = committer_for(settings, destinations).claim(identity)
-    except BaseException:
-        forget(settings)
-        raise
-    return WriteTask(destinations, settings, claim.chain or uuid.uuid4().hex, claim.generation), claim
+    with committer_for(settings, destinations) as committer:
+        claim = committer.claim(_given_identity(settings))
+    return WriteTask(destinations, settings, claim.chain, claim.generation), claim
+
+
+def _given_identity(settings: SinkSettings) -> Identity | None:
+    """The identity that the user gave a batch write."""
+    return None if settings.app is None else Identity(*settings.app, consecutive=False)
