@@ -1,7 +1,7 @@
 """The executor's side of exactly-once: transactional producers, one for each transaction.
 
-A new producer needs a round of requests, and sometimes a second of librdkafka's timers; a ready one's transaction costs a
-few milliseconds. So while a task's transaction is prepared, the next producer is made ready in the background.
+A new producer needs a round of requests, 20 ms or more; a ready one's transaction costs a few milliseconds. So while a
+task's transaction is prepared, the next producer is made ready in the background.
 
 The records of a task are in one transaction for each cluster. `prepare` leaves them open, acknowledged, and tells their
 names: the driver commits them, or aborts them. A task that fails aborts its own.
@@ -32,7 +32,14 @@ __all__ = ["TransactionalProducers"]
 _log = logging.getLogger(__name__)
 
 _READY_S = 60.0
-_STATISTICS_MS = 25
+_STATISTICS_MS = 10
+_DEFAULTS = {
+    "transaction.timeout.ms": str(DEFAULT_TRANSACTION_TIMEOUT_MS),
+    # librdkafka rests this long between the bootstrap connection and the one that stays (its own default: 100 ms).
+    "reconnect.backoff.ms": "10",
+}
+_ANY_TOPIC = "__transaction_state"
+_CONNECT_S = 5.0
 _ABORT_S = 10.0
 
 
@@ -92,27 +99,43 @@ class _Pool:
 _pools: dict[tuple[str, str], _Pool] = {}
 
 
+@dataclass
+class _Statistics:
+    """What only librdkafka's statistics tell.
+
+    Attributes:
+        connected: Whether a broker of the cluster is connected, other than as a bootstrap server.
+        ids: The producer's id and epoch.
+    """
+
+    connected: bool = False
+    ids: tuple[int, int] | None = None
+
+    def note(self, text: str) -> None:
+        """Take a report of librdkafka."""
+        if self.ids is None:
+            found = json.loads(text)
+            self.connected = any(b["source"] == "learned" and b["state"] == "UP" for b in found["brokers"].values())
+            ids = found["eos"]["producer_id"], found["eos"]["producer_epoch"]
+            self.ids = ids if min(ids) >= 0 else None
+
+
 def _make_ready(slots: Slots, cluster: str, task: WriteTask) -> _Ready:
     slot = slots.take(task.chain, task.generation)
-    properties = {
-        "transaction.timeout.ms": str(DEFAULT_TRANSACTION_TIMEOUT_MS),
-        **task.destinations[cluster].properties,
+    statistics = _Statistics()
+    config = {
+        "transactional.id": slot.name,
+        "statistics.interval.ms": _STATISTICS_MS,
+        "stats_cb": statistics.note,
     }
-    ids: list[tuple[int, int]] = []
-
-    def note_ids(statistics: str) -> None:
-        found = json.loads(statistics)["eos"]
-        if not ids and found["producer_id"] >= 0 and found["producer_epoch"] >= 0:
-            ids.append((found["producer_id"], found["producer_epoch"]))
-
-    config = {"transactional.id": slot.name, "statistics.interval.ms": _STATISTICS_MS, "stats_cb": note_ids}
-    producer = ClusterProducer(cluster, properties, config)
+    producer = ClusterProducer(cluster, {**_DEFAULTS, **task.destinations[cluster].properties}, config)
     deadline = time.monotonic() + _READY_S
     try:
+        _connect(producer, statistics)
         producer.client.init_transactions(_READY_S)
-        while not ids and time.monotonic() < deadline:
+        while statistics.ids is None and time.monotonic() < deadline:
             producer.client.poll(0.01)
-        if not ids:
+        if statistics.ids is None:
             slots.drop(slot)
             raise ClusterUnavailableError(f"Cluster '{cluster}': the producer does not tell its id", cluster_id=cluster)
     except KafkaException as error:
@@ -126,7 +149,16 @@ def _make_ready(slots: Slots, cluster: str, task: WriteTask) -> _Ready:
             cluster_id=cluster,
         ) from error
     slot.write("ready", task.chain, task.generation)
-    return _Ready(slot, producer, *ids[0])
+    return _Ready(slot, producer, *statistics.ids)
+
+
+def _connect(producer: ClusterProducer, statistics: _Statistics) -> None:
+    """Have a broker connected: `init_transactions` sleeps for 500 ms whenever it finds none, and says what is wrong."""
+    deadline = time.monotonic() + _CONNECT_S
+    with suppress(KafkaException):
+        while not statistics.connected and time.monotonic() < deadline:
+            producer.client.list_topics(_ANY_TOPIC, timeout=_CONNECT_S)  # asking connects
+            producer.client.poll(_STATISTICS_MS / 1000)
 
 
 class TransactionalProducers:
