@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -190,9 +191,14 @@ class Committer:
         return [found[t] for t in transactions]
 
     def _end(self, transactions: Sequence[Transaction], *, commit: bool) -> None:
-        for cluster, some in _by_cluster(transactions).items():
-            ids = [(t.transactional_id, t.producer_id, t.producer_epoch) for t in some]
-            self._client(cluster).end_all(ids, commit=commit)
+        # All at once: a cluster that is down does not keep the readers of the others waiting.
+        with ThreadPoolExecutor(max(1, len(self._properties))) as pool:
+            ends = []
+            for cluster, some in _by_cluster(transactions).items():
+                ids = [(t.transactional_id, t.producer_id, t.producer_epoch) for t in some]
+                ends.append(pool.submit(self._client(cluster).end_all, ids, commit=commit))
+        for end in ends:
+            end.result()
 
     def _client(self, cluster: str) -> TransactionClient:
         if cluster not in self._clients:
