@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml
 	@PYTHON='$(PYTHON)' sh scripts/check-tools
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'  # the first with --group
-	$(BIN)/python -m pip install --quiet --editable '.[spark,http,jks,rich]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[spark,http,jks,rich,sql]' --group dev
 	@touch $@
 
 ##@ Checks

@@ -17,10 +17,12 @@ from typing import Any
 from benchmarks.records import produce_one_each
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, count, length, lit, rpad
+from pyspark.sql.functions import col, count, from_json, length, lit, rpad
 from pyspark.sql.functions import sum as total
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from dynamic_kafka.sql.environment import TableEnvironment
 
 _POLL_S = 0.005
 _DEADLINE_S = 900.0
@@ -142,6 +144,33 @@ class Contender:
             time.sleep(0.1)
         query.stop()
         return [latency_ms for created_ms, latency_ms in found if begin_ms <= created_ms < end_ms]
+
+    def decode(self, options: Options, *, columns: str) -> Result:
+        """Read a topic's JSON to its end in a batch query, as columns; the seconds it takes.
+
+        With Spark's connector by `from_json`, with ours by the SQL front's table.
+
+        Args:
+            options: What to read, for Spark's connector.
+            columns: In Spark's DDL, which is Flink's here, too.
+        """
+        if self._format == "kafka":
+            began = time.perf_counter()
+            messages = self._spark.read.format(self._format).options(**options).load()
+            rows = messages.select(from_json(col("value").cast("string"), columns).alias("row")).select("row.*")
+        else:
+            environment = TableEnvironment(self._spark)
+            environment.get_config().set("execution.runtime-mode", "batch")
+            began = time.perf_counter()
+            environment.execute_sql("DROP TABLE IF EXISTS decoded")
+            environment.execute_sql(
+                f"CREATE TABLE decoded ({columns}) WITH ('connector' = 'kafka', 'format' = 'json', "
+                f"'topic' = '{options['subscribe']}', 'scan.startup.mode' = 'earliest-offset', "
+                f"'properties.bootstrap.servers' = '{options['kafka.bootstrap.servers']}')"
+            )
+            rows = environment.from_path("decoded")
+        rows.write.format("noop").mode("overwrite").save()
+        return {"seconds": time.perf_counter() - began, "rows": None}
 
     def write(self, options: Options, *, rows: int, value_bytes: int) -> Result:
         """Write rows in a batch, made on the way in two tasks; the seconds it takes."""

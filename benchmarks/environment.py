@@ -29,7 +29,7 @@ def prepare() -> None:
         return
     print(f"making {_VENV.name} (once) ...", flush=True)
     _run("python -m venv", [sys.executable, "-m", "venv", str(_VENV)])
-    _run("pip", [str(_PYTHON), "-m", "pip", "install", "--quiet", _PYSPARK, "--editable", str(ROOT)])
+    _run("pip", [str(_PYTHON), "-m", "pip", "install", "--quiet", _PYSPARK, "--editable", f"{ROOT}[sql,avro]"])
     maven = shutil.which("mvn")
     if maven is None:
         raise SystemExit("The rival's jars are fetched by mvn (Maven), which is not on PATH; install Maven")

@@ -20,6 +20,7 @@ _TITLES = {
     "a": ("throughput", "Reading one large topic (s, less is better)"),
     "b": ("partitions", "Many quiet partitions (s, less is better)"),
     "c": ("latency", "Latency at 200 records/s (ms, less is better)"),
+    "f": ("write", "Writing, at-least-once (s, less is better)"),
 }
 
 

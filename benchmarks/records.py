@@ -78,7 +78,7 @@ def _value(i: int) -> bytes:
     # Half of it differs from record to record, as in most JSON: lz4 makes it about 2.5 times smaller.
     mixed = i * 0x9E3779B97F4A7C15 % 2**64
     text = (
-        f'{{"id":{i:010d},"user":"user-{mixed >> 44:07d}","session":"{mixed:016x}","amount":{mixed % 100_000:05d},"x":"'
+        f'{{"id":{i:10d},"user":"user-{mixed >> 44:07d}","session":"{mixed:016x}","amount":{mixed % 100_000:5d},"x":"'
     )
     return (text + "x" * (VALUE_BYTES - 2 - len(text)) + '"}').encode()
 

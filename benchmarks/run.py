@@ -13,6 +13,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.cases import FULL, QUICK, latency, many_partitions, throughput  # noqa: E402
 from benchmarks.environment import prepare  # noqa: E402
+from benchmarks.formats import avro_decoding, json_decoding  # noqa: E402
 from benchmarks.report import Result, save, show  # noqa: E402
 from benchmarks.scaling import growth, memory  # noqa: E402
 from benchmarks.sink import exactly_once_cost, sink_throughput  # noqa: E402
@@ -22,7 +23,7 @@ from rich.console import Console  # noqa: E402
 def main() -> int:
     """Run what was asked for; 1 if a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="a,b,c,d,e,f,g", help="cases, such as a,c")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i", help="cases, such as a,c")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: tests the harness, measures nothing")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements for each line of a")
     parser.add_argument(
@@ -40,6 +41,8 @@ def main() -> int:
         "d": partial(growth, sizes),
         "e": partial(memory, 0.5 if quick else arguments.soak_minutes),
         "f": partial(sink_throughput, 100_000 if quick else 2_000_000, count),
+        "h": partial(json_decoding, 100_000 if quick else 2_000_000, count),
+        "i": partial(avro_decoding, count),
         "g": partial(exactly_once_cost, 50_000 if quick else 1_000_000, count, 10 if quick else 60),
     }
     chosen = arguments.only.split(",")

@@ -6,9 +6,11 @@
     ├── ConfigurationError (ValueError)     the user's options or properties are wrong
     │   ├── UnknownOptionError
     │   ├── InvalidOptionError
-    │   └── ConflictingOptionsError
+    │   ├── ConflictingOptionsError
+    │   └── SqlError                        a SQL statement is not understood, with line and column
     ├── MissingDependencyError (ImportError)  an optional library is not installed
     ├── MetadataServiceError                the metadata service failed, or its document is invalid
+    ├── RegistryError                       the schema registry does not answer, or refuses
     ├── ClusterUnavailableError             a listed cluster does not answer            (retriable)
     ├── OffsetResolutionError               a start or stop position cannot be found
     ├── DataLossError                       records that had to be read are gone
@@ -47,7 +49,9 @@ __all__ = [
     "OffsetResolutionError",
     "ProducerFencedError",
     "RecordError",
+    "RegistryError",
     "RowError",
+    "SqlError",
     "TransactionError",
     "UnknownOptionError",
 ]
@@ -130,6 +134,21 @@ class ConflictingOptionsError(ConfigurationError):
         super().__init__(f"Options {' and '.join(repr(o) for o in self.options)} are in conflict: {remedy}")
 
 
+class SqlError(ConfigurationError):
+    """A SQL statement that is not understood, or that asks for what there is not here.
+
+    Args:
+        problem: What is wrong and what to do; the first line of the message, after the position.
+        line: The line of the fault, counted from 1 over the whole text.
+        column: The character in that line, counted from 1.
+        excerpt: That line as it may be shown, and below it a line with a caret under the fault.
+    """
+
+    def __init__(self, problem: str, *, line: int, column: int, excerpt: str) -> None:
+        super().__init__(f"Line {line}, column {column}: {problem}\n{excerpt}")
+        self.line, self.column, self.excerpt = line, column, excerpt
+
+
 class MissingDependencyError(DynamicKafkaError, ImportError):
     """An optional library is not installed.
 
@@ -150,6 +169,21 @@ class MetadataServiceError(DynamicKafkaError):
     """The metadata service failed, or answered with a document that is not valid."""
 
     retriable = True
+
+
+class RegistryError(DynamicKafkaError):
+    """The schema registry does not answer, or does not do what it is asked.
+
+    Args:
+        message: What happened, where, and what to do; the first line stands alone.
+        retriable: True if the same call may succeed later without any change by the user.
+        not_found: True if the registry does not know what it was asked for. A message may be at fault then: one that is
+            damaged names any schema.
+    """
+
+    def __init__(self, message: str, *, retriable: bool, not_found: bool = False) -> None:
+        super().__init__(message)
+        self.retriable, self.not_found = retriable, not_found
 
 
 class ClusterUnavailableError(DynamicKafkaError):

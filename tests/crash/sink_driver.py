@@ -1,10 +1,15 @@
-"""A Spark driver of its own, to be killed: one streaming query from a topic into a stream on several clusters, exactly once.
+"""A Spark driver of its own, to be killed: from a topic into streams on several clusters, exactly once.
 
-Run as `python -m tests.crash.sink_driver '{"source": {...}, "sink": {...}, "clusters": ["a", "b"], "checkpoint": "...",
-"control": "...", "tasks": 2, "available_now": false, "restarts": 0}'`. The plan is never deterministic: chance spreads the
-rows over clusters and tasks, and each value says who wrote it: `<value> <batch> <run> <task> <attempt>`.
+Run as `python -m tests.crash.sink_driver '{"kind": "stream", "source": {...}, "sinks": [{...}], "clusters": ["a", "b"],
+"checkpoint": "...", "control": "..."}'`; there are also `tasks` (2), `available_now` (false), `restarts` (0) and `conf`, of
+Spark. The plan is never deterministic: chance spreads the rows over clusters and tasks, and each value says who wrote it:
+`<value> <batch> <run> <task> <attempt>`. The kinds:
 
-Prints `ready` once the query runs. When `<control>/restart` appears, with any text, the query is stopped and started at
+* `stream`: a streaming query into the one sink;
+* `foreach`: a streaming query, each batch of which is written to all sinks by `foreachBatch`;
+* `batch`: one batch write of all that is in the topic. The driver ends when it is done, or has failed.
+
+Prints `ready` once a query runs. When `<control>/restart` appears, with any text, the query is stopped and started at
 once, and `stopping <text>` and `restarted <text>` printed. A query that fails is started again as often as `restarts` says;
 then the driver ends with code 1.
 """
@@ -27,14 +32,16 @@ import dynamic_kafka
 
 
 def _session(job: dict[str, Any]) -> SparkSession:
-    builder = SparkSession.builder.master("local[2,4]").appName("crash")  # a task may fail three times
+    builder = SparkSession.builder.appName("crash")
     for key, value in {
+        "spark.master": "local[2,4]",  # a task may fail three times
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # starts faster
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.streaming.minBatchesToRetain": "5",
+        **job.get("conf", {}),
     }.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -59,21 +66,42 @@ def _signed(df: DataFrame) -> DataFrame:
     return df.mapInArrow(sign, df.schema)
 
 
-def _start(spark: SparkSession, job: dict[str, Any]) -> StreamingQuery:
+def _spread(rows: DataFrame, job: dict[str, Any]) -> DataFrame:
     names = f.array(*(f.lit(name) for name in job["clusters"]))
     by_chance = f.get(names, f.floor(f.rand() * len(job["clusters"])).cast("int"))
-    rows = spark.readStream.format("dynamic-kafka").options(**job["source"]).load()
     rows = rows.select(f.col("value").cast("string").alias("value"), by_chance.alias("cluster"))
-    rows = rows.withColumn("wide", f.rand()).repartition(job["tasks"], "wide").drop("wide")
-    writer = _signed(rows).writeStream.format("dynamic-kafka").options(**job["sink"])
+    return _signed(rows.withColumn("wide", f.rand()).repartition(job.get("tasks", 2), "wide").drop("wide"))
+
+
+def _start(spark: SparkSession, job: dict[str, Any]) -> StreamingQuery:
+    rows = _spread(spark.readStream.format("dynamic-kafka").options(**job["source"]).load(), job)
+
+    def save(batch: DataFrame, batch_id: int) -> None:
+        for sink in job["sinks"]:
+            _write(batch, {**sink, "txnAppId": "crash", "txnVersion": str(batch_id)})
+
+    if job["kind"] == "foreach":
+        writer = rows.writeStream.foreachBatch(save)
+    else:
+        (sink,) = job["sinks"]
+        writer = rows.writeStream.format("dynamic-kafka").options(**sink)
     writer = writer.option("checkpointLocation", job["checkpoint"])
     return (writer.trigger(availableNow=True) if job.get("available_now") else writer).start()
+
+
+def _write(rows: DataFrame, sink: dict[str, str]) -> None:
+    rows.write.format("dynamic-kafka").mode("append").options(**sink).save()
 
 
 def main(job: dict[str, Any]) -> None:
     """Run the job until it is killed, or done."""
     restart = Path(job["control"], "restart")
     spark = _session(job)
+    if job["kind"] == "batch":
+        (sink,) = job["sinks"]
+        _write(_spread(spark.read.format("dynamic-kafka").options(**job["source"]).load(), job), sink)
+        spark.stop()
+        return
     restarts = job.get("restarts", 0)
     query = _start(spark, job)
     print("ready", flush=True)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -39,8 +39,21 @@ COMMIT_POINTS = (
 """In the process that commits a batch; after the last one comes Spark's own commit log. `end-2` needs two clusters."""
 
 _DRIVER_S = 120.0
-_TRANSACTION_TIMEOUT_MS = 60_000
+_TRANSACTION_TIMEOUT_MS = 600_000
 _PARTITIONS = 2
+
+
+def environment(traps: Path) -> dict[str, str]:
+    """Environment variables of a process whose Python workers are to have the traps of a folder."""
+    here = Path(__file__).parent
+    paths = [str(here / "traps"), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "SINK_TRAPS": str(traps),
+    }
 
 
 class Driver:
@@ -49,23 +62,13 @@ class Driver:
     def __init__(self, job: Mapping[str, Any], log: Path, traps: Path) -> None:
         self._log = log
         self._is_gone = False
-        here = Path(__file__).parent
-        environment = {
-            **os.environ,
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(
-                [str(here / "traps"), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
-            ),
-            "SINK_TRAPS": str(traps),
-        }
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.crash.sink_driver", json.dumps(job)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=environment(traps),
                 start_new_session=True,
             )
 
@@ -139,7 +142,7 @@ class Driver:
 
 
 class World:
-    """A topic of numbered rows, and a query that writes each to one of some clusters. Drivers end with the block.
+    """A topic of numbered rows, and a job that writes each to one of some clusters. Drivers end with the block.
 
     Args:
         brokers: By cluster; the first one has the rows, and the commit log.
@@ -147,6 +150,11 @@ class World:
         name: Of the topics, and of the query.
         timeout_ms: `transaction.timeout.ms`; long enough by default that no test sees it.
         largest_bytes: `max.message.bytes` of the topics written to.
+        sinks: The names of sinks that a query writes each batch to by `foreachBatch`; none is a sink of its own.
+
+    Attributes:
+        topics: The topics written to, one for each sink.
+        traps: The folder of traps.
     """
 
     def __init__(
@@ -157,6 +165,7 @@ class World:
         *,
         timeout_ms: int = _TRANSACTION_TIMEOUT_MS,
         largest_bytes: int = 1_000_000,
+        sinks: Sequence[str] = (),
     ) -> None:
         self.brokers = brokers
         self.prefix = name
@@ -165,26 +174,34 @@ class World:
         self._numbers = itertools.count(1)
         self._drivers: list[Driver] = []
         self._lock = threading.Lock()
-        self._traps = folder / "traps"
+        self.traps = folder / "traps"
         self._control = folder / "control"
         self._checkpoint = folder / "checkpoint"
-        for path in (self._traps, self._control):
+        for path in (self.traps, self._control):
             path.mkdir()
-        self._from, self.to = f"{name}-in", f"{name}-out"
+        self._from = f"{name}-in"
+        self.topics = tuple(f"{name}-{sink}" for sink in sinks or ("out",))
         self._source = next(iter(brokers.values()))
         self._source.create_topic(self._from, 3)
         for broker in brokers.values():
-            broker.create_topic(self.to, _PARTITIONS, {"max.message.bytes": str(largest_bytes)})
+            for topic in self.topics:
+                broker.create_topic(topic, _PARTITIONS, {"max.message.bytes": str(largest_bytes)})
         file = MetadataFile(folder / "streams.yaml")
-        file.write(out={c: {"bootstrapServers": b.bootstrap_servers, "topics": [self.to]} for c, b in brokers.items()})
-        self._sink = {
+        servers = {cluster: broker.bootstrap_servers for cluster, broker in brokers.items()}
+        file.write(
+            **{t: {c: {"bootstrapServers": at, "topics": [t]} for c, at in servers.items()} for t in self.topics}
+        )
+        common = {
             "metadata-service": "file",
             "metadata-service.path": str(file.path),
-            "stream-ids": "out",
             "sink.delivery-guarantee": "exactly-once",
             "sink.transactional-id-prefix": self.prefix,
             "properties.transaction.timeout.ms": str(timeout_ms),
         }
+        self._kind = "foreach" if sinks else "stream"
+        self._sinks = [{**common, "stream-ids": topic} for topic in self.topics]
+        for sink, options in zip(sinks, self._sinks, strict=False):
+            options["sink.name"] = sink
 
     def __enter__(self) -> Self:
         return self
@@ -221,31 +238,46 @@ class World:
             done.set()
             thread.join()
 
-    def start(self, *, tasks: int = 2, last: bool = False, restarts: int = 0) -> Driver:
+    def start(
+        self, *, tasks: int = 2, last: bool = False, restarts: int = 0, conf: Mapping[str, str] | None = None
+    ) -> Driver:
         """Start a driver on the checkpoint.
 
         Args:
             tasks: How many tasks write a batch.
             last: Whether it writes what is there, and ends.
             restarts: How often it starts a failed query again.
+            conf: More of Spark's configuration.
         """
         limit = {} if last else {"maxOffsetsPerTrigger": "400"}
+        more = {"tasks": tasks, "available_now": last, "restarts": restarts, "conf": dict(conf or {})}
+        return self._run(self._kind, self._sinks, limit, **more)
+
+    def start_batch_write(self, version: int | None = None) -> Driver:
+        """Start a driver that writes all rows by one batch write, and ends.
+
+        Args:
+            version: Of the write, whose identity it is then a part of; None gives it no identity.
+        """
+        identity = {} if version is None else {"txnAppId": "crash", "txnVersion": str(version)}
+        return self._run("batch", [{**sink, **identity} for sink in self._sinks], {})
+
+    def _run(self, kind: str, sinks: Sequence[Mapping[str, str]], limit: Mapping[str, str], **more: Any) -> Driver:
         job = {
+            "kind": kind,
             "source": {
                 "kafka.bootstrap.servers": self._source.bootstrap_servers,
                 "subscribe": self._from,
                 "startingOffsets": "earliest",
                 **limit,
             },
-            "sink": self._sink,
+            "sinks": sinks,
             "clusters": list(self.brokers),
             "checkpoint": str(self._checkpoint),
             "control": str(self._control),
-            "tasks": tasks,
-            "available_now": last,
-            "restarts": restarts,
+            **more,
         }
-        driver = Driver(job, self._folder / f"driver-{next(self._numbers)}.log", self._traps)
+        driver = Driver(job, self._folder / f"driver-{next(self._numbers)}.log", self.traps)
         self._drivers.append(driver)
         return driver
 
@@ -273,31 +305,38 @@ class World:
 
     def arm(self, point: str, mode: Literal["hold", "kill"] = "hold") -> None:
         """Set a trap; see `traps`."""
-        new = self._traps / "new"
+        new = self.traps / "new"
         new.write_text(mode)
-        new.rename(self._traps / point)
+        new.rename(self.traps / point)
 
     def wait_hit(self, point: str, driver: Driver, timeout_s: float = _DRIVER_S) -> int:
         """Wait until a process is in the trap; its id."""
-        hit = self._traps / f"{point}.hit"
+        hit = self.traps / f"{point}.hit"
         wait_until(lambda: hit.exists() or not driver.is_running, timeout_s, f"a process at '{point}'")
         assert hit.exists(), driver.output[-5000:]
         return int(hit.read_text())
 
     def release(self, point: str) -> None:
         """Let the process in the trap go on."""
-        (self._traps / f"{point}.hit").unlink()
+        (self.traps / f"{point}.hit").unlink()
 
     def disarm(self) -> None:
         """Remove all traps."""
-        for path in self._traps.iterdir():
+        for path in self.traps.iterdir():
             path.unlink()
 
     # --- the check ---
 
-    def published(self) -> dict[str, list[str]]:
-        """What readers see: the values by cluster."""
-        return {cluster: _read_committed(broker, self.to) for cluster, broker in self.brokers.items()}
+    def published(self) -> dict[tuple[str, str], list[str]]:
+        """What readers see: the values by topic and cluster."""
+        return {(t, c): _read_committed(broker, t) for t in self.topics for c, broker in self.brokers.items()}
+
+    def times_published(self, topic: str) -> Counter[int]:
+        """How often readers see each row of a topic, on all clusters together; 0 for those that they do not see."""
+        values = [value for (where, _), some in self.published().items() if where == topic for value in some]
+        counts = Counter(dict.fromkeys(range(self.rows), 0))
+        counts.update(_number(value) for value in values)
+        return counts
 
     def open(self) -> dict[str, list[str]]:
         """The query's open transactions by cluster."""
@@ -333,15 +372,22 @@ class World:
             last = self.start(last=True)
             assert last.wait() == 0, last.output[-5000:]
         else:
-            wait_until(lambda: sum(map(len, self.published().values())) >= self.rows, _DRIVER_S, "all rows")
+            rows = self.rows * len(self.topics)
+            wait_until(lambda: sum(map(len, self.published().values())) >= rows, _DRIVER_S, "all rows")
             driver.kill()
         self.check(most_ids=most_ids)
 
     def check(self, *, most_ids: int = 16) -> None:
         """What `finish` says, without a driver."""
         wait_until(lambda: not any(self.open().values()), 10, f"the end of transactions: {self.open()}")
-        values = [value.split() for some in self.published().values() for value in some]
-        counts = Counter(int(value[0][-9:]) for value in values)
+        published = self.published()
+        for topic in self.topics:
+            self._check_rows([value for (where, _), some in published.items() if where == topic for value in some])
+        ids = self.transactional_ids()
+        assert all(len(names) <= most_ids for names in ids.values()), ids
+
+    def _check_rows(self, values: list[str]) -> None:
+        counts = Counter(map(_number, values))
         twice = sorted(number for number, count in counts.items() if count > 1)
         missing = sorted(set(range(self.rows)) - counts.keys())
         assert not twice, f"{len(twice)} rows are there twice: {twice[:20]}"
@@ -349,13 +395,15 @@ class World:
         assert len(counts) == self.rows
         runs: dict[str, set[str]] = {}
         attempts: dict[tuple[str, str], set[str]] = {}
-        for _, batch, run, task, attempt in values:
+        for _, batch, run, task, attempt in map(str.split, values):
             runs.setdefault(batch, set()).add(run)
             attempts.setdefault((batch, task), set()).add(attempt)
         assert all(len(some) == 1 for some in runs.values()), "a batch of two runs of the query"
         assert all(len(some) == 1 for some in attempts.values()), "a batch with two attempts of a task"
-        ids = self.transactional_ids()
-        assert all(len(names) <= most_ids for names in ids.values()), ids
+
+
+def _number(value: str) -> int:
+    return int(value.partition(" ")[0][-9:])
 
 
 def _read_committed(broker: KafkaBroker, topic: str) -> list[str]:

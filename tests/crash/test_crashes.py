@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.crash.driver import recorded
+from tests.crash.standalone import standalone_cluster
 from tests.engine import MetadataFile
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -175,47 +175,6 @@ def test_a_broker_killed_and_brought_back(topic: Topic, tmp_path: Path, job: dic
         assert set(rows) == expected
 
 
-@contextmanager
-def standalone_cluster(folder: Path) -> Iterator[str]:
-    """A real Spark standalone cluster: a master and two workers with one core each; yields its address."""
-    import pyspark
-
-    spark_class = str(Path(pyspark.__path__[0]) / "bin" / "spark-class")
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def start(name: str, *arguments: str) -> Path:
-        log = folder / f"{name}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [spark_class, *arguments],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**ENVIRONMENT, "SPARK_NO_DAEMONIZE": "1"},
-                start_new_session=True,
-            )
-        processes.append(process)
-        return log
-
-    def found(log: Path, pattern: str) -> str:
-        wait_until(lambda: re.search(pattern, log.read_text()), 60, f"{pattern} in {log.name}")
-        return str(re.findall(pattern, log.read_text())[0])
-
-    try:
-        package = "org.apache.spark.deploy"
-        log = start("master", f"{package}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        address = found(log, r"Starting Spark master at (spark://\S+)")
-        for i in (1, 2):
-            work = str(folder / f"work{i}")
-            arguments = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0", "-d", work)
-            worker = start(f"worker{i}", f"{package}.worker.Worker", *arguments, address)
-            found(worker, "(Successfully registered with master)")
-        yield address
-    finally:
-        for process in processes:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 def executors() -> list[int]:
     """Process ids of the executors' JVMs on this machine."""
     listed = subprocess.run(
@@ -236,7 +195,7 @@ def test_standalone_cluster_spreads_tasks_and_survives_a_killed_executor(
     sink, log = Path(job["sink"]), tmp_path / "driver.log"
     for broker in brokers.values():
         produce(broker.bootstrap_servers, name, [(None, b"v")] * 5000)
-    with standalone_cluster(tmp_path) as address:
+    with standalone_cluster(tmp_path, ENVIRONMENT) as address:
         job["master"] = address
         job["conf"] = {"spark.executor.cores": "1", "spark.executor.memory": "512m"}
         driver = Driver(job, log)

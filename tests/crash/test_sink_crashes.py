@@ -157,7 +157,7 @@ def test_one_refused_record_keeps_its_batch_from_being_published(
     assert not any(world.published().values())
     for broker in brokers.values():
         size = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
-        topic = ConfigResource(ResourceType.TOPIC, world.to, incremental_configs=[size])
+        topic = ConfigResource(ResourceType.TOPIC, world.topics[0], incremental_configs=[size])
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.incremental_alter_configs([topic])[topic].result(20)
     assert driver.wait() == 0

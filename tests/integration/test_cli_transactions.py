@@ -47,6 +47,11 @@ class Stuck:
         assert found is not None
         return found
 
+    def abort(self, name: str) -> None:
+        """End it, as its time-out would."""
+        found = self.described(name)
+        self.client.end(name, found.producer_id, found.producer_epoch, commit=False)
+
     def write_log(self, status: Any, *names: str) -> None:
         """Append a state that counts to the prefix's commit log, and make that if it is not there."""
         found = {name: self.described(name) for name in names}
@@ -68,7 +73,7 @@ def stuck(cluster_a: KafkaBroker, topic: Topic) -> Iterator[Stuck]:
         yield found
         for name in found.client.list_open():
             if name.startswith(found.prefix):
-                found.client.abort(name)
+                found.abort(name)
 
 
 @pytest.fixture
@@ -159,7 +164,7 @@ def test_what_timed_out_is_lost(stuck: Stuck, run: Run) -> None:
     """The list shows what is decided and gone, and a commit of it is a failure."""
     name = stuck.open(0)
     stuck.write_log("decided", name)
-    stuck.client.abort(name)
+    stuck.abort(name)
     assert verdicts(run("list")[1]) == {name: "decided-and-lost"}
     assert run("commit", "--decided", "--execute")[0] == 1
 

@@ -26,11 +26,12 @@ from confluent_kafka.cimpl import NewPartitions
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, RowError
 from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
-from dynamic_kafka.sink import writer
+from dynamic_kafka.sink import producers as pooling
 from dynamic_kafka.sink.partitioners import FixedPartitioner, KafkaPartitioner, RoundRobinPartitioner
+from dynamic_kafka.sink.producers import ClusterProducer, PooledProducers
 from dynamic_kafka.sink.report import TaskReport, Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
-from dynamic_kafka.sink.writer import ClusterProducer, PooledProducers, flush, write
+from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
 
 pytestmark = pytest.mark.broker
@@ -50,10 +51,10 @@ CREATE = {"allow.auto.create.topics": "true"}  # how topics come to be on a mock
 @pytest.fixture(autouse=True)
 def pool() -> Iterator[None]:
     """Every test begins and ends with an empty pool."""
-    assert not writer._pool
+    assert not pooling._pool
     yield
-    while writer._pool:
-        writer._pool.popitem()[1].close()
+    while pooling._pool:
+        pooling._pool.popitem()[1].close()
 
 
 def rows(**columns: Sequence[Any]) -> pa.RecordBatch:
@@ -225,13 +226,13 @@ def undelivered(task: WriteTask, *batches: pa.RecordBatch) -> DeliveryError:
     """The error of a task that fails."""
     with pytest.raises(DeliveryError) as raised:
         run(task, *batches)
-    assert not writer._pool  # a producer that saw an error is not used again
+    assert not pooling._pool  # a producer that saw an error is not used again
     return raised.value
 
 
 def test_an_unknown_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named, soon, and not created, although the broker would; on request it is."""
-    monkeypatch.setattr(writer, "_APPEARS_S", 0.5)
+    monkeypatch.setattr(pooling, "_APPEARS_S", 0.5)
     with KafkaBroker(properties={"auto.create.topics.enable": "true"}) as broker:
         servers = broker.bootstrap_servers
         error = undelivered(one_cluster(servers, "typo"), rows(value=[b"v"]))
@@ -332,8 +333,8 @@ def test_a_broker_that_stops_answering() -> None:
 
 def test_a_cluster_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is sent: an error that names cluster and cause."""
-    monkeypatch.setattr(writer, "_LOOKUP_S", 0.5)
-    monkeypatch.setattr(writer, "_LOOKUP_ATTEMPT_S", 0.3)
+    monkeypatch.setattr(pooling, "_LOOKUP_S", 0.5)
+    monkeypatch.setattr(pooling, "_LOOKUP_ATTEMPT_S", 0.3)
     with pytest.raises(ClusterUnavailableError, match=r"'east' does not answer, so topic 't'.*refused"):
         run(one_cluster("127.0.0.1:1", "t"), rows(value=[b"v"]))
 
@@ -370,18 +371,18 @@ def test_producers_are_used_again(topic: Callable[..., str]) -> None:
                 assert producer is producers.producer("east")
                 flush(write(iter([rows(value=[b"v"])]), task, producers, task_number=0, tasks=1))
             made.add(id(producer))
-        assert len(made) == len(writer._pool) == 2
+        assert len(made) == len(pooling._pool) == 2
 
 
 def test_the_pool_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one unused for longest goes; what it still had to send is sent."""
-    monkeypatch.setattr(writer, "_CAPACITY", 2)
+    monkeypatch.setattr(pooling, "_CAPACITY", 2)
     with MockCluster() as cluster:
         for linger_ms in ("30000", "1", "2"):
             task = one_cluster(cluster.bootstrap_servers, "t", CREATE | {"linger.ms": linger_ms}, guarantee="none")
             with PooledProducers(task) as producers:
                 write(iter([rows(value=[b"v"], partition=[0])]), task, producers, task_number=0, tasks=1)
-        assert len(writer._pool) == 2
+        assert len(pooling._pool) == 2
         wait_until(lambda: len(values(cluster.bootstrap_servers, "t")) == 3, 10, "all three records")
 
 
@@ -420,7 +421,8 @@ def test_the_end_of_the_process_sends_the_rest() -> None:
             import pyarrow as pa
             from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
             from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
-            from dynamic_kafka.sink.writer import PooledProducers, write
+            from dynamic_kafka.sink.producers import PooledProducers
+            from dynamic_kafka.sink.writer import write
 
             properties = {{"bootstrap.servers": "{cluster.bootstrap_servers}", "linger.ms": "60000", **{CREATE}}}
             settings = SinkSettings(service=InMemoryMetadataService, stream="s", guarantee="none")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
@@ -160,31 +160,31 @@ def test_a_killed_producers_transaction_is_committed(
     assert client.list_all()[name] is TransactionState.COMPLETE_COMMIT
 
 
-def test_an_aborted_transaction_is_fenced(cluster_a: KafkaBroker, topic: Topic, client: TransactionClient) -> None:
-    """After `abort` nothing is visible, the epoch is another one, and a late commit publishes nothing."""
+def test_an_aborted_transaction_stays_so(cluster_a: KafkaBroker, topic: Topic, client: TransactionClient) -> None:
+    """A commit that comes after the abort is refused, and publishes nothing."""
     name = topic(cluster_a)
     leave_open(cluster_a, name, name)
     found = described(client, name)
+    assert client.end(name, found.producer_id, found.producer_epoch, commit=False) is EndResult.DONE
+    assert ended(client, name).state is TransactionState.COMPLETE_ABORT
+    late = client.end(name, found.producer_id, found.producer_epoch, commit=True)
+    assert late is EndResult.INVALID_STATE
+    assert committed(cluster_a, name) == []
 
-    client.abort(name)
 
+def test_a_newer_producer_fences(cluster_a: KafkaBroker, topic: Topic, client: TransactionClient) -> None:
+    """It aborts what is open under its id and takes another epoch: a commit for the old one is refused."""
+    name = topic(cluster_a)
+    leave_open(cluster_a, name, name)
+    found = described(client, name)
+    newer = Producer({"bootstrap.servers": cluster_a.bootstrap_servers, "transactional.id": name, "log_level": 3})
+    newer.init_transactions(20)
     after = described(client, name)
     assert after.state is TransactionState.EMPTY
     assert (after.producer_id, after.producer_epoch) > (found.producer_id, found.producer_epoch)
-    late = client.end(name, found.producer_id, found.producer_epoch, commit=True)
-    assert late in {EndResult.FENCED, EndResult.INVALID_STATE}
+    assert client.end(name, found.producer_id, found.producer_epoch, commit=True) is EndResult.FENCED
     assert committed(cluster_a, name) == []
     assert name not in client.list_open()
-
-
-def test_abort_leaves_a_decided_commit_alone(cluster_a: KafkaBroker, topic: Topic, client: TransactionClient) -> None:
-    """What was committed stays so, whether its markers are written or not."""
-    name = topic(cluster_a)
-    leave_open(cluster_a, name, name)
-    found = described(client, name)
-    assert client.end(name, found.producer_id, found.producer_epoch, commit=True) is EndResult.DONE
-    client.abort(name)
-    assert committed(cluster_a, name) == [name]
 
 
 def test_a_transaction_that_timed_out_is_gone(cluster_a: KafkaBroker, topic: Topic, client: TransactionClient) -> None:
@@ -216,7 +216,7 @@ def test_many_at_once(cluster_a: KafkaBroker, topic: Topic, client: TransactionC
         EndResult.DONE,
         EndResult.UNKNOWN_ID,
     ]
-    client.abort(ids[1])
+    assert client.end(*known[1], commit=False) is EndResult.DONE
     for transactional_id in ids:
         ended(client, transactional_id)
     assert sorted(committed(cluster_a, name)) == [ids[0], ids[2]]
@@ -242,7 +242,7 @@ def test_a_restart_between_calls_goes_unnoticed(own: KafkaBroker, connect: Conne
     own.restart()
     assert client.end("restart", found.producer_id, found.producer_epoch, commit=True) in FINISHED
     own.restart()
-    client.abort("restart")
+    assert client.end("restart", found.producer_id, found.producer_epoch, commit=True) is EndResult.DONE
     assert committed(own, "restart") == ["restart"]
     client.close()
     assert client.list_open() == []
@@ -494,7 +494,6 @@ def test_what_is_not_allowed_names_the_acl(secured: KafkaBroker, stores: Path, c
     for call, operation in (
         (lambda: client.describe(["mine"]), "Describe"),
         (lambda: client.end("mine", 1, 0, commit=True), "Write"),
-        (lambda: client.abort("mine"), "Write"),
     ):
         with pytest.raises(ClusterUnavailableError) as caught:
             call()

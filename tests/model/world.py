@@ -6,6 +6,7 @@ answers come from a world that is one immutable value. Nothing here knows what t
 What the explorer tries at every point:
 
 * any process takes its next step, or never takes one again (a crash, or a zombie that wakes up later);
+* a batch is given up before its tasks are done;
 * a request (append, end, abort) is executed, or lost, or executed later, at any time, or executed twice;
 * a broker aborts an open transaction that timed out;
 * the next driver starts, while older ones go on; a task of any generation starts, however late.
@@ -36,6 +37,7 @@ from dynamic_kafka.sink.protocol import (
     ReadLog,
     Record,
     Seen,
+    State,
     Transaction,
     Wait,
 )
@@ -45,6 +47,9 @@ __all__ = ["Limits", "Rules", "ViolationError", "explore"]
 _POLICY = Policy()
 _TASKS = (0, 1)
 _SLOTS = 2
+_CHAIN = "chain"  # there is only one log
+
+Phase = Literal["claim", "tasks", "commit", "abandon", "log", "end"]
 
 
 class ViolationError(AssertionError):
@@ -129,23 +134,55 @@ class Driver(NamedTuple):
         batch: The batch it works at.
         phase: What it does for it.
         claim: Of this batch.
-        answers: What the protocol was answered in this phase.
+        messages: The transactions that tasks have prepared for it, while it waits for them.
+        at: Where the protocol stands in this phase; see `Explorer.points`.
     """
 
     number: int
     query: int
     batch: int
-    phase: Literal["claim", "tasks", "commit", "abandon", "log", "end"]
+    phase: Phase
     claim: Claim | None = None
     messages: tuple[Transaction | None, ...] = (None, None)
-    answers: tuple[Any, ...] = ()
+    at: int = -1
+
+
+class Point(NamedTuple):
+    """A point in a run of the protocol.
+
+    Args:
+        start: What it was started with; see `Explorer.run_protocol`.
+        answers: What it was answered since, or something that leads to the same point.
+        next: The effect that it wants, or its result, or its failure.
+    """
+
+    start: tuple[Any, ...]
+    answers: tuple[Any, ...]
+    next: Any
+
+
+class Log(NamedTuple):
+    """The commit log, as far as it can still matter. Only records that count are kept: others change nothing but offsets.
+
+    Args:
+        length: How many records.
+        head: The state of the last one, by its number.
+        appended: Name and offset of records that their driver may still look for.
+    """
+
+    length: int = 0
+    head: int = -1
+    appended: tuple[tuple[str, int], ...] = ()
+
+
+_EMPTY = Log()
 
 
 @dataclass(frozen=True)
 class World:
-    """Everything there is at one moment."""
+    """Everything there is at one moment, and nothing that does not matter any more: equal futures are equal worlds."""
 
-    log: tuple[int, ...] = ()
+    log: Log = _EMPTY
     slots: tuple[tuple[Slot, ...], ...] = ((Slot(),) * _SLOTS,) * len(_TASKS)
     published: tuple[Row, ...] = ()
     done: tuple[int, ...] = (0, 0)
@@ -167,8 +204,13 @@ class Explorer:
     limits: Limits
     rules: Rules
     records: list[Record] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
     numbers: dict[Any, int] = field(default_factory=dict)
     finished: int = 0
+
+    def __post_init__(self) -> None:
+        self.resume: Callable[[int, Any], int] = cache(self._resume)
 
     def run(self) -> int:
         """Visit them; returns how many there are."""
@@ -204,11 +246,11 @@ class Explorer:
     def moves(self, world: World) -> Iterator[World]:
         """All worlds that can come next.
 
-        What a driver concludes by itself commutes with all else: it comes first, and nothing is tried in its place.
+        What a driver does by itself commutes with all else: it comes first, and nothing is tried in its place.
         """
         for driver in world.drivers:
             if driver.phase in ("claim", "commit", "abandon") and isinstance(
-                self.next_effect(driver), (_Result, _Failure)
+                self.points[driver.at].next, (_Result, _Failure, Wait)
             ):
                 yield from self.step(world, driver)
                 return
@@ -222,7 +264,7 @@ class Explorer:
                 yield self.run_task(replace(world, late_tasks=late), task)
         for worker, slots in enumerate(world.slots):
             for number, slot in enumerate(slots):
-                aborted = slot._replace(epoch=slot.epoch + 1, status="aborted")
+                aborted = _ended(slot, "aborted", later=1)
                 if slot.status != "open":
                     continue
                 if not slot.seen_open and world.timeouts < self.limits.timeouts:
@@ -239,14 +281,15 @@ class Explorer:
         """A driver reads Spark's checkpoint: the first batch that is not done comes (again)."""
         query = number % self.limits.queries
         done = world.done[query]
-        driver = Driver(number, query, done, "claim" if done < self.limits.batches else "end")
-        return replace(world, drivers=(*world.drivers, driver))
+        world = replace(world, drivers=(*world.drivers, Driver(number, query, done, "end")))
+        return self.enter(world, world.drivers[number], "claim" if done < self.limits.batches else "end")
 
     def run_task(self, world: World, task: Task) -> World:
         """A task takes a transactional id of its worker, writes, and its message reaches the driver if that still waits."""
-        others = tuple(other for other in world.tasks if other != task)
-        again = () if task.started else (task._replace(started=True),)
-        world = replace(world, tasks=tuple(sorted((*others, *again))))
+        tasks = {*world.tasks, task._replace(started=True)} - {task}
+        if world.late_tasks == self.limits.late_tasks:
+            tasks = {other for other in tasks if not other.started}
+        world = replace(world, tasks=tuple(sorted(tasks)))
         free = [
             number
             for number, slot in enumerate(world.slots[task.number])
@@ -262,33 +305,36 @@ class Explorer:
         if driver.phase == "tasks" and driver.claim is not None and driver.claim.generation == task.generation:
             messages = list(driver.messages)
             messages[task.number] = Transaction("c", f"{task.number}.{number}", task.number * _SLOTS + number, epoch)
-            phase: Any = "tasks" if None in messages else "commit"
-            world = _with_driver(world, driver._replace(messages=tuple(messages), phase=phase))
+            driver = driver._replace(messages=tuple(messages))
+            if None in messages:
+                return _with_driver(world, driver)
+            return self.enter(world, driver, "commit")
         return world
 
     def step(self, world: World, driver: Driver) -> Iterator[World]:
         """The next step of a driver, with all that can happen to it."""
         if driver.phase == "tasks":
+            yield self.enter(world, driver, "abandon")  # a task has failed too often
             return
         if driver.phase == "log":
             # Two drivers may write it: Spark's own checkpoint lets the first one win, and ends the other.
             if world.done[driver.query] == driver.batch:
-                following = driver.batch + 1
-                phase: Any = "claim" if following < self.limits.batches else "end"
+                driver = driver._replace(batch=driver.batch + 1)
                 done = tuple(n + (query == driver.query) for query, n in enumerate(world.done))
-                world = replace(world, done=done)
-                yield _with_driver(world, Driver(driver.number, driver.query, following, phase))
+                more = driver.batch < self.limits.batches
+                yield self.enter(replace(world, done=done), driver, "claim" if more else "end")
             else:
-                yield _with_driver(world, driver._replace(phase="end"))
+                yield self.enter(world, driver, "end")
             return
-        effect = self.next_effect(driver)
+        effect = self.points[driver.at].next
         match effect:
             case _Result(value):
                 yield self.after(world, driver, value)
             case _Failure(error):
                 yield from self.fail(world, driver, error)
             case ReadLog():
-                yield _with_driver(world, driver._replace(answers=(*driver.answers, world.log)))
+                log = world.log._replace(appended=_of(driver.number, world.log))
+                yield self.answer(world, driver, log)
             case ListOpen():
                 found = tuple(
                     Transaction("c", f"{task}.{number}", task * _SLOTS + number, slot.epoch)
@@ -296,17 +342,17 @@ class Explorer:
                     for number, slot in enumerate(slots)
                     if slot.status == "open"
                 )
-                yield _with_driver(world, driver._replace(answers=(*driver.answers, found)))
+                yield self.answer(world, driver, found)
             case Describe(transactions):
                 seen = tuple(self.describe(world, t) for t in transactions)
                 for t, (outcome, *_) in zip(transactions, seen, strict=True):
                     if outcome is Outcome.OPEN:
                         task, number = divmod(t.producer_id, _SLOTS)
                         world = _with_slot(world, task, number, world.slots[task][number]._replace(seen_open=True))
-                yield _with_driver(world, driver._replace(answers=(*driver.answers, seen)))
+                yield self.answer(world, driver, seen)
             case Wait(attempt):
                 if attempt < 1:
-                    yield _with_driver(world, driver._replace(answers=(*driver.answers, None)))
+                    yield self.answer(world, driver, None)
                 else:
                     yield from self.fail(world, driver, DynamicKafkaError("gave up"))
             case Append(record):
@@ -318,7 +364,7 @@ class Explorer:
 
     def requests(self, world: World, driver: Driver, requests: list[tuple[str, Any]]) -> Iterator[World]:
         """A request for each, executed in order; at most one of them meets a fault."""
-        answered = _with_driver(world, driver._replace(answers=(*driver.answers, None)))
+        answered = self.answer(world, driver, None)
         done = answered
         for request in requests:
             done = self.execute(done, *request)
@@ -334,25 +380,23 @@ class Explorer:
                     done, faults=world.faults + 1, late=tuple(sorted((*done.late, faulty), key=repr))
                 )  # twice
         if len(requests) > 1:  # the driver dies between two of them: the rest is never sent
-            yield self.execute(_with_driver(world, driver._replace(phase="end")), *requests[0])
+            yield self.execute(self.enter(world, driver, "end"), *requests[0])
 
     def execute(self, world: World, kind: str, what: Any) -> World:
         """What a broker does with a request."""
         if kind == "append":
-            # Only records that count are kept: the others change nothing but offsets, and a head is known by its place.
-            counts = self.chain((*world.log, what)).offset == len(world.log)
-            return replace(world, log=(*world.log, what)) if counts else world
+            return replace(world, log=self.append(world, self.records[what]))
         task, number = divmod(what.producer_id, _SLOTS)
         slot = world.slots[task][number]
         if kind == "abort" and not self.rules.abort_by_epoch:
-            return _with_slot(world, task, number, slot._replace(epoch=slot.epoch + 1, status="aborted"))
+            return _with_slot(world, task, number, _ended(slot, "aborted", later=1))
         if slot.epoch != what.producer_epoch or slot.status != "open":
             return world  # fenced, or repeated
         if kind == "abort":
-            return _with_slot(world, task, number, slot._replace(status="aborted"))
+            return _with_slot(world, task, number, _ended(slot, "aborted"))
         assert slot.row is not None
-        world = replace(world, published=tuple(sorted((*world.published, slot.row))))
-        return _with_slot(world, task, number, slot._replace(status="committed"))
+        world = replace(world, published=_published(world.published, slot.row))
+        return _with_slot(world, task, number, _ended(slot, "committed"))
 
     def describe(self, world: World, transaction: Transaction) -> Seen:
         """What the coordinator says of it; the classes are those of `kafka.transactions`."""
@@ -372,10 +416,8 @@ class Explorer:
                 Task(driver.number, driver.query, driver.batch, number, value.generation) for number in _TASKS
             )
             world = replace(world, tasks=tuple(sorted((*world.tasks, *tasks))))
-            return _with_driver(world, driver._replace(phase="tasks", claim=value, answers=()))
-        if driver.phase == "commit":
-            return _with_driver(world, driver._replace(phase="log", answers=()))
-        return _with_driver(world, driver._replace(phase="end", answers=()))
+            return self.enter(world, driver._replace(claim=replace(value, chain=_CHAIN)), "tasks")
+        return self.enter(world, driver, "log" if driver.phase == "commit" else "end")
 
     def fail(self, world: World, driver: Driver, error: DynamicKafkaError) -> Iterator[World]:
         """Spark calls `abort` when `commit` failed; the query has ended."""
@@ -383,64 +425,100 @@ class Explorer:
             if not world.late_timeouts:
                 raise ViolationError(f"decided transactions are gone: {error}")
             return  # loud, as promised: a part is published, and somebody has to look at it
-        phase: Any = "abandon" if driver.phase == "commit" else "end"
-        yield _with_driver(world, driver._replace(phase=phase, answers=()))
+        yield self.enter(world, driver, "abandon" if driver.phase == "commit" else "end")
 
-    def next_effect(self, driver: Driver) -> Any:
-        """Run the protocol with the answers so far."""
-        return self._next(
-            driver.number, driver.query, driver.batch, driver.phase, driver.claim, driver.messages, driver.answers
-        )
+    def enter(self, world: World, driver: Driver, phase: Phase) -> World:
+        """A driver's next phase; what it does not need any more is forgotten."""
+        after = Driver(driver.number, driver.query, driver.batch, phase)
+        if phase in ("tasks", "commit"):
+            after = after._replace(claim=driver.claim)
+        if phase in ("claim", "commit", "abandon"):
+            start = driver.number, driver.query, driver.batch, phase, driver.claim, driver.messages
+            after = after._replace(at=self.run_protocol(start, ()))
+        if phase == "end":
+            after = Driver(driver.number, 0, 0, "end")
+        return _with_driver(world, after)
 
-    def __post_init__(self) -> None:
-        self._next: Callable[..., Any] = cache(self._run_protocol)
+    # --- the protocol ---
 
-    def _run_protocol(
-        self,
-        number: int,
-        query: int,
-        batch: int,
-        phase: str,
-        claimed: Claim,
-        messages: tuple[Transaction, ...],
-        answers: Any,
-    ) -> Any:
+    def answer(self, world: World, driver: Driver, answer: Any) -> World:
+        """The protocol gets its answer."""
+        return _with_driver(world, driver._replace(at=self.resume(driver.at, answer)))
+
+    def _resume(self, at: int, answer: Any) -> int:
+        return self.run_protocol(self.points[at].start, (*self.points[at].answers, answer))
+
+    def run_protocol(self, start: tuple[Any, ...], answers: tuple[Any, ...]) -> int:
+        """The number of the point that the answers lead to.
+
+        Two runs that stand at the same line with the same variables have the same future: they are at the same point.
+        """
+        number, query, batch, phase, claimed, messages = start
         name = f"{number}.{batch}.{phase}"
-        identity = Identity(f"query {query}", batch)
         steps: Generator[Any, Any, Any]
         if phase == "claim":
             steps = protocol.claim(name, None, _POLICY)
         elif phase == "commit":
-            steps = protocol.commit(name, claimed, identity, messages, {}, _POLICY)
+            steps = protocol.commit(name, claimed, Identity(f"query {query}", batch), messages, {}, _POLICY)
         else:
             steps = protocol.abandon(name, claimed)
+        effect: Any
         try:
             effect = next(steps)
             for answer in answers:
                 effect = steps.send(self.chain(answer) if isinstance(effect, ReadLog) else answer)
         except StopIteration as stop:
-            return _Result(stop.value)
+            effect = _Result(stop.value)
         except DynamicKafkaError as error:
-            return _Failure(error)
-        return effect
+            effect = _Failure(error)
+        place = repr(effect), _place(steps)
+        if place not in self.numbers:
+            self.numbers[place] = len(self.points)
+            self.points.append(Point(start, answers, effect))
+        return self.numbers[place]
 
     # --- the log ---
 
     def number_of(self, record: Record) -> int:
         """Records as numbers: worlds have to be hashed by the million."""
-        state = record.state
-        key = (record.name, record.follows, state.status, state.generation, state.transactions, *state.applied.items())
+        key = record.name, record.follows, self.state_number(record.state)
         if key not in self.numbers:
             self.numbers[key] = len(self.records)
             self.records.append(record)
         return self.numbers[key]
 
-    def chain(self, log: tuple[int, ...]) -> Chain:
+    def state_number(self, state: State) -> int:
+        """The same for states: what else there is in one follows from these."""
+        key = state.status, state.generation, state.transactions, *state.applied.items()
+        if key not in self.numbers:
+            self.numbers[key] = len(self.states)
+            self.states.append(replace(state, chain=_CHAIN))
+        return self.numbers[key]
+
+    def chain(self, log: Log) -> Chain:
         """The chain that a reader finds."""
-        chain = Chain()
-        for offset, number in enumerate(log):
-            chain = protocol.follow(chain, offset, self.records[number], first=offset == 0)
-        return chain
+        return Chain(log.length - 1, self.states[log.head], dict(log.appended)) if log.length else Chain()
+
+    def append(self, world: World, record: Record) -> Log:
+        """The log with one more record, if that counts."""
+        log = world.log
+        after = protocol.follow(self.chain(log), log.length, record, first=log.length == 0)
+        if after.offset != log.length:
+            return log
+        appended = log.appended
+        driver = world.drivers[int(record.name.partition(".")[0])]
+        if f"{record.name}.".startswith(f"{_name(driver)}."):
+            appended = tuple(sorted((*appended, (record.name, log.length))))
+        return Log(log.length + 1, self.state_number(record.state), appended)
+
+
+def _place(steps: Any) -> tuple[Any, ...]:
+    """Where a generator stands, and those that it waits for."""
+    places = []
+    while steps is not None and steps.gi_frame is not None:
+        places.append((steps.gi_code, steps.gi_frame.f_lasti, repr(sorted(steps.gi_frame.f_locals.items()))))
+        steps = steps.gi_yieldfrom
+    return tuple(places)
 
 
 class _Result(NamedTuple):
@@ -457,12 +535,36 @@ def _with_slot(world: World, task: int, number: int, slot: Slot) -> World:
     return replace(world, slots=(*world.slots[:task], tuple(slots), *world.slots[task + 1 :]))
 
 
+def _ended(slot: Slot, status: Literal["committed", "aborted"], later: int = 0) -> Slot:
+    return Slot(slot.epoch + later, status, None, slot.prepared_by)
+
+
+def _published(rows: tuple[Row, ...], row: Row) -> tuple[Row, ...]:
+    """With one more row; when a batch is whole it does not matter any more which generation has written it."""
+    after = {*rows, row}
+    whole = {row._replace(task=task) for task in _TASKS}
+    if row not in rows and whole <= after:
+        after = after - whole | {other._replace(generation=0) for other in whole}
+    return tuple(sorted(after)) if row not in rows else tuple(sorted((*rows, row)))
+
+
+def _name(driver: Driver) -> str:
+    """What the names of its records begin with."""
+    return f"{driver.number}.{driver.batch}.{driver.phase}"
+
+
+def _of(number: int, log: Log) -> tuple[tuple[str, int], ...]:
+    return tuple((name, offset) for name, offset in log.appended if name.startswith(f"{number}."))
+
+
 def _with_driver(world: World, driver: Driver) -> World:
-    if driver.phase == "end":
-        driver = Driver(driver.number, 0, 0, "end")  # nothing else of it matters any more
     drivers = list(world.drivers)
-    drivers[driver.number] = driver
-    return replace(world, drivers=tuple(drivers))
+    before, drivers[driver.number] = drivers[driver.number], driver
+    log = world.log
+    if _name(before) != _name(driver):
+        stale = _of(driver.number, log)
+        log = log._replace(appended=tuple(some for some in log.appended if some not in stale))
+    return replace(world, drivers=tuple(drivers), log=log)
 
 
 def explore(limits: Limits, rules: Rules = Rules()) -> int:

@@ -23,7 +23,9 @@ from dynamic_kafka.errors import (
     OffsetResolutionError,
     ProducerFencedError,
     RecordError,
+    RegistryError,
     RowError,
+    SqlError,
     TransactionError,
     UnknownOptionError,
 )
@@ -36,6 +38,7 @@ ONE_OF_EACH = [
     ConflictingOptionsError(["topic", "assign"], "give one of them"),
     MissingDependencyError("httpx2", "http", "to ask a metadata service over HTTP"),
     MetadataServiceError("something"),
+    RegistryError("something", retriable=True, not_found=True),
     ClusterUnavailableError("something", cluster_id="c"),
     OffsetResolutionError("something", cluster_id="c"),
     DataLossError("gone", cluster_id="c", topic="t", partition=1, start=2, end=3),
@@ -48,6 +51,7 @@ ONE_OF_EACH = [
     ProducerFencedError("something"),
     LostTransactionsError(7, {"p.dk-0-1": "east, aborted"}, 2),
     CheckpointError("something"),
+    SqlError("Expected a type, found ','", line=2, column=5, excerpt="  a, b\n   ^"),
 ]
 
 
@@ -91,9 +95,9 @@ def test_the_cause_stays_readable() -> None:
 
 @pytest.mark.parametrize("error", ONE_OF_EACH, ids=lambda error: type(error).__name__)
 def test_errors_are_one_line(error: DynamicKafkaError) -> None:
-    """Spark often shows only the first line."""
+    """Spark often shows only the first line. Only an error in SQL shows the line at fault below its own."""
     assert str(error)
-    assert "\n" not in str(error)
+    assert "\n" not in str(error).removesuffix(f"\n{getattr(error, 'excerpt', '')}")
 
 
 def test_only_what_may_pass_by_itself_is_retriable() -> None:

@@ -17,8 +17,7 @@ from dynamic_kafka.kafka.transactions import EndResult, TransactionClient, Trans
 
 Address = tuple[str, int]
 FIND, DESCRIBE, END = "FindCoordinatorRequest", "DescribeTransactionsRequest", "EndTxnRequest"
-INIT, LIST, METADATA = "InitProducerIdRequest", "ListTransactionsRequest", "MetadataRequest"
-DESCRIBE_CONFIGS = "DescribeConfigsRequest"
+LIST, METADATA, DESCRIBE_CONFIGS = "ListTransactionsRequest", "MetadataRequest", "DescribeConfigsRequest"
 
 
 class Cluster:
@@ -225,22 +224,15 @@ def test_what_became_of_an_end(cluster: Cluster, client: TransactionClient, code
     assert request.API_VERSION < 5
 
 
-def test_abort_waits_until_it_is_done(cluster: Cluster, client: TransactionClient) -> None:
-    """It asks again while the broker aborts, also if the time-out or somebody else does; and never ends by epoch."""
-    cluster.fails("a", 51, 90, 47, 51)
-    client.abort("a")
-    assert len(cluster.sent(INIT)) == 5
-    assert cluster.sent(END) == []
-    assert len(cluster.sent(FIND)) == 1
-
-
-def test_abort_that_does_not_end_is_an_error(cluster: Cluster) -> None:
+def test_a_coordinator_that_loads_for_ever_is_an_error(cluster: Cluster) -> None:
     """Within the time-out."""
     client = TransactionClient("c", {"bootstrap.servers": "broker-1"}, timeout_ms=200)
-    cluster.fails("a", *[51] * 100)
+    cluster.fails("a", *[14] * 100)
     begin = time.monotonic()
-    with pytest.raises(ClusterUnavailableError, match=r"asked for the abort.*CONCURRENT_TRANSACTIONS \(error 51\)"):
-        client.abort("a")
+    with pytest.raises(
+        ClusterUnavailableError, match=r"asked for the abort.*COORDINATOR_LOAD_IN_PROGRESS \(error 14\)"
+    ):
+        client.end("a", 1, 0, commit=False)
     assert time.monotonic() - begin < 1
 
 
@@ -278,7 +270,7 @@ def test_a_cluster_that_just_started_is_waited_for(cluster: Cluster, client: Tra
             r"error 53\); grant the client's user Describe on TransactionalId 'b'",
         ),
         (lambda c: c.end("a", 1, 0, commit=True), "a", 53, "grant the client's user Write on TransactionalId 'a'"),
-        (lambda c: c.abort("a"), FIND, 53, "grant the client's user Write on TransactionalId 'a'"),
+        (lambda c: c.end("a", 1, 0, commit=False), FIND, 53, "grant the client's user Write on TransactionalId 'a'"),
         (lambda c: c.list_open(), LIST, 31, r"CLUSTER_AUTHORIZATION_FAILED.*Describe on Cluster"),
         (lambda c: c.end("a", 1, 0, commit=True), "a", -1, "refuses .* UNKNOWN .*log of its brokers"),
     ],

@@ -12,8 +12,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from dynamic_kafka.cli import transactions
-from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
+from dynamic_kafka.cli import sql, transactions
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 
 __all__ = ["FAILED", "OK", "USAGE", "main"]
 
@@ -21,7 +21,7 @@ OK, FAILED, USAGE = 0, 1, 2
 """Exit codes: done, or nothing to do; something could not be done; wrong usage."""
 _INTERRUPTED = 130  # as shells have it: 128 and SIGINT
 
-_COMMANDS = (transactions,)
+_COMMANDS = (sql, transactions)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +68,7 @@ def _run(args: argparse.Namespace) -> int:
         if args.debug:
             traceback.print_exc()
         known = isinstance(error, DynamicKafkaError)
-        text = str(error).partition("\n")[0]
+        text = str(error) if isinstance(error, SqlError) else str(error).partition("\n")[0]
         if not known:
             text = f"unexpected {type(error).__name__}: {text}; --debug shows where, please report it"
         sys.stderr.write(f"dynamic-kafka: error: {text}\n")

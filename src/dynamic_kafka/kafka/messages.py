@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     from kafka.protocol.admin import DescribeConfigsRequest, DescribeTransactionsRequest, ListTransactionsRequest
     from kafka.protocol.broker_version_data import BrokerVersionData
     from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
-    from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
+    from kafka.protocol.producer.transaction import EndTxnRequest
     from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "EndTxnRequest",
     "FindCoordinatorRequest",
     "IncompatibleBrokerVersion",
-    "InitProducerIdRequest",
     "ListTransactionsRequest",
     "MetadataRequest",
     "SaslAuthenticateRequest",

@@ -37,9 +37,6 @@ _INVALID_PRODUCER_EPOCH, _INVALID_TXN_STATE, _INVALID_PRODUCER_ID_MAPPING, _CONC
 _PRODUCER_FENCED, _TRANSACTIONAL_ID_NOT_FOUND = 90, 105
 
 _END_TXN_VERSION = 3  # 5 speaks transactions V2, where each end bumps the epoch (KIP-890); librdkafka speaks V1
-_INIT_PRODUCER_ID_VERSION = 4  # librdkafka's
-_ABORT_TIMEOUT_MS = 1000  # of what the id would begin after its abort; must not be above the broker's maximum
-
 _BROKER = 4  # DescribeConfigs' resource type
 
 
@@ -223,34 +220,6 @@ class TransactionClient:
         what = f"the {'commit' if commit else 'abort'} of transactions"
         found = self._ask_coordinators(what, "Write", transactions, ask)
         return [found[transaction] for transaction in transactions]
-
-    def abort(self, transactional_id: str) -> None:
-        """Abort whatever is open under the id and fence its producer, and wait until that is done.
-
-        This is what a new producer with that id does first (InitProducerId). A transaction whose end is already
-        decided is not changed, only waited for. An id that nobody knows is known afterwards, with nothing open.
-
-        Args:
-            transactional_id: The id.
-        """
-        from dynamic_kafka.kafka.messages import InitProducerIdRequest
-
-        def ask(brokers: Brokers, routed: _Routed[tuple[str]], deadline: float) -> _Answers[tuple[str], None]:
-            ((broker, key),) = routed
-            request = InitProducerIdRequest(
-                transactional_id=transactional_id,
-                transaction_timeout_ms=_ABORT_TIMEOUT_MS,
-                producer_id=-1,
-                producer_epoch=-1,
-                max_version=_INIT_PRODUCER_ID_VERSION,
-            )
-            (answer,) = brokers.ask([(broker, request)], deadline)
-            code = answer.error_code
-            if code in (_INVALID_PRODUCER_EPOCH, _PRODUCER_FENCED):
-                code = _CONCURRENT_TRANSACTIONS  # the time-out, or somebody else, aborts it at this moment
-            return [(key, BrokerError(code, transactional_id) if code else None)]
-
-        self._ask_coordinators("the abort of a transaction", "Write", [(transactional_id,)], ask)
 
     def max_timeout_ms(self) -> int | None:
         """The highest transaction.timeout.ms that brokers accept; None if this client may not see their configuration."""

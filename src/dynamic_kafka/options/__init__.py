@@ -109,11 +109,11 @@ def parse_options(options: Mapping[str, str], table: Iterable[ConfigOption] = OP
     return ParsedOptions(values, {k: text for k, (_, text) in properties.items()}, service_options, spelling)
 
 
-def markdown_table(table: Iterable[ConfigOption] = OPTIONS) -> str:
-    """The table for the README."""
+def markdown_table(table: Iterable[ConfigOption] = OPTIONS, prefixes: Mapping[str, str] = PREFIXES) -> str:
+    """The table for README.md and docs/sql.md."""
     lines = ["| option | default | meaning |", "|---|---|---|"]
     for option in table:
         names = "<br>".join(f"`{name}`" for name in (option.key, *option.aliases))
         lines.append(f"| {names} | {option.default} | {option.doc} |")
-    lines += [f"| `{prefix}*` | | {doc} |" for prefix, doc in PREFIXES.items()]
+    lines += [f"| `{prefix}*` | | {doc} |" for prefix, doc in prefixes.items()]
     return "\n".join(lines)

@@ -22,10 +22,10 @@ from typing import Self
 from confluent_kafka import KafkaException
 
 from dynamic_kafka.errors import ClusterUnavailableError
+from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.protocol import Transaction
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask
 from dynamic_kafka.sink.slots import Slot, Slots
-from dynamic_kafka.sink.writer import ClusterProducer
 
 __all__ = ["TransactionalProducers"]
 
@@ -174,7 +174,7 @@ class TransactionalProducers:
         self._prepared = False
 
     def producer(self, cluster: str) -> ClusterProducer:
-        """As `writer.TaskProducers` says."""
+        """As `producers.TaskProducers` says."""
         if cluster not in self._begun:
             ready = self._pool(cluster).take(cluster, self._task)
             ready.slot.write("used", self._task.chain, self._task.generation)

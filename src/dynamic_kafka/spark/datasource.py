@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["NAME", "DynamicKafkaDataSource"]
+__all__ = ["COLUMN_TYPES", "NAME", "DynamicKafkaDataSource"]
 
 NAME = "dynamic-kafka"
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-_TYPES: Mapping[str, DataType] = {
+COLUMN_TYPES: Mapping[str, DataType] = {
     "key": BinaryType(),
     "value": BinaryType(),
     "topic": StringType(),
@@ -62,6 +62,7 @@ _TYPES: Mapping[str, DataType] = {
     "headers": _HEADERS,
     "leader_epoch": IntegerType(),
 }
+"""The source's columns in order."""
 
 
 class DynamicKafkaDataSource(DataSource):
@@ -102,7 +103,7 @@ class DynamicKafkaDataSource(DataSource):
             left_out.add("headers")
         if not settings.include_leader_epoch:
             left_out.add("leader_epoch")
-        return StructType([StructField(name, t) for name, t in _TYPES.items() if name not in left_out])
+        return StructType([StructField(name, t) for name, t in COLUMN_TYPES.items() if name not in left_out])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`: from earliest to latest by default."""
@@ -170,11 +171,11 @@ class DynamicKafkaDataSource(DataSource):
 def _checked(schema: StructType) -> tuple[str, ...]:
     """The columns of a schema; it may be the user's own, which Spark passes on unchecked."""
     if not schema.fields:
-        raise ConfigurationError(f"The schema has no column; name at least one of {', '.join(_TYPES)}")
+        raise ConfigurationError(f"The schema has no column; name at least one of {', '.join(COLUMN_TYPES)}")
     for column in schema.fields:
-        expected = _TYPES.get(column.name)
+        expected = COLUMN_TYPES.get(column.name)
         if expected is None:
-            raise ConfigurationError(f"Column '{column.name}' does not exist; there are {', '.join(_TYPES)}")
+            raise ConfigurationError(f"Column '{column.name}' does not exist; there are {', '.join(COLUMN_TYPES)}")
         if column.dataType != expected:
             raise ConfigurationError(
                 f"Column '{column.name}' has the type {column.dataType.simpleString()} in the schema; it is "

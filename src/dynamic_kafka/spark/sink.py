@@ -56,8 +56,9 @@ class _Writer:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """One task; Spark calls it on an executor."""
+        from dynamic_kafka.sink.producers import PooledProducers
         from dynamic_kafka.sink.transactional import TransactionalProducers
-        from dynamic_kafka.sink.writer import PooledProducers, flush, write
+        from dynamic_kafka.sink.writer import flush, write
 
         acknowledge_at_once()
         context = TaskContext.get()

@@ -1,0 +1,97 @@
+"""Formats: (h) JSON through the SQL front beside Spark's own connector and `from_json`, (i) Avro, what one core decodes."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+
+import fastavro
+import pyarrow as pa
+from benchmarks.drivers import Driver, both, pairs
+from benchmarks.records import fill
+from benchmarks.report import Result, compare
+from pyspark.sql.types import BooleanType, DoubleType, LongType, StringType, StructType
+
+from dynamic_kafka.formats.avro import decoder
+from dynamic_kafka.formats.avro_types import schema_text
+from dynamic_kafka.testing import KafkaBroker
+
+__all__ = ["avro_decoding", "json_decoding"]
+
+_COLUMNS = "`id` BIGINT, `user` STRING, `session` STRING, `amount` INT, `x` STRING"
+_SCHEMA = (
+    StructType()
+    .add("id", LongType())
+    .add("user", StringType())
+    .add("session", StringType())
+    .add("amount", DoubleType())
+    .add("paid", BooleanType())
+)
+_AVRO_RECORDS = 200_000
+_BATCH = 10_000
+
+Tell = Callable[[str], None]
+
+
+def json_decoding(records: int, count: int, tell: Tell) -> Iterator[Result]:
+    """Case (h): the same records of 120 bytes, five columns, to noop."""
+    with KafkaBroker(heap="1g") as broker, both() as drivers:
+        broker.create_topic("json", 8)
+        tell("writing the records")
+        fill(broker.bootstrap_servers, "json", partitions=8, records=records)
+        options = {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "subscribe": "json",
+            "startingOffsets": "earliest",
+        }
+
+        def measure(driver: Driver) -> float:
+            return float(driver("decode", options=options, columns=_COLUMNS)["seconds"])
+
+        for driver in drivers:
+            tell(f"warming up: {driver.connector}")
+            measure(driver)
+        ours, theirs = pairs(drivers, count, measure, tell)
+    yield compare("h", "JSON to columns, SQL front", ours, theirs, unit="s", target=1.1, better="at most")
+
+
+def avro_decoding(count: int, tell: Tell) -> Iterator[Result]:
+    """Case (i): a column of Avro bytes to columns, in batches as Spark cuts them, as a task on one core does it."""
+    text = schema_text(_SCHEMA, legacy_timestamps=True)
+    schema = fastavro.parse_schema(json.loads(text))
+    encoded = []
+    for i in range(_AVRO_RECORDS):
+        row = {
+            "id": i * 1_000_003,
+            "user": f"user-{i % 1000}",
+            "session": f"{i:070x}",
+            "amount": i * 1.5,
+            "paid": i % 2 == 0,
+        }
+        message = io.BytesIO()
+        fastavro.schemaless_writer(message, schema, row)
+        encoded.append(message.getvalue())
+    messages = pa.array(encoded, pa.binary())
+    batches = [messages.slice(start, _BATCH) for start in range(0, len(messages), _BATCH)]
+    decode, rates = decoder(_SCHEMA, {}), []
+    for i in range(count + 1):
+        began = time.process_time()
+        for batch in batches:
+            decode(batch)
+        if i:  # the first one does not count
+            rates.append(len(messages) / (time.process_time() - began))
+            tell(f"{rates[-1]:.0f} records/s")
+    yield Result(
+        "i",
+        f"Avro to columns, {messages.nbytes // len(messages)} B, records a second and core",
+        f"{median(rates) / 1000:.0f} k",
+        "",
+        median(rates),
+        rates,
+        300_000,
+        "at least",
+        {"records_per_second": rates},
+    )

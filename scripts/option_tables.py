@@ -1,0 +1,65 @@
+"""Writes the option tables into README.md and docs/sql.md, between their markers; `--check` only tells if they are stale."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from dynamic_kafka.formats import FORMATS, format_named
+from dynamic_kafka.options import OPTIONS, SINK_OPTIONS, markdown_table
+from dynamic_kafka.sql.config import SETTINGS
+from dynamic_kafka.sql.options import SQL_OPTIONS
+
+ROOT = Path(__file__).parent.parent
+
+
+def documents() -> dict[Path, Mapping[str, str]]:
+    """For each document its tables, by the marker that they stand between."""
+    return {
+        ROOT / "README.md": {"options": markdown_table(OPTIONS), "sink-options": markdown_table(SINK_OPTIONS)},
+        ROOT / "docs" / "sql.md": {
+            "settings": _rows(("setting", "meaning"), [(f"`{key}`", doc) for key, doc in SETTINGS.items()]),
+            "options": markdown_table(SQL_OPTIONS, prefixes={}),
+            "formats": _formats(),
+        },
+    }
+
+
+def with_tables(text: str, tables: Mapping[str, str]) -> str:
+    """A document's text with today's tables."""
+    for name, table in tables.items():
+        begin, end = f"<!-- {name}: made by scripts/option_tables.py -->", f"<!-- /{name} -->"
+        new = f"{begin}\n{table}\n{end}"
+        text = re.sub(f"{begin}.*{end}", new.replace("\\", r"\\"), text, flags=re.DOTALL)
+    return text
+
+
+def _formats() -> str:
+    parts = []
+    for name in FORMATS:
+        used = format_named(name)
+        metadata = ", ".join(f"`value.{key}` {kind.simpleString()}" for key, kind in used.metadata.items())
+        rows = [(f"`{o.key}`", o.default, o.doc) for o in used.options]
+        kind = "A changelog. " if used.changelog else ""
+        parts.append(f"### {name}\n\n{kind}{f'Metadata: {metadata}.' if metadata else ''}".rstrip())
+        if rows:
+            parts.append(_rows(("option", "default", "meaning"), rows))
+    return "\n\n".join(parts)
+
+
+def _rows(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [heading, ("---",) * len(heading), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+if __name__ == "__main__":
+    stale = False
+    for path, tables in documents().items():
+        before = path.read_text()
+        after = with_tables(before, tables)
+        stale = stale or before != after
+        if "--check" not in sys.argv:
+            path.write_text(after)
+    sys.exit("--check" in sys.argv and stale)

@@ -1,0 +1,150 @@
+"""What the formats that are Spark's own expressions share: values as text, and expressions that are evaluated once.
+
+None of it depends on the session: not on its time zone, and not on ANSI mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    DayTimeIntervalType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    TimeType,
+    YearMonthIntervalType,
+)
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats.format import ERROR
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
+
+__all__ = [
+    "INTERVALS",
+    "TEMPORAL",
+    "check_names",
+    "decimal_text",
+    "either",
+    "has",
+    "let",
+    "temporal_text",
+    "with_error",
+]
+
+TEMPORAL = (DateType, TimeType, TimestampNTZType, TimestampType)
+"""Types whose values are texts in JSON and CSV."""
+INTERVALS = (YearMonthIntervalType, DayTimeIntervalType)
+"""Types whose values are numbers in JSON: of months, and of milliseconds."""
+
+
+def let(value: Column, use: Callable[[Column], Column]) -> Column:
+    """What `use` makes of a value that is computed once, however often it is used.
+
+    A lambda's variable is the one thing that Spark never computes twice: it repeats an expression in each place where it
+    stands, and finds repetitions again only where all of them are always needed.
+    """
+    return F.get(F.transform(F.array(value), use), F.lit(0))
+
+
+def either(conditions: Iterable[Column]) -> Column:
+    """Whether one of the conditions holds; false for none."""
+    result = F.lit(False)
+    for condition in conditions:
+        result = result | condition
+    return result
+
+
+def with_error(schema: StructType) -> StructType:
+    """The fields of a schema, and `ERROR`."""
+    return StructType([*schema.fields, StructField(ERROR, StringType())])
+
+
+def has(type_: DataType, classes: tuple[type[DataType], ...]) -> bool:
+    """Whether a type is one of the classes, or has one in it."""
+    match type_:
+        case _ if isinstance(type_, classes):
+            return True
+        case StructType():
+            return any(has(f.dataType, classes) for f in type_.fields)
+        case ArrayType(elementType=element) | MapType(valueType=element):
+            return has(element, classes)
+        case _:
+            return False
+
+
+def check_names(schema: StructType) -> None:
+    """Raise `ConfigurationError` if a column has the name that `ERROR` needs."""
+    if ERROR in schema.names:
+        raise ConfigurationError(f"A column cannot have the name '{ERROR}'; give it another one")
+
+
+def temporal_text(column: Column, type_: DataType, separator: str = " ") -> Column:
+    """A date, time or timestamp as Flink writes it: with as many digits of a second as needed, an instant in UTC with `Z`.
+
+    Args:
+        column: Of one of the types `TEMPORAL`.
+        type_: Its type.
+        separator: Between date and time.
+    """
+    if isinstance(type_, TimestampType):
+        # Whatever takes an instant apart does it in the session's time zone, except for this number.
+        since_1970 = F.lit(timedelta(microseconds=1)) * F.unix_micros(column)
+        column = F.lit("1970-01-01").cast(TimestampNTZType()) + since_1970
+    text = column.cast(StringType())
+    if isinstance(type_, (TimestampNTZType, TimestampType)) and separator != " ":
+        text = F.replace(text, F.lit(" "), F.lit(separator))
+    return F.concat(text, F.lit("Z")) if isinstance(type_, TimestampType) else text
+
+
+def decimal_text(column: Column, *, plain: bool) -> Column:
+    """A decimal number as Java writes it.
+
+    Args:
+        column: The number.
+        plain: True for `BigDecimal.toPlainString`, with all digits of its scale (`100.00`); false for `toString` without
+            trailing zeros, which takes an exponent for a multiple of ten and for less than a millionth (`1E+2`, `2.7E-8`).
+    """
+    if plain:
+        return _plain(column)
+    sign = F.when(column < 0, "-").otherwise("")
+    parts = F.split(_plain(F.abs(column)), r"\.", 2)
+    return F.concat(
+        sign, let(parts, lambda p: _shortest(p[0], F.rtrim(F.coalesce(F.get(p, F.lit(1)), F.lit("")), F.lit("0"))))
+    )
+
+
+def _plain(column: Column) -> Column:
+    # A cast depends on ANSI mode; try_cast always gives the plain form.
+    return column.try_cast(StringType())
+
+
+def _shortest(whole: Column, fraction: Column) -> Column:
+    """Of the digits before and behind the point, the latter without trailing zeros: the shortest text, as Java has it."""
+    zero = F.lit("0")
+    small, tens = F.ltrim(fraction, zero), F.rtrim(whole, zero)
+    by_exponent = F.concat(_mantissa(tens), F.lit("E+"), F.length(whole) - 1)
+    by_negative_exponent = F.concat(_mantissa(small), F.lit("E-"), F.length(fraction) - F.length(small) + 1)
+    return (
+        F.when((fraction == "") & whole.endswith("0") & (whole != "0"), by_exponent)
+        .when((whole == "0") & fraction.startswith("000000"), by_negative_exponent)
+        .when(fraction == "", whole)
+        .otherwise(F.concat(whole, F.lit("."), fraction))
+    )
+
+
+def _mantissa(digits: Column) -> Column:
+    return F.concat(
+        F.left(digits, F.lit(1)), F.when(F.length(digits) > 1, ".").otherwise(""), F.substring(digits, 2, 99)
+    )

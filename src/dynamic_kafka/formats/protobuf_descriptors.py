@@ -1,0 +1,240 @@
+"""Types of Protobuf messages: where they come from, and how they travel.
+
+A descriptor cannot be pickled. What goes to the workers is a `MessageType`: the serialized descriptors of all files that
+the message needs, and its name. Each process builds the descriptors from that once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, MissingDependencyError
+from dynamic_kafka.options.user_class import user_object
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FileDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+__all__ = [
+    "MessageType",
+    "add_well_known",
+    "is_well_known",
+    "message_of_options",
+    "message_of_set",
+    "pool_of",
+    "require_protobuf",
+    "set_of",
+]
+
+_HERE = (
+    "package.module_pb2:Message (a class made by protoc --python_out), or the message's full name as in its .proto file "
+    "with '{prefix}.descriptor-file' (made by protoc --descriptor_set_out --include_imports)"
+)
+
+
+@dataclass(frozen=True)
+class MessageType:
+    """A type of messages: hashable and picklable.
+
+    Args:
+        files: A serialized `FileDescriptorSet`, each file after those it imports.
+        name: The message's full name, such as `my.package.Outer.Message`.
+    """
+
+    files: bytes = field(repr=False)
+    name: str
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """The descriptor, from this process's pool for these files."""
+        found: Descriptor = pool_of(self.files).FindMessageTypeByName(self.name)
+        return found
+
+
+def require_protobuf(format_name: str) -> None:
+    """Check that the library is there.
+
+    Args:
+        format_name: The format that needs it.
+
+    Raises:
+        MissingDependencyError: If it is not.
+    """
+    try:
+        import google.protobuf  # noqa: F401
+    except ImportError:
+        raise MissingDependencyError("protobuf", "protobuf", f"for the format {format_name}") from None
+
+
+def message_of_options(prefix: str, options: Mapping[str, Any]) -> MessageType | None:
+    """The message type that `message-class-name` and `descriptor-file` name; None if neither is given.
+
+    Args:
+        prefix: The format's name; with a dot, what its options begin with.
+        options: Values by whole name.
+
+    Raises:
+        ConfigurationError: If there is no such class, file or message.
+    """
+    name: str | None = options.get(f"{prefix}.message-class-name")
+    path: str | None = options.get(f"{prefix}.descriptor-file")
+    if name is None:
+        if path is not None:
+            raise ConfigurationError(f"Option '{prefix}.message-class-name' is missing; it names a message of '{path}'")
+        return None
+    option = f"{prefix}.message-class-name"
+    if path is not None:
+        return _message_of_file(option, name, f"{prefix}.descriptor-file", path)
+    if ":" not in name:
+        raise InvalidOptionError(
+            option, name, f"{_HERE.format(prefix=prefix)}; Java classes cannot be loaded in Python"
+        )
+    descriptor: Descriptor = user_object(
+        option, name, kind="generated Protobuf class", methods=("FromString",), make=lambda found: found
+    ).DESCRIPTOR
+    return MessageType(set_of(descriptor.file).SerializeToString(), descriptor.full_name)
+
+
+def _message_of_file(option: str, name: str, path_option: str, path: str) -> MessageType:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.message import DecodeError
+
+    try:
+        files = FileDescriptorSet.FromString(Path(path).read_bytes())
+    except (OSError, DecodeError) as error:
+        raise ConfigurationError(
+            f"Option '{path_option}' = '{path}' is no readable descriptor file ({type(error).__name__}: {error}); "
+            "make one with protoc --descriptor_set_out --include_imports"
+        ) from None
+    return message_of_set(option, name, files)
+
+
+def message_of_set(option: str, name: str, files: FileDescriptorSet) -> MessageType:
+    """A message of a set of files by its full name.
+
+    Args:
+        option: The option that names it, for errors.
+        name: The full name.
+        files: Its file, and those that it imports; well-known ones may be missing.
+
+    Raises:
+        ConfigurationError: If there is no such message, with the names that are like it; or if an import is missing.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    given = {file.name for file in files.file}
+    complete = FileDescriptorSet()
+    for file in files.file:
+        add_well_known(complete, set(file.dependency) - given)
+        complete.file.append(file)
+    serialized = complete.SerializeToString()
+    try:
+        descriptor = pool_of(serialized).FindMessageTypeByName(name)
+    except KeyError:
+        known = list(_names(files))
+        last = name.replace("$", ".").rpartition(".")[2]
+        near = [other for other in known if other.rpartition(".")[2] == last]
+        near = near or difflib.get_close_matches(name, known, n=3) or known[:5]
+        raise InvalidOptionError(
+            option, name, f"the full name of a message in the .proto file, such as {' or '.join(near)}"
+        ) from None
+    except TypeError as error:
+        raise ConfigurationError(
+            f"The files of message '{name}' do not fit together: {error}; a descriptor file needs --include_imports"
+        ) from None
+    return MessageType(set_of(descriptor.file).SerializeToString(), name)
+
+
+@functools.lru_cache(maxsize=256)
+def pool_of(files: bytes) -> DescriptorPool:
+    """This process's descriptors of a serialized `FileDescriptorSet`, apart from all others.
+
+    Raises:
+        TypeError: If the files do not fit together.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(files).file:
+        pool.Add(file)
+    return pool
+
+
+def set_of(file: FileDescriptor) -> FileDescriptorSet:
+    """A file and all that it imports, each after those it imports."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    found = FileDescriptorSet()
+    seen: set[str] = set()
+
+    def add(file: FileDescriptor) -> None:
+        if file.name not in seen:
+            seen.add(file.name)
+            for imported in file.dependencies:
+                add(imported)
+            file.CopyToProto(found.file.add())
+
+    add(file)
+    return found
+
+
+# Files that every schema registry knows; Java's and Confluent's Python client leave them out of the references.
+_WELL_KNOWN = re.compile(r"(google/protobuf|google/type|confluent)/([a-z_/]+)\.proto")
+_PACKAGE = {
+    "google/protobuf": "google.protobuf",
+    "google/type": "google.type",
+    "confluent": "confluent_kafka.schema_registry.confluent",
+}
+
+
+def is_well_known(name: str) -> bool:
+    """Whether a file need not be registered."""
+    return _WELL_KNOWN.fullmatch(name) is not None
+
+
+def _well_known_file(name: str) -> FileDescriptor | None:
+    """The file that an import such as `google/protobuf/timestamp.proto` means, if it is one that need not be given."""
+    match = _WELL_KNOWN.fullmatch(name)
+    if match is None:
+        return None
+    module = f"{_PACKAGE[match[1]]}.{match[2].replace('/', '.')}_pb2"
+    try:
+        found: FileDescriptor = importlib.import_module(module).DESCRIPTOR
+    except ImportError:
+        return None
+    return found
+
+
+def add_well_known(files: FileDescriptorSet, imports: Iterable[str]) -> None:
+    """Append those of the imports, with what they import, that are well-known and not there yet."""
+    present = {file.name for file in files.file}
+    for name in imports:
+        if name not in present and (known := _well_known_file(name)) is not None:
+            needed = [file for file in set_of(known).file if file.name not in present]
+            present |= {file.name for file in needed}
+            files.file.extend(needed)
+
+
+def _names(files: FileDescriptorSet) -> Iterator[str]:
+    """The full names of all messages."""
+
+    def below(prefix: str, messages: Any) -> Iterator[str]:
+        for message in messages:
+            if not message.options.map_entry:
+                yield f"{prefix}{message.name}"
+                yield from below(f"{prefix}{message.name}.", message.nested_type)
+
+    def package(file: FileDescriptorProto) -> str:
+        return f"{file.package}." if file.package else ""
+
+    for file in files.file:
+        yield from below(package(file), file.message_type)

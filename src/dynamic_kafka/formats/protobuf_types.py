@@ -1,0 +1,292 @@
+"""Which types of columns and of Protobuf fields go together, and the message that a table's columns make.
+
+The rule is Flink's (PbSchemaValidationUtils): the types have to match exactly, and a column has its field's name. Beyond it,
+a column may be wider or narrower than a field of 32 bits (a value that does not fit is an error of its record), and a
+`google.protobuf.Timestamp` may be a timestamp.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dynamic_kafka.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+    from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+    from pyspark.sql.types import DataType, StructType
+
+__all__ = [
+    "STRINGS",
+    "TIMESTAMPS",
+    "arrow_type",
+    "check_types",
+    "entry_of",
+    "enum_of",
+    "field_of",
+    "file_of_columns",
+    "is_map",
+    "kind_of",
+    "message_of",
+    "unsigned_type",
+]
+
+STRINGS = frozenset({"string", "varchar", "char"})
+"""Kinds of columns that are texts."""
+TIMESTAMPS = frozenset({"timestamp", "timestamp_ntz"})
+"""Kinds of columns that are timestamps."""
+
+_TIMESTAMP = "google.protobuf.Timestamp"
+_TIMESTAMP_FILE = "google/protobuf/timestamp.proto"
+# Kinds of columns by the field's type as .proto files name it; the first is what Flink asks for.
+_KINDS = {
+    "bool": ("boolean",),
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), ("int", "bigint", "smallint", "tinyint")),
+    **dict.fromkeys(("uint32", "fixed32"), ("int", "bigint")),
+    **dict.fromkeys(("int64", "sint64", "sfixed64", "uint64", "fixed64"), ("bigint",)),
+    "float": ("float",),
+    "double": ("double",),
+    "string": ("string", "varchar", "char"),
+    "bytes": ("binary",),
+    "enum": ("string", "varchar", "char", "int", "bigint", "smallint", "tinyint"),
+}
+_ARROW = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    **dict.fromkeys(STRINGS, pa.string()),
+}
+# The fields that columns make, by kind.
+_FIELD_TYPES = {
+    "boolean": "bool",
+    **dict.fromkeys(("tinyint", "smallint", "int"), "int32"),
+    "bigint": "int64",
+    "float": "float",
+    "double": "double",
+    "binary": "bytes",
+    **dict.fromkeys(STRINGS, "string"),
+}
+_NO_KEYS = frozenset({"float", "double", "bytes"})
+
+
+def kind_of(type_: DataType) -> str:
+    """A column type's name without its parameters, such as `array` or `bigint`."""
+    return re.split(r"\W", type_.simpleString(), maxsplit=1)[0]
+
+
+def arrow_type(type_: DataType) -> pa.DataType:
+    """Arrow's type of a column, as Spark hands it over.
+
+    Raises:
+        ConfigurationError: If nothing in Protobuf could ever be such a column.
+    """
+    kind = kind_of(type_)
+    of: Any = type_  # its class is known by its kind
+    match kind:
+        case "struct":
+            return pa.struct([pa.field(column.name, arrow_type(column.dataType)) for column in of.fields])
+        case "array":
+            return pa.list_(pa.field("element", arrow_type(of.elementType)))
+        case "map":
+            return pa.map_(arrow_type(of.keyType), arrow_type(of.valueType))
+        case "decimal":
+            return pa.decimal128(of.precision, of.scale)
+        case _ if kind in _ARROW:
+            return _ARROW[kind]
+        case _:
+            raise ConfigurationError(
+                f"Columns of type {type_.simpleString()} cannot be read from Protobuf; take them out"
+            )
+
+
+def unsigned_type(field: FieldDescriptor, kind: str) -> pa.DataType | None:
+    """Arrow's type of an unsigned field whose column is signed and of the same size; None for others.
+
+    Java has no unsigned integers, so Flink shows large ones as negative.
+    """
+    if field.type in {field.TYPE_UINT32, field.TYPE_FIXED32} and kind == "int":
+        return pa.uint32()
+    if field.type in {field.TYPE_UINT64, field.TYPE_FIXED64}:
+        return pa.uint64()
+    return None
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """Whether a field is a map, which is a repeated message underneath."""
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def message_of(field: FieldDescriptor) -> Descriptor:
+    """The message that is a field's type."""
+    assert field.message_type is not None
+    return field.message_type
+
+
+def entry_of(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]:
+    """A map's key and value."""
+    fields = message_of(field).fields_by_name
+    return fields["key"], fields["value"]
+
+
+def enum_of(field: FieldDescriptor) -> EnumDescriptor:
+    """The enum that is a field's type."""
+    assert field.enum_type is not None
+    return field.enum_type
+
+
+def field_of(descriptor: Descriptor, column: str) -> FieldDescriptor:
+    """The field with a column's name.
+
+    Args:
+        descriptor: The message.
+        column: The column's name after those of the structs that it is in, with dots.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    name = column.rpartition(".")[2]
+    known = descriptor.fields_by_name
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(list(known)[:20]) or 'none'}"
+    raise ConfigurationError(f"Column '{column}' is no field of the message {descriptor.full_name}; {hint}")
+
+
+def check_types(field: FieldDescriptor, type_: DataType, column: str, *, element: bool = False) -> None:
+    """Check that a column can hold a field; a struct's fields are not looked at.
+
+    Args:
+        field: The field.
+        type_: The column's type.
+        column: The column's name, for the error.
+        element: Whether it is about one element of a repeated field.
+
+    Raises:
+        ConfigurationError: If it cannot.
+    """
+    name = _type_name(field)
+    if is_map(field):
+        wanted: tuple[str, ...] = ("map",)
+    elif field.is_repeated and not element:
+        wanted = ("array",)
+    elif field.message_type is not None:
+        wanted = ("struct", *TIMESTAMPS) if field.message_type.full_name == _TIMESTAMP else ("struct",)
+    else:
+        wanted = _KINDS[name]
+    if kind_of(type_) not in wanted:
+        label = "repeated " if wanted == ("array",) else ""
+        raise ConfigurationError(
+            f"Column '{column}' is of type {type_.simpleString()}, but field {field.full_name} is {label}{name}; "
+            f"use {wanted[0]}"
+        )
+
+
+def _type_name(field: FieldDescriptor) -> str:
+    """A field's type as .proto files name it."""
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+    if is_map(field):
+        return "a map"
+    if field.message_type is not None:
+        return field.message_type.full_name
+    number: Any = field.type
+    return FieldDescriptorProto.Type.Name(number).removeprefix("TYPE_").lower()
+
+
+def file_of_columns(columns: StructType, name: str) -> FileDescriptorProto:
+    """The file with the message that a table's columns make, in the syntax proto3.
+
+    A column gets the number of its place, from 1 on. One that may be null is `optional`, so that null stays apart from the
+    type's default; a struct makes a message `<column>_Row` inside its message, as in Confluent's Flink.
+
+    Args:
+        columns: The columns.
+        name: The message's full name.
+
+    Raises:
+        ConfigurationError: If a column cannot be a field: by its name, or because no field has such a type.
+    """
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+
+    package, _, short = name.rpartition(".")
+    file = FileDescriptorProto(name=f"{name}.proto", package=package, syntax="proto3")
+
+    def add_field(
+        message: DescriptorProto, scope: str, name: str, type_: DataType, column: str
+    ) -> FieldDescriptorProto:
+        """A field without number; `scope` is the full name of the message that nested ones belong to."""
+        kind = kind_of(type_)
+        field = FieldDescriptorProto(name=name, label=FieldDescriptorProto.LABEL_OPTIONAL)
+        if kind == "struct":
+            row: Any = type_
+            field.type, field.type_name = field.TYPE_MESSAGE, f".{scope}.{name}_Row"
+            add_columns(message.nested_type.add(name=f"{name}_Row"), f"{scope}.{name}_Row", row, f"{column}.")
+        elif kind in TIMESTAMPS:
+            field.type, field.type_name = field.TYPE_MESSAGE, f".{_TIMESTAMP}"
+            if _TIMESTAMP_FILE not in file.dependency:
+                file.dependency.append(_TIMESTAMP_FILE)
+        elif kind in _FIELD_TYPES:
+            field.type = FieldDescriptorProto.Type.Value(f"TYPE_{_FIELD_TYPES[kind].upper()}")
+        else:
+            raise _impossible(column, type_)
+        return field
+
+    def add_map(message: DescriptorProto, scope: str, name: str, type_: Any, column: str) -> FieldDescriptorProto:
+        entry = message.nested_type.add(name="".join(p[:1].upper() + p[1:] for p in name.split("_")) + "Entry")
+        entry.options.map_entry = True
+        key, value = (add_field(message, scope, name, part, column) for part in (type_.keyType, type_.valueType))
+        if _FIELD_TYPES.get(kind_of(type_.keyType), "bytes") in _NO_KEYS:
+            raise _impossible(column, type_)
+        key.name, key.number, value.name, value.number = "key", 1, "value", 2
+        entry.field.extend([key, value])
+        return FieldDescriptorProto(
+            name=name,
+            label=FieldDescriptorProto.LABEL_REPEATED,
+            type=FieldDescriptorProto.TYPE_MESSAGE,
+            type_name=f".{scope}.{entry.name}",
+        )
+
+    def add_columns(message: DescriptorProto, scope: str, columns: StructType, where: str) -> None:
+        for number, column in enumerate(columns.fields, 1):
+            path = f"{where}{column.name}"
+            if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", column.name) is None:
+                raise ConfigurationError(
+                    f"Column '{path}' cannot be a Protobuf field: names are of letters, digits and '_'; rename it"
+                )
+            kind = kind_of(column.dataType)
+            of: Any = column.dataType
+            if kind == "map":
+                field = add_map(message, scope, column.name, of, path)
+            else:
+                field = add_field(message, scope, column.name, of.elementType if kind == "array" else of, path)
+            if kind == "array":
+                field.label = field.LABEL_REPEATED
+            elif kind in _FIELD_TYPES and column.nullable:
+                field.proto3_optional = True
+                field.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{column.name}")
+            field.number = number
+            message.field.append(field)
+
+    add_columns(file.message_type.add(name=short), name, columns, "")
+    return file
+
+
+def _impossible(column: str, type_: DataType) -> ConfigurationError:
+    return ConfigurationError(
+        f"Column '{column}' cannot be a Protobuf field: none has the type {type_.simpleString()}; put arrays and maps that "
+        "are inside others into a struct, and cast what has no type in Protobuf, such as decimal, to string or bigint"
+    )

@@ -1,0 +1,252 @@
+"""Confluent's schema registry: schemas by id, and ids of schemas, for the formats that end in `-confluent`.
+
+The client is confluent-kafka's own, with its cache and its retries. Here are Java's key stores, and errors that say what to
+do. A client is made where it is first needed, once per process and settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
+from dynamic_kafka.formats.registry_settings import (
+    AUTO_REGISTER,
+    RegistrySettings,
+    check_url,
+    client_configuration,
+    key_value_map,
+    options,
+    settings,
+)
+from dynamic_kafka.kafka import keystore
+from dynamic_kafka.kafka.secrets import redact, resolve
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+
+__all__ = [
+    "RegisteredSchema",
+    "Registry",
+    "RegistrySettings",
+    "client",
+    "key_value_map",
+    "options",
+    "settings",
+]
+
+_LATEST_TTL_S = 60.0  # the library's own default is to keep the first answer for ever
+_SHOWN_CHARS = 500
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """A schema as the registry has it.
+
+    Args:
+        type: `AVRO`, `PROTOBUF` or `JSON`.
+        text: The schema itself.
+        references: Name, subject and version of each schema that it refers to; see `Registry.references`.
+    """
+
+    type: str
+    text: str
+    references: tuple[tuple[str, str, int], ...] = ()
+
+
+class Registry:
+    """A registry's client; see `client`.
+
+    All methods cache what they were told: an id's schema and a schema's id never change. Each raises `RegistryError` if
+    the registry does not answer, after the library's retries, or refuses; nothing is kept of that, so that the next call
+    asks again.
+    """
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._settings = settings
+        self._url = redact({"url": settings.url})["url"]
+        self._client = _connect(settings)
+
+    def __repr__(self) -> str:
+        return f"Registry({self._url!r})"
+
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        """The schema with this id."""
+        with self._asking(
+            f"for the schema with id {schema_id}",
+            "the record was written with another registry, its first 5 bytes are no registry's, or the schema was "
+            f"deleted for good; check '{self._settings.prefix}.url' and who writes the topic",
+        ):
+            return _registered(self._client.get_schema(schema_id))
+
+    def register(
+        self, subject: str, schema_type: str, text: str, references: Iterable[tuple[str, str, int]] = ()
+    ) -> int:
+        """The id of a schema under a subject; registers it if it is not there.
+
+        With `auto.register.schemas` false it is only looked up, and a `RegistryError` if it is not there.
+
+        Args:
+            subject: The subject.
+            schema_type: `AVRO`, `PROTOBUF` or `JSON`.
+            text: The schema itself.
+            references: Name, subject and version of each schema that it refers to.
+        """
+        from confluent_kafka.schema_registry import Schema, SchemaReference
+
+        schema = Schema(text, schema_type, [SchemaReference(*reference) for reference in references])
+        if self._settings.auto_register:
+            with self._asking(f"to register a schema under the subject '{subject}'", "check the URL"):
+                return self._registered_id(subject, schema)
+        remedy = f"register it first, or set '{self._settings.prefix}.{AUTO_REGISTER}' to true"
+        with self._asking(f"for the id of the table's schema under the subject '{subject}'", remedy):
+            found = self._client.lookup_schema(subject, schema).schema_id
+            assert found is not None
+            return found
+
+    def _registered_id(self, subject: str, schema: Schema) -> int:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            return int(self._client.register_schema(subject, schema))
+        except SchemaRegistryError as error:
+            if error.http_status_code != 409:
+                raise
+            # All tasks of a new query come with the same schema at once, and a registry may refuse all but one: Apicurio
+            # does, for a new subject.
+            with contextlib.suppress(SchemaRegistryError):
+                if (found := self._client.lookup_schema(subject, schema).schema_id) is not None:
+                    return found
+            raise
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The newest schema under a subject, not older than a minute."""
+        remedy = f"register a schema, or check '{self._settings.prefix}.subject'"
+        with self._asking(f"for the newest schema under the subject '{subject}'", remedy):
+            return _registered(self._client.get_latest_version(subject).schema)
+
+    def references(self, schema: RegisteredSchema) -> dict[str, str]:
+        """All schemas that a schema refers to, also through others: text by name, each after those it needs."""
+        found: dict[str, str] = {}
+        for name, subject, version in schema.references:
+            if name not in found:
+                with self._asking(f"for version {version} of the subject '{subject}'", "register it again"):
+                    referenced = _registered(self._client.get_version(subject, version).schema)
+                found |= self.references(referenced)
+                found[name] = referenced.text
+        return found
+
+    def close(self) -> None:
+        """Close the connections; `client` then makes a new client."""
+        self._client.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # its `close` is newer
+        _clients.pop(self._settings, None)
+
+    @contextlib.contextmanager
+    def _asking(self, what: str, remedy: str) -> Iterator[None]:
+        """Turns the library's errors into ours; `remedy` is for what is not there."""
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        asked = f"Schema registry {self._url}, asked {what}"
+        prefix = self._settings.prefix
+        try:
+            yield
+        except SchemaRegistryError as error:
+            status = error.http_status_code
+            said = f"status {status}: {str(error.error_message)[:_SHOWN_CHARS]}".rstrip(". ")
+            if status in {401, 403}:
+                self.close()  # a rotated secret counts at the next try
+                hint = f"check '{prefix}.basic-auth.*' or '{prefix}.bearer-auth.*', and the user's rights"
+            elif status == 404:
+                hint = remedy
+            elif status in {409, 422}:
+                hint = (
+                    "the schema is not compatible with the subject's versions, or not valid; change the columns, "
+                    f"set '{prefix}.schema', or change the subject's compatibility"
+                )
+            else:
+                hint = f"check '{prefix}.url' and the registry's log"
+            raise RegistryError(
+                f"{asked}, answered {said}; {hint}",
+                retriable=status >= 500 or status == 429,
+                not_found=status == 404,
+            ) from None
+        except Exception as error:  # noqa: BLE001  (of httpx or httpx2, whichever the library has found; or no JSON)
+            # An error of a token's server may quote its answer.
+            shown = "" if type(error).__name__ == "OAuthTokenError" else f": {error}"[:_SHOWN_CHARS]
+            raise RegistryError(
+                f"{asked}, did not answer ({type(error).__name__}{shown}); check '{prefix}.url', and that the registry "
+                "can be reached from the driver and every executor",
+                retriable=True,
+            ) from None
+
+
+_clients: dict[RegistrySettings, Registry] = {}
+
+
+def client(settings: RegistrySettings) -> Registry:
+    """This process's client for these settings, made when first asked for; it asks the registry nothing yet.
+
+    Raises:
+        ConfigurationError: If a secret's reference leads nowhere, or a key store cannot be read.
+        MissingDependencyError: If confluent-kafka has no schema registry client here.
+    """
+    if settings not in _clients:
+        _clients[settings] = Registry(settings)
+    return _clients[settings]
+
+
+def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError:
+        raise MissingDependencyError(
+            "confluent-kafka[schemaregistry]", settings.prefix.partition("-")[0], f"for the format {settings.prefix}"
+        ) from None
+
+    clear = resolve({**dict(settings.properties), "url": settings.url})
+    url = clear.pop("url")
+    check_url(url, settings.prefix)
+    configuration = client_configuration(clear, settings.prefix)
+    # The library takes certificates and keys as files only, and reads them at once.
+    with tempfile.TemporaryDirectory(prefix="registry-") as folder:  # for this user alone, gone a moment later
+        stores = _stores_as_files(clear, Path(folder))
+        configuration = {**configuration, **stores, "url": url, "cache.latest.ttl.sec": _LATEST_TTL_S}
+        try:
+            return SchemaRegistryClient(configuration)
+        except (ValueError, TypeError, OSError) as error:  # OSError: files of certificates, also damaged ones
+            raise ConfigurationError(f"Format {settings.prefix}: the registry's client refuses: {error}") from None
+
+
+def _stores_as_files(properties: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Key stores as PEM files in the folder, and the properties that lead to them."""
+    found: dict[str, str] = {}
+
+    def file(name: str, pem: str) -> str:
+        path = folder / name
+        path.write_text(pem, encoding="ascii")
+        return str(path)
+
+    if location := properties.get("ssl.truststore.location"):
+        pem = keystore.truststore_pem(location, properties.get("ssl.truststore.password"))
+        found["ssl.ca.location"] = file("ca.pem", pem)
+    if location := properties.get("ssl.keystore.location"):
+        chain, key = keystore.keystore_pem(
+            location, properties.get("ssl.keystore.password"), properties.get("ssl.key.password")
+        )
+        found["ssl.certificate.location"] = file("chain.pem", chain)
+        found["ssl.key.location"] = file("key.pem", key)
+    return found
+
+
+def _registered(schema: Schema) -> RegisteredSchema:
+    references: list[SchemaReference] = schema.references or []
+    assert schema.schema_str is not None
+    return RegisteredSchema(
+        schema.schema_type or "AVRO",
+        schema.schema_str,
+        tuple((str(r.name), str(r.subject), int(r.version or 0)) for r in references),
+    )

@@ -1,0 +1,237 @@
+"""How to reach a schema registry: Flink's options, and what they are for confluent-kafka's client.
+
+The settings are pickled to the workers with references to secrets, not secrets.
+
+Differences to Flink: a password is used also without `basic-auth.credentials-source`, and a token without
+`bearer-auth.credentials-source`, which Java's client then ignores; `SASL_INHERIT` is not supported; a property that would
+have no effect here is an error, not ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
+from dynamic_kafka.kafka.secrets import redact
+from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text
+
+__all__ = [
+    "AUTO_REGISTER",
+    "RegistrySettings",
+    "check_url",
+    "client_configuration",
+    "key_value_map",
+    "options",
+    "settings",
+]
+
+AUTO_REGISTER = "auto.register.schemas"
+"""The option, and the property of Java's client, that says whether schemas may be registered."""
+
+_TIMEOUT_S = 30.0  # for one attempt, of which there are 4; the library's own default is to wait for ever
+
+# Option, after the prefix, to the property of Java's client that it stands for (Flink: buildOptionalPropertiesMap).
+_PROPERTY_OF = {
+    "basic-auth.credentials-source": "basic.auth.credentials.source",
+    "basic-auth.user-info": "basic.auth.user.info",
+    "bearer-auth.credentials-source": "bearer.auth.credentials.source",
+    "bearer-auth.token": "bearer.auth.token",
+    "ssl.keystore.location": "ssl.keystore.location",
+    "ssl.keystore.password": "ssl.keystore.password",
+    "ssl.truststore.location": "ssl.truststore.location",
+    "ssl.truststore.password": "ssl.truststore.password",
+}
+_STORES = (*(name for name in _PROPERTY_OF.values() if name.startswith("ssl.")), "ssl.key.password")
+# Properties that confluent-kafka knows by the same name, with the type that it wants.
+_TAKEN = dict.fromkeys(
+    (
+        *("basic.auth.user.info", "bearer.auth.credentials.source", "bearer.auth.token", "bearer.auth.logical.cluster"),
+        *("bearer.auth.identity.pool.id", "bearer.auth.client.id", "bearer.auth.client.secret", "bearer.auth.scope"),
+        *("bearer.auth.issuer.endpoint.url", "bearer.auth.issuer.endpoint.query", "proxy"),
+        *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"),
+    ),
+    str,
+) | dict.fromkeys(("max.retries", "retries.wait.ms", "retries.max.wait.ms"), int)
+_CREDENTIALS_SOURCE = "basic.auth.credentials.source"
+_TIMEOUT = "http.read.timeout.ms"
+
+
+@dataclass(frozen=True)
+class RegistrySettings:
+    """Where a registry is and how to log in: hashable, picklable, with references to secrets as they were given.
+
+    Args:
+        prefix: The format's name, for messages.
+        url: One or more URLs, between commas.
+        properties: Properties of Java's client; sorted pairs.
+        auto_register: Whether `Registry.register` may register what is not there.
+    """
+
+    prefix: str
+    url: str = field(repr=False)
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    auto_register: bool = True
+
+
+def options(prefix: str) -> tuple[ConfigOption, ...]:
+    """The options of a registry, as Flink's `AvroConfluentFormatOptions` has them.
+
+    Args:
+        prefix: The format's name, such as `avro-confluent`.
+    """
+
+    def option(name: str, doc: str, *, aliases: Iterable[str] = ()) -> ConfigOption:
+        return ConfigOption(
+            f"{prefix}.{name}", text, "a text", "-", doc, tuple(f"{prefix}.{alias}" for alias in aliases)
+        )
+
+    return (
+        option("url", "The schema registry's URL, or several between commas.", aliases=["schema-registry.url"]),
+        option(
+            "subject",
+            "The subject under which the schema is registered when rows are written; by default `<topic>-key` or "
+            "`<topic>-value`.",
+            aliases=["schema-registry.subject"],
+        ),
+        option(
+            "schema",
+            "The schema registered or to be registered; by default it is made from the columns.",
+            aliases=["schema-registry.schema"],
+        ),
+        ConfigOption(
+            f"{prefix}.{AUTO_REGISTER}",
+            flag,
+            BOOL,
+            "true",
+            "Whether a schema that the subject does not have is registered, or is an error.",
+        ),
+        option("basic-auth.credentials-source", "Where user and password are: `USER_INFO` or `URL`."),
+        option("basic-auth.user-info", "`<user>:<password>`; may be a reference such as `${env:REGISTRY_LOGIN}`."),
+        option("bearer-auth.credentials-source", "Where the token is from: `STATIC_TOKEN` or `OAUTHBEARER`."),
+        option("bearer-auth.token", "The token; may be a reference."),
+        option("ssl.keystore.location", "A JKS, PKCS12 or PEM file with the client's key and certificate."),
+        option("ssl.keystore.password", "Its password; may be a reference."),
+        option("ssl.truststore.location", "A JKS, PKCS12 or PEM file with the CAs; by default those of certifi."),
+        option("ssl.truststore.password", "Its password; may be a reference."),
+        ConfigOption(
+            f"{prefix}.properties",
+            key_value_map,
+            "properties such as max.retries:3,proxy:http...",
+            "-",
+            "More properties of Java's registry client, between commas; each may also be an option of its own, "
+            f"`{prefix}.properties.<property>`. The options above win.",
+        ),
+    )
+
+
+def key_value_map(value: str) -> dict[str, str]:
+    """Parse Flink's text of a map: `key:value` between commas.
+
+    Raises:
+        ValueError: If a part has no colon.
+    """
+    found: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in value.split(","))):
+        key, colon, rest = part.partition(":")
+        if not colon or not key.strip():
+            raise ValueError
+        found[key.strip()] = rest.strip()
+    return found
+
+
+def settings(prefix: str, given: Mapping[str, Any]) -> RegistrySettings:
+    """The settings that a format's options say; nothing is resolved or asked yet.
+
+    Args:
+        prefix: The format's name, such as `avro-confluent`.
+        given: Values by whole name, as `FormatOptions`; also single ones, `<prefix>.properties.<property>`.
+
+    Raises:
+        ConfigurationError: If there is no URL, or a value or property that cannot be; no secret is shown.
+    """
+    start = f"{prefix}.properties."
+    properties = dict(given.get(f"{prefix}.properties") or {})
+    properties |= {name.removeprefix(start): str(value) for name, value in given.items() if name.startswith(start)}
+    properties = {name.removeprefix("schema.registry."): value for name, value in properties.items()}
+    for option, name in _PROPERTY_OF.items():
+        if (value := given.get(f"{prefix}.{option}")) is not None:
+            properties[name] = value
+    as_property = properties.pop(AUTO_REGISTER, "true")
+    try:
+        auto_register = given.get(f"{prefix}.{AUTO_REGISTER}", flag(as_property))
+    except KeyError:
+        raise InvalidOptionError(start + AUTO_REGISTER, as_property, BOOL) from None
+    url = given.get(f"{prefix}.url")
+    if not url:
+        raise ConfigurationError(f"Option '{prefix}.url' is missing; set it to the URL of the schema registry")
+    if "${" not in url:
+        check_url(url, prefix)
+    client_configuration(properties, prefix)
+    return RegistrySettings(prefix, url, tuple(sorted(properties.items())), auto_register)
+
+
+def client_configuration(given: Mapping[str, str], prefix: str) -> dict[str, Any]:
+    """Properties of Java's client as confluent-kafka takes them, without those of key stores.
+
+    Args:
+        given: Properties, without the URL.
+        prefix: The format's name, for errors.
+
+    Raises:
+        ConfigurationError: If a property is not known, or cannot have its value; no secret is shown.
+    """
+    found: dict[str, Any] = {"timeout": _TIMEOUT_S}
+    for name, value in given.items():
+        shown = f"{prefix}.properties.{name}"
+        if name in _TAKEN:
+            try:
+                found[name] = _TAKEN[name](value)
+            except ValueError:
+                raise InvalidOptionError(shown, value, "a whole number") from None
+        elif name == _TIMEOUT:
+            if not value.isdecimal() or int(value) == 0:
+                raise InvalidOptionError(shown, value, "a whole number of milliseconds above 0")
+            found["timeout"] = int(value) / 1000
+        elif name == _CREDENTIALS_SOURCE:
+            if value not in {"USER_INFO", "URL"}:
+                raise InvalidOptionError(f"{prefix}.basic-auth.credentials-source", value, "USER_INFO or URL")
+        elif name not in _STORES:
+            known = ", ".join(sorted({*_TAKEN, *_STORES, _CREDENTIALS_SOURCE, _TIMEOUT}))
+            raise ConfigurationError(
+                f"Property '{shown}' is not known to the registry's client here; take it out, or use one of {known}"
+            )
+    if given.get(_CREDENTIALS_SOURCE) == "URL":
+        found.pop("basic.auth.user.info", None)
+    if given.get(_CREDENTIALS_SOURCE) == "USER_INFO" and "basic.auth.user.info" not in given:
+        raise ConfigurationError(f"Option '{prefix}.basic-auth.user-info' is missing; USER_INFO needs it")
+    if "bearer.auth.token" in given:
+        found.setdefault("bearer.auth.credentials.source", "STATIC_TOKEN")
+        token = given["bearer.auth.token"]
+        if not token.isascii() or not token.isprintable():
+            # The HTTP client would quote it in its error.
+            raise ConfigurationError(f"Option '{prefix}.bearer-auth.token' holds characters that no header can hold")
+    if "bearer.auth.credentials.source" in found:
+        if "basic.auth.user.info" in found or _CREDENTIALS_SOURCE in given:
+            raise ConflictingOptionsError(
+                [f"{prefix}.basic-auth.*", f"{prefix}.bearer-auth.*"], "both say how to log in; give one of them"
+            )
+        # Confluent Cloud's; Java's client does without, this one wants it to be there.
+        found.setdefault("bearer.auth.logical.cluster", "")
+    if "ssl.keystore.location" in given:
+        found.pop("ssl.key.password", None)
+    return found
+
+
+def check_url(urls: str, prefix: str) -> None:
+    """Refuse what is no list of http or https URLs; a login in one is not shown."""
+    for url in urls.split(","):
+        try:
+            parts = urlsplit(url.strip())
+            host, _ = parts.hostname, parts.port  # the port is parsed, and refused, on access
+        except ValueError:
+            host = None
+        if not host or parts.scheme not in {"http", "https"}:
+            raise InvalidOptionError(f"{prefix}.url", redact({"url": urls})["url"], "a URL such as http://host:8081")

@@ -1,0 +1,125 @@
+"""Formats for DataFrames: the bytes of Kafka messages to columns, and back.
+
+The same formats as in SQL tables, with the same options; see docs/sql.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.errors import ParseException
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructField, StructType
+
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.formats import ERROR, ROW_KIND, ROWS, Format, FormatOptions, format_named
+from dynamic_kafka.sql.options import check_unknown, format_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["from_kafka", "to_kafka"]
+
+_ON_ERROR = "format.on-error"
+_SHOWN_BYTES = 48
+
+
+def from_kafka(
+    value: Column | str,
+    format: str,  # noqa: A002  as in the options
+    schema: StructType | str,
+    options: Mapping[str, str] | None = None,
+) -> Column:
+    """Decode keys or values.
+
+    Args:
+        value: A binary column, such as `value`, or its name.
+        format: Flink's name of the format, such as `json` or `avro-confluent`.
+        schema: The fields, as a type or in Spark's DDL (`id BIGINT, name STRING`).
+        options: The format's options by their whole names, such as `json.ignore-parse-errors`. `format.on-error` is `fail`
+            (the default) or `skip`, which gives null.
+
+    Returns:
+        A struct of the schema's fields; null for a null message. For a changelog format an array of
+        `struct<row_kind: string, row: struct<...>>`, to be exploded.
+
+    Raises:
+        ConfigurationError: If the format or an option is unknown or wrong, or does not go with the schema.
+
+    Example:
+        >>> df.select(from_kafka("value", "json", "id BIGINT, name STRING").alias("order"))  # doctest: +SKIP
+    """
+    given = dict(options or {})
+    policy = given.pop(_ON_ERROR, "fail")
+    if policy not in ("fail", "skip"):
+        raise InvalidOptionError(_ON_ERROR, policy, "fail or skip (dead-letter is for SQL tables)")
+    fields = _struct(schema)
+    used, parsed = _format(format, given, fields)
+    column = F.col(value) if isinstance(value, str) else value
+
+    def checked(decoded: Column) -> Column:
+        row = decoded[ROWS] if used.changelog else decoded.dropFields(ERROR)
+        fine = decoded.isNull() | decoded[ERROR].isNull()
+        if policy == "skip":
+            return F.when(fine, row)
+        beginning = F.make_valid_utf8(F.substring(column, 1, _SHOWN_BYTES).cast("string"))
+        problem = F.concat(
+            F.lit(f"A message cannot be read as {used.name}: "), decoded[ERROR], F.lit("; it begins with "), beginning
+        )
+        return F.when(fine, row).otherwise(F.raise_error(problem))
+
+    # A lambda's variable is evaluated once, whatever is done with it.
+    return F.element_at(F.transform(F.array(used.decode(column, fields, parsed)), checked), 1)
+
+
+def to_kafka(
+    row: Column | str,
+    format: str,  # noqa: A002  as in the options
+    schema: StructType | str,
+    options: Mapping[str, str] | None = None,
+) -> Column:
+    """Encode rows as keys or values.
+
+    Args:
+        row: A struct column of the schema's fields, or its name. For a changelog format its last field is `row_kind`.
+        format: Flink's name of the format.
+        schema: The fields without `row_kind`, as a type or in Spark's DDL.
+        options: The format's options by their whole names.
+
+    Returns:
+        A binary column.
+
+    Raises:
+        ConfigurationError: As `from_kafka`.
+
+    Example:
+        >>> df.select(to_kafka(struct("id", "name"), "json", "id BIGINT, name STRING").alias("value"))  # doctest: +SKIP
+    """
+    fields = _struct(schema)
+    used, parsed = _format(format, dict(options or {}), fields)
+    column = F.col(row) if isinstance(row, str) else row
+    names = [*fields.fields, StructField(ROW_KIND, StringType())] if used.changelog else fields.fields
+    return used.encode(column.cast(StructType(names)), fields, parsed)
+
+
+def _struct(schema: StructType | str) -> StructType:
+    if isinstance(schema, StructType):
+        return schema
+    try:
+        parsed = StructType.fromDDL(schema)
+    except ParseException as error:
+        raise ConfigurationError(
+            f"The schema {schema!r} is not Spark's DDL ('id BIGINT, name STRING'): {str(error).splitlines()[0]}"
+        ) from error
+    if not isinstance(parsed, StructType):
+        raise ConfigurationError(f"The schema {schema!r} has no fields; name them as in 'id BIGINT, name STRING'")
+    return parsed
+
+
+def _format(name: str, options: Mapping[str, str], schema: StructType) -> tuple[Format, FormatOptions]:
+    used = format_named(name)
+    parsed, names = format_options(used, "", options)
+    check_unknown(options.keys() - names, [("", used)])
+    used.check(schema, parsed)
+    return used, parsed

@@ -1,0 +1,74 @@
+"""The executor's side of `format.on-error` = `dead-letter`: messages that cannot be read go to a topic, as they were.
+
+Headers say why and where from: `dynamic-kafka.error`, `.cluster`, `.topic`, `.partition` and `.offset`, as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, Message
+
+from dynamic_kafka.errors import DeliveryError
+from dynamic_kafka.metadata.configure import DEFAULT_CLUSTER
+from dynamic_kafka.sink.producers import acquire, release
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dynamic_kafka.sql.poison import DeadLetters
+
+__all__ = ["send"]
+
+_HEADERS = tuple(f"dynamic-kafka.{name}" for name in ("error", "cluster", "topic", "partition", "offset"))
+_FLUSH_S = 0.5
+
+Headers = list[tuple[str, str | bytes | None]]
+
+
+def send(letters: DeadLetters, columns: Sequence[pa.Array]) -> None:
+    """Send the messages that have an error, and wait until they are acknowledged.
+
+    Args:
+        letters: Where to.
+        columns: Error, key, value, cluster, topic, partition and offset; all null for a message without an error.
+
+    Raises:
+        DeliveryError: If one is not acknowledged.
+        ClusterUnavailableError: If the cluster does not answer.
+    """
+    broken = columns[0].is_valid()
+    if not broken.true_count:
+        return
+    errors: list[DeliveryError] = []
+
+    def note(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            errors.append(producer.delivery_error(error, letters.topic, key=message.key()))
+
+    producer = acquire(DEFAULT_CLUSTER, letters.properties)
+    healthy = False
+    try:
+        producer.partitions(letters.topic)  # an unknown topic is an error at once
+        for why, key, value, *place in zip(*(column.filter(broken).to_pylist() for column in columns), strict=True):
+            headers: Headers = [(name, str(text).encode()) for name, text in zip(_HEADERS, (why, *place), strict=True)]
+            produce = partial(producer.client.produce, letters.topic, value, key, headers=headers, on_delivery=note)
+            while not _has_room_for(produce):
+                producer.poll(_FLUSH_S)
+        while producer.flush(_FLUSH_S) and not errors:
+            pass
+        if errors:
+            raise errors[0]
+        healthy = True
+    finally:
+        release(producer, healthy=healthy)
+
+
+def _has_room_for(produce: Callable[[], None]) -> bool:
+    try:
+        produce()
+    except BufferError:
+        return False
+    return True

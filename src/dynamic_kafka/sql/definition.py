@@ -1,0 +1,183 @@
+"""What a table is: its columns, key, watermark and options, and the DDL that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from dynamic_kafka.kafka.secrets import redact
+from dynamic_kafka.sql.tokens import Name
+from dynamic_kafka.sql.types import FlinkType, quoted, string_literal
+
+__all__ = [
+    "Column",
+    "ComputedColumn",
+    "MetadataColumn",
+    "PhysicalColumn",
+    "TableDefinition",
+    "Watermark",
+    "fault",
+    "qualified",
+    "with_key_not_null",
+]
+
+_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_ANY_TIME = " or ".join(_TIMES)
+
+
+@dataclass(frozen=True)
+class PhysicalColumn:
+    """A column of the message's key or value."""
+
+    name: str
+    type: FlinkType
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class MetadataColumn:
+    """A column of what the connector or the format knows beside the message.
+
+    Args:
+        name: The column.
+        type: What the metadata is cast to.
+        key: The metadata's own name, such as `timestamp` or `value.source.table`; without FROM, the column's name.
+        virtual: Whether the column is only read, and no column of an INSERT.
+        comment: What it means.
+    """
+
+    name: str
+    type: FlinkType
+    key: str
+    virtual: bool = False
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class ComputedColumn:
+    """A column computed from the others when the table is read; `expression` is SQL as the user wrote it."""
+
+    name: str
+    expression: str
+    comment: str | None = None
+
+
+Column = PhysicalColumn | MetadataColumn | ComputedColumn
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """How late rows may be.
+
+    Args:
+        column: The column with the time of the event.
+        expression: The watermark as the user wrote it.
+        delay: The same as Spark's `withWatermark` takes it, such as `5 SECOND` or `1 DAY 2 HOUR`.
+    """
+
+    column: str
+    expression: str
+    delay: str
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """What CREATE TABLE says of a table.
+
+    Args:
+        name: The name in its parts, as it was written.
+        columns: All columns in order.
+        primary_key: The columns of the primary key in its order; their types are NOT NULL.
+        watermark: None if there is none.
+        options: The options in WITH, with secrets; `repr` does not show them, and `ddl` masks what is secret.
+        comment: What the table means.
+        temporary: Whether it was made by CREATE TEMPORARY TABLE.
+        if_not_exists: Whether to leave alone a table of this name that is already there.
+    """
+
+    name: Name
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    watermark: Watermark | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    comment: str | None = None
+    temporary: bool = False
+    if_not_exists: bool = False
+
+    def ddl(self) -> str:
+        """The CREATE TABLE that makes this table, laid out as by Flink's SHOW CREATE TABLE, with `***` for secrets."""
+        parts = [_column(column) for column in self.columns]
+        if self.watermark is not None:
+            parts.append(f"WATERMARK FOR {quoted(self.watermark.column)} AS {self.watermark.expression}")
+        if self.primary_key:
+            parts.append(f"PRIMARY KEY ({', '.join(map(quoted, self.primary_key))}) NOT ENFORCED")
+        head = "CREATE TEMPORARY TABLE" if self.temporary else "CREATE TABLE"
+        head += " IF NOT EXISTS" if self.if_not_exists else ""
+        text = f"{head} {qualified(self.name)} (\n{_lines(parts)})"
+        text += f"\nCOMMENT {string_literal(self.comment)}" if self.comment is not None else ""
+        if self.options:
+            options = [f"{string_literal(k)} = {string_literal(v)}" for k, v in redact(self.options).items()]
+            text += f"\nWITH (\n{_lines(options)})"
+        return text
+
+
+def with_key_not_null(table: TableDefinition) -> TableDefinition:
+    """The table with the columns of its primary key NOT NULL, as Flink makes them."""
+    columns = (
+        replace(c, type=replace(c.type, nullable=False))
+        if c.name in table.primary_key and isinstance(c, PhysicalColumn)
+        else c
+        for c in table.columns
+    )
+    return replace(table, columns=tuple(columns))
+
+
+def fault(table: TableDefinition) -> tuple[Literal["PRIMARY KEY", "WATERMARK"], str, str] | None:
+    """What is wrong with the key or the watermark: where, in which column, and why; None if nothing is."""
+    by_name = {column.name: column for column in table.columns}
+    for name in table.primary_key:
+        if name not in by_name:
+            return "PRIMARY KEY", name, f"The primary key names a column `{name}` that the table has not"
+        if not isinstance(by_name[name], PhysicalColumn):
+            return (
+                "PRIMARY KEY",
+                name,
+                f"The primary key names `{name}`, which is not a physical column; it has to be one",
+            )
+    if table.watermark is not None:
+        name = table.watermark.column
+        match by_name.get(name):
+            case None:
+                return "WATERMARK", name, f"The watermark names a column `{name}` that the table has not"
+            case PhysicalColumn(type=type_) | MetadataColumn(type=type_) if type_.name not in _TIMES:
+                return (
+                    "WATERMARK",
+                    name,
+                    f"The watermark's column `{name}` is of type {type_}; it has to be {_ANY_TIME}",
+                )
+            case _:
+                pass  # what type a computed column has is for Spark to find out
+    return None
+
+
+def qualified(name: Name) -> str:
+    """A table's name as it stands in SQL, each part in backticks."""
+    return ".".join(map(quoted, name))
+
+
+def _lines(parts: list[str]) -> str:
+    return "".join(f"  {part},\n" for part in parts).removesuffix(",\n") + "\n"
+
+
+def _column(column: Column) -> str:
+    match column:
+        case PhysicalColumn(name, type_):
+            text = f"{quoted(name)} {type_}"
+        case MetadataColumn(name, type_, key, virtual):
+            text = f"{quoted(name)} {type_} METADATA"
+            text += f" FROM {string_literal(key)}" if key != name else ""
+            text += " VIRTUAL" if virtual else ""
+        case ComputedColumn(name, expression):
+            text = f"{quoted(name)} AS {expression}"
+    return text if column.comment is None else f"{text} COMMENT {string_literal(column.comment)}"

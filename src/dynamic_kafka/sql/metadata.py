@@ -1,0 +1,102 @@
+"""Metadata columns of the connectors: Flink's keys, their types, and where they are in the source's and the sink's rows.
+
+Source: the seed on Kafka SQL; `header-list` is FLIP-568's, `kafka_cluster` that of Flink's `dynamic-kafka`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+__all__ = ["METADATA_KEYS", "VALUE_PREFIX", "MetadataKey"]
+
+VALUE_PREFIX = "value."
+"""What keys of the value format's own metadata begin with."""
+
+_HEADER_LIST = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+
+def _headers_as_map(headers: Column) -> Column:
+    """The last value of a key wins, as in Flink; no header is an empty map."""
+
+    def is_last(header: Column, index: Column) -> Column:
+        later = F.slice(headers, index + 2, F.size(headers))
+        return ~F.exists(later, lambda other: other["key"] == header["key"])
+
+    return F.coalesce(
+        F.map_from_entries(F.filter(headers, is_last)), F.create_map().cast(MapType(StringType(), BinaryType()))
+    )
+
+
+def _headers_from_map(headers: Column) -> Column:
+    return F.map_entries(headers)
+
+
+def _headers_from_list(headers: Column) -> Column:
+    """A header without a key is left out, as in Flink."""
+    return F.filter(headers, lambda header: header["key"].isNotNull())
+
+
+def _timestamp_type(number: Column) -> Column:
+    """The names of Java's TimestampType."""
+    return F.when(number == 0, "CreateTime").when(number == 1, "LogAppendTime").otherwise("NoTimestampType")
+
+
+def _itself(column: Column) -> Column:
+    return column
+
+
+@dataclass(frozen=True)
+class MetadataKey:
+    """A metadata key of the connectors.
+
+    Args:
+        type: Its type, as Spark's.
+        column: The source's column that it comes from.
+        read: From that column to the value.
+        write: From the value to the sink's column of the same name as `column`; None if it can only be read.
+        option: What the source has to be told to give the column, if anything.
+    """
+
+    type: DataType
+    column: str
+    read: Callable[[Column], Column] = _itself
+    write: Callable[[Column], Column] | None = None
+    option: str | None = None
+
+
+METADATA_KEYS: Mapping[str, MetadataKey] = {
+    "topic": MetadataKey(StringType(), "topic", write=_itself),
+    "partition": MetadataKey(IntegerType(), "partition"),
+    "headers": MetadataKey(
+        MapType(StringType(), BinaryType()), "headers", _headers_as_map, _headers_from_map, "includeHeaders"
+    ),
+    "header-list": MetadataKey(
+        _HEADER_LIST,
+        "headers",
+        lambda headers: F.coalesce(headers, F.array().cast(_HEADER_LIST)),
+        _headers_from_list,
+        "includeHeaders",
+    ),
+    "leader-epoch": MetadataKey(IntegerType(), "leader_epoch", option="includeLeaderEpoch"),
+    "offset": MetadataKey(LongType(), "offset"),
+    "timestamp": MetadataKey(TimestampType(), "timestamp", write=_itself),
+    "timestamp-type": MetadataKey(StringType(), "timestampType", _timestamp_type),
+    "kafka_cluster": MetadataKey(StringType(), "cluster", write=_itself),
+}
+"""In Flink's order. `kafka_cluster` is written with `dynamic-kafka` only: it says which cluster a row goes to."""

@@ -1,0 +1,133 @@
+"""What a statement gives back (PyFlink: TableResult)."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Row
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["TableResult", "start"]
+
+_DEADLINE_S = 0.5
+
+
+class TableResult:
+    """What a statement gives: rows, or the queries that it has started.
+
+    Args:
+        columns: Names of the rows' columns; empty if there are none.
+        rows: The rows of a statement such as SHOW TABLES.
+        dataframe: The rows of a SELECT; it may be a stream.
+        queries: The streaming queries of an INSERT, or of a statement set.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] = (),
+        rows: Sequence[Sequence[Any]] = (),
+        *,
+        dataframe: DataFrame | None = None,
+        queries: Sequence[StreamingQuery] = (),
+    ) -> None:
+        self.columns = tuple(columns) if dataframe is None else tuple(dataframe.columns)
+        self.dataframe = dataframe
+        self.queries = tuple(queries)
+        self._rows = rows
+
+    def wait(self, timeout_ms: int | None = None) -> bool:
+        """Wait until the queries have ended; nothing to wait for is over at once.
+
+        Args:
+            timeout_ms: The longest time; None waits for ever.
+
+        Returns:
+            Whether all have ended.
+
+        Raises:
+            pyspark.errors.StreamingQueryException: If one failed.
+        """
+        ended = True
+        for running in self.queries:
+            if timeout_ms is None:
+                running.awaitTermination()
+            else:
+                seconds: Any = timeout_ms / 1000  # Spark takes fractions, too
+                ended = bool(running.awaitTermination(seconds)) and ended
+        return ended
+
+    def stop(self) -> None:
+        """Stop the queries."""
+        for running in self.queries:
+            running.stop()
+
+    def collect(self) -> Iterator[Row]:
+        """The rows, one after the other; those of a stream as they come, until it ends or the iterator is closed."""
+        if self.dataframe is None:
+            return (Row(**dict(zip(self.columns, row, strict=True))) for row in self._rows)
+        return _follow(self.dataframe) if self.dataframe.isStreaming else iter(self.dataframe.collect())
+
+    def print(self) -> None:
+        """Show the rows on standard output; those of a stream as they come, until it ends."""
+        if self.dataframe is not None and self.dataframe.isStreaming:
+            for row in _follow(self.dataframe):
+                _line(row)
+        elif self.dataframe is not None:
+            self.dataframe.show(2**31 - 1, truncate=False)
+        else:
+            for values in self._rows:
+                _line(values)
+
+
+def start(writer: DataStreamWriter, modes: Sequence[str]) -> StreamingQuery:
+    """Start a query in the first output mode that suits it.
+
+    Raises:
+        pyspark.errors.AnalysisException: If none does; what Spark says of the first one.
+    """
+    first: AnalysisException | None = None
+    for mode in modes:
+        try:
+            return writer.outputMode(mode).start()
+        except AnalysisException as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _follow(stream: DataFrame) -> Iterator[Row]:
+    """A stream's rows as they come; new and changed ones, if it aggregates."""
+    rows: queue.Queue[Row] = queue.Queue(maxsize=10_000)
+    closed = False
+
+    def put(batch: DataFrame, _: int) -> None:
+        for row in batch.toLocalIterator():
+            while not closed:
+                try:
+                    rows.put(row, timeout=_DEADLINE_S)
+                    break
+                except queue.Full:
+                    continue
+
+    running = start(stream.writeStream.foreachBatch(put), ("append", "update"))
+    try:
+        while running.isActive or not rows.empty():
+            try:
+                yield rows.get(timeout=_DEADLINE_S)
+            except queue.Empty:
+                continue
+        running.awaitTermination()  # raises what ended it
+    finally:
+        closed = True
+        running.stop()
+
+
+def _line(row: Sequence[Any]) -> None:
+    print(*("NULL" if value is None else value for value in row), sep="\t")  # noqa: T201  it is what it is for

@@ -1,0 +1,201 @@
+"""Flink's types: what they are, as Spark's types and back, and as text.
+
+A type is kept as Flink has it, with its length, precision and nullability, because Spark's types do not hold them all:
+`TIMESTAMP(3)` is Spark's TimestampNTZType, which has microseconds, and `CHAR(5)` is its StringType.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+__all__ = [
+    "DAY_UNITS",
+    "YEAR_UNITS",
+    "FlinkType",
+    "RowField",
+    "flink_type",
+    "flink_type_text",
+    "interval_units",
+    "quoted",
+    "spark_type",
+    "string_literal",
+]
+
+YEAR_UNITS: tuple[str, ...] = ("YEAR", "MONTH")
+DAY_UNITS: tuple[str, ...] = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
+@dataclass(frozen=True)
+class RowField:
+    """A field of a ROW."""
+
+    name: str
+    type: FlinkType
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class FlinkType:
+    """A type of Flink's SQL, without synonyms; `str` gives Flink's text.
+
+    Args:
+        name: Such as `BIGINT`, `TIMESTAMP_LTZ`, `ROW` or `INTERVAL DAY(2) TO SECOND(3)`.
+        parameters: The length, or the precision and the scale; defaults are filled in.
+        elements: The type of an ARRAY's or a MULTISET's elements, or of a MAP's keys and of its values.
+        fields: The fields of a ROW.
+        nullable: False for NOT NULL.
+    """
+
+    name: str
+    parameters: tuple[int, ...] = ()
+    elements: tuple[FlinkType, ...] = ()
+    fields: tuple[RowField, ...] = ()
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        text = self.name
+        if self.parameters:
+            text += f"({', '.join(map(str, self.parameters))})"
+        if self.elements:
+            text += f"<{', '.join(map(str, self.elements))}>"
+        if self.name == "ROW":
+            fields = (
+                f"{quoted(f.name)} {f.type}{'' if f.comment is None else ' ' + string_literal(f.comment)}"
+                for f in self.fields
+            )
+            text += f"<{', '.join(fields)}>"
+        return text if self.nullable else f"{text} NOT NULL"
+
+
+def quoted(name: str) -> str:
+    """A name in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def string_literal(text: str) -> str:
+    """A string in single quotes."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def flink_type_text(type_: FlinkType | DataType) -> str:
+    """The type as Flink writes it in SHOW CREATE TABLE, with NOT NULL if it is; of Spark's types, the nearest of Flink's."""
+    return str(type_ if isinstance(type_, FlinkType) else flink_type(type_))
+
+
+def interval_units(text: str) -> tuple[str, ...]:
+    """All units of an interval by the text of `read_interval_units`: those of `DAY(2) TO MINUTE` are DAY, HOUR, MINUTE."""
+    ends = [word.partition("(")[0] for word in text.split(" TO ")]
+    family = YEAR_UNITS if ends[0] in YEAR_UNITS else DAY_UNITS
+    return family[family.index(ends[0]) : family.index(ends[-1]) + 1]
+
+
+def spark_type(type_: FlinkType) -> DataType:
+    """The type of Spark that holds the values; its own nullability is the caller's to keep, that within it is kept.
+
+    TIMESTAMP becomes TimestampNTZType and TIMESTAMP_LTZ becomes TimestampType, both in microseconds; a MULTISET becomes a
+    map from the element to how often it is there, as in Flink's formats. Lengths of strings and bytes are not kept.
+    """
+    from pyspark.sql import types as spark
+
+    match type_:
+        case FlinkType(name="CHAR" | "VARCHAR" | "STRING"):
+            return spark.StringType()
+        case FlinkType(name="BINARY" | "VARBINARY" | "BYTES"):
+            return spark.BinaryType()
+        case FlinkType(name="DECIMAL", parameters=(precision, scale)):
+            return spark.DecimalType(precision, scale)
+        case FlinkType(name="TIME", parameters=(precision,)):
+            return spark.TimeType(precision)
+        case FlinkType(name="TIMESTAMP"):
+            return spark.TimestampNTZType()
+        case FlinkType(name="TIMESTAMP_LTZ"):
+            return spark.TimestampType()
+        case FlinkType(name="ARRAY", elements=(element,)):
+            return spark.ArrayType(spark_type(element), element.nullable)
+        case FlinkType(name="MULTISET", elements=(element,)):
+            return spark.MapType(spark_type(element), spark.IntegerType(), valueContainsNull=False)
+        case FlinkType(name="MAP", elements=(key, value)):
+            return spark.MapType(spark_type(key), spark_type(value), value.nullable)
+        case FlinkType(name="ROW", fields=fields):
+            return spark.StructType(
+                [
+                    spark.StructField(
+                        f.name, spark_type(f.type), f.type.nullable, {"comment": f.comment} if f.comment else None
+                    )
+                    for f in fields
+                ]
+            )
+        case _ if type_.name.startswith("INTERVAL "):
+            units = interval_units(type_.name.removeprefix("INTERVAL "))
+            if units[0] in YEAR_UNITS:
+                return spark.YearMonthIntervalType(YEAR_UNITS.index(units[0]), YEAR_UNITS.index(units[-1]))
+            return spark.DayTimeIntervalType(DAY_UNITS.index(units[0]), DAY_UNITS.index(units[-1]))
+        case _:
+            data_type = getattr(spark, _SPARK_NAMES[type_.name])()
+            assert isinstance(data_type, spark.DataType)
+            return data_type
+
+
+_SPARK_NAMES = {
+    "BOOLEAN": "BooleanType",
+    "TINYINT": "ByteType",
+    "SMALLINT": "ShortType",
+    "INT": "IntegerType",
+    "BIGINT": "LongType",
+    "FLOAT": "FloatType",
+    "DOUBLE": "DoubleType",
+    "DATE": "DateType",
+    "VARIANT": "VariantType",
+}
+_FLINK_NAMES = {spark: flink for flink, spark in _SPARK_NAMES.items()} | {
+    "BinaryType": "BYTES",
+    "StringType": "STRING",
+    "NullType": "NULL",
+}
+
+
+def flink_type(data_type: DataType, *, nullable: bool = True) -> FlinkType:
+    """The type of Flink for one of Spark's, as for the columns of a view.
+
+    A type that Flink has not gets the name that Spark has for it.
+    """
+    from pyspark.sql import types as spark
+
+    def build(
+        name: str, *parameters: int, elements: tuple[FlinkType, ...] = (), fields: tuple[RowField, ...] = ()
+    ) -> FlinkType:
+        return FlinkType(name, parameters, elements, fields, nullable)
+
+    match data_type:
+        case spark.CharType(length=length):
+            return build("CHAR", length)
+        case spark.VarcharType(length=length):
+            return build("VARCHAR", length)
+        case spark.DecimalType(precision=precision, scale=scale):
+            return build("DECIMAL", precision, scale)
+        case spark.TimeType(precision=precision):
+            return build("TIME", precision)
+        case spark.TimestampType():
+            return build("TIMESTAMP_LTZ", 6)
+        case spark.TimestampNTZType():
+            return build("TIMESTAMP", 6)
+        case spark.DayTimeIntervalType() | spark.YearMonthIntervalType():
+            return build(data_type.simpleString().upper())
+        case spark.ArrayType(elementType=element, containsNull=has_null):
+            return build("ARRAY", elements=(flink_type(element, nullable=has_null),))
+        case spark.MapType(keyType=key, valueType=value, valueContainsNull=has_null):
+            return build("MAP", elements=(flink_type(key, nullable=False), flink_type(value, nullable=has_null)))
+        case spark.StructType(fields=fields):
+            return build(
+                "ROW",
+                fields=tuple(
+                    RowField(f.name, flink_type(f.dataType, nullable=f.nullable), f.metadata.get("comment"))
+                    for f in fields
+                ),
+            )
+        case _:
+            return build(_FLINK_NAMES.get(type(data_type).__name__, data_type.simpleString().upper()))

@@ -1,0 +1,539 @@
+"""`avro-confluent` and the registry's client against a real schema registry: evolution, caching, what goes wrong."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import datetime as dt
+import http.server
+import io
+import json
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as spark
+
+from dynamic_kafka.errors import RegistryError
+from dynamic_kafka.formats import avro_confluent, registry
+from dynamic_kafka.formats.avro_confluent import AVRO_CONFLUENT
+from dynamic_kafka.formats.avro_types import arrow_type, schema_text
+from dynamic_kafka.formats.format import ERROR
+from dynamic_kafka.formats.registry import RegisteredSchema, Registry, RegistrySettings
+from dynamic_kafka.testing.registry import SchemaRegistry
+
+pytestmark = pytest.mark.broker
+
+NAME = "avro-confluent"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SchemaRegistry]:
+    """A registry for all tests of this module."""
+    with SchemaRegistry() as running:
+        yield running
+
+
+@pytest.fixture
+def subject(request: pytest.FixtureRequest) -> str:
+    """A subject of the test's own."""
+    return f"{request.node.name}-value"
+
+
+class Proxy:
+    """An HTTP server before the registry: counts requests, wants a login, fails on demand."""
+
+    def __init__(self, target: str) -> None:
+        self.requests: list[str] = []
+        self.authorization: str | None = None
+        self.failures: list[int] = []
+        proxy = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def handle_one(self) -> None:
+                proxy.requests.append(f"{self.command} {self.path}")
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                if proxy.authorization is not None and self.headers["Authorization"] != proxy.authorization:
+                    self.answer(401, b'{"error_code": 40101, "message": "who are you"}')
+                elif proxy.failures:
+                    self.answer(proxy.failures.pop(0), b"no JSON")
+                else:
+                    self.answer(*forward(target + self.path, self.command, body))
+
+            do_GET = do_POST = do_PUT = handle_one  # noqa: N815
+
+            def answer(self, status: int, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Nothing on standard error."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+
+def forward(url: str, method: str, body: bytes) -> tuple[int, bytes]:
+    """The registry's own answer."""
+    headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+    request = urllib.request.Request(url, body or None, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+@pytest.fixture
+def proxy(server: SchemaRegistry) -> Iterator[Proxy]:
+    """A proxy of the test's own."""
+    with Proxy(server.url) as running:
+        yield running
+
+
+@pytest.fixture
+def settings() -> Iterator[Callable[..., RegistrySettings]]:
+    """Settings of options without the format's name; their clients are closed after the test."""
+    made: list[RegistrySettings] = []
+
+    def make(url: str, **options: Any) -> RegistrySettings:
+        given = {f"{NAME}.{key}": value for key, value in {"url": url, **options}.items()}
+        given.setdefault(f"{NAME}.properties", {})
+        given[f"{NAME}.properties"] = {"retries.wait.ms": "10", **given[f"{NAME}.properties"]}
+        made.append(registry.settings(NAME, given))
+        return made[-1]
+
+    yield make
+    avro_confluent._reader.cache_clear()
+    for one in made:
+        with contextlib.suppress(Exception):
+            registry.client(one).close()
+
+
+def record(*fields: tuple[str, Any] | tuple[str, Any, Any]) -> str:
+    """A writer's schema: name, type, and a default if there is one."""
+    made = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) == 3 else {})} for f in fields]
+    return json.dumps({"type": "record", "name": "User", "namespace": "com.acme", "fields": made})
+
+
+def message(schema_id: int, schema: str, value: dict[str, Any]) -> bytes:
+    """A message as Confluent's serializer makes it."""
+    encoded = io.BytesIO(b"\x00" + schema_id.to_bytes(4, "big"))
+    encoded.seek(5)
+    fastavro.schemaless_writer(encoded, json.loads(schema), value)
+    return encoded.getvalue()
+
+
+def columns(*given: tuple[str, spark.DataType] | tuple[str, spark.DataType, bool]) -> spark.StructType:
+    """Columns: name, type, and whether they may be null."""
+    return spark.StructType([spark.StructField(*column) for column in given])
+
+
+def decode(
+    where: RegistrySettings, messages: list[bytes | None], schema: spark.StructType, given: str = ""
+) -> list[Any]:
+    """Rows as tuples, errors as texts, null for null."""
+    text = given or schema_text(schema, legacy_timestamps=True)
+    array = avro_confluent._decode_batch(pa.array(messages, pa.binary()), where, text, arrow_type(schema))
+    array.validate(full=True)
+    return [row and (row.pop(ERROR) or tuple(row.values())) for row in array.to_pylist()]
+
+
+def test_writers_of_many_versions_are_read_in_one_batch(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """Fields added, removed, moved and promoted, mixed with null, foreign and broken messages; each in its place."""
+    where = settings(server.url)
+    client = registry.client(where)
+    versions = [
+        record(("id", "int"), ("name", "string")),
+        record(("id", "long"), ("name", "string"), ("score", ["null", "double"], None)),
+        record(
+            ("extra", {"type": "array", "items": "string"}, []), ("name", ["null", "string"], None), ("id", "long", 0)
+        ),
+    ]
+    ids = [client.register(subject, "AVRO", text) for text in versions]
+    assert len(set(ids)) == 3
+    schema = columns(("id", spark.LongType(), False), ("name", spark.StringType()), ("score", spark.DoubleType()))
+    messages: list[bytes | None] = [
+        message(ids[0], versions[0], {"id": 1, "name": "a"}),
+        message(ids[1], versions[1], {"id": 2**40, "name": "b", "score": 0.5}),
+        None,
+        message(ids[2], versions[2], {"extra": ["x", "y"], "name": None, "id": 3}),
+        b"\x01" + message(ids[0], versions[0], {"id": 1, "name": "a"})[1:],
+        b"\x00\x00",
+        message(ids[0], versions[0], {"id": 4, "name": "d"})[:-1],
+        message(ids[0], versions[0], {"id": 5, "name": "e"}) + b"!",
+        message(ids[0], versions[0], {"id": 6, "name": "f"}),
+    ]
+    assert decode(where, messages, schema) == [
+        (1, "a", None),
+        (2**40, "b", 0.5),
+        None,
+        (3, None, None),
+        "it does not begin with the magic byte 0, so no registry's serializer wrote it",
+        "it is too short for a magic byte and the id of a schema",
+        "it ends within name",
+        "bytes are left over behind the record",
+        (6, "f", None),
+    ]
+
+
+def test_a_schema_that_cannot_be_read_as_the_columns_is_told_of_its_messages(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """The other versions are read."""
+    where = settings(server.url)
+    client = registry.client(where)
+    good, wrong, other = (
+        record(("id", "int")),
+        record(("id", "string")),
+        'syntax = "proto3"; message M { int32 id = 1; }',
+    )
+    good_id, wrong_id = client.register(subject, "AVRO", good), client.register(subject, "AVRO", wrong)
+    proto_id = client.register(f"{subject}-p", "PROTOBUF", other)
+    found = decode(
+        where,
+        [
+            message(good_id, good, {"id": 1}),
+            message(wrong_id, wrong, {"id": "x"}),
+            b"\x00" + proto_id.to_bytes(4, "big"),
+        ],
+        columns(("id", spark.LongType())),
+    )
+    assert found == [
+        (1,),
+        f"with its schema {wrong_id}, id is written as string and is long here",
+        f"its schema {proto_id} is not of Avro, but PROTOBUF",
+    ]
+
+
+def test_a_given_schema_brings_enums_and_defaults(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """`avro-confluent.schema` is the reader's schema."""
+    where = settings(server.url)
+    old = record(("kind", {"type": "enum", "name": "K", "symbols": ["A", "B", "Z"]}))
+    given = record(
+        ("kind", {"type": "enum", "name": "K", "symbols": ["B", "OTHER"], "default": "OTHER"}),
+        ("country", "string", "DE"),
+    )
+    schema_id = registry.client(where).register(subject, "AVRO", old)
+    schema = columns(("kind", spark.StringType(), False), ("country", spark.StringType(), False))
+    AVRO_CONFLUENT.check(schema, {f"{NAME}.url": server.url, f"{NAME}.schema": given})
+    found = decode(where, [message(schema_id, old, {"kind": kind}) for kind in ("A", "B")], schema, given)
+    assert found == [("OTHER", "DE"), ("B", "DE")]
+
+
+def test_times_and_decimals_of_other_writers_are_converted(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """By the unit and the scale in the writer's schema."""
+    where = settings(server.url)
+    text = record(
+        ("us", {"type": "long", "logicalType": "timestamp-micros"}),
+        ("local", {"type": "long", "logicalType": "local-timestamp-millis"}),
+        ("amount", {"type": "fixed", "name": "A", "size": 4, "logicalType": "decimal", "precision": 8, "scale": 1}),
+    )
+    schema_id = registry.client(where).register(subject, "AVRO", text)
+    schema = columns(
+        ("us", spark.TimestampType()), ("local", spark.TimestampNTZType()), ("amount", spark.DecimalType(10, 2))
+    )
+    body = b"\x00" + schema_id.to_bytes(4, "big") + b"\x02" + b"\xd0\x0f" + (-15).to_bytes(4, "big", signed=True)
+    ((us, local, amount),) = decode(where, [body], schema)
+    assert us == dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)
+    assert local == dt.datetime(1970, 1, 1, 0, 0, 1)  # noqa: DTZ001
+    assert str(amount) == "-1.50"
+
+
+def test_what_is_written_is_read_by_confluents_own_deserializer(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """Header, id and body; the schema is under the subject, once."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry.avro import AvroDeserializer
+
+    where = settings(server.url)
+    schema = columns(("id", spark.LongType(), False), ("name", spark.StringType()))
+    text = schema_text(schema, legacy_timestamps=True)
+    rows = pa.array([{"id": 1, "name": "x"}, None, {"id": 2, "name": None}], arrow_type(schema))
+    messages = avro_confluent._encode_batch(rows, where, subject, text).to_pylist()
+    assert messages[1] is None
+    with SchemaRegistryClient({"url": server.url}) as client:
+        read = AvroDeserializer(client)
+        assert [read(m, None) for m in (messages[0], messages[2])] == [{"id": 1, "name": "x"}, {"id": 2, "name": None}]
+        assert client.get_versions(subject) == [1]
+    assert decode(where, messages, schema) == [(1, "x"), None, (2, None)]
+
+
+def test_nothing_is_registered_for_null_rows_alone(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """Deletions need no schema."""
+    where = settings(server.url)
+    schema = columns(("id", spark.LongType()))
+    rows = pa.nulls(3, arrow_type(schema))
+    text = schema_text(schema, legacy_timestamps=True)
+    assert avro_confluent._encode_batch(rows, where, subject, text).to_pylist() == [None] * 3
+    with pytest.raises(RegistryError, match="status 404"):
+        registry.client(where).latest(subject)
+
+
+def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., RegistrySettings], subject: str) -> None:
+    """By each process: reading by id, and writing by subject, over many batches."""
+    where = settings(proxy.url)
+    schema = columns(("id", spark.LongType()))
+    text = schema_text(schema, legacy_timestamps=True)
+    rows = pa.array([{"id": n} for n in range(10)], arrow_type(schema))
+    for _ in range(5):
+        messages = avro_confluent._encode_batch(rows, where, subject, text).to_pylist()
+    assert len(proxy.requests) == 1
+    registry.client(where).close()  # as another process
+    avro_confluent._reader.cache_clear()
+    for _ in range(5):
+        assert decode(where, messages, schema) == [(n,) for n in range(10)]
+    assert len(proxy.requests) == 2
+    assert proxy.requests[0].startswith(f"POST /subjects/{urllib.parse.quote(subject, safe='')}/versions")
+    assert proxy.requests[1].startswith("GET /schemas/ids/")
+
+
+def test_many_may_register_the_same_new_schema_at_once(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """As the tasks of a new query do; all get the same id."""
+    clients = [registry.client(settings(server.url, properties={"max.retries": str(n)})) for n in range(8)]
+    together = threading.Barrier(len(clients))
+
+    def register(client: Registry, version: int) -> int:
+        together.wait()
+        return client.register(f"{subject}-{version}", "AVRO", record((f"f{version}", "int")))
+
+    with concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
+        for version in range(10):
+            assert len(set(pool.map(register, clients, [version] * len(clients)))) == 1
+
+
+def test_references_are_followed(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """Also through others, each after those it needs."""
+    where = settings(server.url)
+    client = registry.client(where)
+    inner = '{"type":"record","name":"ns.Inner","fields":[{"name":"x","type":"int"}]}'
+    middle = '{"type":"record","name":"ns.Middle","fields":[{"name":"i","type":"ns.Inner"}]}'
+    outer = (
+        '{"type":"record","name":"ns.Outer","fields":[{"name":"m","type":"ns.Middle"},{"name":"i","type":"ns.Inner"}]}'
+    )
+    client.register(f"{subject}-inner", "AVRO", inner)
+    client.register(f"{subject}-middle", "AVRO", middle, [("ns.Inner", f"{subject}-inner", 1)])
+    references = [("ns.Middle", f"{subject}-middle", 1), ("ns.Inner", f"{subject}-inner", 1)]
+    schema_id = client.register(subject, "AVRO", outer, references)
+    client.close()
+    found = registry.client(where).schema(schema_id)
+    assert found == RegisteredSchema("AVRO", outer, tuple(references))
+    assert registry.client(where).references(found) == {"ns.Inner": inner, "ns.Middle": middle}
+    nested = spark.StructType([spark.StructField("x", spark.IntegerType())])
+    schema = columns(("i", nested), ("m", spark.StructType([spark.StructField("i", nested)])))
+    body = b"\x00" + schema_id.to_bytes(4, "big") + b"\x02\x04"
+    assert decode(where, [body], schema) == [({"x": 2}, {"i": {"x": 1}})]
+
+
+def test_an_incompatible_schema_is_refused_with_a_remedy(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """The registry's own words are in it."""
+    client = registry.client(settings(server.url))
+    client.register(subject, "AVRO", record(("id", "int")))
+    forward(f"{server.url}/config/{urllib.parse.quote(subject, safe='')}", "PUT", b'{"compatibility": "BACKWARD"}')
+    with pytest.raises(RegistryError, match="is not compatible with the subject's versions") as caught:
+        client.register(subject, "AVRO", record(("id", "string")))
+    assert f"under the subject '{subject}'" in str(caught.value)
+    assert not caught.value.retriable
+    assert client.register(subject, "AVRO", record(("id", "long"))) > 0
+
+
+def test_without_auto_registration_a_schema_must_be_there(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """`auto.register.schemas` as an option, or as a property."""
+    known, unknown = record(("id", "int")), record(("id", "long"))
+    schema_id = registry.client(settings(server.url)).register(subject, "AVRO", known)
+    for where in (
+        settings(server.url, **{"auto.register.schemas": False}),
+        settings(server.url, properties={"auto.register.schemas": "false"}),
+    ):
+        assert registry.client(where).register(subject, "AVRO", known) == schema_id
+        with pytest.raises(RegistryError, match=r"register it first, or set 'avro-confluent\.auto\.register\.schemas'"):
+            registry.client(where).register(subject, "AVRO", unknown)
+
+
+def test_an_unknown_id_is_the_fault_of_its_message(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings]
+) -> None:
+    """A damaged message names any schema: its neighbours are read, and it is not kept that the id is unknown."""
+    where = settings(server.url)
+    (row,) = decode(where, [b"\x00" + (99999).to_bytes(4, "big")], columns(("id", spark.LongType())))
+    assert "asked for the schema with id 99999, answered status 404" in row
+
+
+def test_a_registry_that_is_down_is_told_soon_and_retriable(settings: Callable[..., RegistrySettings]) -> None:
+    """After the library's retries; the URL is shown without its login."""
+    where = settings("http://me:hunter2@127.0.0.1:1", properties={"max.retries": "2"})
+    begin = time.monotonic()
+    with pytest.raises(RegistryError, match=r"http://\*\*\*@127\.0\.0\.1:1, asked for the schema with id 1") as caught:
+        registry.client(where).schema(1)
+    assert time.monotonic() - begin < 10
+    assert caught.value.retriable
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in repr(registry.client(where))
+
+
+def test_passing_failures_are_retried_and_lasting_ones_told(
+    proxy: Proxy, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """503 three times is survived; four times is an error, and the next call asks again."""
+    client = registry.client(settings(proxy.url))
+    proxy.failures = [503] * 3
+    assert client.register(subject, "AVRO", record(("id", "int"))) > 0
+    proxy.failures = [503] * 4
+    with pytest.raises(RegistryError, match="answered status 503") as caught:
+        client.latest(subject)
+    assert caught.value.retriable
+    assert client.latest(subject).type == "AVRO"
+
+
+@pytest.mark.parametrize(
+    ("options", "authorization"),
+    [
+        (
+            {"basic-auth.credentials-source": "USER_INFO", "basic-auth.user-info": "${env:REGISTRY_LOGIN}"},
+            "Basic bWU6YTpi",
+        ),
+        ({"basic-auth.user-info": "me:a:b"}, "Basic bWU6YTpi"),
+        (
+            {"bearer-auth.credentials-source": "STATIC_TOKEN", "bearer-auth.token": "${env:REGISTRY_TOKEN}"},
+            "Bearer tok",
+        ),
+        ({"bearer-auth.token": "tok"}, "Bearer tok"),
+    ],
+)
+def test_logins_are_sent(
+    proxy: Proxy,
+    settings: Callable[..., RegistrySettings],
+    monkeypatch: pytest.MonkeyPatch,
+    subject: str,
+    options: dict[str, str],
+    authorization: str,
+) -> None:
+    """By password or token, given or referred to."""
+    monkeypatch.setenv("REGISTRY_LOGIN", "me:a:b")
+    monkeypatch.setenv("REGISTRY_TOKEN", "tok")
+    proxy.authorization = authorization
+    assert registry.client(settings(proxy.url, **options)).register("login", "AVRO", record(("id", "int"))) > 0
+
+
+def test_a_wrong_login_is_told_and_a_rotated_one_counts(
+    proxy: Proxy, settings: Callable[..., RegistrySettings], tmp_path: Path, subject: str
+) -> None:
+    """Without the secret, and with the options to look at; the file is read again for the next try."""
+    secret = tmp_path / "login"
+    secret.write_text("me:hunter2")
+    proxy.authorization = "Basic bWU6bmV3"
+    where = settings(proxy.url, **{"basic-auth.user-info": f"${{file:{secret}}}"})
+    with pytest.raises(
+        RegistryError, match=r"status 401: who are you; check 'avro-confluent\.basic-auth\.\*'"
+    ) as caught:
+        registry.client(where).register(subject, "AVRO", record(("id", "int")))
+    assert "hunter2" not in str(caught.value)
+    secret.write_text("me:new")
+    assert registry.client(where).register(subject, "AVRO", record(("id", "int"))) > 0
+
+
+def test_tls_with_a_trust_store_and_a_client_certificate(
+    proxy: Proxy, settings: Callable[..., RegistrySettings], tmp_path: Path, subject: str
+) -> None:
+    """Java's stores by Flink's options; without the trust store nothing is said to the server."""
+    key, chain, store = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain, key)
+    context.load_verify_locations(chain)
+    context.verify_mode = ssl.CERT_REQUIRED
+    proxy.server.socket = context.wrap_socket(proxy.server.socket, server_side=True)
+    url = proxy.url.replace("http:", "https:")
+    options = {
+        "ssl.truststore.location": str(chain),
+        "ssl.keystore.location": str(store),
+        "ssl.keystore.password": "changeit",
+    }
+    assert registry.client(settings(url, **options)).register(subject, "AVRO", record(("id", "int"))) > 0
+    with pytest.raises(RegistryError, match="CERTIFICATE_VERIFY_FAILED"):
+        registry.client(settings(url, properties={"max.retries": "0"})).latest(subject)
+    given = {"ssl.truststore.location": str(chain), "properties": {"max.retries": "0"}}
+    with pytest.raises(RegistryError, match="did not answer"):
+        registry.client(settings(url, **given)).latest(subject)
+
+
+def self_signed(folder: Path) -> tuple[Path, Path, Path]:
+    """A key, its certificate for 127.0.0.1, and both as PKCS12 with the password changeit."""
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "registry")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / "key.pem", folder / "chain.pem", folder / "store.p12"
+    pem, no_password = serialization.Encoding.PEM, serialization.NoEncryption()
+    paths[0].write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, no_password))
+    paths[1].write_bytes(certificate.public_bytes(pem))
+    password = serialization.BestAvailableEncryption(b"changeit")
+    paths[2].write_bytes(pkcs12.serialize_key_and_certificates(b"me", key, certificate, None, password))
+    return paths
+
+
+def test_a_client_is_one_for_equal_settings(server: SchemaRegistry, settings: Callable[..., RegistrySettings]) -> None:
+    """Until it is closed."""
+    first = registry.client(settings(server.url))
+    assert isinstance(first, Registry)
+    assert registry.client(settings(server.url)) is first
+    first.close()
+    assert registry.client(settings(server.url)) is not first

@@ -1,0 +1,124 @@
+"""Tables of SQL tests: their DDL, the rows of a query, and what is on a topic for a consumer that is not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.testing import KafkaBroker
+
+FOR_EVER = {"retention.ms": "-1"}
+"""A topic's configuration, for records of long ago."""
+
+
+def on(broker: KafkaBroker, topic: str, **formats: str) -> dict[str, str]:
+    """Options of a table on a topic, read from the earliest offset; JSON, unless `format` or `value` says otherwise."""
+    options = {
+        "connector": "kafka",
+        "topic": topic,
+        "properties.bootstrap.servers": broker.bootstrap_servers,
+        "scan.startup.mode": "earliest-offset",
+    }
+    if "key" in formats or "value" in formats:
+        return options | {f"{part}.format": name for part, name in {"value": "json", **formats}.items()}
+    return options | {"format": "json", **formats}
+
+
+def without(options: Mapping[str, str], *names: str) -> dict[str, str]:
+    """The options but for some."""
+    return {name: text for name, text in options.items() if name not in names}
+
+
+def ddl(name: str, columns: str, options: Mapping[str, str]) -> str:
+    """A CREATE TABLE."""
+    inside = ", ".join(f"'{key}' = '{text}'" for key, text in options.items())
+    return f"CREATE TABLE {name} ({columns}) WITH ({inside})"
+
+
+def create(env: TableEnvironment, name: str, columns: str, options: Mapping[str, str]) -> None:
+    """Make a table."""
+    env.execute_sql(ddl(name, columns, options))
+
+
+def rows(env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
+    """What a query gives in batch mode, sorted."""
+    env.execute_sql("SET 'execution.runtime-mode' = 'batch'")
+    try:
+        return sorted((tuple(row) for row in env.execute_sql(query).collect()), key=str)
+    finally:
+        env.execute_sql("SET 'execution.runtime-mode' = 'streaming'")
+
+
+def write(env: TableEnvironment, statement: str) -> None:
+    """Run an INSERT in batch mode."""
+    rows(env, statement)
+
+
+def first_rows(env: TableEnvironment, query: str, count: int) -> list[tuple[Any, ...]]:
+    """The first rows of a stream, sorted; then it is stopped."""
+    found = env.execute_sql(query).collect()
+    try:
+        return sorted((tuple(row) for row in islice(found, count)), key=str)
+    finally:
+        found.close()  # type: ignore[attr-defined]  # a stream's rows are a generator
+
+
+def union(names: Sequence[str], columns: str) -> str:
+    """One query of many tables, so that Spark starts one job; each row begins with its table's name."""
+    return " UNION ALL ".join(f"SELECT '{name}' AS name, {columns} FROM {name}" for name in names)
+
+
+class Got(NamedTuple):
+    """A record as a consumer has it."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: list[tuple[str, str | bytes | None]] | None
+
+
+def records(broker: KafkaBroker, *topics: str) -> list[Got]:
+    """What `read_committed` shows up to the end, by topic, partition and offset."""
+    config = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": "tests",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "log_level": 3,
+    }
+    consumer = Consumer(config)
+    try:
+        left = {(t, p) for t in topics for p in consumer.list_topics(t, timeout=20).topics[t].partitions}
+        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in left])
+        found: list[Got] = []
+        while left:
+            message = consumer.poll(30)
+            assert message is not None, f"no end of {left}"
+            topic, partition = message.topic(), message.partition()
+            assert topic is not None
+            assert partition is not None
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF
+                left.discard((topic, partition))
+                continue
+            headers = message.headers()
+            assert not isinstance(headers, dict)
+            found.append(Got(topic, partition, message.key(), message.value(), message.timestamp()[1], headers))
+        return sorted(found, key=lambda got: got[:2])
+    finally:
+        consumer.close()
+
+
+def commit(broker: KafkaBroker, group: str, topic: str, *offsets: int) -> None:
+    """Commit a group's offsets of a topic's first partitions, as a consumer would."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "log_level": 3})
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, p, o) for p, o in enumerate(offsets)], asynchronous=False)
+    finally:
+        consumer.close()

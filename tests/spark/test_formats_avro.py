@@ -1,0 +1,202 @@
+"""The formats `avro` and `avro-confluent` on Spark's workers, whatever the session is set to."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats import ERROR, format_named
+from dynamic_kafka.formats.avro import AVRO
+from dynamic_kafka.formats.avro_confluent import AVRO_CONFLUENT
+from dynamic_kafka.testing.registry import SchemaRegistry
+
+pytestmark = pytest.mark.spark
+
+DDL = (
+    "b BOOLEAN, i8 TINYINT, i16 SMALLINT, i32 INT, i64 BIGINT NOT NULL, f FLOAT, d DOUBLE, s STRING, x BINARY, "
+    "dec DECIMAL(20, 3), day DATE, ts TIMESTAMP, ntz TIMESTAMP_NTZ, t TIME(3), a ARRAY<INT>, m MAP<STRING, BIGINT>, "
+    "r STRUCT<p: BIGINT, q: ARRAY<STRUCT<z: STRING>>>"
+)
+ROW: dict[str, Any] = {
+    "b": True,
+    "i8": -8,
+    "i16": 16,
+    "i32": -32,
+    "i64": 2**60,
+    "f": 1.5,
+    "d": -2.25,
+    "s": "grüße",
+    "x": bytearray(b"\x00\xff"),
+    "dec": Decimal("-12345.678"),
+    "day": dt.date(1969, 7, 20),
+    "ts": dt.datetime(2024, 3, 31, 2, 30, 0, 123000),  # noqa: DTZ001  (as Spark gives it)
+    "ntz": dt.datetime(1960, 1, 1, 0, 0, 0, 7000),  # noqa: DTZ001
+    "t": dt.time(23, 59, 59, 999000),
+    "a": [1, None, 3],
+    "m": {"k": 1, "n": None},
+    "r": Row(p=1, q=[Row(z="x"), Row(z=None), None]),
+}
+
+
+def ddl(text: str) -> StructType:
+    """Columns in Spark's DDL."""
+    schema = StructType.fromDDL(text)
+    assert isinstance(schema, StructType)
+    return schema
+
+
+@pytest.fixture
+def conf(spark: SparkSession) -> Iterator[Any]:
+    """Sets the session's configuration for one test."""
+    before: dict[str, str | None] = {}
+
+    def set_conf(key: str, value: str) -> None:
+        before[key] = spark.conf.get(key, None)
+        spark.conf.set(key, value)
+
+    yield set_conf
+    for key, value in before.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
+
+
+@pytest.mark.parametrize("options", [{}, {"avro.encoding": "json"}, {"avro.timestamp_mapping.legacy": False}])
+def test_every_type_comes_back(spark: SparkSession, conf: Any, options: dict[str, Any]) -> None:
+    """Values, nulls, a null row as a null message, in either encoding and mapping."""
+    conf("spark.sql.timeType.enabled", "true")  # as Spark wants it for a TIME(3)
+    schema = ddl(DDL)
+    nulls = dict.fromkeys(ROW) | {"i64": 1}
+    columns = StructType([StructField("n", LongType()), StructField("r", schema)])
+    rows = spark.createDataFrame([(1, ROW), (2, nulls), (3, None)], columns)
+    messages = rows.select("n", AVRO.encode(F.col("r"), schema, options).alias("v"))
+    found: dict[int, Any] = dict(messages.select("n", AVRO.decode(F.col("v"), schema, options)).collect())
+    assert found[1].asDict() == ROW | {ERROR: None}
+    assert found[2].asDict() == nulls | {ERROR: None}
+    assert found[3] is None
+
+
+def test_the_result_has_the_schemas_types_and_all_columns_may_be_null(spark: SparkSession) -> None:
+    """Within a column the schema's nullability stays; a message that cannot be read has null in all of them."""
+    schema = StructType(
+        [
+            StructField("id", LongType(), nullable=False),
+            StructField("a", ArrayType(StringType(), containsNull=False)),
+            StructField("m", MapType(StringType(), LongType(), valueContainsNull=False), nullable=False),
+        ]
+    )
+    frame = spark.createDataFrame([(bytearray(b"\x02"),)], "v BINARY")
+    decoded = frame.select(AVRO.decode(F.col("v"), schema, {}).alias("r")).select("r.*")
+    expected = [StructField(f.name, f.dataType, nullable=True) for f in schema.fields]
+    assert decoded.schema == StructType([*expected, StructField(ERROR, StringType())])
+    assert decoded.collect() == [(None, None, None, "it ends within a")]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+@pytest.mark.parametrize("large", ["false", "true"])
+def test_the_sessions_time_zone_and_arrow_types_change_nothing(
+    spark: SparkSession, conf: Any, zone: str, large: str
+) -> None:
+    """A TIMESTAMP is the same instant, and bytes are the same bytes."""
+    conf("spark.sql.session.timeZone", zone)
+    conf("spark.sql.execution.arrow.useLargeVarTypes", large)
+    schema = ddl("ts TIMESTAMP, ntz TIMESTAMP_NTZ, s STRING, x BINARY, a ARRAY<STRING>")
+    frame = spark.sql(
+        "SELECT struct(timestamp_millis(1700000000123) ts, TIMESTAMP_NTZ'2020-01-01 00:00:00' ntz, 'é' s, X'00ff' x, "
+        "array('p', 'q') a) r"
+    )
+    messages = frame.select(AVRO.encode(F.col("r"), schema, {}).alias("v"))
+    (message,) = messages.collect()
+    encoded = io.BytesIO()
+    for kind, value in (
+        ("long", 1700000000123),
+        ("long", 1577836800000),
+        ("string", "é"),
+        ("bytes", b"\x00\xff"),
+        ({"type": "array", "items": ["null", "string"]}, ["p", "q"]),
+    ):
+        fastavro.schemaless_writer(encoded, ["null", kind], value)
+    assert message.v == encoded.getvalue()
+    back = messages.select(AVRO.decode(F.col("v"), schema, {}).alias("r"))
+    compared = back.select(
+        F.unix_millis("r.ts"), F.date_format("r.ntz", "yyyy-MM-dd HH:mm"), "r.s", F.hex("r.x"), "r.a", f"r.{ERROR}"
+    )
+    assert [tuple(row) for row in compared.collect()] == [
+        (1700000000123, "2020-01-01 00:00", "é", "00FF", ["p", "q"], None)
+    ]
+
+
+def test_broken_messages_keep_their_places_over_many_batches(spark: SparkSession, conf: Any) -> None:
+    """As many rows as messages, each beside its own number."""
+    conf("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+    schema = ddl("id BIGINT NOT NULL, name STRING")
+    frame = spark.range(0, 5000, 1, 3)
+    messages = frame.select(
+        "id", AVRO.encode(F.struct("id", F.concat(F.lit("n"), "id").alias("name")), schema, {}).alias("v")
+    ).select(
+        "id",
+        F.when(F.col("id") % 7 == 0, F.expr("substring(v, 1, length(v) - 1)"))
+        .when(F.col("id") % 11 == 0, F.lit(None))
+        .otherwise(F.col("v"))
+        .alias("v"),
+    )
+    for n, row in messages.select("id", AVRO.decode(F.col("v"), schema, {})).collect():
+        if n % 7 == 0:
+            assert (row.id, row.name, row[ERROR]) == (None, None, "it ends within name")
+        elif n % 11 == 0:
+            assert row is None
+        else:
+            assert (row.id, row.name, row[ERROR]) == (n, f"n{n}", None)
+
+
+def test_a_row_that_does_not_fit_fails_the_query_with_its_column(spark: SparkSession) -> None:
+    """A null in a column that must not be null, hidden behind a cast."""
+    schema = ddl("id BIGINT NOT NULL")
+    frame = spark.sql("SELECT struct(CAST(NULL AS BIGINT) id) r")
+    with pytest.raises(PythonException, match="A row's column 'id' is null"):
+        frame.select(AVRO.encode(F.col("r"), schema, {})).collect()
+
+
+def test_it_is_found_by_its_name_and_its_options_are_flinks() -> None:
+    """`avro.codec` is for files: known, and without effect."""
+    assert format_named("avro") is AVRO
+    assert [option.key for option in AVRO.options] == [
+        "avro.encoding",
+        "avro.timestamp_mapping.legacy",
+        "avro.codec",
+        "avro.open.fastread",
+    ]
+    with pytest.raises(ConfigurationError, match="Column 'i'"):
+        AVRO.check(ddl("i INTERVAL DAY TO SECOND"), {})
+
+
+@pytest.mark.broker
+def test_avro_confluent_on_the_workers(spark: SparkSession) -> None:
+    """Written and read through a real registry; one that is down fails the query, and says which."""
+    schema = ddl("id BIGINT NOT NULL, name STRING")
+    with SchemaRegistry() as registry:
+        options = {"avro-confluent.url": registry.url, "avro-confluent.subject": "people-value"}
+        frame = spark.range(0, 1000, 1, 4).select("id", F.concat(F.lit("n"), "id").alias("name"))
+        messages = frame.select("id", AVRO_CONFLUENT.encode(F.struct("id", "name"), schema, options).alias("v")).cache()
+        back = messages.select("id", AVRO_CONFLUENT.decode(F.col("v"), schema, options).alias("r"))
+        assert back.where(F.expr(f"r.id = id AND r.name = concat('n', id) AND r.{ERROR} IS NULL")).count() == 1000
+        assert messages.select(F.substring("v", 1, 5)).distinct().count() == 1
+    elsewhere = {
+        "avro-confluent.url": "http://me:hunter2@127.0.0.1:1",
+        "avro-confluent.properties": {"max.retries": "0"},
+    }
+    with pytest.raises(PythonException, match=r"Schema registry http://\*\*\*@127\.0\.0\.1:1, asked for") as caught:
+        messages.select(AVRO_CONFLUENT.decode(F.col("v"), schema, elsewhere)).collect()
+    assert "hunter2" not in str(caught.value)

@@ -1,0 +1,152 @@
+"""Exactly-once batches that fail half-way: nothing of them is published, and nothing stays open that readers wait for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from dynamic_kafka.kafka.transactions import TransactionState
+from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.testing import KafkaBroker, wait_until
+from tests.spark.test_sink import Files, Topic, fault, is_settled, once, records, run, transactions, write
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+@pytest.fixture
+def files(spark: SparkSession, tmp_path: Path) -> Files:
+    """A streaming source without files."""
+    path = tmp_path / "files"
+    path.mkdir()
+    return Files(spark, path)
+
+
+def failing(rows: DataFrame, gate: Path) -> DataFrame:
+    """Task 0 yields rows and does not end; task 1 fails when the gate is there."""
+    path = str(gate)
+
+    def to_fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        list(batches)
+        context = TaskContext.get()
+        assert context is not None
+        if context.partitionId() == 0:
+            yield pa.RecordBatch.from_pydict({"value": ["x" * 10] * 20_000})  # Spark passes on 10,000 rows and 64 KiB
+            time.sleep(60)
+        wait_until(Path(path).exists, 60, "the gate")
+        raise ValueError("poison")
+
+    return rows.mapInArrow(to_fail, "value string")
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+def test_a_batch_that_fails_while_another_task_writes(
+    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, tmp_path: Path, kind: str
+) -> None:
+    """Spark kills that one in the middle of its transaction, and has no word from any."""
+    name, gate = topic(cluster_a, partitions=2), tmp_path / "gate"
+    files.add("a", "b")
+    rows = spark.range(0, 2, 1, 2) if kind == "batch" else files.rows().repartition(2)
+
+    def open_gate() -> None:
+        wait_until(lambda: TransactionState.ONGOING in transactions(cluster_a, name).values(), 60, "a transaction")
+        gate.touch()
+
+    def write_it() -> None:
+        options = once(cluster_a, name, name)
+        if kind == "batch":
+            write(failing(rows, gate), options)
+        else:
+            run(failing(rows, gate), options, str(tmp_path / "checkpoint"))
+
+    with ThreadPoolExecutor() as pool:
+        opened = pool.submit(open_gate)
+        with pytest.raises(PySparkException, match="poison"):
+            write_it()
+        opened.result()
+    wait_until(lambda: is_settled(cluster_a, name), 20, "the abort")
+    assert records(cluster_a, name) == []
+
+
+# --- not authorized -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[KafkaBroker]:
+    """A cluster where the user `writer` may do what docs/exactly-once.md says, and write to the topic `a` only."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+    }
+    with KafkaBroker(sasl_plain={"admin": "a-secret", "writer": "w-secret"}, properties=properties) as broker:
+        for name in ("a", "seen", "unseen"):
+            broker.create_topic(name, 2)
+        log = commit_log_topic("p")
+        allow(broker, ResourceType.TOPIC, log, "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE", "DELETE")
+        allow(broker, ResourceType.TRANSACTIONAL_ID, "p", "DESCRIBE", "WRITE", pattern=ResourcePatternType.PREFIXED)
+        allow(broker, ResourceType.BROKER, "kafka-cluster", "DESCRIBE_CONFIGS")
+        allow(broker, ResourceType.TOPIC, "a", "WRITE")
+        allow(broker, ResourceType.TOPIC, "seen", "DESCRIBE")
+        yield broker
+
+
+def allow(
+    broker: KafkaBroker,
+    kind: ResourceType,
+    name: str,
+    *operations: str,
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+) -> None:
+    """Grant operations to the user `writer`."""
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "admin"}
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **login, "sasl.password": "a-secret"})
+    rules = [
+        AclBinding(kind, name, pattern, "User:writer", "*", AclOperation[operation], AclPermissionType.ALLOW)
+        for operation in operations
+    ]
+    for future in admin.create_acls(rules).values():
+        future.result(15)
+
+
+@pytest.mark.parametrize("forbidden", ["seen", "unseen"])
+def test_a_row_to_a_topic_that_may_not_be_written_to(spark: SparkSession, guarded: KafkaBroker, forbidden: str) -> None:
+    """The error names the topic and what to grant, also if the topic may not even be looked at; nothing is published."""
+
+    def options(user: str) -> dict[str, str]:
+        return {f"kafka.{key}": value for key, value in guarded.client_properties(user).items()}
+
+    def published(topic: str) -> int:
+        committed = options("admin") | {"kafka.isolation.level": "read_committed", "subscribe": topic}
+        return spark.read.format("dynamic-kafka").options(**committed).load().count()
+
+    def save(data: list[tuple[str, str]]) -> None:
+        rows = spark.createDataFrame(data, "topic string, value string").repartition(2)
+        sink = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "p"}
+        write(rows, options("writer") | sink)
+
+    data = [("a", str(i)) for i in range(100)]
+    before = published("a")
+    message = fault(lambda: save([*data[:70], (forbidden, "b"), *data[70:]]))
+    assert message.startswith(f"Cluster 'kafka', topic '{forbidden}'")
+    assert "not authorized; grant Describe and Write on the topic to this principal" in message
+    wait_until(lambda: is_settled(guarded, "p"), 20, "the aborts")
+    assert published("a") == before
+    save(data)
+    assert published("a") == before + 100
+    assert published(forbidden) == 0

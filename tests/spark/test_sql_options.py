@@ -1,0 +1,443 @@
+"""The options of the SQL connector `kafka`, as Flink's documentation has them, against real brokers.
+
+Where reading starts and ends is tried out in all its modes on the source's engine with the table's options, and once more
+with some of them through Spark, whose part is the same for all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dynamic_kafka.errors import ConfigurationError, OffsetResolutionError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.kafka.transactions import TransactionClient
+from dynamic_kafka.sink.ids import belongs_to
+from dynamic_kafka.source.configure import configure
+from dynamic_kafka.source.enumerator import SourceEnumerator
+from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.sql.statements import CreateTable, parse_statement
+from dynamic_kafka.sql.table import table_of, with_start
+from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.engine import Query, read_batch
+from tests.spark.tables import FOR_EVER, commit, create, ddl, first_rows, on, records, rows, union, without, write
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+Topic = Callable[..., str]
+Options = Mapping[str, str]
+
+
+@pytest.fixture
+def env(spark: SparkSession, tmp_path: Path) -> Iterator[TableEnvironment]:
+    """An environment whose tables and queries end with the test."""
+    environment = TableEnvironment(spark)
+    environment.get_config().set("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
+    yield environment
+    for query in spark.streams.active:
+        query.stop()
+    for view in environment.list_tables():
+        spark.catalog.dropTempView(view)
+
+
+def source(options: Options, columns: str = "id INT") -> dict[str, str]:
+    """What a table asks of the source."""
+    statement = parse_statement(ddl("t", columns, options))
+    assert isinstance(statement, CreateTable)
+    return with_start(table_of(statement.definition).source)
+
+
+# --- where reading starts and ends --------------------------------------------------------------------------------------
+
+TIME = 1_600_000_000_000
+GROUP = {"properties.group.id": "g"}
+ALL = [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+
+
+def start(mode: str, **companions: str) -> dict[str, str]:
+    """A startup mode with its companion."""
+    return {"scan.startup.mode": mode} | {f"scan.startup.{k.replace('_', '-')}": v for k, v in companions.items()}
+
+
+def stop(mode: str, **companions: str) -> dict[str, str]:
+    """A bounded mode with its companion."""
+    return {"scan.bounded.mode": mode} | {f"scan.bounded.{k.replace('_', '-')}": v for k, v in companions.items()}
+
+
+def reset(to: str) -> dict[str, str]:
+    """A group that has committed nothing, and where it begins."""
+    return {"properties.group.id": "new", "properties.auto.offset.reset": to}
+
+
+# Two partitions have the ids 0 to 4 and 10 to 14, a second apart; the group `g` has committed the offsets 2 and 4.
+STARTS: dict[str, tuple[Options, list[int]]] = {
+    "earliest": (start("earliest-offset"), ALL),
+    "of_group": (start("group-offsets") | GROUP, [2, 3, 4, 14]),
+    "by_default": (GROUP, [2, 3, 4, 14]),
+    "reset_earliest": (reset("earliest"), ALL),
+    "reset_latest": (start("group-offsets") | reset("latest"), []),
+    "at_time": (start("timestamp", timestamp_millis=str(TIME + 2000)), [2, 3, 4, 12, 13, 14]),
+    "after_all": (start("timestamp", timestamp_millis=str(TIME + 99_000)), []),
+    "at_offsets": (start("specific-offsets", specific_offsets="partition:0,offset:3;partition:1,offset:5"), [3, 4]),
+    "unnamed": (start("specific-offsets", specific_offsets="partition:0,offset:3"), [3, 4, 10, 11, 12, 13, 14]),
+    "unnamed_committed": (start("specific-offsets", specific_offsets="partition:0,offset:3") | GROUP, [3, 4, 14]),
+}
+STOPS: dict[str, tuple[Options, list[int]]] = {
+    "latest": (stop("latest-offset"), ALL),
+    "of_group": (stop("group-offsets") | GROUP, [0, 1, 10, 11, 12, 13]),
+    "at_time": (stop("timestamp", timestamp_millis=str(TIME + 2000)), [0, 1, 10, 11]),
+    "before_all": (stop("timestamp", timestamp_millis=str(TIME)), []),
+    "after_all": (stop("timestamp", timestamp_millis=str(TIME + 99_000)), ALL),
+    "at_offsets": (stop("specific-offsets", specific_offsets="partition:0,offset:2;partition:1,offset:1"), [0, 1, 10]),
+    "unnamed": (stop("specific-offsets", specific_offsets="partition:0,offset:2"), [0, 1]),
+    "from_to": (
+        start("timestamp", timestamp_millis=str(TIME + 1000)) | stop("timestamp", timestamp_millis=str(TIME + 3000)),
+        [1, 2, 11, 12],
+    ),
+    "behind_the_start": (
+        start("specific-offsets", specific_offsets="partition:0,offset:4;partition:1,offset:4")
+        | stop("specific-offsets", specific_offsets="partition:0,offset:2;partition:1,offset:5"),
+        [14],
+    ),
+}
+
+
+@pytest.fixture
+def numbers(cluster_a: KafkaBroker, topic: Topic) -> dict[str, str]:
+    """Options of a table without a start, on the topic that the tables above are about."""
+    name = topic(cluster_a, partitions=2, config=FOR_EVER)
+    for i in range(5):
+        for partition in (0, 1):
+            record = (None, json.dumps({"id": 10 * partition + i}))
+            produce(cluster_a.bootstrap_servers, name, [record], partition=partition, timestamp_ms=TIME + 1000 * i)
+    commit(cluster_a, "g", name, 2, 4)
+    return without(on(cluster_a, name), "scan.startup.mode")
+
+
+def add(numbers: Options, *ids: int) -> None:
+    """Write more of them to the first partition."""
+    new = [(None, json.dumps({"id": i})) for i in ids]
+    produce(numbers["properties.bootstrap.servers"], numbers["topic"], new, partition=0)
+
+
+def ids(found: list[dict[str, Any]]) -> list[int]:
+    """The ids in the values, sorted."""
+    return sorted(json.loads(row["value"])["id"] for row in found)
+
+
+@pytest.mark.parametrize(("options", "expected"), STARTS.values(), ids=STARTS.keys())
+def test_where_reading_starts(numbers: dict[str, str], options: Options, expected: list[int]) -> None:
+    """Each mode with its companions, in batch mode and as a stream, to which a new record comes, too."""
+    asked = source(numbers | options)
+    assert ids(read_batch(asked)) == expected
+    stream = Query(asked)
+    try:
+        stream.run_until_rows(len(expected))
+        stream.step()  # without any row, the first step is what finds the start
+        add(numbers, 99)
+        assert ids(stream.run_until_rows(len(expected) + 1)) == [*expected, 99]
+    finally:
+        stream.close()
+
+
+def test_a_stream_that_starts_at_the_end(numbers: dict[str, str]) -> None:
+    """Only what comes later is read."""
+    stream = Query(source(numbers | start("latest-offset")))
+    try:
+        stream.step()
+        add(numbers, 99)
+        assert ids(stream.run_until_rows(1)) == [99]
+    finally:
+        stream.close()
+
+
+@pytest.mark.parametrize(("options", "expected"), STOPS.values(), ids=STOPS.keys())
+def test_where_reading_ends(numbers: dict[str, str], options: Options, expected: list[int]) -> None:
+    """Each mode with its companions, in batch mode and as a stream, which does not read what comes later."""
+    asked = source(numbers | start("earliest-offset") | options)
+    assert ids(read_batch(asked)) == expected
+    stream = Query(asked)
+    try:
+        stream.step()
+        add(numbers, 99)
+        stream.run_until(lambda: bool(stream.document.get("done")))
+        assert ids(stream.rows) == expected
+    finally:
+        stream.close()
+
+
+def test_a_group_without_offsets(numbers: dict[str, str]) -> None:
+    """Without a reset, it can neither start nor stop; the error names the group's partition."""
+    for options in (
+        start("group-offsets") | {"properties.group.id": "new"},
+        reset("none"),
+        start("earliest-offset") | stop("group-offsets") | {"properties.group.id": "new"},
+    ):
+        with pytest.raises(OffsetResolutionError, match=rf"No committed offset for {numbers['topic']}-0"):
+            read_batch(source(numbers | options))
+
+
+def by_name(found: list[tuple[Any, ...]], names: Any) -> dict[str, list[int]]:
+    """The ids of each table, sorted."""
+    of: dict[str, list[int]] = {name: [] for name in names}
+    for name, number in found:
+        of[name].append(number)
+    return {name: sorted(numbers) for name, numbers in of.items()}
+
+
+def test_batch_queries_with_modes(env: TableEnvironment, numbers: dict[str, str]) -> None:
+    """Through Spark: the group's offsets, a time, and offsets; what is missing is an error."""
+    tables = {name: STARTS[name] for name in ("by_default", "at_time")} | {"unnamed": STOPS["unnamed"]}
+    for name, (options, _) in tables.items():
+        create(env, name, "id INT", numbers | ({} if name == "by_default" else start("earliest-offset")) | options)
+    found = by_name(rows(env, union(list(tables), "id")), tables)
+    assert found == {name: expected for name, (_, expected) in tables.items()}
+    create(env, "new", "id INT", numbers | start("group-offsets") | {"properties.group.id": "new"})
+    with pytest.raises(PySparkException, match="No committed offset"):
+        rows(env, "SELECT * FROM new")
+    for options in (start("group-offsets"), start("earliest-offset") | stop("group-offsets")):
+        create(env, "nobody", "id INT", numbers | options)
+        with pytest.raises(ConfigurationError, match=r"'properties\.group\.id' is missing"):
+            rows(env, "SELECT * FROM nobody")
+        env.execute_sql("DROP TABLE nobody")
+
+
+def test_streams_with_modes(env: TableEnvironment, numbers: dict[str, str]) -> None:
+    """Through Spark: streams that end by themselves, as one query."""
+    tables = {name: STOPS[name] for name in ("latest", "of_group", "from_to")}
+    for name, (options, _) in tables.items():
+        create(env, name, "id INT", numbers | start("earliest-offset") | options)
+    found = [tuple(row) for row in env.execute_sql(union(list(tables), "id")).collect()]
+    assert by_name(found, tables) == {name: expected for name, (_, expected) in tables.items()}
+
+
+def test_a_batch_query_cannot_start_at_the_end(env: TableEnvironment, numbers: dict[str, str]) -> None:
+    """It would read nothing, whatever comes."""
+    create(env, "t", "id INT", numbers | start("latest-offset"))
+    with pytest.raises(ConfigurationError, match=r"'scan\.startup\.mode' has the value 'latest-offset'"):
+        rows(env, "SELECT * FROM t")
+
+
+# --- topics and partitions ----------------------------------------------------------------------------------------------
+
+
+def test_topics_and_partitions_that_come_later(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """A pattern is for whole names; what is found later is read from its beginning."""
+    name = topic()
+    for suffix in ("-1", "-10"):
+        cluster_a.create_topic(name + suffix)
+        produce(cluster_a.bootstrap_servers, name + suffix, [(None, '{"id": 1}')])
+    options = without(on(cluster_a, name), "topic") | {
+        "topic-pattern": f"{name}-[0-9]",
+        "scan.topic-partition-discovery.interval": "200 ms",
+    }
+    create(env, "t", "topic STRING METADATA, p INT METADATA FROM 'partition' VIRTUAL, id INT", options)
+    found = env.execute_sql("SELECT * FROM t").collect()
+    assert tuple(next(found)) == (f"{name}-1", 0, 1)
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    admin.create_partitions([NewPartitions(f"{name}-1", 2)])[f"{name}-1"].result(15)
+    wait_until(
+        lambda: len(admin.list_topics(timeout=5).topics[f"{name}-1"].partitions) == 2, 15, "the second partition"
+    )
+    produce(cluster_a.bootstrap_servers, f"{name}-1", [(None, '{"id": 2}')], partition=1)
+    assert tuple(next(found)) == (f"{name}-1", 1, 2)
+    cluster_a.create_topic(f"{name}-2")
+    produce(cluster_a.bootstrap_servers, f"{name}-2", [(None, '{"id": 3}')])
+    assert tuple(next(found)) == (f"{name}-2", 0, 3)
+    found.close()  # type: ignore[attr-defined]  # a stream's rows are a generator
+
+
+def test_topics_of_a_sink(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """Of a list, or matching a pattern as a whole, each row names its topic; anything else is an error."""
+    one, two = topic(cluster_a), topic(cluster_a)
+    columns = "id INT, topic STRING METADATA"
+    create(env, "listed", columns, on(cluster_a, f"{one}; {two}"))
+    create(env, "matching", columns, without(on(cluster_a, one), "topic") | {"topic-pattern": f"({one}|{two})"})
+    write(env, f"INSERT INTO listed VALUES (1, '{one}'), (2, '{two}')")
+    write(env, f"INSERT INTO matching (topic, id) VALUES ('{one}', 3), ('{two}', 4)")
+    found = [(got.topic, got.value) for got in records(cluster_a, one, two)]
+    assert sorted(found) == sorted([(one, b'{"id":1}'), (two, b'{"id":2}'), (one, b'{"id":3}'), (two, b'{"id":4}')])
+    for table, named, expected in (
+        ("listed", "CAST(NULL AS STRING)", "A row's column 'topic' is null or missing"),
+        ("matching", "CAST(NULL AS STRING)", "A row's column 'topic' is null or missing"),
+        ("listed", "'other'", f"A row's column 'topic' names 'other'; the option 'topic' allows {one}, {two}"),
+        (
+            "matching",
+            f"'{one}x'",
+            f"A row's column 'topic' names '{one}x', which does not match the option 'topic-pattern'",
+        ),
+    ):
+        with pytest.raises(PySparkException) as caught:
+            write(env, f"INSERT INTO {table} SELECT 5, {named}")
+        assert expected in str(caught.value)
+    assert len(records(cluster_a, one, two)) == 4
+
+
+def test_the_number_of_tasks(cluster_a: KafkaBroker, topic: Topic) -> None:
+    """`scan.parallelism`: no more, and as many as soon as there is enough for each."""
+    name = topic(cluster_a, partitions=4)
+    produce(cluster_a.bootstrap_servers, name, [(str(i), "{}") for i in range(4000)])
+
+    def tasks(options: Options) -> int:
+        asked = source(on(cluster_a, name) | options)
+        return len(
+            SourceEnumerator(configure(asked, default_starting=KafkaOffsetsInitializer.earliest())).batch_tasks()
+        )
+
+    assert [tasks({"scan.parallelism": str(n)}) for n in (1, 2, 3)] == [1, 2, 3]
+    assert tasks({}) == 1
+
+
+# --- how rows are written -----------------------------------------------------------------------------------------------
+
+# org.apache.kafka.common.utils.UtilsTest.testMurmur2
+MURMUR2 = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107}
+
+
+def test_partitioners(
+    env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
+) -> None:
+    """Java's murmur2 for keys; one partition for each task; one after the other; and a class of one's own."""
+    keyed, fixed, turns, own = (topic(cluster_a, partitions=n) for n in (11, 4, 3, 4))
+    layout = {"key.fields": "k", "value.fields-include": "EXCEPT_KEY"}
+    create(env, "keyed", "k STRING, v INT", on(cluster_a, keyed, key="raw", value="json") | layout)
+    write(env, "INSERT INTO keyed VALUES " + ", ".join(f"('{key}', 1)" for key in MURMUR2))
+    expected = {(key.encode(), (number & 0x7FFFFFFF) % 11) for key, number in MURMUR2.items()}
+    assert {(got.key, got.partition) for got in records(cluster_a, keyed)} == expected
+
+    tasks = {"sink.partitioner": "fixed", "sink.parallelism": "2"}
+    create(env, "fixed", "id BIGINT", on(cluster_a, fixed) | tasks)
+    write(env, "INSERT INTO fixed SELECT id FROM range(0, 40, 1, 3)")
+    assert {got.partition for got in records(cluster_a, fixed)} == {0, 1}
+
+    create(
+        env, "turns", "id BIGINT", on(cluster_a, turns) | {"sink.partitioner": "round-robin", "sink.parallelism": "1"}
+    )
+    write(env, "INSERT INTO turns SELECT id FROM range(7)")
+    assert [got.partition for got in records(cluster_a, turns)] == [0, 0, 0, 1, 1, 2, 2]
+
+    module = tmp_path / "sql_partitioners.py"
+    module.write_text(
+        "class Last:\n"
+        "    def open(self, parallel_instance_id, parallel_instances):\n"
+        "        pass\n"
+        "    def partition(self, key, value, topic, partitions):\n"
+        "        return partitions[-1]\n"
+    )
+    spark.sparkContext.addPyFile(str(module))
+    create(env, "own", "id BIGINT", on(cluster_a, own) | {"sink.partitioner": "sql_partitioners:Last"})
+    write(env, "INSERT INTO own SELECT id FROM range(7)")
+    assert {got.partition for got in records(cluster_a, own)} == {3}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sink.delivery-guarantee": "none"},
+        {"sink.delivery-guarantee": "at-least-once"},
+        {"sink.delivery-guarantee": "exactly-once"},
+        {"sink.semantic": "exactly-once"},
+    ],
+)
+def test_guarantees(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, options: dict[str, str]) -> None:
+    """All rows are there; with `exactly-once`, by transactions whose ids begin with the prefix."""
+    name = topic(cluster_a, partitions=2)
+    create(env, "t", "id BIGINT", on(cluster_a, name) | options | {"sink.transactional-id-prefix": name})
+    write(env, "INSERT INTO t SELECT id FROM range(100)")
+    expected = sorted(f'{{"id":{i}}}'.encode() for i in range(100))
+    assert wait_until(lambda: sorted(got.value or b"" for got in records(cluster_a, name)) == expected, 20, "all rows")
+    client = TransactionClient("c", cluster_a.client_properties(), timeout_ms=20_000)
+    try:
+        assert any(belongs_to(name, found) for found in client.list_all()) == ("exactly-once" in options.values())
+    finally:
+        client.close()
+    statement = (
+        f"INSERT INTO t /*+ OPTIONS('topic' = '{name}x', 'properties.allow.auto.create.topics' = 'false') */ SELECT 1L"
+    )
+    with pytest.raises(PySparkException, match=f"{name}x"):
+        write(env, statement)
+
+
+def test_headers_and_timestamps_that_are_written(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """A map keeps null values, a list order and duplicates, but no row without a key; no time is the time of writing."""
+    name = topic(cluster_a, config=FOR_EVER)
+    time = "ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'"
+    headers = "h MAP<STRING, BYTES> METADATA FROM 'headers'"
+    listed = "l ARRAY<ROW<key STRING, value BYTES>> METADATA FROM 'header-list'"
+    create(env, "mapped", f"id INT, {time}, {headers}, {listed} VIRTUAL", on(cluster_a, name))
+    create(env, "listed", f"id INT, {headers} VIRTUAL, {listed}", on(cluster_a, name))
+    before = datetime.now(UTC)
+    write(env, "INSERT INTO mapped SELECT 1, timestamp_millis(1600000000123), map('a', X'01', 'b', NULL)")
+    write(env, "INSERT INTO mapped SELECT 2, NULL, NULL")
+    pairs = "named_struct('key', 'a', 'value', X'01'), NULL, named_struct('key', NULL, 'value', X'02')"
+    pairs += ", named_struct('key', 'b', 'value', NULL), named_struct('key', 'a', 'value', X'03')"
+    write(env, f"INSERT INTO listed SELECT 3, array({pairs})")
+    write(env, "INSERT INTO listed SELECT 4, array()")
+    one, two, three, four = records(cluster_a, name)
+    assert (one.timestamp, one.headers) == (1_600_000_000_123, [("a", b"\x01"), ("b", None)])
+    assert before.timestamp() * 1000 - 1 <= two.timestamp <= datetime.now(UTC).timestamp() * 1000
+    assert (two.headers, four.headers) == (None, None)
+    assert three.headers == [("a", b"\x01"), ("b", None), ("a", b"\x03")]
+    found = rows(env, "SELECT id, h, transform(l, x -> x.key), transform(l, x -> x.value) FROM listed")
+    assert found == [
+        (1, {"a": b"\x01", "b": None}, ["a", "b"], [b"\x01", None]),
+        (2, {}, [], []),
+        (3, {"a": b"\x03", "b": None}, ["a", "b", "a"], [b"\x01", None, b"\x03"]),
+        (4, {}, [], []),
+    ]
+
+
+# --- keys, values and tombstones ----------------------------------------------------------------------------------------
+
+
+def test_what_is_in_keys_and_values(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """With ALL the value counts; with EXCEPT_KEY the key. A tombstone is no row; a message without a key is one."""
+    name = topic(cluster_a)
+    messages = [
+        (b'{"id": 1}', '{"id": 7, "v": "a"}'),
+        (b'{"id": 2}', None),
+        (None, '{"id": 8, "v": "b"}'),
+        (b"{", '{"id": 9, "v": "c"}'),
+    ]
+    produce(cluster_a.bootstrap_servers, name, messages)
+    keyed = on(cluster_a, name, key="json", value="json") | {"key.fields": "id", "key.json.ignore-parse-errors": "true"}
+    columns = "id INT, v STRING, `offset` BIGINT METADATA VIRTUAL"
+    create(env, "plain", "id INT, v STRING", on(cluster_a, name))
+    create(env, "all_fields", columns, keyed)
+    create(env, "except_key", columns, keyed | {"value.fields-include": "EXCEPT_KEY"})
+    queries = [
+        f"SELECT '{t}', id, v, {at} FROM {t}"
+        for t, at in (("plain", -1), ("all_fields", "`offset`"), ("except_key", "`offset`"))
+    ]
+    assert rows(env, " UNION ALL ".join(queries)) == [
+        ("all_fields", 7, "a", 0),
+        ("all_fields", 8, "b", 2),
+        ("all_fields", 9, "c", 3),
+        ("except_key", 1, "a", 0),
+        ("except_key", None, "b", 2),
+        ("except_key", None, "c", 3),
+        ("plain", 7, "a", -1),
+        ("plain", 8, "b", -1),
+        ("plain", 9, "c", -1),
+    ]
+    create(env, "strict", columns, without(keyed, "key.json.ignore-parse-errors"))
+    with pytest.raises(PySparkException, match="partition 0, offset 3: the key cannot be read as json"):
+        rows(env, "SELECT v FROM strict")
+
+
+def test_a_value_without_any_column(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """EXCEPT_KEY and all columns in the key, as in Flink."""
+    name = topic(cluster_a)
+    layout = {"key.fields": "b;a", "value.fields-include": "EXCEPT_KEY"}
+    create(env, "t", "a INT, b STRING", on(cluster_a, name, key="json", value="json") | layout)
+    write(env, "INSERT INTO t VALUES (1, 'x')")
+    assert [(got.key, got.value) for got in records(cluster_a, name)] == [(b'{"b":"x","a":1}', b"{}")]
+    assert rows(env, "SELECT * FROM t") == [(1, "x")]

@@ -1,0 +1,827 @@
+"""The formats `avro` and `avro-confluent` without Spark: schemas, columns, evolution, damaged messages, options."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import pickle
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import types as spark
+
+from dynamic_kafka.errors import ConfigurationError, RegistryError, RowError
+from dynamic_kafka.formats import avro, avro_blocks, avro_confluent, registry
+from dynamic_kafka.formats.avro_decoding import decode, reader
+from dynamic_kafka.formats.avro_encoding import encode
+from dynamic_kafka.formats.avro_types import AvroSchema, arrow_type, parse_schema, schema_text
+from dynamic_kafka.formats.avro_values import UnreadableError
+from dynamic_kafka.formats.format import ERROR
+
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+# --- helpers: fastavro, which works record by record and never sees an Arrow column, is the judge ---
+
+
+def plain(text: str) -> Any:
+    """A schema without logical types, for fastavro to read and write numbers and bytes."""
+    return fastavro.parse_schema(
+        json.loads(text, object_hook=lambda part: {k: v for k, v in part.items() if k != "logicalType"})
+    )
+
+
+def written(schema: Any, value: Any) -> bytes:
+    """One value, by fastavro."""
+    encoded = io.BytesIO()
+    fastavro.schemaless_writer(encoded, schema, value)
+    return encoded.getvalue()
+
+
+def decoded(messages: list[bytes | None], writer: AvroSchema, schema: AvroSchema, target: pa.StructType) -> list[Any]:
+    """Rows as dicts without the field for errors, errors as texts, null messages as None."""
+    read = reader(writer, schema, target)
+    array = decode(pa.array(messages, pa.binary()), target, lambda cursor: [(np.arange(len(cursor)), read)])
+    array.validate(full=True)
+    assert len(array) == len(messages)
+    rows: list[Any] = []
+    for row in array.to_pylist():
+        error = None if row is None else row.pop(ERROR)
+        rows.append(row if error is None else error)
+        assert error is None or not any(value is not None for value in row.values())
+    return rows
+
+
+@contextlib.contextmanager
+def few(messages: int) -> Iterator[None]:
+    """So many messages count as few, whose items are read one message after the other."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(avro_blocks, "_FEW", messages)
+        yield
+
+
+FEW = st.sampled_from([0, 1, 3, 32])
+
+
+def struct(*columns: tuple[str, spark.DataType] | tuple[str, spark.DataType, bool]) -> spark.StructType:
+    """Columns: name, type, and whether they may be null."""
+    return spark.StructType([spark.StructField(*column) for column in columns])
+
+
+# Each strategy gives a value for Arrow and the same for fastavro with a plain schema.
+Pair = tuple[Any, Any]
+
+
+def same(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Pair]:
+    """Values that are the same for both."""
+    return values.map(lambda value: (value, value))
+
+
+def scaled(least: int, most: int, factor: int) -> st.SearchStrategy[Pair]:
+    """Numbers that Arrow has in a smaller unit."""
+    return st.integers(least, most).map(lambda value: (value * factor, value))
+
+
+def decimals(precision: int, scale: int) -> st.SearchStrategy[Pair]:
+    """Decimals, and their bytes as Java's BigInteger has them."""
+
+    def pair(value: int) -> Pair:
+        size = (8 + (value + (value < 0)).bit_length()) // 8
+        return Decimal(f"{value}e-{scale}"), value.to_bytes(size, "big", signed=True)
+
+    return st.integers(-(10**precision) + 1, 10**precision - 1).map(pair)
+
+
+LEAVES: list[tuple[spark.DataType, st.SearchStrategy[Pair]]] = [
+    (spark.BooleanType(), same(st.booleans())),
+    (spark.ByteType(), same(st.integers(-(2**7), 2**7 - 1))),
+    (spark.ShortType(), same(st.integers(-(2**15), 2**15 - 1))),
+    (spark.IntegerType(), same(st.integers(-(2**31), 2**31 - 1))),
+    (spark.LongType(), same(st.integers(-(2**63), 2**63 - 1))),
+    (spark.FloatType(), same(st.floats(width=32))),
+    (spark.DoubleType(), same(st.floats())),
+    (spark.StringType(), same(st.text(max_size=12))),
+    (spark.BinaryType(), same(st.binary(max_size=12))),
+    (spark.DateType(), same(st.integers(-700_000, 2_900_000))),
+    (spark.TimestampNTZType(), scaled(-(6 * 10**13), 2 * 10**14, 1000)),
+    (spark.TimestampType(), scaled(-(6 * 10**13), 2 * 10**14, 1000)),
+    (spark.TimeType(3), scaled(0, 86_399_999, 10**6)),
+    (spark.TimeType(6), scaled(0, 86_399_999_999, 10**3)),
+    (spark.DecimalType(10, 2), decimals(10, 2)),
+    (spark.DecimalType(38, 0), decimals(38, 0)),
+]
+
+
+def nullable(values: st.SearchStrategy[Pair], *, null: bool) -> st.SearchStrategy[Pair]:
+    """The same values, and None."""
+    return st.one_of(st.just((None, None)), values) if null else values
+
+
+def array_of(inner: tuple[spark.DataType, st.SearchStrategy[Pair]], *, null: bool) -> tuple[spark.DataType, Any]:
+    """An array of a type."""
+    items = st.lists(nullable(inner[1], null=null), max_size=4)
+    pairs = items.map(lambda found: ([a for a, _ in found], [b for _, b in found]))
+    return spark.ArrayType(inner[0], null), pairs
+
+
+def map_of(inner: tuple[spark.DataType, st.SearchStrategy[Pair]], *, null: bool) -> tuple[spark.DataType, Any]:
+    """A map to a type."""
+    items = st.dictionaries(st.text(max_size=5), nullable(inner[1], null=null), max_size=4)
+    pairs = items.map(lambda found: ([(k, a) for k, (a, _) in found.items()], {k: b for k, (_, b) in found.items()}))
+    return spark.MapType(spark.StringType(), inner[0], null), pairs
+
+
+def record_of(inner: list[tuple[spark.DataType, Any, bool]]) -> tuple[spark.DataType, Any]:
+    """A record of types; whether each may be null."""
+    columns = struct(*((f"f{number}", kind, null) for number, (kind, _, null) in enumerate(inner)))
+    pairs = st.tuples(*(nullable(values, null=null) for _, values, null in inner))
+    both = pairs.map(
+        lambda found: (
+            {f"f{number}": a for number, (a, _) in enumerate(found)},
+            {f"f{number}": b for number, (_, b) in enumerate(found)},
+        )
+    )
+    return columns, both
+
+
+def types(depth: int) -> st.SearchStrategy[tuple[spark.DataType, Any]]:
+    """Types with their values, so many levels deep."""
+    leaves = st.sampled_from(LEAVES)
+    if depth == 0:
+        return leaves
+    inner = types(depth - 1)
+    return st.one_of(
+        leaves,
+        st.builds(lambda i, n: array_of(i, null=n), inner, st.booleans()),
+        st.builds(lambda i, n: map_of(i, null=n), inner, st.booleans()),
+        st.lists(st.tuples(inner, st.booleans()).map(lambda t: (*t[0], t[1])), min_size=1, max_size=3).map(record_of),
+    )
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[spark.StructType, list[Any], list[Any]]:
+    """Columns, rows for Arrow, and the same rows for fastavro."""
+    columns = draw(st.lists(st.tuples(types(2), st.booleans()).map(lambda t: (*t[0], t[1])), min_size=1, max_size=4))
+    schema, values = record_of(columns)
+    rows = draw(st.lists(values, max_size=8))
+    assert isinstance(schema, spark.StructType)
+    return schema, [a for a, _ in rows], [b for _, b in rows]
+
+
+# --- schemas ---
+
+
+def test_the_schema_of_columns_is_flinks() -> None:
+    """Union with null first, null as the default, the namespace, nested names by path: as Java prints it."""
+    inner = struct(("x", spark.LongType(), False), ("d", spark.DecimalType(10, 2)))
+    schema = struct(
+        ("id", spark.LongType(), False),
+        ("name", spark.StringType()),
+        ("row", inner),
+        ("rows", spark.ArrayType(inner, containsNull=False), False),
+        ("m", spark.MapType(spark.StringType(), spark.ShortType())),
+        ("t", spark.TimeType(0), False),
+        ("ts", spark.TimestampNTZType(), False),
+        ("day", spark.DateType()),
+    )
+    expected = (
+        '{"type":"record","name":"record","namespace":"org.apache.flink.avro.generated","fields":['
+        '{"name":"id","type":"long"},'
+        '{"name":"name","type":["null","string"],"default":null},'
+        '{"name":"row","type":["null",{"type":"record","name":"record_row","fields":['
+        '{"name":"x","type":"long"},{"name":"d","type":["null",{"type":"bytes","logicalType":"decimal","precision":10,'
+        '"scale":2}],"default":null}]}],"default":null},'
+        '{"name":"rows","type":{"type":"array","items":{"type":"record","name":"record_rows","fields":['
+        '{"name":"x","type":"long"},{"name":"d","type":["null",{"type":"bytes","logicalType":"decimal","precision":10,'
+        '"scale":2}],"default":null}]}}},'
+        '{"name":"m","type":["null",{"type":"map","values":["null","int"]}],"default":null},'
+        '{"name":"t","type":{"type":"int","logicalType":"time-millis"}},'
+        '{"name":"ts","type":{"type":"long","logicalType":"timestamp-millis"}},'
+        '{"name":"day","type":["null",{"type":"int","logicalType":"date"}],"default":null}]}'
+    )
+    assert schema_text(schema, legacy_timestamps=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("data_type", "legacy", "precision", "logical"),
+    [
+        (spark.TimestampNTZType(), True, None, "timestamp-millis"),
+        (spark.TimestampType(), True, None, "timestamp-millis"),
+        (spark.TimestampNTZType(), False, None, "local-timestamp-micros"),
+        (spark.TimestampType(), False, None, "timestamp-micros"),
+        (spark.TimestampNTZType(), False, 3, "local-timestamp-millis"),
+        (spark.TimestampType(), False, 0, "timestamp-millis"),
+    ],
+)
+def test_timestamps_follow_the_mapping(
+    data_type: spark.DataType,
+    legacy: bool,  # noqa: FBT001
+    precision: int | None,
+    logical: str,
+) -> None:
+    """The legacy one has milliseconds only; the other one has both kinds, by the precision in the field's metadata."""
+    metadata = {} if precision is None else {"precision": precision}
+    schema = spark.StructType([spark.StructField("t", data_type, nullable=False, metadata=metadata)])
+    (field,) = json.loads(schema_text(schema, legacy_timestamps=legacy))["fields"]
+    assert field["type"] == {"type": "long", "logicalType": logical}
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        (struct(("a-b", spark.LongType())), "Column 'a-b' cannot be a field"),
+        (struct(("a", struct(("é", spark.LongType())))), "Column 'a.é' cannot be a field"),
+        (struct(("a", spark.DayTimeIntervalType())), "Column 'a' has the type interval day to second"),
+        (struct(("a", spark.MapType(spark.LongType(), spark.LongType()))), "the keys of a map are texts"),
+        (struct(("a", struct(("b", spark.VariantType())))), "Column 'a.b' has the type variant"),
+    ],
+)
+def test_columns_that_avro_does_not_have_are_refused(columns: spark.StructType, problem: str) -> None:
+    """The column is named, also within another one."""
+    with pytest.raises(ConfigurationError, match=problem):
+        avro.AVRO.check(columns, {})
+
+
+# --- round trips ---
+
+
+@QUICK
+@given(table=tables(), number=FEW)
+def test_rows_are_written_as_fastavro_writes_them_and_read_back(
+    table: tuple[spark.StructType, list[Any], list[Any]], number: int
+) -> None:
+    """Byte for byte, over all types, nullability and nesting."""
+    schema, rows, values = table
+    text, target = schema_text(schema, legacy_timestamps=True), arrow_type(schema)
+    parsed = parse_schema(text)
+    array = pa.array(rows, target)
+    messages = encode(array, parsed)
+    assert messages.to_pylist() == [written(plain(text), value) for value in values]
+
+    read = reader(parsed, parsed, target)
+    with few(number):
+        back = decode(messages, target, lambda cursor: [(np.arange(len(cursor)), read)])
+    back.validate(full=True)
+    assert back.field(ERROR).null_count == len(rows)
+    for name in target.names if hasattr(target, "names") else [f.name for f in target]:
+        assert repr(back.field(name).to_pylist()) == repr(array.field(name).to_pylist())  # repr: a NaN is none other
+
+
+def test_null_messages_and_null_rows_are_each_other() -> None:
+    """And what is around them is in place."""
+    schema = struct(("a", spark.LongType()))
+    parsed, target = parse_schema(schema_text(schema, legacy_timestamps=True)), arrow_type(schema)
+    rows = pa.array([None, {"a": 1}, None, {"a": None}, {"a": 2}], target)
+    messages = encode(rows, parsed, b"prefix")
+    assert [None if m is None else m[:6] for m in messages.to_pylist()] == [None, b"prefix", None, b"prefix", b"prefix"]
+    assert decoded(encode(rows, parsed).to_pylist(), parsed, parsed, target) == rows.to_pylist()
+
+
+def test_slices_are_read_and_written_as_what_they_are() -> None:
+    """Arrow hands over parts of larger arrays."""
+    schema = struct(
+        ("a", spark.ArrayType(spark.StringType())), ("m", spark.MapType(spark.StringType(), spark.LongType()))
+    )
+    parsed, target = parse_schema(schema_text(schema, legacy_timestamps=True)), arrow_type(schema)
+    rows = pa.array([{"a": ["x" * n] * n, "m": [("k", n)] * (n % 2)} for n in range(9)], target)
+    part = rows.slice(3, 4)
+    messages = encode(rows, parsed)
+    assert encode(part, parsed).to_pylist() == messages.to_pylist()[3:7]
+    read = reader(parsed, parsed, target)
+    back = decode(messages.slice(3, 4), target, lambda cursor: [(np.arange(len(cursor)), read)])
+    assert [{k: v for k, v in row.items() if k != ERROR} for row in back.to_pylist()] == part.to_pylist()
+
+
+def test_blocks_of_arrays_may_be_many_and_may_tell_their_size() -> None:
+    """Other writers split arrays into blocks, and give a block's bytes after a negative count."""
+    schema = struct(("a", spark.ArrayType(spark.LongType(), containsNull=False), False))
+    parsed, target = parse_schema(schema_text(schema, legacy_timestamps=True)), arrow_type(schema)
+    messages: list[bytes | None] = [
+        bytes([4, 2, 4, 2, 6, 0]),  # two items, one item
+        bytes([3, 4, 2, 4, 0]),  # two items in a block of two bytes
+        bytes([0]),
+        bytes([2, 2, 1, 2, 4, 0]),
+    ]
+    assert decoded(messages, parsed, parsed, target) == [{"a": [1, 2, 3]}, {"a": [1, 2]}, {"a": []}, {"a": [1, 2]}]
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"n": None, "e": "A", "f": b"12", "d": Decimal(1), "u": 0}, "'n' is null"),
+        ({"n": 1, "e": "X", "f": b"12", "d": Decimal(1), "u": 0}, "'e' is none of the symbols"),
+        ({"n": 1, "e": "A", "f": b"123", "d": Decimal(1), "u": 0}, "'f' does not have the 2 bytes"),
+        ({"n": 1, "e": "A", "f": b"12", "d": Decimal(1000), "u": 0}, "'d' has more digits"),
+        ({"n": 1, "e": "A", "f": b"12", "d": Decimal(1), "u": 2**62}, "'u' is out of the range of timestamp-nanos"),
+    ],
+)
+def test_rows_that_do_not_fit_the_schema_name_their_column(row: dict[str, Any], problem: str) -> None:
+    """Without the value."""
+    schema = parse_schema(
+        json.dumps(
+            {
+                "type": "record",
+                "name": "R",
+                "fields": [
+                    {"name": "n", "type": "long"},
+                    {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
+                    {"name": "f", "type": {"type": "fixed", "name": "F", "size": 2}},
+                    {
+                        "name": "d",
+                        "type": {"type": "fixed", "name": "D", "size": 1, "logicalType": "decimal", "precision": 2},
+                    },
+                    {"name": "u", "type": {"type": "long", "logicalType": "timestamp-nanos"}},
+                ],
+            }
+        )
+    )
+    target = pa.struct(
+        {
+            "n": pa.int64(),
+            "e": pa.string(),
+            "f": pa.binary(),
+            "d": pa.decimal128(4, 0),
+            "u": pa.timestamp("us"),
+        }
+    )
+    with pytest.raises(RowError, match=problem):
+        encode(pa.array([row], target), schema)
+
+
+# --- evolution ---
+
+R: dict[str, Any] = {"type": "record", "name": "R"}
+
+
+def fields(*given: tuple[str, Any] | tuple[str, Any, Any]) -> AvroSchema:
+    """A record's schema: name, type, and a default if there is one."""
+    made = [{"name": g[0], "type": g[1], **({"default": g[2]} if len(g) == 3 else {})} for g in given]
+    return parse_schema(json.dumps({**R, "fields": made}))
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+
+
+@pytest.mark.parametrize(
+    ("writer", "value", "schema", "target", "expected"),
+    [
+        ("int", 7, "long", pa.int64(), 7),
+        ("int", 7, "double", pa.float64(), 7.0),
+        ("long", 2**40, "float", pa.float32(), float(2**40)),
+        ("float", 1.5, "double", pa.float64(), 1.5),
+        ("bytes", b"ab", "string", pa.string(), "ab"),
+        ("string", "ab", "bytes", pa.binary(), b"ab"),
+        ("string", "ab", ["null", "string"], pa.string(), "ab"),
+        (["null", "string"], None, ["null", "string"], pa.string(), None),
+        (["string", "null"], "ab", ["null", "string"], pa.string(), "ab"),
+        (["null", "int", "long"], 2**40, ["null", "long"], pa.int64(), 2**40),
+        (["int", "string"], 5, "long", pa.int64(), 5),
+        ("null", None, ["null", "long"], pa.int64(), None),
+        (ENUM, "B", "string", pa.string(), "B"),
+        (ENUM, "B", {"type": "enum", "name": "E2", "symbols": ["Z", "B"]}, pa.string(), "B"),
+        (ENUM, "A", {"type": "enum", "name": "E2", "symbols": ["Z", "B"], "default": "Z"}, pa.string(), "Z"),
+        ({"type": "fixed", "name": "F", "size": 2}, b"xy", "bytes", pa.binary(), b"xy"),
+        ({"type": "array", "items": "int"}, [1, 2], {"type": "array", "items": "long"}, pa.list_(pa.int64()), [1, 2]),
+        (
+            {"type": "map", "values": "int"},
+            {"k": 1},
+            {"type": "map", "values": ["null", "double"]},
+            pa.map_(pa.string(), pa.float64()),
+            [("k", 1.0)],
+        ),
+    ],
+)
+def test_what_a_writer_may_change(writer: Any, value: Any, schema: Any, target: pa.DataType, expected: Any) -> None:
+    """Avro's promotions, unions on either side, enums by symbol; and what columns have for enum and fixed."""
+    written_with, read_with = fields(("before", "string"), ("a", writer)), fields(("a", schema))
+    message = written(written_with.root, {"before": "skipped", "a": value})
+    column = pa.struct([pa.field("a", target)])
+    assert decoded([message], written_with, read_with, column) == [{"a": expected}]
+
+
+@pytest.mark.parametrize(
+    ("writer", "number", "target", "expected"),
+    [
+        (
+            {"type": "long", "logicalType": "timestamp-millis"},
+            1_700_000_000_123,
+            pa.timestamp("us"),
+            1_700_000_000_123_000,
+        ),
+        ({"type": "long", "logicalType": "timestamp-micros"}, -1, pa.timestamp("us", "UTC"), -1),
+        ({"type": "long", "logicalType": "local-timestamp-nanos"}, 1999, pa.timestamp("us"), 1),
+        ("long", 5, pa.timestamp("us"), 5000),
+        ({"type": "int", "logicalType": "time-millis"}, 5, pa.time64("ns"), 5_000_000),
+        ({"type": "long", "logicalType": "time-micros"}, 5, pa.time64("ns"), 5_000),
+    ],
+)
+def test_times_have_the_unit_in_which_they_were_written(
+    writer: Any, number: int, target: pa.DataType, expected: int
+) -> None:
+    """Not that of the columns, as in Flink; only where the writer does not tell."""
+    logical = "timestamp-millis" if pa.types.is_timestamp(target) else "time-millis"
+    base = "long" if pa.types.is_timestamp(target) else writer["type"]
+    read_with = fields(("a", {"type": base, "logicalType": logical}))
+    message = written(plain(json.dumps({**R, "fields": [{"name": "a", "type": writer}]})), {"a": number})
+    read = reader(fields(("a", writer)), read_with, pa.struct({"a": target}))
+    array = decode(pa.array([message]), pa.struct({"a": target}), lambda cursor: [(np.arange(len(cursor)), read)])
+    assert array.field("a").view(pa.int64()).to_pylist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("schema", "default", "target", "expected"),
+    [
+        (["null", "long"], None, pa.int64(), None),
+        ("long", 7, pa.int64(), 7),
+        (["string", "null"], "x", pa.string(), "x"),
+        ("bytes", "\u00ff", pa.binary(), b"\xff"),
+        (DECIMAL, "\u0001\u0000", pa.decimal128(9, 2), Decimal("2.56")),
+        (ENUM, "B", pa.string(), "B"),
+        ({"type": "array", "items": "int"}, [1, 2], pa.list_(pa.int32()), [1, 2]),
+        ({"type": "map", "values": "boolean"}, {"k": True}, pa.map_(pa.string(), pa.bool_()), [("k", True)]),
+        (
+            {**R, "name": "N", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 3}]},
+            {"x": 1},
+            pa.struct({"x": pa.int32(), "y": pa.int32()}),
+            {"x": 1, "y": 3},
+        ),
+    ],
+)
+def test_a_field_that_is_not_written_has_its_default(
+    schema: Any, default: Any, target: pa.DataType, expected: Any
+) -> None:
+    """That of the reader's schema, of any type."""
+    column = pa.struct([pa.field("a", target)])
+    messages: list[bytes | None] = [written(fields(("b", "long")).root, {"b": n}) for n in range(3)]
+    assert decoded(messages, fields(("b", "long")), fields(("a", schema, default)), column) == [{"a": expected}] * 3
+
+
+def test_a_default_of_a_time_is_in_its_unit() -> None:
+    """It is a number in the schema."""
+    schema = fields(("a", {"type": "long", "logicalType": "timestamp-millis"}, 1000))
+    read = reader(fields(("b", "long")), schema, pa.struct({"a": pa.timestamp("us")}))
+    array = decode(
+        pa.array([b"\x00"]), pa.struct({"a": pa.timestamp("us")}), lambda cursor: [(np.arange(len(cursor)), read)]
+    )
+    assert array.field("a").view(pa.int64()).to_pylist() == [1_000_000]
+
+
+@pytest.mark.parametrize(
+    ("writer", "schema", "target", "problem"),
+    [
+        ("string", "long", pa.int64(), "a is written as string and is long here"),
+        ("long", "int", pa.int32(), "a is written as long and is int here"),
+        ("null", "long", pa.int64(), "a is written as null"),
+        (
+            {"type": "int", "logicalType": "date"},
+            {"type": "long", "logicalType": "timestamp-millis"},
+            pa.timestamp("us"),
+            "a is written as date",
+        ),
+        (
+            {"type": "array", "items": "null"},
+            {"type": "array", "items": ["null", "long"]},
+            pa.list_(pa.int64()),
+            "items that take no bytes",
+        ),
+        ("long", "long", pa.string(), "a is long in its schema and string here"),
+    ],
+)
+def test_schemas_that_do_not_go_together_say_where(writer: Any, schema: Any, target: pa.DataType, problem: str) -> None:
+    """The field, and what it is on either side."""
+    with pytest.raises(UnreadableError, match=problem):
+        reader(fields(("a", writer)), fields(("a", schema)), pa.struct({"a": target}))
+
+
+def test_a_missing_field_without_a_default_says_so() -> None:
+    """As a NOT NULL column that a writer does not know."""
+    with pytest.raises(UnreadableError, match="a is missing in what is written"):
+        reader(fields(("b", "long")), fields(("a", "long")), pa.struct({"a": pa.int64()}))
+
+
+def test_an_alias_is_another_name_for_a_field() -> None:
+    """Of the reader's schema, as in Avro."""
+    schema = parse_schema(json.dumps({**R, "fields": [{"name": "new", "aliases": ["old"], "type": "long"}]}))
+    column = pa.struct({"new": pa.int64()})
+    assert decoded([b"\x0e"], fields(("old", "long")), schema, column) == [{"new": 7}]
+
+
+def test_a_union_fails_for_the_branches_that_do_not_fit() -> None:
+    """The others are read."""
+    writer, schema = fields(("a", ["null", "string", "long"])), fields(("a", "long"))
+    messages: list[bytes | None] = [written(writer.root, {"a": value}) for value in (1, "x", None, 2)]
+    rows = decoded(messages, writer, schema, pa.struct({"a": pa.int64()}))
+    assert rows[0] == {"a": 1}
+    assert rows[1] == "a is written as string and is long here"
+    assert rows[2] == "a is written as null and is long here"
+    assert rows[3] == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        {
+            "type": "record",
+            "name": "L",
+            "fields": [{"name": "v", "type": "int"}, {"name": "next", "type": ["null", "L"]}],
+        },
+        {"type": "record", "name": "L", "fields": [{"name": "next", "type": {"type": "array", "items": "L"}}]},
+    ],
+)
+def test_a_field_that_contains_itself_can_be_skipped(nested: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column cannot; and a message that nests it too deeply is told, not a RecursionError."""
+    writer, schema = fields(("l", nested), ("a", "long")), fields(("a", "long"))
+    union = "v" in [field["name"] for field in nested["fields"]]
+
+    def chain(length: int) -> bytes:
+        # Written by hand: the library recurses, too.
+        links = (b"\x02\x02" if union else b"\x02") * length
+        end = b"\x02\x00" if union else b"\x00"
+        return links + end + (b"" if union else b"\x00" * length) + b"\x0e"
+
+    rows = decoded([chain(3), chain(5000), chain(0)], writer, schema, pa.struct({"a": pa.int64()}))
+    assert rows[0] == rows[2] == {"a": 7}
+    assert "nested too deeply" in rows[1]
+    monkeypatch.setattr(avro_blocks, "_FEW", 0)
+    assert decoded([chain(3), chain(5000), chain(0)], writer, schema, pa.struct({"a": pa.int64()}))[::2] == rows[::2]
+
+
+@QUICK
+@given(table=tables(), data=st.data())
+def test_columns_that_are_not_wanted_are_skipped(
+    table: tuple[spark.StructType, list[Any], list[Any]], data: st.DataObject
+) -> None:
+    """Whatever their types, and wherever they stand; new nullable columns are null."""
+    schema, rows, values = table
+    text = schema_text(schema, legacy_timestamps=True)
+    wanted = data.draw(st.lists(st.sampled_from(schema.fields), unique_by=lambda f: f.name))
+    fewer = spark.StructType([*wanted, spark.StructField("new", spark.StringType())])
+    messages: list[bytes | None] = [written(plain(text), value) for value in values]
+    fewer_text = schema_text(fewer, legacy_timestamps=True)
+    with few(data.draw(FEW)):
+        found = decoded(messages, parse_schema(text), parse_schema(fewer_text), arrow_type(fewer))
+    full = pa.array(rows, arrow_type(schema)).to_pylist()
+    assert repr(found) == repr([{**{f.name: row[f.name] for f in wanted}, "new": None} for row in full])
+
+
+# --- damage ---
+
+
+def oracle(schema: Any, message: bytes) -> Any:
+    """What fastavro reads of a message; None if it fails, or leaves bytes over."""
+    stream = io.BytesIO(message)
+    try:
+        value = fastavro.schemaless_reader(stream, schema, None)
+    except Exception:  # noqa: BLE001  (it fails in many ways)
+        return None
+    return value if stream.tell() == len(message) else None
+
+
+@st.composite
+def damaged(draw: st.DrawFn, message: bytes) -> bytes:
+    """A message cut, prolonged, or with other bytes."""
+    how = draw(st.sampled_from(["cut", "prolonged", "changed", "random"]))
+    place = draw(st.integers(0, max(0, len(message) - 1)))
+    noise = draw(st.binary(min_size=1, max_size=6))
+    match how:
+        case "cut":
+            return message[:place]
+        case "prolonged":
+            return message + noise
+        case "changed":
+            return message[:place] + noise + message[place + len(noise) :]
+    return noise
+
+
+@settings(QUICK, max_examples=200)
+@given(table=tables().filter(lambda t: len(t[1]) > 0), data=st.data())
+def test_a_damaged_message_is_told_and_its_neighbours_are_whole(
+    table: tuple[spark.StructType, list[Any], list[Any]], data: st.DataObject
+) -> None:
+    """No crash, as many rows as messages, and nothing read that fastavro does not read of exactly these bytes."""
+    schema, _, values = table
+    text = schema_text(schema, legacy_timestamps=True)
+    parsed, target, judge = parse_schema(text), arrow_type(schema), plain(text)
+    whole = [written(judge, value) for value in values]
+    messages: list[bytes | None] = []
+    broken: dict[int, bytes] = {}
+    for message in whole:
+        messages.append(message)
+        if data.draw(st.booleans()):
+            broken[len(messages)] = data.draw(damaged(message))
+            messages.append(broken[len(messages)])
+    read = reader(parsed, parsed, target)
+    with few(data.draw(FEW)):
+        found = decode(pa.array(messages, pa.binary()), target, lambda cursor: [(np.arange(len(cursor)), read)])
+    found.validate(full=True)
+    assert len(found) == len(messages)
+    errors = found.field(ERROR).to_pylist()
+    rows_found = pa.StructArray.from_arrays(found.flatten()[:-1], fields=list(target))
+    for place, sent in enumerate(messages):
+        if place not in broken:
+            assert errors[place] is None
+            assert encode(rows_found.slice(place, 1), parsed)[0].as_py() == sent
+        elif errors[place] is None:
+            # What it says is what the library reads of all its bytes.
+            value = oracle(judge, broken[place])
+            assert value is not None
+            again = encode(rows_found.slice(place, 1), parsed)[0].as_py()
+            assert repr(oracle(judge, again)) == repr(oracle(judge, written(judge, value)))
+
+
+def test_a_huge_count_or_length_costs_nothing() -> None:
+    """Damaged bytes may claim 2**60 items."""
+    schema = struct(("a", spark.ArrayType(spark.StringType())), ("b", spark.BinaryType()))
+    parsed, target = parse_schema(schema_text(schema, legacy_timestamps=True)), arrow_type(schema)
+    huge = written("long", 2**60)
+    messages: list[bytes | None] = [b"\x02" + huge, b"\x02\x02\x02" + huge, b"\x00\x02" + huge, b"\x02" + b"\xff" * 20]
+    assert [type(row) for row in decoded(messages, parsed, parsed, target)] == [str] * 4
+
+
+@pytest.mark.parametrize(
+    ("data_type", "message", "problem"),
+    [
+        (spark.BooleanType(), b"\x02", "not between 0 and 1"),
+        (spark.IntegerType(), written("long", 2**31), "not between"),
+        (spark.ByteType(), written("int", 128), "not between -128 and 127"),
+        (spark.LongType(), b"\xff" * 11, "more than 10 bytes"),
+        (spark.StringType(), b"\x04\xff\xfe", "not a text in UTF-8"),
+        (spark.DecimalType(3, 1), b"\x04\x03\xe8", "does not fit into decimal128"),
+        (spark.DecimalType(38, 0), b"\x22\x01" + b"\x00" * 16, "does not fit into decimal128"),
+        (spark.TimestampType(), written("long", 2**62), "not between"),
+        (spark.TimeType(3), written("int", 86_400_000), "not between"),
+    ],
+)
+def test_values_out_of_their_range_are_told(data_type: spark.DataType, message: bytes, problem: str) -> None:
+    """Where Flink reads something else."""
+    schema = struct(("a", data_type, False))
+    parsed, target = parse_schema(schema_text(schema, legacy_timestamps=True)), arrow_type(schema)
+    (row,) = decoded([message], parsed, parsed, target)
+    assert isinstance(row, str)
+    assert problem in row
+
+
+def test_decimals_may_have_leading_bytes_that_say_nothing() -> None:
+    """Also more than Arrow's 16."""
+    schema = struct(("a", spark.DecimalType(5, 2), False))
+    parsed, target = parse_schema(schema_text(schema, legacy_timestamps=True)), arrow_type(schema)
+    messages: list[bytes | None] = [
+        written("bytes", padding * size + number)
+        for size in (0, 1, 15, 30)
+        for padding, number in ((b"\x00", b"\x01\x00"), (b"\xff", b"\xff\x00"))
+    ]
+    assert decoded(messages, parsed, parsed, target) == [{"a": Decimal("2.56")}, {"a": Decimal("-2.56")}] * 4
+
+
+# --- Avro's JSON encoding ---
+
+
+JSON_COLUMNS = struct(
+    ("id", spark.LongType(), False),
+    ("name", spark.StringType()),
+    ("ts", spark.TimestampNTZType()),
+    ("b", spark.BinaryType()),
+)
+
+
+def test_json_messages_are_read_and_bad_ones_told() -> None:
+    """Line breaks between tokens are blanks; a message is one value."""
+    good = b'{"id": 1,\n "name": {"string": "x"}, "ts": {"long": 1000}, "b": {"bytes": "\\u00ff"}}'
+    other = b'{"id": 2, "name": null, "ts": null, "b": null}'
+    messages = pa.array([good, b"{", None, b"", other, b'{"id": "x"}', other + other, b"\xff"], pa.binary())
+    text, target = schema_text(JSON_COLUMNS, legacy_timestamps=True), arrow_type(JSON_COLUMNS)
+    rows = avro._decode_batch(messages, text, target, as_json=True).to_pylist()
+    assert rows[0]["id"] == 1
+    assert (rows[0]["name"], rows[0]["b"]) == ("x", b"\xff")
+    assert rows[0]["ts"].timestamp is not None
+    assert rows[0]["ts"].isoformat() == "1970-01-01T00:00:01"
+    assert rows[2] is None
+    assert rows[4] == {"id": 2, "name": None, "ts": None, "b": None, ERROR: None}
+    assert all("not in Avro's JSON encoding" in rows[place][ERROR] for place in (1, 5, 6, 7))
+    assert rows[3][ERROR] == "it is empty"
+
+
+def test_json_is_written_as_it_is_read() -> None:
+    """One value each, null for null."""
+    text, target = schema_text(JSON_COLUMNS, legacy_timestamps=True), arrow_type(JSON_COLUMNS)
+    rows = pa.array([{"id": 1, "name": "é\n", "ts": None, "b": b"\xff"}, None, {"id": 2, "name": None}], target)
+    messages = avro._json_of_binary(encode(rows, parse_schema(text)), text)
+    assert json.loads(messages[0].as_py()) == {"id": 1, "name": {"string": "é\n"}, "ts": None, "b": {"bytes": "\u00ff"}}
+    assert messages[1].as_py() is None
+    back = avro._decode_batch(messages, text, target, as_json=True).to_pylist()
+    assert [row and {k: v for k, v in row.items() if k != ERROR} for row in back] == rows.to_pylist()
+
+
+# --- options ---
+
+URL = "avro-confluent.url"
+
+
+def made(options: dict[str, Any]) -> registry.RegistrySettings:
+    """Settings of options, through the pickle in which they travel."""
+    found: registry.RegistrySettings = pickle.loads(pickle.dumps(registry.settings("avro-confluent", options)))
+    return found
+
+
+def test_settings_are_made_of_options_and_show_no_secret() -> None:
+    """Equal ones are one client."""
+    options = {
+        URL: "http://user:pw1@host:8081",
+        "avro-confluent.properties": registry.key_value_map("max.retries:1, proxy:http://p:1"),
+        "avro-confluent.properties.retries.wait.ms": "10",
+        "avro-confluent.ssl.keystore.password": "pw2",
+    }
+    found = made(options)
+    assert found == made(options)
+    assert hash(found) == hash(made(options))
+    assert "pw" not in repr(found)
+    assert dict(found.properties)["retries.wait.ms"] == "10"
+    assert found.auto_register
+
+
+@pytest.mark.parametrize("name", ["avro-confluent", "protobuf-confluent"])
+def test_options_carry_the_formats_name(name: str) -> None:
+    """With Flink's older names as aliases."""
+    by_key = {option.key: option for option in registry.options(name)}
+    assert f"{name}.schema-registry.url" in by_key[f"{name}.url"].aliases
+    assert {f"{name}.{key}" for key in ("subject", "schema", "properties", "basic-auth.user-info")} <= by_key.keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"url": None}, "'avro-confluent.url' is missing"),
+        ({"url": "host:8081"}, "'avro-confluent.url' has the value"),
+        ({"url": "ftp://me:hunter2@host"}, r"'ftp://\*\*\*@host'"),
+        ({"properties.no.such": "hunter2"}, "'avro-confluent.properties.no.such' is not known"),
+        ({"properties": {"max.retries": "x"}}, "expected a whole number"),
+        ({"properties": {"http.read.timeout.ms": "0"}}, "milliseconds above 0"),
+        ({"basic-auth.credentials-source": "SASL_INHERIT"}, "expected USER_INFO or URL"),
+        ({"basic-auth.credentials-source": "USER_INFO"}, "'avro-confluent.basic-auth.user-info' is missing"),
+        ({"basic-auth.user-info": "u:hunter2", "bearer-auth.token": "hunter2"}, "in conflict"),
+        ({"bearer-auth.token": "hunter2\n"}, "no header can hold"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_without_secrets(options: dict[str, Any], problem: str) -> None:
+    """When the table is made, not when the first row is read."""
+    options = {f"avro-confluent.{name}": value for name, value in {"url": "http://h", **options}.items()}
+    with pytest.raises(ConfigurationError, match=problem) as caught:
+        avro_confluent.AVRO_CONFLUENT.check(struct(("a", spark.LongType())), options)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_secrets_are_looked_up_where_the_client_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings keep the reference."""
+    found = made({URL: "http://h", "avro-confluent.basic-auth.user-info": "${env:REGISTRY_LOGIN}"})
+    assert dict(found.properties)["basic.auth.user.info"] == "${env:REGISTRY_LOGIN}"
+    monkeypatch.delenv("REGISTRY_LOGIN", raising=False)
+    with pytest.raises(ConfigurationError, match="no such environment variable"):
+        registry.client(found)
+
+
+@pytest.mark.parametrize(
+    ("given_schema", "problem"),
+    [
+        ("{", "is no Avro schema"),
+        ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "no.such"}]}', "is no Avro schema"),
+        (json.dumps({**R, "fields": [{"name": "a", "type": "string"}]}), "a is string in its schema and int64 here"),
+        (json.dumps({**R, "fields": []}), "a is not in the reader's schema"),
+        (
+            json.dumps({**R, "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "long"}]}),
+            "b is in the schema",
+        ),
+    ],
+)
+def test_a_given_schema_must_fit_the_columns(given_schema: str, problem: str) -> None:
+    """As in Flink."""
+    with pytest.raises(ConfigurationError, match=problem):
+        avro_confluent.AVRO_CONFLUENT.check(
+            struct(("a", spark.LongType())), {URL: "http://h", "avro-confluent.schema": given_schema}
+        )
+
+
+def test_writing_needs_a_subject() -> None:
+    """Reading does not."""
+    with pytest.raises(ConfigurationError, match=r"'avro-confluent\.subject' is missing"):
+        avro_confluent.AVRO_CONFLUENT.encode(None, struct(("a", spark.LongType())), {URL: "http://h"})  # type: ignore[arg-type]
+
+
+def test_the_registrys_errors_survive_pickling() -> None:
+    """They cross from the workers."""
+    error = pickle.loads(pickle.dumps(RegistryError("down", retriable=True)))
+    assert (str(error), error.retriable) == ("down", True)
+
+
+def test_the_map_option_is_flinks() -> None:
+    """Commas between, a colon within; the value may have more of them."""
+    assert registry.key_value_map("a:b,c:http://d") == {"a": "b", "c": "http://d"}
+    with pytest.raises(ValueError):  # noqa: PT011  (whoever parses it says which option)
+        registry.key_value_map("a")
