@@ -10,8 +10,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -28,18 +28,13 @@ _KINDS = ("-U", "-D", "+I", "+U")  # in the order in which they may follow each 
 _DELETES = ("-U", "-D")
 
 
-class Target(Protocol):
-    """Where a table is kept; a function of the user's own will do."""
+Target: TypeAlias = "Callable[[DataFrame, DataFrame, int], None]"
+"""Where a table is kept: a function that applies a batch. It is given
 
-    def __call__(self, upserts: DataFrame, deletes: DataFrame, batch_id: int) -> None:
-        """Apply a batch.
-
-        Args:
-            upserts: Whole rows, one for each key: to be inserted, or to replace the row with that key.
-            deletes: Keys whose rows go; none of them is in `upserts`.
-            batch_id: The batch's number. It may come again after a failure, with the same changes.
-        """
-        ...
+* whole rows, one for each key: to be inserted, or to replace the row with that key;
+* keys whose rows go; none of them is among the former;
+* the batch's number. It may come again after a failure, with the same changes.
+"""
 
 
 def materialize(

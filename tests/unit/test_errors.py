@@ -38,7 +38,6 @@ ONE_OF_EACH = [
     ConflictingOptionsError(["topic", "assign"], "give one of them"),
     MissingDependencyError("httpx2", "http", "to ask a metadata service over HTTP"),
     MetadataServiceError("something"),
-    RegistryError("something", retriable=True, not_found=True),
     ClusterUnavailableError("something", cluster_id="c"),
     OffsetResolutionError("something", cluster_id="c"),
     DataLossError("gone", cluster_id="c", topic="t", partition=1, start=2, end=3),
@@ -52,6 +51,7 @@ ONE_OF_EACH = [
     LostTransactionsError(7, {"p.dk-0-1": "east, aborted"}, 2),
     CheckpointError("something"),
     SqlError("Expected a type, found ','", line=2, column=5, excerpt="  a, b\n   ^"),
+    RegistryError("something", retriable=False, not_found=True),
 ]
 
 
