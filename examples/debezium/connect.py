@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -21,7 +22,8 @@ __all__ = ["DEBEZIUM_VERSION", "Connect"]
 
 DEBEZIUM_VERSION = "3.0.8.Final"
 
-_JARS = Path.home() / ".cache" / "pyspark-dynamic-kafka" / f"debezium-{DEBEZIUM_VERSION}"
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+_JARS = _CACHE / "pyspark-dynamic-kafka" / f"debezium-{DEBEZIUM_VERSION}"
 _NAME = "changes"
 _FETCH_TIMEOUT_S = 900
 _STOP_TIMEOUT_S = 60

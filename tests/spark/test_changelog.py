@@ -113,14 +113,7 @@ def test_what_real_debezium_wrote_becomes_the_databases_rows(
         )
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
 
-        def into(
-            upserts: DataFrame, deletes: DataFrame, _: int, found: Any = found, keys: list[str] = KEYS[table]
-        ) -> None:
-            for row in deletes.collect():
-                found.pop(tuple(row), None)
-            found.update({tuple(row[key] for key in keys): row.asDict() for row in upserts.collect()})
-
-        writer = materialize(env.from_path(table), KEYS[table], into)
+        writer = materialize(env.from_path(table), KEYS[table], partial(apply, found, KEYS[table]))
         query = writer.option("checkpointLocation", str(tmp_path / table)).start()
         query.processAllAvailable()
         query.stop()

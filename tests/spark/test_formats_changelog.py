@@ -251,6 +251,25 @@ def test_canal_rows_of_several_per_message(spark: SparkSession) -> None:
     ]
 
 
+def test_canal_values_that_do_not_fit(spark: SparkSession) -> None:
+    """Real numbers will do, too; what is no number is an error, or null if parse errors are ignored."""
+    messages = [
+        canal("INSERT", [{"id": 1.7, "name": 12.5, "weight": 1}]),
+        canal("INSERT", [{"id": "x", "name": "a"}]),
+        canal("UPDATE", [{"id": "1", "name": "a"}], [{"id": {}}]),
+    ]
+    fine, *misfits = decoded(spark, CANAL_JSON, PRODUCTS, messages)
+    assert rows(fine) == [("+I", 1, "12.5", 1.0)]
+    assert [error(one) for one in misfits] == [
+        f'In its "{image}" is what does not fit its column' for image in ("data", "old")
+    ]
+    assert [rows(one) for one in decoded(spark, CANAL_JSON, PRODUCTS, messages, IGNORE)] == [
+        [("+I", 1, "12.5", 1.0)],
+        [("+I", None, "a", None)],
+        [("-U", None, "a", None), ("+U", 1, "a", None)],
+    ]
+
+
 def test_canal_old_of_each_row_counts_for_itself(spark: SparkSession) -> None:
     """A field that one row's `old` names is unchanged in another row; in Flink it would be null there."""
     data = [{"id": "1", "name": "a", "weight": "1"}, {"id": "2", "name": "b", "weight": "2"}]

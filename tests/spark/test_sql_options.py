@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,11 @@ from dynamic_kafka.sink.ids import belongs_to
 from dynamic_kafka.source.configure import configure
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.sql import TableEnvironment
-from dynamic_kafka.sql.statements import CreateTable, parse_statement
+from dynamic_kafka.sql.statements import CreateTable, parse_script, parse_statement
 from dynamic_kafka.sql.table import table_of, with_start
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import Query, read_batch
-from tests.spark.tables import FOR_EVER, commit, create, ddl, first_rows, on, records, rows, union, without, write
+from tests.spark.tables import FOR_EVER, commit, create, ddl, on, records, rows, union, without, write
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -53,6 +54,60 @@ def source(options: Options, columns: str = "id INT") -> dict[str, str]:
     statement = parse_statement(ddl("t", columns, options))
     assert isinstance(statement, CreateTable)
     return with_start(table_of(statement.definition).source)
+
+
+# --- the documentation's tables -----------------------------------------------------------------------------------------
+
+DOCUMENTED = (Path(__file__).parents[1] / "fixtures" / "flink_tables.sql").read_text()
+BUY = "1L, 10L, 'buy'"
+AT = "timestamp_millis(1600000000123)"
+
+# For each table: what is inserted, key and value of the record, and the row that is read.
+WRITTEN = [
+    (f"{BUY}, {AT}", None, b"1,10,buy", '{"user_id":1,"item_id":10,"behavior":"buy","ts":"2020-09-13T12:26:40.123Z"}'),
+    (
+        f"{AT}, {BUY}",
+        None,
+        b"1,10,buy",
+        '{"event_time":"2020-09-13T12:26:40.123Z","partition":0,"offset":0,"user_id":1,"item_id":10,"behavior":"buy"}',
+    ),
+    (
+        f"{AT}, {BUY}",
+        None,
+        b'{"user_id":1,"item_id":10,"behavior":"buy"}',
+        '{"ts":"2020-09-13T12:26:40.123Z","user_id":1,"item_id":10,"behavior":"buy"}',
+    ),
+    (
+        f"{AT}, {BUY}",
+        b'{"user_id":1,"item_id":10}',
+        b'{"user_id":1,"item_id":10,"behavior":"buy"}',
+        '{"ts":"2020-09-13T12:26:40.123Z","user_id":1,"item_id":10,"behavior":"buy"}',
+    ),
+    (
+        "7, 1L, 10L, 8, 'buy'",
+        b'{"version":7,"user_id":1,"item_id":10}',
+        b'{"version":8,"behavior":"buy"}',
+        '{"k_version":7,"k_user_id":1,"k_item_id":10,"version":8,"behavior":"buy"}',
+    ),
+]
+
+
+def test_the_tables_of_the_documentation(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """Written and read; those with a changelog and with security have tests of their own below."""
+    made = [s for s in parse_script(DOCUMENTED) if isinstance(s, CreateTable)][:6]
+    made = [s for s in made if s.definition.options.get("value.format") != "debezium-json"]
+    for i, (statement, (inserted, key, value, _)) in enumerate(zip(made, WRITTEN, strict=True)):
+        name = topic(cluster_a, config=FOR_EVER)
+        options = {"scan.startup.mode": "earliest-offset", **statement.definition.options, "topic": name}
+        options["properties.bootstrap.servers"] = cluster_a.bootstrap_servers
+        definition = replace(statement.definition, name=(f"t{i}",), options=options)
+        env.execute(replace(statement, definition=definition))
+        write(env, f"INSERT INTO t{i} VALUES ({inserted})")
+        assert [(got.key, got.value) for got in records(cluster_a, name)] == [(key, value)]
+    found = rows(
+        env, " UNION ALL ".join(f"SELECT {i} AS n, to_json(struct(*)) AS row FROM t{i}" for i in range(len(made)))
+    )
+    assert [row for _, row in found] == [row for *_, row in WRITTEN]
 
 
 # --- where reading starts and ends --------------------------------------------------------------------------------------
@@ -359,11 +414,6 @@ def test_guarantees(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic,
         assert any(belongs_to(name, found) for found in client.list_all()) == ("exactly-once" in options.values())
     finally:
         client.close()
-    statement = (
-        f"INSERT INTO t /*+ OPTIONS('topic' = '{name}x', 'properties.allow.auto.create.topics' = 'false') */ SELECT 1L"
-    )
-    with pytest.raises(PySparkException, match=f"{name}x"):
-        write(env, statement)
 
 
 def test_headers_and_timestamps_that_are_written(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
@@ -441,3 +491,133 @@ def test_a_value_without_any_column(env: TableEnvironment, cluster_a: KafkaBroke
     write(env, "INSERT INTO t VALUES (1, 'x')")
     assert [(got.key, got.value) for got in records(cluster_a, name)] == [(b'{"b":"x","a":1}', b"{}")]
     assert rows(env, "SELECT * FROM t") == [(1, "x")]
+
+
+# --- properties and security --------------------------------------------------------------------------------------------
+
+
+def test_properties_reach_the_clients(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """What the source reads of a transaction that was given up; that the sink makes no topic."""
+    name = topic(cluster_a)
+    for end in ("commit", "abort"):
+        produce(cluster_a.bootstrap_servers, name, [(None, f'{{"end": "{end}"}}')], transactional=end)
+    create(env, "committed", "end STRING", on(cluster_a, name) | {"properties.isolation.level": "read_committed"})
+    create(env, "by_default", "end STRING", on(cluster_a, name))
+    expected = [("by_default", "abort"), ("by_default", "commit"), ("committed", "commit")]
+    assert rows(env, union(["committed", "by_default"], "`end`")) == expected
+    nowhere = "OPTIONS('topic' = 'nowhere', 'properties.allow.auto.create.topics' = 'false')"
+    with pytest.raises(PySparkException, match="nowhere"):
+        write(env, f"INSERT INTO committed /*+ {nowhere} */ SELECT 'x'")
+
+
+def test_the_documentations_security(
+    env: TableEnvironment, topic: Topic, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    r"""SASL by `properties.*`, with the documentation's `\"`, read and written; the password is nowhere."""
+    with KafkaBroker(sasl_plain={"alice": "wonder-land"}) as broker:
+        name = topic(broker)
+
+        def security(password: str) -> dict[str, str]:
+            login = rf"PlainLoginModule required username=\"alice\" password=\"{password}\";"
+            return on(broker, name) | {
+                "properties.security.protocol": "SASL_PLAINTEXT",
+                "properties.sasl.mechanism": "PLAIN",
+                "properties.sasl.jaas.config": f"org.apache.kafka.common.security.plain.{login}",
+            }
+
+        caplog.set_level("DEBUG", "dynamic_kafka")
+        create(env, "t", "id INT", security("wonder-land"))
+        write(env, "INSERT INTO t VALUES (1)")
+        assert rows(env, "SELECT * FROM t") == [(1,)]
+        ((shown,),) = rows(env, "SHOW CREATE TABLE t")
+    for text in (shown, caplog.text, *capfd.readouterr()):
+        assert "wonder-land" not in text
+
+
+# --- changelogs ---------------------------------------------------------------------------------------------------------
+
+
+def test_metadata_of_debezium(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """The documentation's table, with all that the format knows; `value.` keeps it apart from Kafka's."""
+    name = topic(cluster_a, config=FOR_EVER)
+    event = {
+        "before": None,
+        "after": {"user_id": 1, "item_id": 2, "behavior": "buy"},
+        "source": {"ts_ms": TIME, "db": "shop", "schema": "public", "table": "actions", "version": "3.0.8.Final"},
+        "op": "c",
+        "ts_ms": TIME + 1000,
+    }
+    produce(cluster_a.bootstrap_servers, name, [(None, json.dumps(event))], timestamp_ms=TIME + 5000)
+    columns = """`event_time` TIMESTAMP_LTZ(3) METADATA FROM 'value.source.timestamp' VIRTUAL,  -- from Debezium format
+      `origin_table` STRING METADATA FROM 'value.source.table' VIRTUAL, -- from Debezium format
+      `partition_id` BIGINT METADATA FROM 'partition' VIRTUAL,  -- from Kafka connector
+      `offset` BIGINT METADATA VIRTUAL,  -- from Kafka connector
+      `user_id` BIGINT, `item_id` BIGINT, `behavior` STRING,
+      db STRING METADATA FROM 'value.source.database' VIRTUAL, s STRING METADATA FROM 'value.source.schema' VIRTUAL,
+      p MAP<STRING, STRING> METADATA FROM 'value.source.properties' VIRTUAL,
+      at BIGINT METADATA FROM 'value.ingestion-timestamp' VIRTUAL, ts BIGINT METADATA FROM 'timestamp' VIRTUAL,
+      json STRING METADATA FROM 'value.schema' VIRTUAL, PRIMARY KEY (user_id) NOT ENFORCED"""
+    create(env, "t", columns, on(cluster_a, name, value="debezium-json"))
+    ((event_time, table, partition, offset, *rest),) = rows(env, "SELECT * FROM t")
+    assert event_time.timestamp() == TIME / 1000
+    assert (table, partition, offset) == ("actions", 0, 0)
+    user, item, behavior, database, schema, properties, at, ts, json_schema, kind = rest
+    assert (user, item, behavior, database, schema, json_schema, kind) == (1, 2, "buy", "shop", "public", None, "+I")
+    assert properties["version"] == "3.0.8.Final"
+    assert (at, ts) == (TIME // 1000 + 1, TIME // 1000 + 5)
+
+
+# --- statements and settings --------------------------------------------------------------------------------------------
+
+
+def test_settings_of_jobs(
+    env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
+) -> None:
+    """The name, the checkpoint's folder, the time between batches; the time-out of idle partitions is accepted."""
+    name = topic(cluster_a)
+    create(env, "s", "id INT", on(cluster_a, name) | {"scan.startup.mode": "latest-offset"})
+    create(env, "t", "id INT", on(cluster_a, name))
+    for setting in (
+        "'table.exec.source.idle-timeout' = '30 s'",
+        "'execution.checkpointing.interval' = '2 min'",
+        "'pipeline.name' = 'nightly copy'",
+    ):
+        env.execute_sql(f"SET {setting}")
+    first, second = (env.execute_sql("INSERT INTO t SELECT id FROM s").queries[0] for _ in range(2))
+    assert [query.name for query in (first, second)] == ["nightly copy", "nightly copy-2"]
+    assert first._jsq.streamingQuery().trigger().toString() == "ProcessingTimeTrigger(120000)"
+    assert (tmp_path / "checkpoints" / "nightly_copy" / "metadata").exists()
+    env.execute_sql("RESET 'pipeline.name'")
+    env.execute_sql("RESET 'execution.checkpointing.interval'")
+    (third,) = env.execute_sql("INSERT INTO t SELECT id FROM s").queries
+    assert third.name == "t"
+    assert third._jsq.streamingQuery().trigger().toString() == "ProcessingTimeTrigger(0)"
+
+
+def test_tables_from_tables(env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """LIKE with options of its own, a hint, IF NOT EXISTS; from_path and a view of a DataFrame; plans."""
+    one, two = topic(cluster_a), topic(cluster_a)
+    create(env, "base", "id INT, v STRING", on(cluster_a, one))
+    env.execute_sql(f"CREATE TABLE other (o BIGINT METADATA FROM 'offset' VIRTUAL) WITH ('topic' = '{two}') LIKE base")
+    env.execute_sql(
+        "CREATE TABLE IF NOT EXISTS base (x INT) WITH ('connector' = 'kafka', 'topic' = 'x', 'format' = 'json', "
+        f"'properties.bootstrap.servers' = '{cluster_a.bootstrap_servers}')"
+    )
+    with pytest.raises(ConfigurationError, match="'base' exists already"):
+        create(env, "base", "x INT", on(cluster_a, one))
+    env.create_temporary_view("given", spark.createDataFrame([(1, "a"), (2, "b")], "id INT, v STRING"))
+    write(env, "INSERT INTO base SELECT * FROM given")
+    write(
+        env,
+        f"INSERT INTO base /*+ OPTIONS('topic' = '{two}', 'json.encode.ignore-null-fields' = 'true') */ (id) VALUES (3)",
+    )
+    assert [got.value for got in records(cluster_a, two)] == [b'{"id":3}']
+    env.execute_sql("SET 'execution.runtime-mode' = 'batch'")
+    assert sorted(map(tuple, env.from_path("base").collect())) == [(1, "a"), (2, "b")]
+    assert list(map(tuple, env.from_path("default_catalog.default_database.`other`").collect())) == [(3, None, 0)]
+    env.execute_sql("SET 'execution.runtime-mode' = 'streaming'")
+    assert env.from_path("given").columns == ["id", "v"]
+    for statement in ("SELECT v FROM base", "INSERT INTO other SELECT * FROM base"):
+        ((plan,),) = map(tuple, env.execute_sql(f"EXPLAIN {statement}").collect())
+        assert "Physical Plan" in plan
+    assert len(records(cluster_a, one)) == 2

@@ -92,14 +92,14 @@ def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, op
 
     message = JSON.decode(value, message_schema, _json_options(name, options))
     if envelope.texts:
-        message = let(message, partial(_converted, envelope, schema, ignore_errors))
+        message = let(message, lambda texts: _converted(envelope, schema, texts, ignore_errors=ignore_errors))
     return F.when(F.length(value) > 0, let(message, read))  # a null or empty message is a tombstone: no row
 
 
-def _converted(envelope: Envelope, schema: StructType, ignore_errors: bool, message: Column) -> Column:  # noqa: FBT001
+def _converted(envelope: Envelope, schema: StructType, message: Column, *, ignore_errors: bool) -> Column:
     """A message whose rows have texts for numbers and booleans, with these as the table has them.
 
-    The format `json` would come to the same, but after reading each message in vain for what it would rather find.
+    The format `json` comes to the same, but only after it has read the message in vain for real numbers.
     """
     type_ = ArrayType(schema) if envelope.batched else schema
     found = message

@@ -122,7 +122,7 @@ class Envelope:
     skipped: tuple[str, ...] = ()
     hints: Mapping[str, str] = field(default_factory=dict)
 
-    def schema(self, row: StructType) -> StructType:
+    def schema(self, row: DataType) -> StructType:
         """The schema of a message about rows of the type `row`."""
         found = StructType()
         for image in self.images:

@@ -1,7 +1,6 @@
 """The format `csv`: a message is one line with the table's columns in their order.
 
-Spark's `from_csv` splits it into texts, which are then converted by the rules of Flink. It is made to agree with Flink's
-parser (Jackson) where they differ: about quotes that do not match, about escapes, and about a delimiter at the end.
+Spark splits the line into texts (`csv_dialect`), which are then converted by the rules of Flink.
 
 Source: org.apache.flink.formats.csv of Flink 2.3. What is different is in docs/migrating-from-flink.md.
 """
@@ -29,15 +28,26 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats.csv_text import Style, csv_text
+from dynamic_kafka.formats.csv_dialect import (
+    Dialect,
+    code_point,
+    split_line,
+    too_long,
+    unescaped,
+    unreadable,
+    without_comments,
+)
+from dynamic_kafka.formats.csv_text import csv_text
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
-from dynamic_kafka.formats.native import TEMPORAL, check_names, let
+from dynamic_kafka.formats.native import TEMPORAL, check_names, either, let, or_error
 from dynamic_kafka.options.option import BOOL, ConfigOption, flag
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 __all__ = ["CSV"]
+
+# --- options ---
 
 _ONE_CHARACTER = "a single character"
 _JAVA_ESCAPE = re.compile(r"\\(?:u+([0-9a-fA-F]{4})|([0-3]?[0-7]{1,2})|(.)?)", re.DOTALL)
@@ -50,7 +60,7 @@ def _character(value: str) -> str:
 
 
 def _escaped_character(value: str) -> str:
-    r"""A character that may be written as in Java (`\t`, `;`)."""
+    r"""A character that may be written as in Java, such as `\t`."""
 
     def unescape(match: re.Match[str]) -> str:
         unicode, octal, character = match.groups()
@@ -62,7 +72,11 @@ def _escaped_character(value: str) -> str:
 
 
 _FIELD_DELIMITER = ConfigOption(
-    "csv.field-delimiter", _escaped_character, _ONE_CHARACTER, ",", r"What stands between fields; may be written as `\t`."
+    "csv.field-delimiter",
+    _escaped_character,
+    _ONE_CHARACTER,
+    ",",
+    r"What stands between fields; may be written as `\t`.",
 )
 _DISABLE_QUOTE_CHARACTER = ConfigOption(
     "csv.disable-quote-character", flag, BOOL, "false", "Whether no field is ever in quotes."
@@ -73,40 +87,60 @@ _ALLOW_COMMENTS = ConfigOption(
     flag,
     BOOL,
     "false",
-    "Whether lines that begin with `#` are left out; a message without another line is one with a parse error.",
+    "Whether lines that begin with `#` are left out; a message without any other line is one with a parse error.",
 )
 _IGNORE_PARSE_ERRORS = ConfigOption(
     "csv.ignore-parse-errors",
     flag,
     BOOL,
     "false",
-    "Whether a field that cannot be read, or is not there, is null, and a message that cannot be read gives no row; else "
-    "they are errors.",
+    "Whether a field that cannot be read, or is not there, is null, and a message that cannot be read no row; else they are "
+    "errors.",
 )
 _ARRAY_ELEMENT_DELIMITER = ConfigOption(
-    "csv.array-element-delimiter", _character, _ONE_CHARACTER, ";", "What stands between the elements of an array or a row."
+    "csv.array-element-delimiter",
+    _character,
+    _ONE_CHARACTER,
+    ";",
+    "What stands between the elements of an array or a row.",
 )
 _ESCAPE_CHARACTER = ConfigOption(
     "csv.escape-character", _character, _ONE_CHARACTER, "", "What takes the meaning of the character behind it; none."
 )
-_NULL_LITERAL = ConfigOption("csv.null-literal", str, "a text", "", "The text of null, which else can be written only.")
+_NULL_LITERAL = ConfigOption(
+    "csv.null-literal", str, "a text", "", "The text of null; without it null is only written."
+)
 _SCIENTIFIC = ConfigOption(
     "csv.write-bigdecimal-in-scientific-notation",
     flag,
     BOOL,
     "false",
-    "Whether decimal numbers are written without trailing zeros, and with an exponent (`1E+2`) for multiples of ten. (Flink "
+    "Whether decimal numbers are written without trailing zeros, and multiples of ten with an exponent (`1E+2`). (Flink "
     "documents true as the default, and does as for false.)",
 )
 
-_TEXTS = (StringType, CharType, VarcharType)
-_SIMPLE = (*_TEXTS, BinaryType, BooleanType, NumericType, *TEMPORAL)
+
+def _dialect(options: FormatOptions) -> Dialect:
+    quote = "" if options.get(_DISABLE_QUOTE_CHARACTER.key, False) else options.get(_QUOTE_CHARACTER.key, '"')
+    escape = options.get(_ESCAPE_CHARACTER.key, "")
+    return Dialect(
+        delimiter=options.get(_FIELD_DELIMITER.key, ","),
+        quote=quote,
+        escape="" if escape == quote else escape,  # a doubled quote is one anyway
+        element_delimiter=options.get(_ARRAY_ELEMENT_DELIMITER.key, ";"),
+        null=options.get(_NULL_LITERAL.key),
+        ignore_errors=options.get(_IGNORE_PARSE_ERRORS.key, False),
+        scientific=options.get(_SCIENTIFIC.key, False),
+    )
+
+
+_SIMPLE = (StringType, CharType, VarcharType, BinaryType, BooleanType, NumericType, *TEMPORAL)
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
     if options.get(_DISABLE_QUOTE_CHARACTER.key, False) and _QUOTE_CHARACTER.key in options:
         raise ConflictingOptionsError(
-            [_DISABLE_QUOTE_CHARACTER.key, _QUOTE_CHARACTER.key], "a character that is disabled is none; give one of them"
+            [_DISABLE_QUOTE_CHARACTER.key, _QUOTE_CHARACTER.key], "without quotes there is no character for them"
         )
     check_names(schema)
     for field in schema.fields:
@@ -126,42 +160,147 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 
 # --- reading ---
 
-# Characters that no text has (Unicode calls them noncharacters) stand for escaped ones while a line is split.
-_STAND_INS = "".join(map(chr, range(0xFDD0, 0xFDD7)))
-_QUOTED = "\ufdd8"
-# `from_csv` raises for more columns than this, whatever its mode.
-_MOST_COLUMNS = 20_000
-
+_BYTE_ORDER_MARK = "\ufeff"
 _DATE = r"^\d{4}-\d{1,2}-\d{1,2}$"
 _TIME = r"^\d\d:\d\d(:\d\d(\.\d{0,9})?)?$"
-_TIMESTAMP = r"^\s*[+-]?\d{4,}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{0,9})?%s\s*$"
+_TIMESTAMP = r"^\s*[+-]?\d{4,}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{0,9})?"
 
 
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    delimiter, quote, escape = _characters(options)
-    ignore_errors = options.get(_IGNORE_PARSE_ERRORS.key, False)
-    text = F.rtrim(value.cast(StringType()), F.lit("\r\n"))
+    dialect = _dialect(options)
+    text = F.ltrim(F.rtrim(value.cast(StringType()), F.lit("\r\n")), F.lit(_BYTE_ORDER_MARK))
     if options.get(_ALLOW_COMMENTS.key, False):
-        text = F.ltrim(F.regexp_replace(text, r"(?dm)^ *#.*\n?", ""), F.lit(" \r\n"))
-    if escape:
-        text = _with_stand_ins(text, delimiter, quote, escape)
-    return F.when(value.isNotNull(), let(text, lambda line: _row(line, schema, options, ignore_errors=ignore_errors)))
+        text = without_comments(text)
+    return F.when(value.isNotNull(), let(text, lambda line: _row(line, schema, dialect)))
 
 
-def _row(line: Column, schema: StructType, options: FormatOptions, *, ignore_errors: bool) -> Column:
-    delimiter, quote, escape = _characters(options)
+def _row(line: Column, schema: StructType, dialect: Dialect) -> Column:
     width = len(schema.fields)
-    few = F.octet_length(line) - F.octet_length(F.replace(line, F.lit(delimiter))) < _MOST_COLUMNS * len(delimiter.encode())
-    split = _split(F.when((F.octet_length(line) < _MOST_COLUMNS) | few, line), width, delimiter, quote)
-    unreadable = (line == "") | (_unbalanced(line, delimiter, quote) if quote else F.lit(False))
+    broken = too_long(line, dialect) | unreadable(line, dialect)
 
     def read(fields: Column) -> Column:
-        def raw(index: int) -> Column:
-            # Nothing between two delimiters is an empty text in Flink, and null in Spark.
-            found = F.coalesce(fields[f"_{index}"], F.lit(""))
-            if ignore_errors:
-                found = F.when(fields[ERROR].isNull(), found).otherwise(fields[f"_{index}"])
-            return _original(found, delimiter, quote, escape) if escape else found
+        # Looked at only if there are not as many fields as columns. One more that is empty is a delimiter at the end.
+        wider = split_line(line, width + 1, dialect)
+        as_many = fields[ERROR].isNull()
+        too_many = ~as_many & wider[f"_{width}"].isNotNull()
+        too_few = ~as_many & wider[ERROR].isNotNull()
+        texts = F.struct(*(_raw(fields, i, dialect).alias(f"_{i}") for i in range(width)))
+        if dialect.ignore_errors:
+            return F.when(~broken & ~too_many, let(texts, lambda t: _columns(t, schema, dialect)))
+        fault = F.when(broken, "It is empty, or not one line, or has quotes that do not match").when(
+            too_many | too_few, f"It has not the {width} fields of the table's columns"
+        )
+        return let(texts, lambda t: let(_columns(t, schema, dialect), lambda c: _checked(c, t, fault, schema, dialect)))
 
-        return let(F.struct(*(raw(i).alias(f.name) for i, f in enumerate(schema.fields))), converted(fields))
-    return let(split, read)
+    return let(split_line(line, width, dialect), read)
+
+
+def _raw(fields: Column, index: int, dialect: Dialect) -> Column:
+    """The text of a field, null if it is the text of null."""
+    # Nothing between two delimiters is an empty text in Flink, and null in Spark, which is also what is not there.
+    text = F.coalesce(unescaped(fields[f"_{index}"], dialect), F.lit(""))
+    if dialect.ignore_errors:
+        text = F.when(fields[ERROR].isNull() | fields[f"_{index}"].isNotNull(), text)
+    return _or_null(text, dialect)
+
+
+def _or_null(text: Column, dialect: Dialect) -> Column:
+    return text if dialect.null is None else F.when(text != dialect.null, text)
+
+
+def _columns(texts: Column, schema: StructType, dialect: Dialect) -> Column:
+    values = (_value(texts[f"_{i}"], f.dataType, dialect).alias(f.name) for i, f in enumerate(schema.fields))
+    return F.struct(*values, F.lit(None).cast(StringType()).alias(ERROR))
+
+
+def _checked(columns: Column, texts: Column, fault: Column, schema: StructType, dialect: Dialect) -> Column:
+    """The columns, or the error."""
+    failed = {
+        f.name: _failed(texts[f"_{i}"], columns[f.name], f.dataType, dialect)
+        for i, f in enumerate(schema.fields)
+        if not isinstance(f.dataType, (StringType, CharType, VarcharType, BooleanType))
+    }
+    names = F.array_compact(F.array(*(F.when(condition, name) for name, condition in failed.items())))
+    misfit = F.when(
+        either(failed.values()), F.concat(F.lit("It does not fit the columns: "), F.array_join(names, ", "))
+    )
+    return or_error(columns, F.coalesce(fault, misfit), schema)
+
+
+def _value(text: Column, type_: DataType, dialect: Dialect) -> Column:
+    """A value of a column's type from its text, null if it is none."""
+    match type_:
+        case ArrayType(elementType=element):
+            return F.transform(_elements(text, dialect), lambda x: _value(x, element, dialect))
+        case StructType():
+            fields = (
+                _value(F.get(_elements(text, dialect), F.lit(i)), f.dataType, dialect).alias(f.name)
+                for i, f in enumerate(type_.fields)
+            )
+            return F.when(text != "", F.struct(*fields))
+        case BooleanType():
+            return F.lower(F.trim(text)) == "true"
+        case BinaryType():
+            return F.try_to_binary(text, F.lit("base64"))
+        case DateType():
+            return F.when(text.rlike(_DATE), text).try_cast(type_)
+        case TimestampNTZType():
+            return F.when(text.rlike(rf"{_TIMESTAMP}\s*$"), text).try_cast(type_)
+        case TimestampType():
+            return F.when(text.rlike(rf"{_TIMESTAMP}Z\s*$"), text).try_cast(type_)
+        case TimeType():
+            # The one way to a TIME that Spark has without spark.sql.timeType.enabled.
+            return F.from_csv(F.when(text.rlike(_TIME), text), F.lit("t TIME(6)"))["t"]
+        case NumericType():
+            return text.try_cast(type_)
+        case _:
+            return text
+
+
+def _elements(text: Column, dialect: Dialect) -> Column:
+    """The texts of the elements of an array or a row; none for an empty text."""
+    parts = F.filter(F.split(text, code_point(dialect.element_delimiter)), lambda _: text != "")
+    return parts if dialect.null is None else F.transform(parts, lambda x: _or_null(x, dialect))
+
+
+def _failed(text: Column, value: Column, type_: DataType, dialect: Dialect) -> Column:
+    """Whether a text could not be converted."""
+    match type_:
+        case ArrayType():
+            count = F.size(F.array_compact(_elements(text, dialect)))
+            return F.coalesce(count != F.size(F.array_compact(value)), F.lit(False))
+        case StructType():
+            parts = _elements(text, dialect)
+            nested = (
+                _failed(F.get(parts, F.lit(i)), value[f.name], f.dataType, dialect) for i, f in enumerate(type_.fields)
+            )
+            return value.isNotNull() & ((F.size(parts) < len(type_.fields)) | either(nested))
+        case _:
+            return text.isNotNull() & value.isNull()
+
+
+# --- writing ---
+
+
+def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
+    return csv_text(row, schema, _dialect(options)).cast(BinaryType())
+
+
+CSV = Format(
+    "csv",
+    (
+        _FIELD_DELIMITER,
+        _DISABLE_QUOTE_CHARACTER,
+        _QUOTE_CHARACTER,
+        _ALLOW_COMMENTS,
+        _IGNORE_PARSE_ERRORS,
+        _ARRAY_ELEMENT_DELIMITER,
+        _ESCAPE_CHARACTER,
+        _NULL_LITERAL,
+        _SCIENTIFIC,
+    ),
+    _decode,
+    _encode,
+    _check,
+)
+"""Flink's format `csv`."""

@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.json_types import from_wire
-from dynamic_kafka.formats.native import INTERVALS, either, has, let, with_error
+from dynamic_kafka.formats.native import INTERVALS, either, has, let, or_error, with_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -100,15 +100,9 @@ def repaired(value: Column, row: Column, schema: StructType, *, ignore_errors: b
         )
         if ignore_errors:
             return F.when(names.isNotNull(), columns)
-        return let(columns, lambda found: _unless_wrong(found, _error(names, second, found, schema), schema))
+        return let(columns, lambda found: or_error(found, _error(names, second, found, schema), schema))
 
     return let(F.struct(row.alias("first"), second.alias("second"), names.alias("names")), by_flink)
-
-
-def _unless_wrong(row: Column, error: Column, schema: StructType) -> Column:
-    # Nulls of all types by a parser: by casts they would take more room, and Spark has none for TIME.
-    wrong = F.from_json(F.to_json(F.struct(error.alias(ERROR))), with_error(schema), {"columnNameOfCorruptRecord": "-"})
-    return let(wrong, lambda wrong: F.when(wrong[ERROR].isNull(), row).otherwise(wrong))
 
 
 def _error(names: Column, second: Column, found: Column, schema: StructType) -> Column:

@@ -39,6 +39,7 @@ __all__ = [
     "either",
     "has",
     "let",
+    "or_error",
     "temporal_text",
     "with_error",
 ]
@@ -82,6 +83,24 @@ def has(type_: DataType, classes: tuple[type[DataType], ...]) -> bool:
             return has(element, classes)
         case _:
             return False
+
+
+def or_error(row: Column, error: Column, schema: StructType) -> Column:
+    """A row, or if there is an error, one with nothing but that.
+
+    Args:
+        row: The fields of the schema and `ERROR`, which is null.
+        error: What is wrong with the message; null if nothing is.
+        schema: The schema.
+    """
+
+    def chosen(error: Column) -> Column:
+        # Nulls of all types by a parser: casts would take more room, and Spark has none to TIME.
+        only_error = F.to_json(F.struct(error.alias(ERROR)))
+        wrong = F.from_json(only_error, with_error(schema), {"columnNameOfCorruptRecord": "-"})
+        return F.when(error.isNull(), row).otherwise(wrong)
+
+    return let(error, chosen)
 
 
 def check_names(schema: StructType) -> None:

@@ -189,17 +189,18 @@ class TableEnvironment:
 
     def _create_table(self, definition: TableDefinition) -> TableResult:
         name = _only(definition.name)
-        options = dict(definition.options)
-        if self._config.parallelism is not None:
-            options = {
-                "scan.parallelism": self._config.parallelism,
-                "sink.parallelism": self._config.parallelism,
-            } | options
-        table = table_of(replace(definition, options=options))
+        table = self._checked(definition)
         if self._check_new(name, if_not_exists=definition.if_not_exists):
-            self._tables[name.lower()] = replace(table, definition=definition)
+            self._tables[name.lower()] = table
             self._forget()
         return _DONE
+
+    def _checked(self, definition: TableDefinition) -> KafkaTable:
+        """The table; where it does not say itself how many tasks read and write it, the setting does."""
+        tasks = self._config.parallelism
+        defaults = {} if tasks is None else {"scan.parallelism": tasks, "sink.parallelism": tasks}
+        table = table_of(replace(definition, options={**defaults, **definition.options}))
+        return replace(table, definition=definition)
 
     def _like(self, statement: s.CreateTable) -> TableDefinition:
         assert statement.like is not None
@@ -301,13 +302,7 @@ class TableEnvironment:
     # --- jobs ---
 
     def _insert(self, inserts: Sequence[s.InsertInto]) -> list[StreamingQuery]:
-        prepared = []
-        for statement in inserts:  # all are checked before the first one starts
-            table = self._table(statement.table)
-            if statement.options:
-                options = {**table.definition.options, **statement.options}
-                table = table_of(replace(table.definition, options=options))
-            prepared.append((table, to_sink_rows(self.sql_query(statement.query), table, statement.columns)))
+        prepared = [self._prepared(statement) for statement in inserts]  # all are checked before the first one starts
         started = []
         self._running = {name: query for name, query in self._running.items() if query.isActive}
         for table, rows in prepared:
@@ -318,13 +313,21 @@ class TableEnvironment:
                 started.append(running)
         return started
 
+    def _prepared(self, statement: s.InsertInto) -> tuple[KafkaTable, DataFrame]:
+        """The table with the options of the statement's hint, and the rows as its sink takes them."""
+        table = self._table(statement.table)
+        if statement.options:
+            options = {**table.definition.options, **statement.options}
+            table = self._checked(replace(table.definition, options=options))
+        return table, to_sink_rows(self.sql_query(statement.query), table, statement.columns)
+
     def _explain(self, statement: s.Statement) -> list[str]:
         queries = statement.inserts if isinstance(statement, s.StatementSet) else (statement,)
         plans = []
         for query in queries:
-            rows = self.sql_query(query.query if isinstance(query, s.InsertInto) else query.text)
+            rows = self._prepared(query)[1] if isinstance(query, s.InsertInto) else self.sql_query(query.text)
             with redirect_stdout(io.StringIO()) as plan:  # Spark only prints it
-                rows.explain()
+                rows.select("*").explain()  # of what spark.sql() gives for a stream, Spark cannot tell that it is one
             plans.append(plan.getvalue())
         return plans
 
