@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from benchmarks.records import produce_one_each
@@ -58,6 +59,12 @@ class Contender:
         for key, value in settings.items():
             builder = builder.config(key, value)
         self._spark = builder.getOrCreate()
+
+    @cached_property
+    def _environment(self) -> TableEnvironment:
+        environment = TableEnvironment(self._spark)
+        environment.get_config().set("execution.runtime-mode", "batch")
+        return environment
 
     def batch(self, options: Options, *, aggregate: bool) -> Result:
         """Read a topic to its end in a batch query; the seconds it takes."""
@@ -159,16 +166,14 @@ class Contender:
             messages = self._spark.read.format(self._format).options(**options).load()
             rows = messages.select(from_json(col("value").cast("string"), columns).alias("row")).select("row.*")
         else:
-            environment = TableEnvironment(self._spark)
-            environment.get_config().set("execution.runtime-mode", "batch")
             began = time.perf_counter()
-            environment.execute_sql("DROP TABLE IF EXISTS decoded")
-            environment.execute_sql(
+            self._environment.execute_sql("DROP TABLE IF EXISTS decoded")
+            self._environment.execute_sql(
                 f"CREATE TABLE decoded ({columns}) WITH ('connector' = 'kafka', 'format' = 'json', "
                 f"'topic' = '{options['subscribe']}', 'scan.startup.mode' = 'earliest-offset', "
                 f"'properties.bootstrap.servers' = '{options['kafka.bootstrap.servers']}')"
             )
-            rows = environment.from_path("decoded")
+            rows = self._environment.from_path("decoded")
         rows.write.format("noop").mode("overwrite").save()
         return {"seconds": time.perf_counter() - began, "rows": None}
 
