@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.sink import protocol
-from tests.model.world import Limits, Rules, ViolationError, explore
+from tests.model.explorer import Limits, Rules, ViolationError, explore
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -121,3 +121,13 @@ def test_rule_8_a_batch_that_is_published_is_not_published_again(break_rule: Bre
     break_rule("commit", "if _is_applied(head, identity):", "if False:")
     break_rule("_check_next", "if not identity.consecutive or policy.accept_gaps:", "if True:")
     _is_found(Limits(batches=1, drivers=2))
+
+
+def test_a_failed_batch_is_superseded_before_it_is_aborted(break_rule: Break) -> None:
+    """Else its decision, on its way still, names transactions of which some are aborted."""
+    break_rule(
+        "abandon",
+        "if (yield from _append(chain, name, replace(head, generation=head.generation + 1))) is None:",
+        "if False:",
+    )
+    _is_found(Limits(batches=1, drivers=2, faults=1))

@@ -1,97 +1,36 @@
-"""A small Kafka, two tasks and two or three drivers, and every order in which they can act.
+"""A small Kafka, two tasks and some drivers at one moment: one immutable value.
 
-The drivers run the real protocol (`dynamic_kafka.sink.protocol`): its generators are asked what they want next, and the
-answers come from a world that is one immutable value. Nothing here knows what the right order is.
-
-What the explorer tries at every point:
-
-* any process takes its next step, or never takes one again (a crash, or a zombie that wakes up later);
-* a batch is given up before its tasks are done;
-* a request (append, end, abort) is executed, or lost, or executed later, at any time, or executed twice;
-* a broker aborts an open transaction that timed out;
-* the next driver starts, while older ones go on; a task of any generation starts, however late.
-
-Faults (lost, late and repeated requests, time-outs, drivers) are bounded, as `Limits` says.
+It keeps nothing that does not matter any more, so that equal futures are equal worlds: the explorer meets each only once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from dynamic_kafka.errors import DynamicKafkaError, LostTransactionsError
-from dynamic_kafka.sink import protocol
-from dynamic_kafka.sink.protocol import (
-    Abort,
-    Append,
-    Chain,
-    Claim,
-    Describe,
-    End,
-    Identity,
-    ListOpen,
-    Outcome,
-    Policy,
-    ReadLog,
-    Record,
-    Seen,
-    State,
-    Transaction,
-    Wait,
-)
+from dynamic_kafka.sink.protocol import Claim, Transaction
 
-__all__ = ["Limits", "Rules", "ViolationError", "explore"]
+__all__ = [
+    "SLOTS",
+    "TASKS",
+    "Driver",
+    "Log",
+    "Phase",
+    "Row",
+    "Slot",
+    "Task",
+    "World",
+    "appended_by",
+    "ended",
+    "publish",
+    "with_driver",
+    "with_slot",
+]
 
-_POLICY = Policy()
-_TASKS = (0, 1)
-_SLOTS = 2
-_CHAIN = "chain"  # there is only one log
+TASKS = (0, 1)
+SLOTS = 2
 
 Phase = Literal["claim", "tasks", "commit", "abandon", "log", "end"]
-
-
-class ViolationError(AssertionError):
-    """The protocol broke a promise; the message tells how."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How far the explorer goes.
-
-    Args:
-        batches: Of the query.
-        drivers: That may be started, one after the other; older ones go on.
-        queries: That have the same prefix, by mistake; the drivers are theirs by turns.
-        late_tasks: Tasks that start once more, at any time later (a retry, speculation, a zombie).
-        faults: Requests that are lost, late or repeated.
-        timeouts: Transactions that the broker aborts before they were seen open with time left.
-        late_timeouts: The same after that, so that a decided batch may be gone in part; it has to end loudly.
-    """
-
-    batches: int = 3
-    drivers: int = 2
-    queries: int = 1
-    late_tasks: int = 0
-    faults: int = 0
-    timeouts: int = 0
-    late_timeouts: int = 0
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What the world's other half keeps to; tests break these one by one.
-
-    Args:
-        one_transaction_per_epoch: A task's producer takes a new epoch for each transaction (rule 7).
-        slots_by_generation: A task leaves transactional ids alone that its own or a later generation has prepared.
-        abort_by_epoch: Aborts name producer id and epoch, and are not InitProducerId by name (rule 4).
-    """
-
-    one_transaction_per_epoch: bool = True
-    slots_by_generation: bool = True
-    abort_by_epoch: bool = True
 
 
 class Row(NamedTuple):
@@ -135,7 +74,7 @@ class Driver(NamedTuple):
         phase: What it does for it.
         claim: Of this batch.
         messages: The transactions that tasks have prepared for it, while it waits for them.
-        at: Where the protocol stands in this phase; see `Explorer.points`.
+        at: Where the protocol stands in this phase; see `runs.Point`.
     """
 
     number: int
@@ -146,19 +85,10 @@ class Driver(NamedTuple):
     messages: tuple[Transaction | None, ...] = (None, None)
     at: int = -1
 
-
-class Point(NamedTuple):
-    """A point in a run of the protocol.
-
-    Args:
-        start: What it was started with; see `Explorer.run_protocol`.
-        answers: What it was answered since, or something that leads to the same point.
-        next: The effect that it wants, or its result, or its failure.
-    """
-
-    start: tuple[Any, ...]
-    answers: tuple[Any, ...]
-    next: Any
+    @property
+    def name(self) -> str:
+        """What the names of its records begin with."""
+        return f"{self.number}.{self.batch}.{self.phase}"
 
 
 class Log(NamedTuple):
@@ -183,7 +113,7 @@ class World:
     """Everything there is at one moment, and nothing that does not matter any more: equal futures are equal worlds."""
 
     log: Log = _EMPTY
-    slots: tuple[tuple[Slot, ...], ...] = ((Slot(),) * _SLOTS,) * len(_TASKS)
+    slots: tuple[tuple[Slot, ...], ...] = ((Slot(),) * SLOTS,) * len(TASKS)
     published: tuple[Row, ...] = ()
     done: tuple[int, ...] = (0, 0)
     """Batches in each query's own commit log, Spark's."""
@@ -197,383 +127,38 @@ class World:
     late_timeouts: int = 0
 
 
-@dataclass
-class Explorer:
-    """All states that can be reached."""
-
-    limits: Limits
-    rules: Rules
-    records: list[Record] = field(default_factory=list)
-    states: list[State] = field(default_factory=list)
-    points: list[Point] = field(default_factory=list)
-    numbers: dict[Any, int] = field(default_factory=dict)
-    finished: int = 0
-
-    def __post_init__(self) -> None:
-        self.resume: Callable[[int, Any], int] = cache(self._resume)
-
-    def run(self) -> int:
-        """Visit them; returns how many there are."""
-        first = self.start_driver(World(), 0)
-        seen, pending = {hash(first)}, [first]
-        while pending:
-            world = pending.pop()
-            for after in self.moves(world):
-                if hash(after) not in seen:  # 64 bits; whole worlds would need gigabytes
-                    seen.add(hash(after))
-                    self.check(after)
-                    pending.append(after)
-        assert self.finished, "no run came to its end: the model is of no use"
-        return len(seen)
-
-    # --- promises ---
-
-    def check(self, world: World) -> None:
-        """Nothing twice, nothing half, nothing lost."""
-        rows = world.published
-        if len({(r.query, r.batch, r.task) for r in rows}) < len(rows):
-            raise ViolationError(f"a row is published twice: {rows}")
-        if len({(r.query, r.batch, r.generation) for r in rows}) > len({(r.query, r.batch) for r in rows}):
-            raise ViolationError(f"rows of two attempts at one batch are published: {rows}")
-        for query, done in enumerate(world.done):
-            for batch in range(done):
-                if sum((r.query, r.batch) == (query, batch) for r in rows) < len(_TASKS):
-                    raise ViolationError(f"batch {batch} is done for Spark, and not published: {rows}")
-        self.finished += self.limits.batches in world.done
-
-    # --- moves ---
-
-    def moves(self, world: World) -> Iterator[World]:
-        """All worlds that can come next.
-
-        What a driver does by itself commutes with all else: it comes first, and nothing is tried in its place.
-        """
-        for driver in world.drivers:
-            if driver.phase in ("claim", "commit", "abandon") and isinstance(
-                self.points[driver.at].next, (_Result, _Failure, Wait)
-            ):
-                yield from self.step(world, driver)
-                return
-        for i, request in enumerate(world.late):
-            rest = world.late[:i] + world.late[i + 1 :]
-            yield self.execute(replace(world, late=rest), *request)
-        for task in world.tasks:
-            late = world.late_tasks + task.started
-            # The two tasks of a batch have nothing in common: the second one starts after the first.
-            if late <= self.limits.late_tasks and (task.number == 0 or task._replace(number=0) not in world.tasks):
-                yield self.run_task(replace(world, late_tasks=late), task)
-        for worker, slots in enumerate(world.slots):
-            for number, slot in enumerate(slots):
-                aborted = _ended(slot, "aborted", later=1)
-                if slot.status != "open":
-                    continue
-                if not slot.seen_open and world.timeouts < self.limits.timeouts:
-                    yield replace(_with_slot(world, worker, number, aborted), timeouts=world.timeouts + 1)
-                if slot.seen_open and world.late_timeouts < self.limits.late_timeouts:
-                    yield replace(_with_slot(world, worker, number, aborted), late_timeouts=world.late_timeouts + 1)
-        for driver in world.drivers:
-            if driver.phase != "end":
-                yield from self.step(world, driver)
-        if len(world.drivers) < self.limits.drivers:
-            yield self.start_driver(world, len(world.drivers))
-
-    def start_driver(self, world: World, number: int) -> World:
-        """A driver reads Spark's checkpoint: the first batch that is not done comes (again)."""
-        query = number % self.limits.queries
-        done = world.done[query]
-        world = replace(world, drivers=(*world.drivers, Driver(number, query, done, "end")))
-        return self.enter(world, world.drivers[number], "claim" if done < self.limits.batches else "end")
-
-    def run_task(self, world: World, task: Task) -> World:
-        """A task takes a transactional id of its worker, writes, and its message reaches the driver if that still waits."""
-        tasks = {*world.tasks, task._replace(started=True)} - {task}
-        if world.late_tasks == self.limits.late_tasks:
-            tasks = {other for other in tasks if not other.started}
-        world = replace(world, tasks=tuple(sorted(tasks)))
-        free = [
-            number
-            for number, slot in enumerate(world.slots[task.number])
-            if slot.prepared_by < task.generation or not self.rules.slots_by_generation
-        ]
-        if not free:
-            return world  # too late for all ids: it fails
-        number, slot = free[0], world.slots[task.number][free[0]]
-        epoch = slot.epoch + 1 if self.rules.one_transaction_per_epoch or slot.status != "committed" else slot.epoch
-        row = Row(task.query, task.batch, task.number, task.generation)
-        world = _with_slot(world, task.number, number, Slot(epoch, "open", row, max(slot.prepared_by, task.generation)))
-        driver = world.drivers[task.driver]
-        if driver.phase == "tasks" and driver.claim is not None and driver.claim.generation == task.generation:
-            messages = list(driver.messages)
-            messages[task.number] = Transaction("c", f"{task.number}.{number}", task.number * _SLOTS + number, epoch)
-            driver = driver._replace(messages=tuple(messages))
-            if None in messages:
-                return _with_driver(world, driver)
-            return self.enter(world, driver, "commit")
-        return world
-
-    def step(self, world: World, driver: Driver) -> Iterator[World]:
-        """The next step of a driver, with all that can happen to it."""
-        if driver.phase == "tasks":
-            yield self.enter(world, driver, "abandon")  # a task has failed too often
-            return
-        if driver.phase == "log":
-            # Two drivers may write it: Spark's own checkpoint lets the first one win, and ends the other.
-            if world.done[driver.query] == driver.batch:
-                driver = driver._replace(batch=driver.batch + 1)
-                done = tuple(n + (query == driver.query) for query, n in enumerate(world.done))
-                more = driver.batch < self.limits.batches
-                yield self.enter(replace(world, done=done), driver, "claim" if more else "end")
-            else:
-                yield self.enter(world, driver, "end")
-            return
-        effect = self.points[driver.at].next
-        match effect:
-            case _Result(value):
-                yield self.after(world, driver, value)
-            case _Failure(error):
-                yield from self.fail(world, driver, error)
-            case ReadLog():
-                log = world.log._replace(appended=_of(driver.number, world.log))
-                yield self.answer(world, driver, log)
-            case ListOpen():
-                found = tuple(
-                    Transaction("c", f"{task}.{number}", task * _SLOTS + number, slot.epoch)
-                    for task, slots in enumerate(world.slots)
-                    for number, slot in enumerate(slots)
-                    if slot.status == "open"
-                )
-                yield self.answer(world, driver, found)
-            case Describe(transactions):
-                seen = tuple(self.describe(world, t) for t in transactions)
-                for t, (outcome, *_) in zip(transactions, seen, strict=True):
-                    if outcome is Outcome.OPEN:
-                        task, number = divmod(t.producer_id, _SLOTS)
-                        world = _with_slot(world, task, number, world.slots[task][number]._replace(seen_open=True))
-                yield self.answer(world, driver, seen)
-            case Wait(attempt):
-                if attempt < 1:
-                    yield self.answer(world, driver, None)
-                else:
-                    yield from self.fail(world, driver, DynamicKafkaError("gave up"))
-            case Append(record):
-                yield from self.requests(world, driver, [("append", self.number_of(record))])
-            case End(transactions):
-                yield from self.requests(world, driver, [("commit", t) for t in transactions])
-            case Abort(transactions):
-                yield from self.requests(world, driver, [("abort", t) for t in transactions])
-
-    def requests(self, world: World, driver: Driver, requests: list[tuple[str, Any]]) -> Iterator[World]:
-        """A request for each, executed in order; at most one of them meets a fault."""
-        answered = self.answer(world, driver, None)
-        done = answered
-        for request in requests:
-            done = self.execute(done, *request)
-        yield done
-        if world.faults < self.limits.faults:
-            for i, faulty in enumerate(requests):
-                partly = replace(answered, faults=world.faults + 1)
-                for request in requests[:i] + requests[i + 1 :]:
-                    partly = self.execute(partly, *request)
-                yield partly  # lost
-                yield replace(partly, late=tuple(sorted((*partly.late, faulty), key=repr)))
-                yield replace(
-                    done, faults=world.faults + 1, late=tuple(sorted((*done.late, faulty), key=repr))
-                )  # twice
-        if len(requests) > 1:  # the driver dies between two of them: the rest is never sent
-            yield self.execute(self.enter(world, driver, "end"), *requests[0])
-
-    def execute(self, world: World, kind: str, what: Any) -> World:
-        """What a broker does with a request."""
-        if kind == "append":
-            return replace(world, log=self.append(world, self.records[what]))
-        task, number = divmod(what.producer_id, _SLOTS)
-        slot = world.slots[task][number]
-        if kind == "abort" and not self.rules.abort_by_epoch:
-            return _with_slot(world, task, number, _ended(slot, "aborted", later=1))
-        if slot.epoch != what.producer_epoch or slot.status != "open":
-            return world  # fenced, or repeated
-        if kind == "abort":
-            return _with_slot(world, task, number, _ended(slot, "aborted"))
-        assert slot.row is not None
-        world = replace(world, published=_published(world.published, slot.row))
-        return _with_slot(world, task, number, _ended(slot, "committed"))
-
-    def describe(self, world: World, transaction: Transaction) -> Seen:
-        """What the coordinator says of it; the classes are those of `kafka.transactions`."""
-        task, number = divmod(transaction.producer_id, _SLOTS)
-        slot = world.slots[task][number]
-        after = slot.epoch - transaction.producer_epoch
-        if after == 0 and slot.status in ("open", "committed"):
-            return Seen(Outcome.OPEN if slot.status == "open" else Outcome.COMMITTED, 60_000, 60_000)
-        return Seen(Outcome.ABORTED if slot.status == "aborted" and after in (0, 1) else Outcome.UNKNOWN)
-
-    # --- drivers ---
-
-    def after(self, world: World, driver: Driver, value: Any) -> World:
-        """The driver's next phase."""
-        if driver.phase == "claim":
-            tasks = tuple(
-                Task(driver.number, driver.query, driver.batch, number, value.generation) for number in _TASKS
-            )
-            world = replace(world, tasks=tuple(sorted((*world.tasks, *tasks))))
-            return self.enter(world, driver._replace(claim=replace(value, chain=_CHAIN)), "tasks")
-        return self.enter(world, driver, "log" if driver.phase == "commit" else "end")
-
-    def fail(self, world: World, driver: Driver, error: DynamicKafkaError) -> Iterator[World]:
-        """Spark calls `abort` when `commit` failed; the query has ended."""
-        if isinstance(error, LostTransactionsError):
-            if not world.late_timeouts:
-                raise ViolationError(f"decided transactions are gone: {error}")
-            return  # loud, as promised: a part is published, and somebody has to look at it
-        yield self.enter(world, driver, "abandon" if driver.phase == "commit" else "end")
-
-    def enter(self, world: World, driver: Driver, phase: Phase) -> World:
-        """A driver's next phase; what it does not need any more is forgotten."""
-        after = Driver(driver.number, driver.query, driver.batch, phase)
-        if phase in ("tasks", "commit"):
-            after = after._replace(claim=driver.claim)
-        if phase in ("claim", "commit", "abandon"):
-            start = driver.number, driver.query, driver.batch, phase, driver.claim, driver.messages
-            after = after._replace(at=self.run_protocol(start, ()))
-        if phase == "end":
-            after = Driver(driver.number, 0, 0, "end")
-        return _with_driver(world, after)
-
-    # --- the protocol ---
-
-    def answer(self, world: World, driver: Driver, answer: Any) -> World:
-        """The protocol gets its answer."""
-        return _with_driver(world, driver._replace(at=self.resume(driver.at, answer)))
-
-    def _resume(self, at: int, answer: Any) -> int:
-        return self.run_protocol(self.points[at].start, (*self.points[at].answers, answer))
-
-    def run_protocol(self, start: tuple[Any, ...], answers: tuple[Any, ...]) -> int:
-        """The number of the point that the answers lead to.
-
-        Two runs that stand at the same line with the same variables have the same future: they are at the same point.
-        """
-        number, query, batch, phase, claimed, messages = start
-        name = f"{number}.{batch}.{phase}"
-        steps: Generator[Any, Any, Any]
-        if phase == "claim":
-            steps = protocol.claim(name, None, _POLICY)
-        elif phase == "commit":
-            steps = protocol.commit(name, claimed, Identity(f"query {query}", batch), messages, {}, _POLICY)
-        else:
-            steps = protocol.abandon(name, claimed)
-        effect: Any
-        try:
-            effect = next(steps)
-            for answer in answers:
-                effect = steps.send(self.chain(answer) if isinstance(effect, ReadLog) else answer)
-        except StopIteration as stop:
-            effect = _Result(stop.value)
-        except DynamicKafkaError as error:
-            effect = _Failure(error)
-        place = repr(effect), _place(steps)
-        if place not in self.numbers:
-            self.numbers[place] = len(self.points)
-            self.points.append(Point(start, answers, effect))
-        return self.numbers[place]
-
-    # --- the log ---
-
-    def number_of(self, record: Record) -> int:
-        """Records as numbers: worlds have to be hashed by the million."""
-        key = record.name, record.follows, self.state_number(record.state)
-        if key not in self.numbers:
-            self.numbers[key] = len(self.records)
-            self.records.append(record)
-        return self.numbers[key]
-
-    def state_number(self, state: State) -> int:
-        """The same for states: what else there is in one follows from these."""
-        key = state.status, state.generation, state.transactions, *state.applied.items()
-        if key not in self.numbers:
-            self.numbers[key] = len(self.states)
-            self.states.append(replace(state, chain=_CHAIN))
-        return self.numbers[key]
-
-    def chain(self, log: Log) -> Chain:
-        """The chain that a reader finds."""
-        return Chain(log.length - 1, self.states[log.head], dict(log.appended)) if log.length else Chain()
-
-    def append(self, world: World, record: Record) -> Log:
-        """The log with one more record, if that counts."""
-        log = world.log
-        after = protocol.follow(self.chain(log), log.length, record, first=log.length == 0)
-        if after.offset != log.length:
-            return log
-        appended = log.appended
-        driver = world.drivers[int(record.name.partition(".")[0])]
-        if f"{record.name}.".startswith(f"{_name(driver)}."):
-            appended = tuple(sorted((*appended, (record.name, log.length))))
-        return Log(log.length + 1, self.state_number(record.state), appended)
-
-
-def _place(steps: Any) -> tuple[Any, ...]:
-    """Where a generator stands, and those that it waits for."""
-    places = []
-    while steps is not None and steps.gi_frame is not None:
-        places.append((steps.gi_code, steps.gi_frame.f_lasti, repr(sorted(steps.gi_frame.f_locals.items()))))
-        steps = steps.gi_yieldfrom
-    return tuple(places)
-
-
-class _Result(NamedTuple):
-    value: Any
-
-
-class _Failure(NamedTuple):
-    error: DynamicKafkaError
-
-
-def _with_slot(world: World, task: int, number: int, slot: Slot) -> World:
+def with_slot(world: World, task: int, number: int, slot: Slot) -> World:
+    """With another state of a transactional id."""
     slots = list(world.slots[task])
     slots[number] = slot
     return replace(world, slots=(*world.slots[:task], tuple(slots), *world.slots[task + 1 :]))
 
 
-def _ended(slot: Slot, status: Literal["committed", "aborted"], later: int = 0) -> Slot:
+def ended(slot: Slot, status: Literal["committed", "aborted"], later: int = 0) -> Slot:
+    """After its transaction has ended; `later` is by how much that moves the epoch on."""
     return Slot(slot.epoch + later, status, None, slot.prepared_by)
 
 
-def _published(rows: tuple[Row, ...], row: Row) -> tuple[Row, ...]:
+def publish(world: World, row: Row) -> World:
     """With one more row; when a batch is whole it does not matter any more which generation has written it."""
-    after = {*rows, row}
-    whole = {row._replace(task=task) for task in _TASKS}
-    if row not in rows and whole <= after:
-        after = after - whole | {other._replace(generation=0) for other in whole}
-    return tuple(sorted(after)) if row not in rows else tuple(sorted((*rows, row)))
+    rows = sorted((*world.published, row))
+    whole = [row._replace(task=task) for task in TASKS]
+    if all(rows.count(other) == 1 for other in whole):
+        rows = sorted(other._replace(generation=0) if other in whole else other for other in rows)
+    return replace(world, published=tuple(rows))
 
 
-def _name(driver: Driver) -> str:
-    """What the names of its records begin with."""
-    return f"{driver.number}.{driver.batch}.{driver.phase}"
-
-
-def _of(number: int, log: Log) -> tuple[tuple[str, int], ...]:
-    return tuple((name, offset) for name, offset in log.appended if name.startswith(f"{number}."))
-
-
-def _with_driver(world: World, driver: Driver) -> World:
+def with_driver(world: World, driver: Driver) -> World:
+    """With another state of a driver; in another phase it does not look for what it appended before."""
     drivers = list(world.drivers)
     before, drivers[driver.number] = drivers[driver.number], driver
     log = world.log
-    if _name(before) != _name(driver):
-        stale = _of(driver.number, log)
+    if before.name != driver.name:
+        stale = appended_by(driver.number, log)
         log = log._replace(appended=tuple(some for some in log.appended if some not in stale))
     return replace(world, drivers=tuple(drivers), log=log)
 
 
-def explore(limits: Limits, rules: Rules = Rules()) -> int:
-    """Try everything within the limits.
-
-    Returns:
-        How many states there are.
-
-    Raises:
-        ViolationError: If a promise is broken.
-    """
-    return Explorer(limits, rules).run()
+def appended_by(number: int, log: Log) -> tuple[tuple[str, int], ...]:
+    """A driver's records that it may still look for."""
+    return tuple((name, offset) for name, offset in log.appended if name.startswith(f"{number}."))

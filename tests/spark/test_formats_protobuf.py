@@ -23,12 +23,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, RegistryError
 from dynamic_kafka.formats import ERROR, Format, format_named
 from dynamic_kafka.formats.protobuf import PROTOBUF
 from dynamic_kafka.formats.protobuf_confluent import PROTOBUF_CONFLUENT, _decode_batch, _reading
 from dynamic_kafka.formats.protobuf_schemas import parse_schema
-from dynamic_kafka.formats.registry import RegistryError, client
+from dynamic_kafka.formats.registry import client
 from dynamic_kafka.formats.registry import settings as registry_settings
 from dynamic_kafka.testing.registry import SchemaRegistry
 

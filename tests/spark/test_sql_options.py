@@ -7,7 +7,7 @@ with some of them through Spark, whose part is the same for all.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ from tests.spark.tables import FOR_EVER, commit, create, ddl, on, records, rows,
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 Topic = Callable[..., str]
-Options = Mapping[str, str]
+Options = dict[str, str]
 
 
 @pytest.fixture
@@ -373,10 +373,10 @@ def test_partitioners(
     write(env, "INSERT INTO fixed SELECT id FROM range(0, 40, 1, 3)")
     assert {got.partition for got in records(cluster_a, fixed)} == {0, 1}
 
-    create(
-        env, "turns", "id BIGINT", on(cluster_a, turns) | {"sink.partitioner": "round-robin", "sink.parallelism": "1"}
-    )
-    write(env, "INSERT INTO turns SELECT id FROM range(7)")
+    env.execute_sql("SET 'parallelism.default' = '1'")
+    create(env, "turns", "id BIGINT", on(cluster_a, turns))
+    write(env, "INSERT INTO turns /*+ OPTIONS('sink.partitioner' = 'round-robin') */ SELECT id FROM range(7)")
+    env.execute_sql("RESET 'parallelism.default'")
     assert [got.partition for got in records(cluster_a, turns)] == [0, 0, 0, 1, 1, 2, 2]
 
     module = tmp_path / "sql_partitioners.py"

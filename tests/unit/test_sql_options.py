@@ -11,6 +11,7 @@ import pytest
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from dynamic_kafka.kafka.properties import to_librdkafka
+from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.partitioners import FixedPartitioner, RoundRobinPartitioner
 from dynamic_kafka.sink.settings import SinkSettings
@@ -242,6 +243,52 @@ OPTIONS: list[tuple[str, Given, Callable[[KafkaTable], object], object]] = [
     ("sink.parallelism", KAFKA | {"sink.parallelism": "3"}, lambda t: t.sink["sink.parallelism"], "3"),
 ]
 
+# Those of `dynamic-kafka`, likewise.
+OPTIONS += [
+    ("connector", STREAM, lambda t: t.connector, "dynamic-kafka"),
+    (
+        "stream-ids",
+        STREAM | {"stream-ids": "a; b"},
+        lambda t: repr(source(t).subscriber),
+        "StreamSetSubscriber(['a', 'b'])",
+    ),
+    (
+        "stream-pattern",
+        without(STREAM, "stream-ids") | {"stream-pattern": "^a"},
+        lambda t: repr(source(t).subscriber),
+        "StreamPatternSubscriber('^a')",
+    ),
+    (
+        "metadata-service",
+        without(STREAM, "metadata-service.cluster-id")
+        | {"metadata-service": "dynamic_kafka.metadata.in_memory:InMemoryMetadataService"},
+        lambda t: type(source(t).service()),
+        InMemoryMetadataService,
+    ),
+    ("metadata-service.cluster-id", STREAM, lambda t: source(t).service().is_cluster_active("east"), True),
+    ("stream-enumerator-mode", STREAM | {"stream-enumerator-mode": "PER_CLUSTER"}, lambda t: len(t.source), 5),
+    ("stream-metadata-discovery-interval-ms", STREAM, lambda t: source(t).metadata_interval_ms, -1),
+    (
+        "stream-metadata-discovery-interval-ms",
+        STREAM | {"stream-metadata-discovery-interval-ms": "500"},
+        lambda t: source(t).metadata_interval_ms,
+        500,
+    ),
+    ("stream-metadata-discovery-failure-threshold", STREAM, lambda t: source(t).metadata_failure_threshold, 1),
+    (
+        "stream-metadata-discovery-failure-threshold",
+        STREAM | {"stream-metadata-discovery-failure-threshold": "5"},
+        lambda t: source(t).metadata_failure_threshold,
+        5,
+    ),
+    (
+        "stream-metadata-removed-cluster-retention-ms",
+        STREAM | {"stream-metadata-removed-cluster-retention-ms": "60000"},
+        lambda t: source(t).retention_ms,
+        60_000,
+    ),
+]
+
 
 @pytest.mark.parametrize(("option", "options", "look", "expected"), OPTIONS, ids=[f"{o[0]}={o[3]}" for o in OPTIONS])
 def test_an_option(option: str, options: Given, look: Callable[[KafkaTable], object], expected: object) -> None:
@@ -274,7 +321,8 @@ def test_the_tables_of_the_documentation(documented: TableDefinition) -> None:
     shown = made.definition.ddl() + repr(made)
     for secret in ("test1234", 'password="password"', 'password=\\"password\\"'):
         assert secret not in shown
-    check_writable(made)  # what can only be read is VIRTUAL in all of them
+    if made.connector != "dynamic-kafka":  # that of the documentation is of two streams, and only read
+        check_writable(made)
 
 
 def test_passwords_of_the_documentation() -> None:
@@ -414,6 +462,16 @@ REFUSED: dict[str, tuple[Given, str, str]] = {
         COLUMNS,
         "'scan.bounded.specific-offsets' does not go with 'connector' = 'dynamic-kafka'",
     ),
+    "an enumerator's mode": (
+        STREAM | {"stream-enumerator-mode": "local"},
+        COLUMNS,
+        "'stream-enumerator-mode' has the value 'local'; expected per-cluster or global",
+    ),
+    "an enumerator's mode with kafka": (
+        KAFKA | {"stream-enumerator-mode": "global"},
+        COLUMNS,
+        "does not go with 'connector' = 'kafka'",
+    ),
     "an interval of streams": (
         STREAM | {"stream-metadata-discovery-interval-ms": "often"},
         COLUMNS,
@@ -518,6 +576,9 @@ def test_streams_that_are_only_read_may_be_many() -> None:
     assert table(STREAM | {"stream-ids": "a;b", "sink.parallelism": "2"}).connector == "dynamic-kafka"
     with pytest.raises(ConfigurationError, match="'stream-ids'"):
         table(read | {"sink.delivery-guarantee": "none"})
+    for several in (read, STREAM | {"stream-ids": "a;b"}):
+        with pytest.raises(ConfigurationError, match="'stream-ids'"):
+            check_writable(table(several))
 
 
 # --- which columns are written ------------------------------------------------------------------------------------------

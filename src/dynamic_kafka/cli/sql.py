@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
@@ -54,17 +55,36 @@ def run(args: argparse.Namespace) -> int:
     environment = _environment(args)
     if statements is None:
         return _prompt(environment)
-    results = [_run(environment, statement) for statement in statements]
-    running = [query for result in results for query in result.queries]
-    if running:
-        show_line(f"Running: {', '.join(str(query.name) for query in running)}; Ctrl-C stops")
+    from pyspark.errors import PySparkException
+
     try:
+        _run_all(environment, statements)
+    except PySparkException as error:  # a wrong query, or a job that has failed: no fault of this program
+        raise DynamicKafkaError(_reason(error)) from error
+    return 0
+
+
+def _run_all(environment: TableEnvironment, statements: Iterable[Statement]) -> None:
+    """Run statements one after the other, then wait for the queries they have started."""
+    results: list[TableResult] = []
+    try:
+        for statement in statements:
+            results.append(_run(environment, statement))  # noqa: PERF401  when one fails, those before it are stopped
+        running = [query for result in results for query in result.queries]
+        if running:
+            show_line(f"Running: {', '.join(str(query.name) for query in running)}; Ctrl-C stops")
         for result in results:
             result.wait()
     finally:
         for result in results:
             result.stop()
-    return 0
+
+
+def _reason(error: Exception) -> str:
+    """What happened, on one line: of an error of Spark the part that is ours, if there is one."""
+    text = str(error)
+    ours = re.search(r"\bdynamic_kafka\.errors\.\w+: (.*)", text)
+    return ours[1] if ours else text.partition("\n")[0] or type(error).__name__
 
 
 def _text(args: argparse.Namespace) -> str | None:
@@ -112,6 +132,10 @@ def _show(result: TableResult) -> None:
         with closing(cast("Generator[Any]", rows)):  # stops the query
             _show_stream(result.columns, rows)
         return
+    if result.dataframe is None and result.columns == ("result",):  # a text, such as a plan
+        for (text,) in rows:
+            _show_lines(text)
+        return
     found = list(islice(rows, _SHOWN_ROWS + 1))
     texts = [_texts(result.columns, row) for row in found[:_SHOWN_ROWS]]
     if texts:
@@ -122,12 +146,17 @@ def _show(result: TableResult) -> None:
         warn(f"only the first {_SHOWN_ROWS} rows are shown; add a LIMIT, or write them to a table")
 
 
+def _show_lines(text: str) -> None:
+    for line in text.splitlines():
+        show_line(line)
+
+
 def _show_stream(columns: tuple[str, ...], rows: Iterator[Any]) -> None:
     """A stream's rows as they come; Ctrl-C stops it."""
-    show_line("\t".join(columns))
+    show_line(" | ".join(columns))
     try:
         for row in rows:
-            show_line("\t".join(_texts(columns, row).values()))
+            show_line(" | ".join(_texts(columns, row).values()))
     except KeyboardInterrupt:
         show_line("stopped")
 
@@ -162,9 +191,10 @@ def _prompt(environment: TableEnvironment) -> int:
         except KeyboardInterrupt:
             show_line("stopped")
         except Exception as error:  # noqa: BLE001  the prompt goes on
-            lines = str(error).splitlines() or [type(error).__name__]
-            warn("\n".join(lines if isinstance(error, SqlError) else lines[:1]))
-            if not isinstance(error, DynamicKafkaError):
+            warn(_reason(error))
+            if isinstance(error, SqlError):
+                _show_lines(error.excerpt)
+            elif not isinstance(error, DynamicKafkaError):
                 show_line(f"({type(error).__name__}, of Spark)")
     with suppress(ImportError, OSError):
         import readline
@@ -173,9 +203,12 @@ def _prompt(environment: TableEnvironment) -> int:
     return 0
 
 
+_OPEN_SET = re.compile(r"\s*(?:BEGIN|EXECUTE)\s+STATEMENT\s+SET\b(?!.*\bEND\s*;\s*$)", re.IGNORECASE | re.DOTALL)
+
+
 def _statement() -> str:
-    """Lines up to one that ends with a semicolon."""
+    """Lines up to one that ends with a semicolon, or is blank; of a statement set, up to its END."""
     lines = [input("sql> ")]
-    while lines[-1].strip() and not lines[-1].rstrip().endswith(";"):
+    while lines[-1].strip() and (not lines[-1].rstrip().endswith(";") or _OPEN_SET.match("\n".join(lines))):
         lines.append(input("   > "))
     return "\n".join(lines)

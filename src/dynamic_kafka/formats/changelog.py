@@ -104,7 +104,7 @@ def _converted(envelope: Envelope, schema: StructType, message: Column, *, ignor
     type_ = ArrayType(schema) if envelope.batched else schema
     found = message
     for image in envelope.images:
-        found = found.withField(image, _repaired(type_, None, message[image]))
+        found = found.withField(image, _repaired(type_, message[image]))
 
     def with_error(both: Column) -> Column:
         texts, found = both["texts"], both["found"]

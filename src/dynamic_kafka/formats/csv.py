@@ -134,7 +134,8 @@ def _dialect(options: FormatOptions) -> Dialect:
     )
 
 
-_SIMPLE = (StringType, CharType, VarcharType, BinaryType, BooleanType, NumericType, *TEMPORAL)
+_TEXTS = (StringType, CharType, VarcharType)
+_SIMPLE = (*_TEXTS, BinaryType, BooleanType, NumericType, *TEMPORAL)
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
@@ -176,9 +177,10 @@ def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column
 
 def _row(line: Column, schema: StructType, dialect: Dialect) -> Column:
     width = len(schema.fields)
-    broken = too_long(line, dialect) | unreadable(line, dialect)
+    any_text = [i for i, f in enumerate(schema.fields) if isinstance(f.dataType, (*_TEXTS, ArrayType, StructType))]
 
     def read(fields: Column) -> Column:
+        broken = too_long(line, dialect) | unreadable(line, (fields[f"_{i}"] for i in any_text), dialect)
         # Looked at only if there are not as many fields as columns. One more that is empty is a delimiter at the end.
         wider = split_line(line, width + 1, dialect)
         as_many = fields[ERROR].isNull()
@@ -218,7 +220,7 @@ def _checked(columns: Column, texts: Column, fault: Column, schema: StructType, 
     failed = {
         f.name: _failed(texts[f"_{i}"], columns[f.name], f.dataType, dialect)
         for i, f in enumerate(schema.fields)
-        if not isinstance(f.dataType, (StringType, CharType, VarcharType, BooleanType))
+        if not isinstance(f.dataType, (*_TEXTS, BooleanType))
     }
     names = F.array_compact(F.array(*(F.when(condition, name) for name, condition in failed.items())))
     misfit = F.when(

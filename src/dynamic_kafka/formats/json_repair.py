@@ -95,7 +95,10 @@ def repaired(value: Column, row: Column, schema: StructType, *, ignore_errors: b
     def by_flink(read: Column) -> Column:
         first, second, names = read["first"], read["second"], read["names"]
         columns = F.struct(
-            *(_repaired(f.dataType, first[f.name], second[f.name]).alias(f.name) for f in schema.fields),
+            *(
+                (_repaired(f.dataType, second[f.name]) if f.name in again.names else first[f.name]).alias(f.name)
+                for f in schema.fields
+            ),
             F.lit(None).cast(StringType()).alias(ERROR),
         )
         if ignore_errors:
@@ -136,38 +139,28 @@ def _relaxed(type_: DataType) -> DataType:
             return type_
 
 
-def _repaired(type_: DataType, first: Column | None, second: Column) -> Column:
-    """A value of a column's type.
-
-    Args:
-        type_: The type.
-        first: What Spark read; None inside an array or a map, where it may have left out values.
-        second: What was read with the type `_relaxed`; not used for a type with nothing to be read again.
-    """
+def _repaired(type_: DataType, second: Column) -> Column:
+    """A value of a column's type, from what was read with the type `_relaxed`; null if it cannot be."""
     match type_:
-        case TimestampType() if first is not None:
-            return F.when(~beyond_calendar(first), first)
-        case _ if not has(type_, _READ_AGAIN if first is not None else _WEAK):
-            return second if first is None else first
+        case _ if not has(type_, _READ_AGAIN):
+            return second
         case StructType():
-            fields = (
-                _repaired(f.dataType, None if first is None else first[f.name], second[f.name]).alias(f.name)
-                for f in type_.fields
-            )
+            fields = (_repaired(f.dataType, second[f.name]).alias(f.name) for f in type_.fields)
             return F.when(second.isNotNull(), F.struct(*fields))
         case ArrayType(elementType=element):
-            return F.transform(second, lambda x: _repaired(element, None, x))
+            return F.transform(second, lambda x: _repaired(element, x))
         case MapType(valueType=element):
-            return F.transform_values(second, lambda _, x: _repaired(element, None, x))
+            return F.transform_values(second, lambda _, x: _repaired(element, x))
+        case TimestampType():
+            return F.when(~beyond_calendar(second), second)
         case BooleanType():
-            found = F.lower(F.trim(second)) == "true"
+            return F.lower(F.trim(second)) == "true"
         case _ if isinstance(type_, INTERVALS):
             return from_wire(second.try_cast(_ANY_NUMBER).try_cast(LongType()), type_)
         case _ if isinstance(type_, _FLOATING):
-            found = second.try_cast(type_)
+            return second.try_cast(type_)
         case _:
-            found = second.try_cast(_ANY_NUMBER).try_cast(type_)
-    return found if first is None or isinstance(type_, ByteType) else F.coalesce(first, found)
+            return second.try_cast(_ANY_NUMBER).try_cast(type_)
 
 
 def _lost(type_: DataType, second: Column, found: Column) -> Column:
@@ -177,7 +170,7 @@ def _lost(type_: DataType, second: Column, found: Column) -> Column:
             return either(
                 _lost(f.dataType, second[f.name], found[f.name]) for f in type_.fields if has(f.dataType, _READ_AGAIN)
             )
-        case ArrayType(elementType=element) if isinstance(element, _WEAK):
+        case ArrayType(elementType=element) if isinstance(element, _READ_AGAIN):
             return F.size(F.array_compact(second)) != F.size(F.array_compact(found))
         case ArrayType(elementType=element):
             return F.coalesce(

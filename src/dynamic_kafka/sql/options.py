@@ -64,13 +64,20 @@ SQL_OPTIONS: tuple[ConfigOption, ...] = (
         "Accepted for Flink's sake (`upsert-kafka`): a micro-batch is the buffer.",
     ),
     ConfigOption(_UPSERT_BUFFER[1], duration_from(0), "a duration such as '1 s'", "0", "Likewise."),
+    ConfigOption(
+        "stream-enumerator-mode",
+        word("per-cluster", "global"),
+        "per-cluster or global",
+        "global",
+        "Accepted for Flink's sake (`dynamic-kafka`): Spark always plans the tasks of all clusters together.",
+    ),
 )
 """What SQL tables have of their own."""
 
 # Spark's columns and identities: SQL tables say it by metadata columns, and by the job that writes.
 _NOT_IN_SQL = {"includeHeaders", "includeLeaderEpoch", "checkpointLocation", "txnAppId", "txnVersion", "sink.name"}
 _OF_TOPICS = {"topic", "topic-pattern", "topic-partitions"}
-_OF_STREAMS = {"stream-ids", "stream-pattern", "metadata-service"}
+_OF_STREAMS = {"stream-ids", "stream-pattern", "stream-enumerator-mode", "metadata-service"}
 _STARTS = {
     *("scan.startup.mode", "scan.startup.timestamp-millis", "scan.startup.specific-offsets", "startingOffsets"),
     *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),

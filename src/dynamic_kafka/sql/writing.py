@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType, StringType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
+from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata import METADATA_KEYS
 from dynamic_kafka.sql.table import Encoding, KafkaTable
@@ -32,6 +33,7 @@ def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
         ConfigurationError: If the table can only be read.
     """
     name = qualified(table.definition.name)
+    configure_sink(table.sink)  # a table of streams may have been made for reading only, of several ones
     columns = [
         c
         for c in table.definition.columns

@@ -1,0 +1,142 @@
+"""Runs of the real protocol (`dynamic_kafka.sink.protocol`), and what they write into the log, as numbers.
+
+Worlds have to be hashed by the million. And numbers are equal where futures are: two runs that stand at the same line with
+the same variables are at the same point, however they came there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+from dynamic_kafka.errors import DynamicKafkaError
+from dynamic_kafka.sink import protocol
+from dynamic_kafka.sink.protocol import Chain, Claim, Identity, Policy, ReadLog, Record, State
+from tests.model.world import Driver, Log, World
+
+__all__ = ["Failure", "Result", "Runs"]
+
+_POLICY = Policy()
+_CHAIN = "chain"  # there is only one log
+
+
+class Result(NamedTuple):
+    """The end of a run."""
+
+    value: Any
+
+
+class Failure(NamedTuple):
+    """The other end of a run."""
+
+    error: DynamicKafkaError
+
+
+class Point(NamedTuple):
+    """A point in a run.
+
+    Args:
+        driver: Who runs it, as it was at the beginning.
+        answers: What it was answered since, or something that leads to the same point.
+        next: The effect that it wants, or its end.
+    """
+
+    driver: Driver
+    answers: tuple[Any, ...]
+    next: Any
+
+
+class Runs:
+    """All that were seen."""
+
+    def __init__(self) -> None:
+        self._points: list[Point] = []
+        self._point_numbers: dict[Any, int] = {}
+        self._records: list[Record] = []
+        self._record_numbers: dict[Any, int] = {}
+        self._states: list[State] = []
+        self._state_numbers: dict[Any, int] = {}
+        self.resume: Callable[[int, Any], int] = cache(self._resume)
+        """The point that an answer leads to."""
+
+    def start(self, driver: Driver) -> int:
+        """The point at which a driver's phase begins."""
+        return self._run(driver, ())
+
+    def next(self, at: int) -> Any:
+        """What the run at a point wants."""
+        return self._points[at].next
+
+    def _resume(self, at: int, answer: Any) -> int:
+        return self._run(self._points[at].driver, (*self._points[at].answers, answer))
+
+    def _run(self, driver: Driver, answers: tuple[Any, ...]) -> int:
+        name, claimed = driver.name, driver.claim
+        steps: Generator[Any, Any, Any]
+        if driver.phase == "claim":
+            steps = protocol.claim(name, None, _POLICY)
+        elif driver.phase == "commit":
+            assert claimed is not None
+            prepared = tuple(t for t in driver.messages if t is not None)
+            steps = protocol.commit(
+                name, claimed, Identity(f"query {driver.query}", driver.batch), prepared, {}, _POLICY
+            )
+        else:
+            assert claimed is not None
+            steps = protocol.abandon(name, claimed)
+        wanted: Any
+        try:
+            wanted = next(steps)
+            for answer in answers:
+                wanted = steps.send(self.chain(answer) if isinstance(wanted, ReadLog) else answer)
+        except StopIteration as stop:
+            wanted = Result(replace(stop.value, chain=_CHAIN) if isinstance(stop.value, Claim) else stop.value)
+        except DynamicKafkaError as error:
+            wanted = Failure(error)
+        point = Point(driver, answers, wanted)
+        return _number(self._points, self._point_numbers, (repr(wanted), _place(steps)), point)
+
+    # --- the log ---
+
+    def record_number(self, record: Record) -> int:
+        """A record's number."""
+        key = record.name, record.follows, self._state_number(record.state)
+        return _number(self._records, self._record_numbers, key, record)
+
+    def _state_number(self, state: State) -> int:
+        key = state.status, state.generation, state.transactions, *state.applied.items()  # the rest follows from these
+        return _number(self._states, self._state_numbers, key, replace(state, chain=_CHAIN))
+
+    def chain(self, log: Log) -> Chain:
+        """The chain that a reader finds."""
+        return Chain(log.length - 1, self._states[log.head], dict(log.appended)) if log.length else Chain()
+
+    def append(self, world: World, number: int) -> World:
+        """With one more record in the log, if that counts."""
+        log, record = world.log, self._records[number]
+        after = protocol.follow(self.chain(log), log.length, record, first=log.length == 0)
+        if after.offset != log.length:
+            return world
+        appended = log.appended
+        driver = world.drivers[int(record.name.partition(".")[0])]
+        if f"{record.name}.".startswith(f"{driver.name}."):
+            appended = tuple(sorted((*appended, (record.name, log.length))))
+        return replace(world, log=Log(log.length + 1, self._state_number(record.state), appended))
+
+
+def _number(found: list[Any], numbers: dict[Any, int], key: Any, value: Any) -> int:
+    if key not in numbers:
+        numbers[key] = len(found)
+        found.append(value)
+    return numbers[key]
+
+
+def _place(steps: Any) -> tuple[Any, ...]:
+    """Where a generator stands, and those that it waits for."""
+    places = []
+    while steps is not None and steps.gi_frame is not None:
+        places.append((steps.gi_code, steps.gi_frame.f_lasti, repr(sorted(steps.gi_frame.f_locals.items()))))
+        steps = steps.gi_yieldfrom
+    return tuple(places)
