@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql import TableEnvironment
-from dynamic_kafka.testing import KafkaBroker, produce
+from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -201,9 +201,9 @@ def test_upsert(env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBrok
     (query,) = env.execute_sql("INSERT INTO counts SELECT word, count(*) FROM s GROUP BY word").queries
     query.processAllAvailable()
     produce(cluster_a.bootstrap_servers, source, words[1:2])
-    query.processAllAvailable()
+    changed = b'{"word":"b","n":2}'
+    wait_until(lambda: messages(spark, cluster_a, sink)[-1]["value"] == changed, 60, "the row that has changed")
     query.stop()
-    assert messages(spark, cluster_a, sink)[-1]["value"] == b'{"word":"b","n":2}'
     produce(cluster_a.bootstrap_servers, sink, [(b'{"word":"a"}', None)])
     changes = [("a", 2, "+U"), ("a", None, "-D"), ("b", 1, "+U"), ("b", 2, "+U")]
     assert batch(env, "SELECT * FROM counts") == sorted(changes, key=str)

@@ -115,8 +115,8 @@ _SCIENTIFIC = ConfigOption(
     flag,
     BOOL,
     "false",
-    "Whether decimal numbers are written without trailing zeros, and multiples of ten with an exponent (`1E+2`). (Flink "
-    "documents true as the default, and does as for false.)",
+    "Whether decimal numbers are written without trailing zeros, and multiples of ten with an exponent (`1E+2`). Flink "
+    "documents true as the default, and does as for false.",
 )
 
 

@@ -191,15 +191,19 @@ def _recoded(column: Column, charset: str, *, to_text: bool) -> Column:
     return recoded
 
 
+# Java reads these in the order of the byte order mark, without one big-endian; Python then takes the machine's order.
+_BYTE_ORDER_MARKS = {"utf-16": (b"\xfe\xff", b"\xff\xfe"), "utf-32": (b"\0\0\xfe\xff", b"\xff\xfe\0\0")}
+
+
 def _text(message: bytes, charset: str) -> str:
-    if charset == "utf-16" and message[:2] not in (b"\xfe\xff", b"\xff\xfe"):
-        charset = "utf-16-be"  # as Java reads it without a byte order mark; Python takes the machine's order
-    return message.decode(charset, "replace")
+    marks = _BYTE_ORDER_MARKS.get(charset)
+    return message.decode(f"{charset}-be" if marks and not message.startswith(marks) else charset, "replace")
 
 
 def _bytes(text_: str, charset: str) -> bytes:
-    if charset == "utf-16":
-        return b"\xfe\xff" + text_.encode("utf-16-be")  # as Java writes it
+    if charset in _BYTE_ORDER_MARKS:
+        mark = _BYTE_ORDER_MARKS[charset][0] if charset == "utf-16" else b""  # as Java writes them
+        return mark + text_.encode(f"{charset}-be")
     return text_.encode(charset, "replace")
 
 
