@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dynamic_kafka.kafka.transactions import TransactionState
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.spark.test_sink import Files, Topic, fault, is_settled, once, records, run, transactions, write
+from tests.spark.test_sink import Files, Topic, fault, is_settled, once, records, transactions, write
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -55,30 +55,21 @@ def failing(rows: DataFrame, gate: Path) -> DataFrame:
 
 
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-@pytest.mark.parametrize("kind", ["batch", "stream"])
 def test_a_batch_that_fails_while_another_task_writes(
-    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, tmp_path: Path, kind: str
+    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
 ) -> None:
     """Spark kills that one in the middle of its transaction, and has no word from any."""
     name, gate = topic(cluster_a, partitions=2), tmp_path / "gate"
-    files.add("a", "b")
-    rows = spark.range(0, 2, 1, 2) if kind == "batch" else files.rows().repartition(2)
+    rows = spark.range(0, 2, 1, 2)
 
     def open_gate() -> None:
         wait_until(lambda: TransactionState.ONGOING in transactions(cluster_a, name).values(), 60, "a transaction")
         gate.touch()
 
-    def write_it() -> None:
-        options = once(cluster_a, name, name)
-        if kind == "batch":
-            write(failing(rows, gate), options)
-        else:
-            run(failing(rows, gate), options, str(tmp_path / "checkpoint"))
-
     with ThreadPoolExecutor() as pool:
         opened = pool.submit(open_gate)
         with pytest.raises(PySparkException, match="poison"):
-            write_it()
+            write(failing(rows, gate), once(cluster_a, name, name))
         opened.result()
     wait_until(lambda: is_settled(cluster_a, name), 20, "the abort")
     assert records(cluster_a, name) == []

@@ -114,14 +114,17 @@ class _Writer:
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The end of a batch that has failed: do not leave readers waiting, if that is possible."""
         found = [m for m in messages if isinstance(m, KafkaCommitMessage) and m.claim is not None]
-        if not found or self._settings.guarantee != "exactly-once":
+        # A batch write ends in the object that has planned it. A stream's end knows what the tasks say: if all have failed,
+        # nothing, and what Spark has killed in the middle waits for the next start.
+        claim = found[0].claim if found else self._claim
+        destinations = found[0].destinations if found else self._task.destinations if self._task else {}
+        if claim is None or self._settings.guarantee != "exactly-once":
             return  # a task that failed has aborted its own
         from dynamic_kafka.sink.committer import committer_for
 
-        assert found[0].claim is not None
         try:
-            with committer_for(self._settings, found[0].destinations) as committer:
-                committer.abandon(found[0].claim)
+            with committer_for(self._settings, destinations) as committer:
+                committer.abandon(claim)
         except Exception as error:  # noqa: BLE001  Spark would tell of this error, and not of why the batch has failed
             _log.warning(
                 "Transactions of the failed batch stay open until the next start, or their time-out: %s", error
