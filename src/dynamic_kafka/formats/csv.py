@@ -252,7 +252,7 @@ def _value(text: Column, type_: DataType, dialect: Dialect) -> Column:
             return F.when(text.rlike(rf"{_TIMESTAMP}Z\s*$"), text).try_cast(type_)
         case TimeType():
             # The one way to a TIME that Spark has without spark.sql.timeType.enabled.
-            return F.from_csv(F.when(text.rlike(_TIME), text), F.lit("t TIME(6)"))["t"]
+            return F.from_csv(F.when(text.rlike(_TIME), text), F.lit(f"t {type_.simpleString()}"))["t"]
         case NumericType():
             return text.try_cast(type_)
         case _:

@@ -158,7 +158,7 @@ def _repaired(type_: DataType, second: Column) -> Column:
         case _ if isinstance(type_, INTERVALS):
             return from_wire(second.try_cast(_ANY_NUMBER).try_cast(LongType()), type_)
         case _ if isinstance(type_, _FLOATING):
-            return second.try_cast(type_)
+            return F.btrim(second, F.lit('"')).try_cast(type_)  # 1e400 is read as the text "Infinity", with quotes
         case _:
             return second.try_cast(_ANY_NUMBER).try_cast(type_)
 

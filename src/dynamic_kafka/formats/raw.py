@@ -174,7 +174,7 @@ def _ordered(digits: Column, size: int, options: FormatOptions) -> Column:
 
 def _recoded(column: Column, charset: str, *, to_text: bool) -> Column:
     """Text of another charset than UTF-8, over Arrow batches: Spark has few of them, and raises for malformed bytes."""
-    from pyspark.sql.functions import ArrowUDFType, arrow_udf
+    from dynamic_kafka.formats.avro import evaluated
 
     def decode(messages: pa.Array) -> pa.Array:
         import pyarrow as pa
@@ -186,9 +186,7 @@ def _recoded(column: Column, charset: str, *, to_text: bool) -> Column:
 
         return pa.array([None if t is None else _bytes(t, charset) for t in texts.to_pylist()], pa.binary())
 
-    used, type_ = (decode, StringType()) if to_text else (encode, BinaryType())
-    recoded: Column = arrow_udf(used, type_, ArrowUDFType.SCALAR)(column)
-    return recoded
+    return evaluated(decode, StringType(), column) if to_text else evaluated(encode, BinaryType(), column)
 
 
 # Java reads these in the order of the byte order mark, without one big-endian; Python then takes the machine's order.
