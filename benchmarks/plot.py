@@ -21,6 +21,7 @@ _TITLES = {
     "b": ("partitions", "Many quiet partitions (s, less is better)"),
     "c": ("latency", "Latency at 200 records/s (ms, less is better)"),
     "f": ("write", "Writing, at-least-once (s, less is better)"),
+    "h": ("json", "JSON to columns (s, less is better)"),
 }
 
 

@@ -1,115 +1,494 @@
-"""`json` and `csv`, from Kafka's bytes and back: what is written is read, and no bytes lose or add a row."""
+"""The format `json` in Spark, held against recorded answers of Flink's."""
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+import re
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
 
-from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import format_named
-from dynamic_kafka.functions import from_kafka, to_kafka
+from dynamic_kafka.formats import ERROR, format_named
+from dynamic_kafka.formats.native import decimal_text
+from tests.spark.texts import (
+    ALL,
+    ALL_NULL,
+    ALL_VALUES,
+    NO_OBJECT,
+    NO_ROW,
+    OTHER_SESSIONS,
+    SLOWLY,
+    TEXTS,
+    Message,
+    checked,
+    decoded,
+    encoded,
+    frame,
+    misfit,
+    session,
+)
 
 pytestmark = pytest.mark.spark
 
-COLUMNS = "id BIGINT, name STRING, price DECIMAL(10, 2), at TIMESTAMP_NTZ, seen TIMESTAMP, day DATE, ok BOOLEAN, n INT"
-NOON = datetime(2020, 1, 1, 12, 0, 0, 123000)  # noqa: DTZ001  of no zone, as the column
-ROWS: list[tuple[Any, ...]] = [
-    (1, "a", Decimal("1.50"), NOON, datetime(2020, 1, 1, tzinfo=UTC), date(2020, 1, 2), True, 1),
-    (2, 'quotes " and , and \\ and ä', None, None, None, None, False, -1),
-    (None, None, None, None, None, None, None, None),
+JSON = format_named("json")
+
+READ_JSON: list[tuple[str, dict[str, str], dict[Message, str | None]]] = [
+    (
+        "a INT",
+        {},
+        {
+            None: NO_ROW,
+            "": NO_ROW,
+            '{"a":1}': "{1}",
+            ' {"a" : 1} ': "{1}",
+            '{"a":null}': "{null}",
+            "{}": "{null}",
+            '{"A":1}': "{null}",
+            '{"b":[1,{"a":2}],"a":1}': "{1}",
+            '{"a":"1"}': "{1}",
+            '{"a":" 1 "}': "{1}",
+            '{"a":"+1"}': "{1}",
+            '{"a":1.0}': "{1}",
+            '{"a":1.7}': "{1}",
+            '{"a":-1.7}': "{-1}",
+            '{"a":1e3}': "{1000}",
+            '{"a":1} trailing': "{1}",
+            '{"a":1}{"a":2}': "{1}",
+            '{"a":"x"}': misfit("a"),
+            '{"a":""}': misfit("a"),
+            '{"a":true}': misfit("a"),
+            '{"a":99999999999}': misfit("a"),
+            '{"a":{"b":1}}': misfit("a"),
+            "  ": NO_OBJECT,
+            "null": NO_OBJECT,
+            " null": NO_OBJECT,
+            "1": NO_OBJECT,
+            '"s"': NO_OBJECT,
+            '{"a":1': NO_OBJECT,
+            '{"a":01}': NO_OBJECT,
+            '{"a":NaN}': NO_OBJECT,
+            "{'a':1}": NO_OBJECT,
+            "{a:1}": NO_OBJECT,
+            '/*c*/{"a":1}': NO_OBJECT,
+            b"\0": NO_OBJECT,
+        },
+    ),
+    (
+        "b BOOLEAN",
+        {},
+        {
+            '{"b":true}': "{true}",
+            '{"b":"TRUE "}': "{true}",
+            '{"b":1}': "{false}",
+            '{"b":"x"}': "{false}",
+            '{"b":""}': "{false}",
+        },
+    ),
+    (
+        "n TINYINT, m SMALLINT, l BIGINT",
+        {},
+        {
+            '{"n":-128,"m":"7","l":9223372036854775807}': "{-128, 7, 9223372036854775807}",
+            '{"l":"-9223372036854775808"}': "{null, null, -9223372036854775808}",
+            '{"n":128}': misfit("n"),
+            '{"n":-129}': misfit("n"),
+            '{"n":1,"m":40000,"l":1e19}': misfit("m, l"),
+        },
+    ),
+    (
+        "d DOUBLE, f FLOAT",
+        {},
+        {
+            '{"d":1,"f":0.1}': "{1.0, 0.1}",
+            '{"d":"1.5","f":" 2 "}': "{1.5, 2.0}",
+            '{"d":"NaN","f":"-Infinity"}': "{NaN, -Infinity}",
+            '{"d":1e400,"f":"1e50"}': "{Infinity, Infinity}",
+            '{"d":true}': misfit("d"),
+        },
+    ),
+    (
+        "d DECIMAL(10,2), s STRING",
+        {},
+        {
+            '{"d":1.235}': "{1.24, null}",
+            '{"d":"-1.235"}': "{-1.24, null}",
+            '{"d":1e3,"s":"ä\\u00e4\\t"}': "{1000.00, ää\t}",
+            '{"s":"a\tb\nc"}': "{null, a\tb\nc}",
+            '{"s":true}': "{null, true}",
+            '{"s":12345678901234567890}': "{null, 12345678901234567890}",
+            '{"s":{"x": 1, "y":[null, "z"]}}': '{null, {"x":1,"y":[null,"z"]}}',
+            '{"d":"x"}': misfit("d"),
+            '{"s":"\\x"}': NO_OBJECT,
+        },
+    ),
+    (
+        "x BINARY, d DATE",
+        {},
+        {
+            '{"x":"YWJj"}': "{abc, null}",
+            '{"x":"YWJj\\n","d":"2020-01-02"}': "{abc, 2020-01-02}",
+            '{"x":"###"}': misfit("x"),
+            '{"x":1}': misfit("x"),
+            '{"x":"YW"}': misfit("x"),
+            '{"d":18000}': misfit("d"),
+            '{"d":"2020-02-30"}': misfit("d"),
+        },
+    ),
+    (
+        "t TIMESTAMP_NTZ, l TIMESTAMP, u TIME(3)",
+        {},
+        {
+            '{"t":"2020-01-02 03:04:05"}': "{2020-01-02 03:04:05, null, null}",
+            '{"l":"2020-01-02 03:04:05.12Z"}': "{null, 2020-01-02 03:04:05.12, null}",
+            '{"t":"2020-01-02 03:04:05.123456789"}': "{2020-01-02 03:04:05.123456, null, null}",
+            '{"u":"03:04:05.123"}': "{null, null, 03:04:05.123}",
+            '{"t":1}': misfit("t"),
+            '{"t":"2020-01-02 03:04:05Z"}': misfit("t"),
+            '{"l":1577934245000,"u":1}': misfit("l, u"),
+        },
+    ),
+    (
+        "a ARRAY<INT>, m MAP<STRING,INT>, r STRUCT<x: INT, y: DATE>",
+        {},
+        {
+            '{"a":[1,null,"2"],"m":{"k":"3","n":null},"r":{"x":"4"}}': "{[1, null, 2], {k -> 3, n -> null}, {4, null}}",
+            '{"a":[],"m":{},"r":{}}': "{[], {}, {null, null}}",
+            '{"a":[1,"x"]}': misfit("a"),
+            '{"a":1}': misfit("a"),
+            '{"m":{"k":"x"}}': misfit("m"),
+            '{"m":[]}': misfit("m"),
+            '{"r":{"x":"q","y":"2020-01-02"}}': misfit("r"),
+            '{"r":[1]}': misfit("r"),
+            '{"r":[{"x":1}]}': misfit("r"),
+        },
+    ),
+    (  # as Canal writes rows: everything in quotes
+        "data ARRAY<STRUCT<id: INT, w: DOUBLE, d: DECIMAL(10,2), t: TIMESTAMP_NTZ, b: BOOLEAN>>",
+        {},
+        {
+            '{"data":[{"id":"1","w":"3.14","d":"12.5","t":"2020-01-02 03:04:05","b":"true"},null]}': (
+                "{[{1, 3.14, 12.50, 2020-01-02 03:04:05, true}, null]}"
+            ),
+            '{"data":[{"id":"x"}]}': misfit("data"),
+            '{"data":[{"id":1,"d":"x"}]}': misfit("in an array or a map"),
+        },
+    ),
+    (
+        "i INTERVAL DAY TO SECOND, y INTERVAL YEAR TO MONTH",
+        {},
+        {
+            '{"i":1500,"y":-14}': "{INTERVAL '0 00:00:01.5' DAY TO SECOND, INTERVAL '-1-2' YEAR TO MONTH}",
+            '{"i":"1500","y":"14"}': "{INTERVAL '0 00:00:01.5' DAY TO SECOND, INTERVAL '1-2' YEAR TO MONTH}",
+            '{"y":99999999999}': misfit("y"),
+            '{"i":"x"}': misfit("i"),
+        },
+    ),
+    (
+        "a INT, b DATE, c ARRAY<INT>, r STRUCT<x: INT, y: STRING>",
+        {"ignore-parse-errors": "true"},
+        {
+            '{"a":"x","b":"2020-01-02"}': "{null, 2020-01-02, null, null}",
+            '{"a":1,"b":"x"}': "{1, null, null, null}",
+            '{"c":[1,"x"],"r":{"x":"q","y":"ok"}}': "{null, null, [1, null], {null, ok}}",
+            '{"c":1,"r":1,"a":2}': "{2, null, null, null}",
+            '{"a":1': NO_ROW,
+            "  ": NO_ROW,
+            "null": NO_ROW,
+            "1": NO_ROW,
+        },
+    ),
+    (
+        "a STRUCT<b: STRUCT<c: INT, d: ARRAY<STRUCT<e: INT>>>>, m MAP<STRING, STRUCT<f: INT>>",
+        {"fail-on-missing-field": "true"},
+        {
+            '{"a":{"b":{"c":1,"d":[{"e":1}]}},"m":{"k":{"f":1}}}': "{{{1, [{1}]}}, {k -> {1}}}",
+            '{"a":{"b":{"c":null,"d":null}},"m":{}}': "{{{null, null}}, {}}",
+            '{"a":{"b":null},"m":null}': "{{null}, null}",
+            '{"a":null,"m":{"k":null}}': "{null, {k -> null}}",
+            '{"m":{}}': "! It has no field 'a'",
+            '{"a":{},"m":{}}': "! It has no field 'a.b'",
+            '{"a":{"b":{"c":1,"d":[{"e":1},{}]}},"m":{}}': "! It has no field 'a.b.d.e'",
+            '{"a":null,"m":{"k":{"g":1}}}': "! It has no field 'm.f'",
+            '{"a":1,"m":{}}': misfit("a"),
+            "": NO_ROW,
+        },
+    ),
 ]
-SHORT = "id BIGINT, name STRING"
-_slowly = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.mark.parametrize("name", ["json", "csv"])
-def test_what_is_written_is_read(spark: SparkSession, name: str) -> None:
-    """All types, quotes, nulls. In CSV a null without a literal of its own is an empty text, which is no number."""
-    options = {"csv.null-literal": "n/a"} if name == "csv" else {}
-    df = spark.createDataFrame(ROWS, COLUMNS).selectExpr("struct(*) AS r")
-    back = df.select(from_kafka(to_kafka("r", name, COLUMNS, options), name, COLUMNS, options).alias("r")).select("r.*")
-    assert sorted(map(str, back.collect())) == sorted(map(str, df.select("r.*").collect()))
-
-
-@pytest.mark.parametrize("name", ["json", "csv"])
-@given(
-    messages=st.lists(st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=20).map(str.encode)), max_size=20)
-)
-@_slowly
-def test_damaged_bytes_never_crash_and_keep_their_place(
-    spark: SparkSession, name: str, messages: list[bytes | None]
+@pytest.mark.parametrize(("ddl", "options", "cases"), READ_JSON, ids=[ddl for ddl, _, _ in READ_JSON])
+def test_json_is_read_as_flink_does(
+    spark: SparkSession, ddl: str, options: dict[str, str], cases: dict[Message, str | None]
 ) -> None:
-    """One result for each message, whatever it is, between messages that are read."""
-    fine = b'{"id": 7, "name": "x"}' if name == "json" else b"7,x"
-    given_ = [fine, *messages, fine]
-    df = spark.createDataFrame([(i, m) for i, m in enumerate(given_)], "i INT, value BINARY")
-    options = {"format.on-error": "skip"}
-    rows = df.select("i", from_kafka("value", name, SHORT, options).alias("r")).orderBy("i").collect()
-    assert len(rows) == len(given_)
-    assert tuple(rows[0]["r"]) == tuple(rows[-1]["r"]) == (7, "x")
+    """Whatever a field holds, and whatever the message is."""
+    assert dict(zip(cases, decoded(spark, JSON, ddl, list(cases), options), strict=True)) == cases
+
+
+def test_json_is_read_in_the_same_way_in_every_session(spark: SparkSession) -> None:
+    """Time zone, ANSI mode, and Spark's settings for JSON do not count."""
+    for conf in OTHER_SESSIONS:
+        with session(spark, **conf):
+            for ddl, options, cases in READ_JSON[1:]:
+                if "TIMESTAMP" not in ddl:  # here they are shown in the time zone of the session
+                    assert dict(zip(cases, decoded(spark, JSON, ddl, list(cases), options), strict=True)) == cases
+            schema, values = checked(JSON, "l TIMESTAMP", {})
+            read = JSON.decode(F.col("value"), schema, values)["l"]
+            (row,) = frame(spark, ['{"l":"2020-11-01 05:30:00.000001Z"}']).select(F.unix_micros(read)).collect()
+            assert row[0] == 1604208600000001
+
+
+def test_where_json_is_read_otherwise_than_by_flink(spark: SparkSession) -> None:
+    """The table in docs/migrating-from-flink.md: what Spark's parser does, at no cost."""
+    ddl = "a INT, s STRING, d DECIMAL(4,1), t TIMESTAMP_NTZ, l TIMESTAMP, y DATE"
+    cases: dict[Message, str | None] = {
+        '[{"a":1}]': NO_OBJECT,  # Flink: a row for each element
+        b'\xef\xbb\xbf{"a":1}': NO_OBJECT,  # Flink skips a byte order mark
+        '{"a":1,"a":2}': "{2, null, null, null, null, null}",  # Flink: the first one, if nothing else is missing
+        '{"s":1.10}': "{null, 1.1, null, null, null, null}",  # Flink: 1.10
+        b'{"s":"\xff"}': "{null, \ufffd, null, null, null, null}",  # Flink: an error
+        '{"d":12345}': misfit("d"),  # Flink: null
+        '{"a":"1.0"}': "{1, null, null, null, null, null}",  # Flink: an error
+        '{"t":"2020-01-02T03:04","y":"2020-1-2"}': "{null, null, null, 2020-01-02 03:04:00, null, 2020-01-02}",
+        '{"l":"2020-01-02T03:04:05+01:00"}': "{null, null, null, null, 2020-01-02 02:04:05, null}",
+        '{"l":"2020-01-02 03:04:05"}': "{null, null, null, null, 2020-01-02 03:04:05, null}",  # UTC; Flink: an error
+        '{"l":1577934245}': "{null, null, null, null, 2020-01-02 03:04:05, null}",  # seconds; Flink: an error
+    }
+    assert dict(zip(cases, decoded(spark, JSON, ddl, list(cases)), strict=True)) == cases
+
+
+PARSED = re.compile(
+    r"from_json\(StructField\(a,IntegerType,true\), StructField\(b,StringType,true\), StructField\(__error"
+)
 
 
 @pytest.mark.parametrize(
-    ("name", "broken"), [("json", b'{"id": "no"}'), ("csv", b"no,x"), ("json", b'{"id"'), ("csv", b"1")]
+    "use",
+    [
+        lambda d: d.select("d.*"),
+        lambda d: d.select("d.b"),
+        lambda d: d.select("i", F.col("d")[ERROR]),
+        lambda d: d.where(F.col("d")[ERROR].isNull()).select("d.a", "d.b"),
+        lambda d: d.select("d.*").where("a > 0 and b = 'x'").groupBy("b").agg(F.sum("a")),
+    ],
 )
-def test_a_broken_message_is_an_error_that_shows_it(spark: SparkSession, name: str, broken: bytes) -> None:
-    """Also where only another column is taken."""
-    df = spark.createDataFrame([(broken,)], "value BINARY")
-    with pytest.raises(PySparkException, match=f"A message cannot be read as {name}") as caught:
-        df.select(from_kafka("value", name, SHORT)["name"]).collect()
-    assert broken.decode()[:2] in str(caught.value)
+def test_a_json_message_is_parsed_once(spark: SparkSession, use: Any) -> None:
+    """Whichever columns are used, in filters too; `ERROR` is not pruned away."""
+    schema, values = checked(JSON, "a INT, b STRING", {})
+    plan = use(frame(spark, []).select("i", JSON.decode(F.col("value"), schema, values).alias("d")))
+    optimized = plan._jdf.queryExecution().optimizedPlan().toString()
+    assert (
+        len([m for m in PARSED.finditer(optimized) if "from_json({}" not in optimized[m.start() : m.start() + 12]]) == 2
+    )
+    assert optimized.count("columnNameOfCorruptRecord,-)") == 1  # of the two, one makes nulls, for errors only
 
 
-def test_missing_fields(spark: SparkSession) -> None:
-    """Null by default; an error with `json.fail-on-missing-field`, which a null is not."""
-    df = spark.createDataFrame([(b'{"id": 1}',), (b'{"id": 2, "name": null}',)], "value BINARY")
-    assert [r[0]["name"] for r in df.select(from_kafka("value", "json", SHORT)).collect()] == [None, None]
-    options = {"json.fail-on-missing-field": "true", "format.on-error": "skip"}
-    first, second = df.select(from_kafka("value", "json", SHORT, options)).collect()
-    assert first[0] is None
-    assert tuple(second[0]) == (2, None)
+def test_one_field_is_enough_to_find_a_broken_message(spark: SparkSession) -> None:
+    """Although the others are not asked for."""
+    schema, values = checked(JSON, "a INT, b STRING, c DATE", {})
+    result = frame(spark, ['{"b":"x","c":"no"}', '{"b":"x"}']).select(
+        JSON.decode(F.col("value"), schema, values).alias("d")
+    )
+    assert [r[0] is None for r in result.select(F.col("d")[ERROR]).collect()] == [False, True]
+    assert [r[0] for r in result.where(F.col("d")[ERROR].isNull()).select("d.b").collect()] == ["x"]
 
 
-def test_timestamps_do_not_depend_on_the_session(spark: SparkSession) -> None:
-    """An instant is written in UTC with `Z`, and read so; SQL and ISO-8601."""
-    before = str(spark.conf.get("spark.sql.session.timeZone"))
-    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    try:
-        df = spark.sql("SELECT struct(timestamp_millis(1577836800123) AS t) AS r")
-        for style, text in (("SQL", "2020-01-01 00:00:00.123Z"), ("ISO-8601", "2020-01-01T00:00:00.123Z")):
-            options = {"json.timestamp-format.standard": style}
-            written = df.select(to_kafka("r", "json", "t TIMESTAMP", options).alias("v"))
-            assert written.first()["v"] == f'{{"t":"{text}"}}'.encode()  # type: ignore[index]
-            read = written.select(from_kafka("v", "json", "t TIMESTAMP", options)["t"].alias("t"))
-            assert read.selectExpr("unix_millis(t)").first()[0] == 1577836800123  # type: ignore[index]
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
+# --- json: writing ---
+
+MIXED = "m MAP<STRING,DECIMAL(4,2)>, i INT, a ARRAY<DECIMAL(4,2)>, r STRUCT<q: DECIMAL(4,2), z: INT>"
+MIXED_VALUES = "'m',map('a\"',1.5,'b',NULL), 'i',NULL, 'a',array(1.10,NULL), 'r',named_struct('q',10,'z',NULL)"
+
+WRITTEN_JSON: list[tuple[str, dict[str, str], dict[str, bytes | None]]] = [
+    (
+        ALL,
+        {},
+        {
+            ALL_VALUES: (
+                b'{"s":"a","i":1,"b":true,"d":1.5,"f":0.1,"e":12.5,"x":"YWJj","dt":"2020-01-02",'
+                b'"t":"2020-01-02 03:04:05.12","l":"2020-01-02 03:04:05Z","tm":"03:04:05"}'
+            ),
+            ALL_NULL: (
+                b'{"s":null,"i":null,"b":null,"d":null,"f":null,"e":null,"x":null,"dt":null,"t":null,"l":null,"tm":null}'
+            ),
+            "NULL": None,
+        },
+    ),
+    (
+        ALL,
+        {"encode.ignore-null-fields": "true"},
+        {ALL_NULL: b"{}", ALL_NULL.replace("'i', NULL", "'i', 1"): b'{"i":1}'},
+    ),
+    (
+        "t TIMESTAMP_NTZ, l TIMESTAMP",
+        {"timestamp-format.standard": "ISO-8601"},
+        {
+            "'t',TIMESTAMP_NTZ'2020-01-02 03:04:05.1', 'l',TIMESTAMP'2020-01-02 03:04:05Z'": (
+                b'{"t":"2020-01-02T03:04:05.1","l":"2020-01-02T03:04:05Z"}'
+            )
+        },
+    ),
+    (
+        "t TIMESTAMP_NTZ, d DATE",
+        {},
+        {
+            "'t',TIMESTAMP_NTZ'0001-01-01 00:00:00','d',DATE'0001-01-01'": b'{"t":"0001-01-01 00:00:00","d":"0001-01-01"}',
+            "'t',TIMESTAMP_NTZ'-0001-01-01 00:00:00','d',DATE'-0001-01-01'": (
+                b'{"t":"-0001-01-01 00:00:00","d":"-0001-01-01"}'
+            ),
+            "'t',TIMESTAMP_NTZ'+12020-01-01 00:00:00','d',DATE'+12020-01-01'": (
+                b'{"t":"+12020-01-01 00:00:00","d":"+12020-01-01"}'
+            ),
+        },
+    ),
+    (
+        "e DECIMAL(20,9)",
+        {},
+        {
+            "'e',100": b'{"e":1E+2}',
+            "'e',-1200": b'{"e":-1.2E+3}',
+            "'e',0": b'{"e":0}',
+            "'e',0.000000027": b'{"e":2.7E-8}',
+            "'e',0.000001": b'{"e":0.000001}',
+            "'e',99999999999": b'{"e":99999999999}',
+        },
+    ),
+    (
+        "e DECIMAL(20,9)",
+        {"encode.decimal-as-plain-number": "true"},
+        {"'e',100": b'{"e":100.000000000}', "'e',-0.000000027": b'{"e":-0.000000027}', "'e',NULL": b'{"e":null}'},
+    ),
+    (
+        "d DOUBLE, f FLOAT",
+        {},
+        {
+            "'d',1e10D,'f',1e10F": b'{"d":1.0E10,"f":1.0E10}',
+            "'d',double('NaN'),'f',float('-Infinity')": b'{"d":"NaN","f":"-Infinity"}',
+            "'d',-0.0D,'f',3.4e38F": b'{"d":-0.0,"f":3.4E38}',
+        },
+    ),
+    (
+        "s STRING",
+        {},
+        {
+            r"""'s', '\u0000\u001f\u007f\u2028/é😀"\\<>&\'\t\n\u0080'""": (
+                b'{"s":"\\u0000\\u001F\x7f\xe2\x80\xa8/\xc3\xa9\\uD83D\\uDE00\\"\\\\<>&\'\\t\\n\xc2\x80"}'
+            )
+        },
+    ),
+    (
+        MIXED,
+        {},
+        {
+            MIXED_VALUES: b'{"m":{"a\\"":1.5,"b":null},"i":null,"a":[1.1,null],"r":{"q":1E+1,"z":null}}',
+            "'m',map(), 'i',1, 'a',array(), 'r',NULL": b'{"m":{},"i":1,"a":[],"r":null}',
+        },
+    ),
+    (
+        MIXED,
+        {"encode.ignore-null-fields": "true"},
+        {
+            MIXED_VALUES: b'{"m":{"a\\"":1.5,"b":null},"a":[1.1,null],"r":{"q":1E+1}}',
+            "'m',NULL, 'i',NULL, 'a',NULL, 'r',named_struct('q',NULL,'z',NULL)": b'{"r":{}}',
+        },
+    ),
+    (
+        "i INTERVAL DAY TO SECOND, y INTERVAL YEAR TO MONTH, a ARRAY<TIMESTAMP_NTZ>",
+        {},
+        {
+            "'i',INTERVAL '1.5' SECOND,'y',INTERVAL '-1-2' YEAR TO MONTH,'a',array(TIMESTAMP_NTZ'2020-01-01 00:00:00')": (
+                b'{"i":1500,"y":-14,"a":["2020-01-01 00:00:00"]}'
+            )
+        },
+    ),
+]
 
 
-def test_ignoring_parse_errors(spark: SparkSession) -> None:
-    """A field that cannot be read is null; a message that is no object, or a line of another length, is no row."""
-    for name, messages in (
-        ("json", [b'{"id": "no", "name": "x"}', b"[1", b'{"id": 1, "name": "y"}']),
-        ("csv", [b"no,x", b"1,2,3", b"1,y"]),
-    ):
-        df = spark.createDataFrame([(m,) for m in messages], "value BINARY")
-        decoded = df.select(
-            from_kafka("value", name, SHORT, {f"{name}.ignore-parse-errors": "true"}).alias("r")
-        ).collect()
-        assert [row["r"] and tuple(row["r"]) for row in decoded] == [(None, "x"), None, (1, "y")]
+@pytest.mark.parametrize(("ddl", "options", "cases"), WRITTEN_JSON)
+def test_json_is_written_byte_by_byte_as_by_flink(
+    spark: SparkSession, ddl: str, options: dict[str, str], cases: dict[str, bytes | None]
+) -> None:
+    """All types, nulls, numbers with exponents, characters that are escaped."""
+    assert dict(zip(cases, encoded(spark, JSON, ddl, list(cases), options), strict=True)) == cases
 
 
-def test_options_that_do_not_go_together() -> None:
-    """As Flink refuses them."""
-    options = {"json.ignore-parse-errors": True, "json.fail-on-missing-field": True}
-    from pyspark.sql.types import LongType, StructField, StructType
+def test_json_is_written_in_the_same_way_in_every_session(spark: SparkSession) -> None:
+    """Time zone, ANSI mode, and Spark's settings for JSON do not count; an hour that is there twice is told apart."""
+    for conf in OTHER_SESSIONS:
+        with session(spark, **conf):
+            for ddl, options, cases in WRITTEN_JSON:
+                assert dict(zip(cases, encoded(spark, JSON, ddl, list(cases), options), strict=True)) == cases
+            hours = [
+                f"'l', timestamp_seconds({1604208600 + 3600 * i})" for i in range(2)
+            ]  # New York turns its clocks back
+            assert encoded(spark, JSON, "l TIMESTAMP", hours) == [
+                b'{"l":"2020-11-01 05:30:00Z"}',
+                b'{"l":"2020-11-01 06:30:00Z"}',
+            ]
 
-    with pytest.raises(ConfigurationError, match=r"json\.fail-on-missing-field"):
-        format_named("json").check(StructType([StructField("a", LongType())]), options)
+
+_micros = st.integers(-62135596800_000000, 253402300799_999999)
+_instants = _micros.map(lambda us: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us))
+_amounts = st.decimals(-(10**10), 10**10, places=8)
+_rows = st.fixed_dictionaries(
+    {
+        "i": st.integers(-(2**63), 2**63 - 1),
+        "n": st.integers(-128, 127),
+        "d": st.floats(),
+        "e": _amounts,
+        "s": TEXTS,
+        "x": st.binary(max_size=20),
+        "b": st.booleans(),
+        "y": st.dates(date(1, 1, 1)),
+        "t": _instants.map(lambda t: t.replace(tzinfo=None)),
+        "a": st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=3),
+        "m": st.dictionaries(TEXTS, st.none() | _amounts, max_size=3),
+        "r": st.none() | st.fixed_dictionaries({"q": _amounts, "z": st.none() | TEXTS}),
+    }
+)
+ROW = (
+    "i BIGINT, n TINYINT, d DOUBLE, e DECIMAL(20,8), s STRING, x BINARY, b BOOLEAN, y DATE, t TIMESTAMP_NTZ, a ARRAY<INT>, "
+    "m MAP<STRING,DECIMAL(20,8)>, r STRUCT<q: DECIMAL(20,8), z: STRING>"
+)
+
+
+@given(
+    st.lists(_rows.flatmap(lambda row: st.sets(st.sampled_from(list(row))).map(lambda n: row | dict.fromkeys(n)))),
+    st.sampled_from(
+        [
+            {},
+            {"timestamp-format.standard": "ISO-8601", "encode.ignore-null-fields": "true"},
+            {"encode.decimal-as-plain-number": "true"},
+        ]
+    ),
+)
+@SLOWLY
+def test_what_is_written_as_json_is_read(
+    spark: SparkSession, rows: list[dict[str, Any]], options: dict[str, str]
+) -> None:
+    """Any row, with any of its values null."""
+    schema, values = checked(JSON, ROW, options)
+    df = spark.createDataFrame([(row,) for row in rows], StructType([StructField("row", schema)])).coalesce(1)
+    back = JSON.decode(JSON.encode(F.col("row"), schema, values), schema, values)
+    for row in df.select("row", back.alias("back")).collect():
+        read = row["back"].asDict(recursive=True)
+        assert read.pop(ERROR) is None
+        assert repr(read) == repr(row["row"].asDict(recursive=True))
+
+
+@given(st.lists(st.decimals(-(10**19), 10**19, places=18), min_size=1))
+@SLOWLY
+def test_decimals_have_the_text_that_java_gives_them(spark: SparkSession, numbers: list[Decimal]) -> None:
+    """`BigDecimal.stripTrailingZeros().toString()`, which is what Python does by the same rule, and `toPlainString()`."""
+    numbers += [Decimal(1).scaleb(e) for e in range(-18, 19)]
+    df = spark.createDataFrame([(n,) for n in numbers], "n DECIMAL(38,18)").coalesce(1)
+    n = F.col("n")
+    for row in df.select(
+        "n", decimal_text(n, plain=False).alias("short"), decimal_text(n, plain=True).alias("plain")
+    ).collect():
+        assert row["short"] == (str(row["n"].normalize()) if row["n"] else "0")
+        assert row["plain"] == f"{row['n']:f}"

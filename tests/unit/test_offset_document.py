@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -289,27 +290,35 @@ def real_names(document: Document) -> Document:
 
 
 def least_cpu_ms(function: Callable[[], object]) -> float:
-    """The least of several runs, in CPU time: a busy machine makes each of them longer, not shorter."""
+    """The least of several runs, in CPU time: a busy machine makes each of them longer, not shorter.
+
+    The collector is off: it would walk through all that the tests before this one have left in memory.
+    """
     times = []
-    for _ in range(30):
-        begun = time.process_time()
-        function()
-        times.append(time.process_time() - begun)
+    gc.disable()
+    try:
+        for _ in range(30):
+            begun = time.process_time()
+            function()
+            times.append(time.process_time() - begun)
+    finally:
+        gc.enable()
     return min(times) * 1000
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(1, 10_000), (10_000, 1), (100, 100)])
 def test_rule_7_ten_thousand_partitions_stay_small_and_fast(topics: int, partitions: int) -> None:
-    """Under 300 KB. 5 ms to read or write is the aim; three times that is tolerated here, for slow machines."""
+    """Under 300 KB, and read or written in the time of a few dictionaries of as many entries (about 2 ms each)."""
     document = real_names(wide(topics, partitions))
     text = text_of(document)
     assert decode(json.loads(text)) == document
     assert len(text) < 300_000
+    dictionary_ms = least_cpu_ms(lambda: {f"t{i}": (i, str(i)) for i in range(10_000)})
     write_ms = least_cpu_ms(lambda: json.dumps(encode(document)))
     read_ms = least_cpu_ms(lambda: decode(json.loads(text)))
     print(f"{topics} topics of {partitions} partitions: {len(text)} B, write {write_ms:.1f} ms, read {read_ms:.1f} ms")
-    assert write_ms < 15, f"{write_ms:.1f} ms to write"
-    assert read_ms < 15, f"{read_ms:.1f} ms to read"
+    assert write_ms < 7 * dictionary_ms
+    assert read_ms < 7 * dictionary_ms
 
 
 def test_rule_7_one_leaderless_partition_does_not_make_the_document_fat() -> None:

@@ -1,0 +1,326 @@
+"""The format `csv` in Spark, held against recorded answers of Flink's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
+
+from dynamic_kafka.formats import format_named
+from tests.spark.texts import (
+    ALL,
+    ALL_NULL,
+    ALL_VALUES,
+    NO_LINE,
+    NO_ROW,
+    OTHER_SESSIONS,
+    SLOWLY,
+    TEXTS,
+    Message,
+    checked,
+    decoded,
+    encoded,
+    misfit,
+    session,
+)
+
+pytestmark = pytest.mark.spark
+
+CSV = format_named("csv")
+
+THREE = "s STRING, i INT, b BOOLEAN"
+NOT_THREE = "! It has not the 3 fields of the table's columns"
+
+READ_CSV: list[tuple[str, dict[str, str], dict[Message, str | None]]] = [
+    (
+        THREE,
+        {},
+        {
+            None: NO_ROW,
+            "a,1,true": "{a, 1, true}",
+            "a,1,true\n": "{a, 1, true}",
+            "a,1,true\r\n": "{a, 1, true}",
+            "a,1,true,": "{a, 1, true}",
+            " a , 1 , TRUE ": "{ a , 1, true}",
+            '"a,b","1","true"': "{a,b, 1, true}",
+            '"a""b" ,1,x': '{a"b, 1, false}',
+            '"a\nb",1,': "{a\nb, 1, false}",
+            '"""a""",1,true': '{"a", 1, true}',
+            '"",1,true': "{, 1, true}",
+            ",1,true": "{, 1, true}",
+            'a"b, 1,true': '{a"b, 1, true}',
+            ' "a",1,true': '{ "a", 1, true}',
+            b"\xef\xbb\xbfa,1,true": "{a, 1, true}",
+            "#a,1,true": "{#a, 1, true}",
+            r"a\,1,true": r"{a\, 1, true}",
+            "a,1": NOT_THREE,
+            "a,1,true,x": NOT_THREE,
+            "a,1,true,,": NOT_THREE,
+            "": NO_LINE,
+            "\na,1,true": NO_LINE,
+            "a\rb,1,true": NO_LINE,
+            '"a,1,true': NO_LINE,
+            '"a"x,1,true': NO_LINE,
+            '""a,1,true': NO_LINE,
+            'a,1,"true': NO_LINE,
+            "a,,true": misfit("i"),
+            "a,x,true": misfit("i"),
+            "a,1.0,true": misfit("i"),
+            "a,99999999999,true": misfit("i"),
+        },
+    ),
+    (
+        THREE,
+        {"ignore-parse-errors": "true"},
+        {
+            "a,1": "{a, 1, null}",
+            "a": "{a, null, null}",
+            "a,x,true": "{a, null, true}",
+            "a,,": "{a, null, false}",
+            ",,": "{, null, false}",
+            "a,1,true,x": NO_ROW,
+            '"a,1,true': NO_ROW,
+            "": NO_ROW,
+            None: NO_ROW,
+        },
+    ),
+    (
+        THREE,
+        {"null-literal": "n/a"},
+        {"n/a,n/a,n/a": "{null, null, null}", '"n/a",1,true': "{null, 1, true}", ",1,true": "{, 1, true}"},
+    ),
+    (
+        THREE,
+        {"field-delimiter": r"\t"},
+        {"a\t1\ttrue": "{a, 1, true}", "a,b\t1\ttrue": "{a,b, 1, true}", "a,1,true": NOT_THREE},
+    ),
+    (
+        THREE,
+        {"quote-character": "'", "field-delimiter": "|"},
+        {"'a|b'|1|true": "{a|b, 1, true}", '"a"|1|true': '{"a", 1, true}'},
+    ),
+    (THREE, {"disable-quote-character": "true"}, {'"a",1,true': '{"a", 1, true}', '"a,1,true': '{"a, 1, true}'}),
+    (
+        THREE,
+        {"allow-comments": "true"},
+        {
+            "# x\na,1,true": "{a, 1, true}",
+            "# x\r\n#y\n\n a,1,true": "{a, 1, true}",
+            "a#b,1,true": "{a#b, 1, true}",
+            "# x": NO_LINE,
+        },
+    ),
+    (
+        THREE,
+        {"escape-character": "\\"},
+        {
+            r"a\,b,1,true": "{a,b, 1, true}",
+            r'"a\"b",1,true': '{a"b, 1, true}',
+            r'"a""b\\",1,true': '{a"b\\, 1, true}',
+            r"\x\n\t,1,true": "{x\n\t, 1, true}",
+            r"\"a,1,true": '{"a, 1, true}',
+            r'"a\",1,true': NOT_THREE,
+        },
+    ),
+    (
+        "n TINYINT, m SMALLINT, l BIGINT, f FLOAT, d DOUBLE, e DECIMAL(10,2)",
+        {},
+        {
+            "1,2,3,4.5,5.5,6.555": "{1, 2, 3, 4.5, 5.5, 6.56}",
+            " -1 , 2 , 3 ,NaN,Infinity,1e2": "{-1, 2, 3, NaN, Infinity, 100.00}",
+            "128,2,3,x,5,y": misfit("n, f, e"),
+        },
+    ),
+    (
+        "d DATE, t TIMESTAMP_NTZ, l TIMESTAMP, u TIME(3)",
+        {},
+        {
+            "2020-1-2,2020-01-02 03:04:05.123,2020-01-02 03:04:05Z,03:04:05.12": (
+                "{2020-01-02, 2020-01-02 03:04:05.123, 2020-01-02 03:04:05, 03:04:05.12}"
+            ),
+            "2020-01-02, 2020-01-02 03:04:05 ,2020-01-02 03:04:05.1Z,03:04": (
+                "{2020-01-02, 2020-01-02 03:04:05, 2020-01-02 03:04:05.1, 03:04:00}"
+            ),
+            "x,2020-01-02T03:04:05,2020-01-02 03:04:05,3:4:5": misfit("d, t, l, u"),
+        },
+    ),
+    (
+        "a ARRAY<INT>, r STRUCT<x: INT, y: STRING>, x BINARY",
+        {},
+        {
+            "1;2; 3,1;a,YWJj": "{[1, 2, 3], {1, a}, abc}",
+            '"1;2","1;a",YWJj': "{[1, 2], {1, a}, abc}",
+            ",,YWJj": "{[], null, abc}",
+            "1,1;a;b,YWJj": "{[1], {1, a}, abc}",
+            "1;;3,1,###": misfit("a, r, x"),
+            "x,q;a,YWJj": misfit("a, r"),
+        },
+    ),
+    (
+        "a ARRAY<STRING>, r STRUCT<x: INT, y: STRING>",
+        {"null-literal": "n/a", "array-element-delimiter": "|", "ignore-parse-errors": "true"},
+        {
+            "a||n/a,1|n/a": "{[a, , null], {1, null}}",
+            "n/a,q": "{null, {null, null}}",
+            "a; b ,1": "{[a; b ], {1, null}}",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "options", "cases"), READ_CSV, ids=[f"{ddl} {options}" for ddl, options, _ in READ_CSV]
+)
+def test_csv_is_read_as_flink_does(
+    spark: SparkSession, ddl: str, options: dict[str, str], cases: dict[Message, str | None]
+) -> None:
+    """Whatever a line holds."""
+    assert dict(zip(cases, decoded(spark, CSV, ddl, list(cases), options), strict=True)) == cases
+
+
+def test_where_csv_is_read_otherwise_than_by_flink(spark: SparkSession) -> None:
+    """The table in docs/migrating-from-flink.md."""
+    cases: dict[Message, str | None] = {
+        "a,1,2020-01-02\nb,2,2020-01-02": NO_LINE,  # Flink: the first line
+        b"\xff,1,2020-01-02": "{\ufffd, 1.0, 2020-01-02}",  # Flink: an error
+        "a,12345,2020-01-02": misfit("e"),  # Flink: null
+        "a, 1,2020-01-02": "{a, 1.0, 2020-01-02}",  # Flink: an error
+        "a,1,2020-02-30": misfit("d"),  # Flink: the first of March
+    }
+    assert dict(zip(cases, decoded(spark, CSV, "s STRING, e DECIMAL(4,1), d DATE", list(cases)), strict=True)) == cases
+
+
+def test_a_line_of_very_many_fields_is_an_error(spark: SparkSession) -> None:
+    """Spark's parser has a limit of columns, beyond which it fails the query."""
+    assert decoded(spark, CSV, THREE, ["," * 30_000, "a,1,true", '"' + "," * 30_000]) == [
+        NO_LINE,
+        "{a, 1, true}",
+        NO_LINE,
+    ]
+    text = "x" * 30_000
+    assert decoded(spark, CSV, THREE, [f"{text},1,true"]) == [f"{{{text}, 1, true}}"]
+
+
+WRITTEN_CSV: list[tuple[str, dict[str, str], dict[str, bytes | None]]] = [
+    (
+        ALL,
+        {},
+        {
+            ALL_VALUES: (
+                b'a,1,true,1.5,0.1,12.5000,YWJj,2020-01-02,"2020-01-02 03:04:05.12","2020-01-02 03:04:05Z",03:04:05'
+            ),
+            ALL_NULL: b",,,,,,,,,,",
+            "NULL": None,
+        },
+    ),
+    (ALL, {"null-literal": "n/a"}, {ALL_NULL: b",".join([b"n/a"] * 11)}),
+    (
+        "s STRING, z INT",
+        {},
+        {
+            "'s','a b','z',1": b'"a b",1',
+            "'s','a\"b','z',NULL": b'"a""b",',
+            "'s','','z',1": b",1",
+            f"'s','{'a' * 24}','z',1": b"a" * 24 + b",1",
+            f"'s','{'a' * 25}','z',1": b'"' + b"a" * 25 + b'",1',
+            f"'s','{'😀' * 12}','z',1": "😀".encode() * 12 + b",1",
+            f"'s','{'😀' * 12}a','z',1": b'"' + "😀".encode() * 12 + b'a",1',
+            r"'s','\\','z',1": b'"\\",1',
+            r"'s','\u0000','z',1": b'"\0",1',
+            "'s','#','z',1": b'"#",1',
+            "'s','a-b;é','z',1": "a-b;é,1".encode(),
+        },
+    ),
+    (
+        "s STRING, z INT",
+        {"escape-character": "\\"},
+        {r"""'s','a\\b"c','z',1""": b'"a\\\\b""c",1', r"'s','\\','z',1": b'"\\\\",1', "'s','a\"b','z',1": b'"a""b",1'},
+    ),
+    (
+        "s STRING, z INT",
+        {"quote-character": "'", "field-delimiter": "|"},
+        {"'s','it\\'s','z',1": b"'it''s'|1", "'s','a','z',1": b"'a'|1", "'s','}','z',1": b"}|1"},
+    ),
+    (
+        "s STRING, z INT",
+        {"disable-quote-character": "true", "escape-character": "\\"},
+        {r"'s','a,\\b','z',1": b"a,\\b,1"},
+    ),
+    ("s STRING, z INT", {"field-delimiter": r"\t", "null-literal": "n/a"}, {"'s','a\tb','z',NULL": b'"a\tb"\tn/a'}),
+    ("e DECIMAL(20,9)", {}, {"'e',100": b"100.000000000", "'e',0.0000001": b"0.000000100"}),
+    (
+        "e DECIMAL(20,9)",
+        {"write-bigdecimal-in-scientific-notation": "true"},
+        {"'e',100": b"1E+2", "'e',12.5": b"12.5", "'e',0": b"0", "'e',0.0000001": b"1E-7"},
+    ),
+    (
+        "a ARRAY<STRING>, r STRUCT<x: INT, y: STRING, e: DECIMAL(5,2)>, d ARRAY<DOUBLE>",
+        {},
+        {
+            "'a',array('a',NULL,'b'),'r',named_struct('x',1,'y','a b','e',100),'d',array(1e10D,double('NaN'))": (
+                b'a;;b,"1;a b;100.00",1.0E10;NaN'
+            ),
+            "'a',array(),'r',NULL,'d',NULL": b",,",
+            "'a',array('aaaaaaaaaaaaaaaa','bbbbbbbbbbbbbbbbbbb'),'r',NULL,'d',NULL": (
+                b'"aaaaaaaaaaaaaaaa;bbbbbbbbbbbbbbbbbbb",,'
+            ),
+        },
+    ),
+    (
+        "a ARRAY<STRING>, x BINARY",
+        {"null-literal": "n/a", "array-element-delimiter": "|"},
+        {
+            "'a',array('a',NULL),'x',X''": b"a|n/a,",
+            f"'a',NULL,'x',X'{'616263' * 30}'": b'n/a,"' + b"YWJj" * 30 + b'"',
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("ddl", "options", "cases"), WRITTEN_CSV)
+def test_csv_is_written_byte_by_byte_as_by_flink(
+    spark: SparkSession, ddl: str, options: dict[str, str], cases: dict[str, bytes | None]
+) -> None:
+    """All types, nulls, and quotes where Jackson puts them."""
+    assert dict(zip(cases, encoded(spark, CSV, ddl, list(cases), options), strict=True)) == cases
+
+
+def test_csv_is_the_same_in_every_session(spark: SparkSession) -> None:
+    """Time zone, ANSI mode, and Spark's settings do not count."""
+    for conf in OTHER_SESSIONS:
+        with session(spark, **conf):
+            for ddl, options, cases in READ_CSV:
+                if "TIMESTAMP" not in ddl:  # here they are shown in the time zone of the session
+                    assert dict(zip(cases, decoded(spark, CSV, ddl, list(cases), options), strict=True)) == cases
+            for ddl, options, rows in WRITTEN_CSV:
+                assert dict(zip(rows, encoded(spark, CSV, ddl, list(rows), options), strict=True)) == rows
+
+
+DIALECTS: list[dict[str, str]] = [
+    {},
+    {"field-delimiter": ";", "array-element-delimiter": ","},
+    {"field-delimiter": r"\t", "quote-character": "'"},
+    {"escape-character": "\\"},
+]
+
+
+@given(
+    st.lists(st.tuples(TEXTS, st.none() | st.integers(-(2**31), 2**31 - 1), TEXTS, st.lists(st.integers(0, 9)))),
+    st.sampled_from(DIALECTS),
+)
+@SLOWLY
+def test_what_is_written_as_csv_is_read(spark: SparkSession, rows: list[Any], options: dict[str, str]) -> None:
+    """Any text; null by a literal that no other value has."""
+    schema, values = checked(
+        CSV, "s STRING, i INT, t STRING, a ARRAY<INT>", options | {"null-literal": "\N{EMPTY SET}"}
+    )
+    rows = [row for row in rows if "\N{EMPTY SET}" not in row]
+    df = spark.createDataFrame([(row,) for row in rows], StructType([StructField("row", schema)])).coalesce(1)
+    back = CSV.decode(CSV.encode(F.col("row"), schema, values), schema, values)
+    for row in df.select("row", back.alias("back")).collect():
+        assert (*row["row"], None) == tuple(row["back"])

@@ -1,0 +1,65 @@
+"""Damaged messages of the formats `json` and `csv`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from dynamic_kafka.formats import ERROR, format_named
+from tests.spark.texts import SLOWLY, Message, checked, frame
+
+pytestmark = pytest.mark.spark
+
+
+FUZZED = "a INT, s STRING, d DECIMAL(10,2), t TIMESTAMP, u TIME(3), y TINYINT, f FLOAT, b BOOLEAN, x BINARY"
+NESTED = ", l ARRAY<INT>, r STRUCT<x: DATE, y: STRING>"
+FINE: dict[str, Message] = {
+    "json": (
+        '{"a":1,"s":"ä\\n","d":"1.5","t":"2020-01-01 00:00:00Z","u":"01:02:03","y":200,"f":1e3,"b":"true","x":"YWJj",'
+        '"l":[1,"2"],"r":{"x":"2020-01-01","y":"z"},"m":{"k":[{"q":"1"}]}}'
+    ),
+    "csv": '1,"ä ""q""",1.5,"2020-01-01 00:00:00Z",01:02:03,7,1e3,true,YWJj,1;2,2020-01-01;z',
+}
+
+
+@st.composite
+def damaged(draw: st.DrawFn, message: bytes) -> bytes:
+    """A message with some bytes overwritten, cut out or put in."""
+    result = bytearray(message)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(result)))
+        result[at : at + draw(st.integers(0, 3))] = draw(
+            st.binary(max_size=3) | st.sampled_from([b'"', b",", b"\n", b"\\", b"1e99"])
+        )
+    return bytes(result)
+
+
+@pytest.mark.parametrize("ignore", ["false", "true"])
+@pytest.mark.parametrize("name", ["json", "csv"])
+@given(st.data())
+@SLOWLY
+def test_no_message_is_lost_or_fails_the_query(
+    spark: SparkSession, name: str, ignore: str, data: st.DataObject
+) -> None:
+    """Each one is a row or an error; none of them only if it is null or empty, or if errors are ignored."""
+    found = format_named(name)
+    fine = FINE[name]
+    assert isinstance(fine, str)
+    messages: list[Message] = data.draw(
+        st.lists(damaged(fine.encode()) | st.binary(max_size=20), min_size=50, max_size=150)
+    )
+    ddl = FUZZED + NESTED + (", m MAP<STRING, ARRAY<STRUCT<q: INT>>>" if name == "json" else "")
+    schema, options = checked(found, ddl, {"ignore-parse-errors": ignore})
+    read = found.decode(F.col("value"), schema, options).alias("d")
+    rows = frame(spark, messages).select("i", read).orderBy("i").collect()
+    assert [row["i"] for row in rows] == list(range(len(messages)))
+    for message, row in zip(messages, rows, strict=True):
+        if ignore == "true":
+            assert row["d"] is None or row["d"][ERROR] is None
+        elif row["d"] is None:
+            assert message == b""
+        elif row["d"][ERROR] is not None:
+            assert set(row["d"].asDict().values()) == {None, row["d"][ERROR]}
