@@ -14,7 +14,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint format test soak demo bench clean
+.PHONY: help install lint format test soak demo changes bench clean
 
 ##@ Set-up
 
@@ -56,6 +56,9 @@ soak: install ## Kill all that the exactly-once sink consists of, at random, for
 
 demo: install ## Follow flights over two clusters that come and go
 	$(BIN)/python examples/flights/main.py
+
+changes: install ## Keep Delta tables up to date from a real PostgreSQL (which has to be installed), by Debezium
+	$(BIN)/python -m examples.debezium.main
 
 bench: install ## Measure, e.g. BENCH_ARGS='--help'
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from benchmarks.environment import ROOT, contender_environment
+from scripts.spark42 import ROOT, jars, python
 
-__all__ = ["JVM", "OURS", "Driver", "both", "pairs"]
+__all__ = ["JVM", "OURS", "RIVAL", "Driver", "both", "pairs"]
 
 OURS = "dynamic-kafka"
 JVM = "kafka"
+RIVAL = ROOT / "benchmarks" / "pom.xml"
 
 
 class Driver:
@@ -25,10 +26,9 @@ class Driver:
     """
 
     def __init__(self, connector: str) -> None:
-        python, jars = contender_environment()
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in __exit__
         self._process = subprocess.Popen(
-            [python, "-m", "benchmarks.contender", connector, jars],
+            [python(), "-m", "benchmarks.contender", connector, jars(RIVAL)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from benchmarks.environment import ROOT
 from confluent_kafka import KafkaError, KafkaException, Producer
+from scripts.spark42 import ROOT
 
 __all__ = ["VALUE_BYTES", "fill", "produce_one_each", "steady"]
 

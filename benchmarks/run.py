@@ -12,12 +12,13 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.cases import FULL, QUICK, latency, many_partitions, throughput  # noqa: E402
-from benchmarks.environment import prepare  # noqa: E402
+from benchmarks.drivers import RIVAL  # noqa: E402
 from benchmarks.formats import avro_decoding, json_decoding  # noqa: E402
 from benchmarks.report import Result, save, show  # noqa: E402
 from benchmarks.scaling import growth, memory  # noqa: E402
 from benchmarks.sink import exactly_once_cost, sink_throughput  # noqa: E402
 from rich.console import Console  # noqa: E402
+from scripts import spark42  # noqa: E402
 
 
 def main() -> int:
@@ -49,7 +50,8 @@ def main() -> int:
     if unknown := set(chosen) - set(cases):
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
 
-    prepare()
+    spark42.python()  # both are made now, and not while something is measured
+    spark42.jars(RIVAL)
     # The table needs room; a pipe has as much as we like.
     console = Console() if sys.stdout.isatty() else Console(width=160)
     began = time.monotonic()

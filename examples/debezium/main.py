@@ -1,102 +1,132 @@
-"""Records what real Debezium writes, as fixtures for the tests of the changelog formats.
+"""PostgreSQL's tables as Delta tables: real Debezium writes a shop's changes to Kafka, and `materialize` follows them.
 
-Run it with `python -m examples.debezium.main` in the project's folder. It needs Java 17, Maven (once), and PostgreSQL;
-it writes `schemaless.json` and `with-schema.json`, one message a line, and the database's rows in the end, `rows.json`,
-into `tests/fixtures/debezium`.
+Run it with `python -m examples.debezium.main` in the project's folder. It needs Java 17, Maven (once), and PostgreSQL.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
-from operator import itemgetter
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from confluent_kafka import Consumer, TopicPartition
 from examples.debezium.change_stream import STEPS, run_change_stream
+from examples.debezium.follow import KEYS
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from scripts import spark42
 
 from dynamic_kafka.testing import KafkaBroker
 
-_FIXTURES = Path(__file__).parents[2] / "tests" / "fixtures" / "debezium"
-_KINDS = {"schemaless": False, "with-schema": True}
+__all__ = ["Rows", "follow", "same"]
+
+Rows: TypeAlias = "dict[str, list[dict[str, Any]]]"
+"""The rows of each table, in order of their keys, as `run_change_stream` returns them."""
+
+_DELTA = Path(__file__).with_name("pom-delta.xml")
 _PREFIX = "shop"
-_TIMEOUT_S = 15.0
 
 
 def main() -> int:
-    """Record all fixtures; the exit code is 0 if they are written."""
-    parser = argparse.ArgumentParser(description="Records the messages of real Debezium on a real PostgreSQL.")
-    parser.add_argument("--output", type=Path, default=_FIXTURES, help="the folder to write to (default: the tests')")
-    folder: Path = parser.parse_args().output
-    folder.mkdir(parents=True, exist_ok=True)
-
+    """Let the story happen; 0 if the Delta tables have the database's rows in the end."""
     console = Console()
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[step]}"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     try:
-        with Progress(*columns, console=console) as progress:
-            tasks = {kind: progress.add_task(kind, total=STEPS + 1, start=False, step="") for kind in _KINDS}
-            recorded: dict[str, list[str]] = {}
-            for kind, task in tasks.items():
-                recorded[kind], rows = _record(kind, progress, task)
-                recorded["rows"] = [json.dumps(rows, ensure_ascii=False, indent=2) + "\n"]  # of all kinds the same
+        with Progress(*columns, console=console) as progress, KafkaBroker() as broker:
+            task = progress.add_task("Spark starts", total=STEPS + 2)
+
+            def step(what: str) -> None:
+                progress.update(task, advance=1, description=what)
+
+            for table in KEYS:
+                broker.create_topic(f"{_PREFIX}.public.{table}", partitions=2)
+
+            def story() -> Rows:
+                rows = run_change_stream(broker, _PREFIX, with_schema=True, on_step=step)
+                step("Spark catches up")
+                return rows
+
+            found, expected = follow(broker.bootstrap_servers, _PREFIX, story, with_schema=True)
+            step("done")
     except Exception as error:  # noqa: BLE001  # whatever it is: a line for people
-        console.print(f"Nothing was recorded: {error}", style="bold red", markup=False, highlight=False)
+        console.print(f"It came to no end: {error}", style="bold red", markup=False, highlight=False)
         return 1
-    table = Table("fixture", "bytes")
-    for kind, lines in recorded.items():
-        path = folder / f"{kind}.json"
-        path.write_text("".join(lines), encoding="utf-8")
-        table.add_row(str(path), f"{path.stat().st_size:,}")
-    console.print(table)
+    for table, rows in found.items():
+        _show(console, table, rows)
+    if not same(found, expected):
+        console.print(f"The database has other rows: {json.dumps(expected)}", style="bold red", markup=False)
+        return 1
+    console.print("The Delta tables have the rows that the database has.")
     return 0
 
 
-def _record(kind: str, progress: Progress, task: TaskID) -> tuple[list[str], dict[str, Any]]:
-    """Let the story happen once; a line of JSON for each message, and the database's rows in the end."""
-    progress.start_task(task)
-    progress.update(task, step="Kafka starts")
-    with KafkaBroker() as broker:
-        rows = run_change_stream(
-            broker, _PREFIX, with_schema=_KINDS[kind], on_step=lambda step: progress.update(task, advance=1, step=step)
+def follow(
+    bootstrap_servers: str, topic_prefix: str, story: Callable[[], Rows], *, with_schema: bool
+) -> tuple[Rows, Rows]:
+    """Keep Delta tables up to date while something happens.
+
+    Args:
+        bootstrap_servers: The cluster with the topics `<topic_prefix>.public.<table>`.
+        topic_prefix: The first part of their names.
+        story: What happens; it returns the rows that the tables should have then.
+        with_schema: Whether the messages carry their schema.
+
+    Returns:
+        The rows of the Delta tables, and what the story returned.
+
+    Raises:
+        RuntimeError: If Spark failed; with the end of its log.
+    """
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-"))
+        log = stack.enter_context(tempfile.TemporaryFile("w+"))
+        arguments = [bootstrap_servers, topic_prefix, folder, spark42.jars(_DELTA), *["--with-schema"] * with_schema]
+        child = stack.enter_context(
+            subprocess.Popen(
+                [spark42.python(), "-m", "examples.debezium.follow", *arguments],
+                cwd=spark42.ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         )
-        messages = sorted(_messages(broker), key=itemgetter("topic", "partition", "offset"))
-    progress.update(task, advance=1, step=f"{len(messages)} messages")
-    return [json.dumps(message, ensure_ascii=False) + "\n" for message in messages], rows
+        stack.callback(child.kill)
+        assert child.stdout is not None
+        if child.stdout.readline() == "following\n":
+            rows = story()
+            output, _ = child.communicate()
+            if child.returncode == 0:
+                return json.loads(output), rows
+        child.wait()
+        log.seek(0)
+        raise RuntimeError(f"Spark failed:\n{log.read()[-4000:]}")
 
 
-def _messages(broker: KafkaBroker) -> Iterator[dict[str, Any]]:
-    """All that was written by Debezium, of the heartbeats only the first."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "recorder", "log_level": 3})
-    with closing(consumer):
-        for topic, description in consumer.list_topics(timeout=_TIMEOUT_S).topics.items():
-            for partition in (p for p in description.partitions if _PREFIX in topic):
-                first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_S)
-                if topic.startswith("__debezium-heartbeat"):
-                    end = min(end, first + 1)
-                consumer.assign([TopicPartition(topic, partition, first)])
-                for _ in range(first, end):
-                    message = consumer.poll(_TIMEOUT_S)
-                    if message is None or message.error():
-                        raise RuntimeError(f"Partition {partition} of topic '{topic}' cannot be read back")
-                    yield {
-                        "topic": topic,
-                        "partition": partition,
-                        "offset": message.offset(),
-                        "timestamp": message.timestamp()[1],
-                        "key": _text(message.key()),
-                        "value": _text(message.value()),
-                    }
+def same(found: Rows, expected: Rows) -> bool:
+    """Whether these are the same rows, whatever the zone and the digits of their times."""
+    return _comparable(found) == _comparable(expected)
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode()
+def _comparable(rows: Rows) -> Rows:
+    def instant(row: Mapping[str, Any]) -> dict[str, Any]:
+        joined = row.get("joined")
+        return {**row, "joined": datetime.fromisoformat(joined)} if joined else dict(row)
+
+    return {table: [instant(row) for row in of_table] for table, of_table in rows.items()}
+
+
+def _show(console: Console, name: str, rows: list[dict[str, Any]]) -> None:
+    table = Table(*rows[0], title=name)
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    console.print(table)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples.debezium.follow import KEYS, create_table
 from pyspark.sql import DataFrame, SparkSession
 
 from dynamic_kafka.changelog import last_changes, materialize
@@ -84,14 +85,6 @@ def test_a_table_follows_a_change_stream(
     assert len(set(table.batches)) == len(table.batches)
 
 
-COLUMNS = {
-    "customers": "id INT, name STRING, email STRING, balance DECIMAL(10, 2), vip BOOLEAN, joined TIMESTAMP_LTZ(6), "
-    "city STRING",
-    "orders": "region STRING, number BIGINT, customer INT, amount DOUBLE, note STRING",
-}
-KEYS = {"customers": ["id"], "orders": ["region", "number"]}
-
-
 @pytest.mark.parametrize("kind", ["schemaless", "with-schema"])
 def test_what_real_debezium_wrote_becomes_the_databases_rows(
     env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, kind: str
@@ -99,18 +92,12 @@ def test_what_real_debezium_wrote_becomes_the_databases_rows(
     """Recorded by `examples/debezium`: two tables through all that a change stream can have, read in small batches."""
     recorded = [json.loads(line) for line in (FIXTURES / f"{kind}.json").read_text(encoding="utf-8").splitlines()]
     expected = json.loads((FIXTURES / "rows.json").read_text(encoding="utf-8"))
-    for table, columns in COLUMNS.items():
+    for table in KEYS:
         name = topic(cluster_a)
         messages = [(m["key"], m["value"]) for m in recorded if m["topic"].endswith(f".{table}")]
         produce(cluster_a.bootstrap_servers, name, messages)
-        env.execute_sql(
-            f"""CREATE TABLE {table} ({columns}, `offset` BIGINT METADATA VIRTUAL,
-              PRIMARY KEY ({", ".join(KEYS[table])}) NOT ENFORCED)
-            WITH ('connector' = 'kafka', 'topic' = '{name}', 'scan.startup.mode' = 'earliest-offset',
-            'properties.bootstrap.servers' = '{cluster_a.bootstrap_servers}', 'format' = 'debezium-json',
-            'debezium-json.schema-include' = '{str(kind == "with-schema").lower()}',
-            'debezium-json.timestamp-format.standard' = 'ISO-8601', 'maxOffsetsPerTrigger' = '5')"""
-        )
+        schema, small = kind == "with-schema", ", 'maxOffsetsPerTrigger' = '5'"
+        create_table(env, table, cluster_a.bootstrap_servers, name, with_schema=schema, options=small)
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
 
         writer = materialize(env.from_path(table), KEYS[table], partial(apply, found, KEYS[table]))

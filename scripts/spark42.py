@@ -1,0 +1,59 @@
+"""A second environment, `.venv-spark42`: pyspark 4.2 and this package, for jars that go with that release only.
+
+The benchmarks' rival (Spark's own Kafka connector) and Delta are such jars; `.venv` has the newest pyspark.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["ROOT", "jars", "python"]
+
+ROOT = Path(__file__).resolve().parents[1]
+_VENV = ROOT / ".venv-spark42"
+_PYTHON = _VENV / "bin" / "python"
+_PYSPARK = "pyspark==4.2.0"
+
+
+def python() -> str:
+    """The environment's Python. The first call makes the environment, in a minute or two.
+
+    Raises:
+        SystemExit: If pip fails.
+    """
+    stamp = _VENV / "made-from"
+    recipe = f"{_PYSPARK}\n{(ROOT / 'pyproject.toml').read_text()}"
+    if not stamp.is_file() or stamp.read_text() != recipe:
+        print(f"making {_VENV.name} (once) ...", file=sys.stderr, flush=True)
+        _run("python -m venv", [sys.executable, "-m", "venv", str(_VENV)])
+        install = [str(_PYTHON), "-m", "pip", "install", "--quiet", _PYSPARK, "--editable"]
+        _run("pip", [*install, f"{ROOT}[sql,avro,rich,delta]"])
+        stamp.write_text(recipe)
+    return str(_PYTHON)
+
+
+def jars(pom: Path) -> str:
+    """The dependencies that a pom.xml names, as `spark.jars` takes them. The first call fetches them, by Maven.
+
+    Raises:
+        SystemExit: If Maven is missing, or fails.
+    """
+    folder = _VENV / "jars" / pom.parent.name / pom.stem
+    stamp = folder / "made-from"
+    if not stamp.is_file() or stamp.read_text() != pom.read_text():
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise SystemExit(f"The jars of {pom} are fetched by mvn (Maven), which is not on PATH; install Maven")
+        shutil.rmtree(folder, ignore_errors=True)
+        command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        _run("mvn", [*command, "-DincludeScope=runtime"])
+        stamp.write_text(pom.read_text())
+    return ",".join(sorted(map(str, folder.glob("*.jar"))))
+
+
+def _run(what: str, command: list[str]) -> None:
+    if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode:
+        raise SystemExit(f"{what} failed (above), so {_VENV.name} is not complete")
