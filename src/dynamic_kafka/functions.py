@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import ParseException
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
-from dynamic_kafka.formats import ERROR, ROW_KIND, ROWS, Format, FormatOptions, format_named
+from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
+from dynamic_kafka.formats.native import has, let
 from dynamic_kafka.sql.options import check_unknown, format_options
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def from_kafka(
     value: Column | str,
     format: str,  # noqa: A002  as in the options
     schema: StructType | str,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Column:
     """Decode keys or values.
 
@@ -42,7 +43,8 @@ def from_kafka(
 
     Returns:
         A struct of the schema's fields; null for a null message. For a changelog format an array of
-        `struct<row_kind: string, row: struct<...>>`, to be exploded.
+        `struct<row_kind: string, row: struct<...>, metadata: struct<...>>`, to be exploded; the fields of `metadata` have
+        the names that SQL has behind `value.`.
 
     Raises:
         ConfigurationError: If the format or an option is unknown or wrong, or does not go with the schema.
@@ -50,7 +52,7 @@ def from_kafka(
     Example:
         >>> df.select(from_kafka("value", "json", "id BIGINT, name STRING").alias("order"))  # doctest: +SKIP
     """
-    given = dict(options or {})
+    given = _texts(options)
     policy = given.pop(_ON_ERROR, "fail")
     if policy not in ("fail", "skip"):
         raise InvalidOptionError(_ON_ERROR, policy, "fail or skip (dead-letter is for SQL tables)")
@@ -58,31 +60,40 @@ def from_kafka(
     used, parsed = _format(format, given, fields)
     column = F.col(value) if isinstance(value, str) else value
 
-    def checked(decoded: Column) -> Column:
-        row = decoded[ROWS] if used.changelog else decoded.dropFields(ERROR)
+    def checked(message: Column) -> Column:
+        decoded = message["decoded"]
+        row = _changes(decoded) if used.changelog else decoded.dropFields(ERROR)
         fine = decoded.isNull() | decoded[ERROR].isNull()
         if policy == "skip":
             return F.when(fine, row)
-        beginning = F.make_valid_utf8(F.substring(column, 1, _SHOWN_BYTES).cast("string"))
+        beginning = F.make_valid_utf8(F.substring(message["value"], 1, _SHOWN_BYTES).cast("string"))
         problem = F.concat(
             F.lit(f"A message cannot be read as {used.name}: "), decoded[ERROR], F.lit("; it begins with "), beginning
         )
         return F.when(fine, row).otherwise(F.raise_error(problem))
 
-    # A lambda's variable is evaluated once, whatever is done with it.
-    return F.element_at(F.transform(F.array(used.decode(column, fields, parsed)), checked), 1)
+    return let(F.struct(column.alias("value"), used.decode(column, fields, parsed).alias("decoded")), checked)
+
+
+def _changes(decoded: Column) -> Column:
+    """The rows of a changelog's message, each with the message's metadata."""
+    return F.transform(
+        decoded[ROWS],
+        lambda r: F.struct(r[ROW_KIND].alias(ROW_KIND), r["row"].alias("row"), decoded[METADATA].alias(METADATA)),
+    )
 
 
 def to_kafka(
     row: Column | str,
     format: str,  # noqa: A002  as in the options
     schema: StructType | str,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Column:
     """Encode rows as keys or values.
 
     Args:
-        row: A struct column of the schema's fields, or its name. For a changelog format its last field is `row_kind`.
+        row: A struct column, or its name. Its fields are taken by their names, those of structs in it, too; for a changelog
+            format it has a field `row_kind` as well.
         format: Flink's name of the format.
         schema: The fields without `row_kind`, as a type or in Spark's DDL.
         options: The format's options by their whole names.
@@ -97,10 +108,31 @@ def to_kafka(
         >>> df.select(to_kafka(struct("id", "name"), "json", "id BIGINT, name STRING").alias("value"))  # doctest: +SKIP
     """
     fields = _struct(schema)
-    used, parsed = _format(format, dict(options or {}), fields)
+    used, parsed = _format(format, _texts(options), fields)
     column = F.col(row) if isinstance(row, str) else row
     names = [*fields.fields, StructField(ROW_KIND, StringType())] if used.changelog else fields.fields
-    return used.encode(column.cast(StructType(names)), fields, parsed)
+    return used.encode(_by_name(column, StructType(names)), fields, parsed)
+
+
+def _by_name(column: Column, type_: DataType) -> Column:
+    """A value with another type, a struct field by field: Spark's cast takes fields by their position."""
+    match type_:
+        case StructType():
+            fields = (_by_name(column[f.name], f.dataType).alias(f.name) for f in type_.fields)
+            return F.when(column.isNotNull(), F.struct(*fields))
+        case ArrayType(elementType=element) if has(element, (StructType,)):
+            return F.transform(column, lambda x: _by_name(x, element))
+        case MapType(valueType=element) if has(element, (StructType,)):
+            return F.transform_values(column, lambda _, x: _by_name(x, element))
+        case _:
+            return column.cast(type_)
+
+
+def _texts(options: Mapping[str, object] | None) -> dict[str, str]:
+    """Options as texts; True is `true`, as Spark's `option` has it."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (options or {}).items()
+    }
 
 
 def _struct(schema: StructType | str) -> StructType:

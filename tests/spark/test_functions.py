@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import format_named
@@ -113,3 +114,42 @@ def test_options_that_do_not_go_together() -> None:
 
     with pytest.raises(ConfigurationError, match=r"json\.fail-on-missing-field"):
         format_named("json").check(StructType([StructField("a", LongType())]), options)
+
+
+def test_fields_are_written_by_their_names(spark: SparkSession) -> None:
+    """Whatever their order is, in structs inside as well; a field that is not there is Spark's error."""
+    df = spark.sql("SELECT struct('B' AS b, 'A' AS a, array(struct(2 AS y, 1 AS x)) AS n) AS r")
+    written = df.select(to_kafka("r", "json", "a STRING, b STRING, n ARRAY<STRUCT<x: INT, y: INT>>").alias("v"))
+    assert written.first()["v"] == b'{"a":"A","b":"B","n":[{"x":1,"y":2}]}'  # type: ignore[index]
+    with pytest.raises(PySparkException, match="FIELD_NOT_FOUND"):
+        df.select(to_kafka("r", "json", "a STRING, c STRING"))
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+@pytest.mark.parametrize("name", ["json", "csv", "debezium-json", "avro"])
+def test_what_a_python_function_returns_is_decoded(spark: SparkSession, name: str) -> None:
+    """For instance a message that is decrypted first."""
+    same = F.udf(bytes, "binary", useArrow=False)
+    messages = {"json": b'{"id":3}', "csv": b"3", "debezium-json": b'{"after":{"id":3},"op":"c"}', "avro": b"\x02\x06"}
+    df = spark.createDataFrame([(messages[name],)], "value BINARY")
+    row = df.select(from_kafka(same("value"), name, "id INT").alias("r")).first()
+    assert row is not None
+    assert (row["r"][0]["row"] if name == "debezium-json" else row["r"])["id"] == 3
+
+
+def test_changes_come_with_their_metadata(spark: SparkSession) -> None:
+    """Those of the format in SQL, beside each row."""
+    message = b'{"before":null,"after":{"id":1},"op":"c","source":{"table":"people","ts_ms":5}}'
+    df = spark.createDataFrame([(message,)], "value BINARY")
+    changes = df.selectExpr("*").select(F.explode(from_kafka("value", "debezium-json", "id INT")).alias("c"))
+    row = changes.select("c.row_kind", "c.row.id", "c.metadata.`source.table`").first()
+    assert row is not None
+    assert tuple(row) == ("+I", 1, "people")
+
+
+def test_options_may_be_truths_and_numbers(spark: SparkSession) -> None:
+    """As Spark's `option` takes them."""
+    df = spark.createDataFrame([(b"{",)], "value BINARY")
+    row = df.select(from_kafka("value", "json", "id INT", {"json.ignore-parse-errors": True}).alias("r")).first()
+    assert row is not None
+    assert row["r"] is None

@@ -30,7 +30,7 @@ from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.formats.changelog_envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
 from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions
 from dynamic_kafka.formats.json import JSON
-from dynamic_kafka.formats.json_repair import PARSER, _lost, _relaxed, _repaired
+from dynamic_kafka.formats.json_repair import PARSER, converted, lost, relaxed
 from dynamic_kafka.formats.native import let
 from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text
 
@@ -56,12 +56,13 @@ _SHARED_OPTIONS = (
 def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, options: FormatOptions) -> Column:
     with_schema = options.get(f"{name}.schema-include", False)
     ignore_errors = options.get(f"{name}.ignore-parse-errors", False)
-    message_schema = envelope.schema(_relaxed(schema) if envelope.texts else schema)
+    message_schema = envelope.schema(relaxed(schema) if envelope.texts else schema)
     if with_schema:
         payload_schema = StructType([field for field in message_schema if field.name != "schema"])
         message_schema = StructType().add("payload", payload_schema).add("schema", StringType())
 
-    def read(message: Column) -> Column:
+    def read(both: Column) -> Column:
+        value, message = both["value"], both["message"]
         payload = message["payload"] if with_schema else message
         kind = payload[envelope.kind]
         included = {
@@ -93,7 +94,8 @@ def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, op
     message = JSON.decode(value, message_schema, _json_options(name, options))
     if envelope.texts:
         message = let(message, lambda texts: _converted(envelope, schema, texts, ignore_errors=ignore_errors))
-    return F.when(F.length(value) > 0, let(message, read))  # a null or empty message is a tombstone: no row
+    both = F.struct(value.alias("value"), message.alias("message"))
+    return F.when(F.length(value) > 0, let(both, read))  # a null or empty message is a tombstone: no row
 
 
 def _converted(envelope: Envelope, schema: StructType, message: Column, *, ignore_errors: bool) -> Column:
@@ -104,12 +106,12 @@ def _converted(envelope: Envelope, schema: StructType, message: Column, *, ignor
     type_ = ArrayType(schema) if envelope.batched else schema
     found = message
     for image in envelope.images:
-        found = found.withField(image, _repaired(type_, message[image]))
+        found = found.withField(image, converted(type_, message[image]))
 
     def with_error(both: Column) -> Column:
         texts, found = both["texts"], both["found"]
         misfits = (
-            F.when(_lost(type_, texts[image], found[image]), F.lit(f'In its "{image}" is what does not fit its column'))
+            F.when(lost(type_, texts[image], found[image]), F.lit(f'In its "{image}" is what does not fit its column'))
             for image in envelope.images
         )
         return found.withField(ERROR, F.coalesce(found[ERROR], *misfits))
@@ -135,7 +137,7 @@ def _no_kind(name: str, envelope: Envelope, *, with_schema: bool) -> str:
 
 def _wrong_kind(envelope: Envelope, kind: Column) -> Column:
     known = (*envelope.inserts, envelope.update, envelope.delete, *envelope.skipped)
-    advice = F.lit("")
+    advice = F.lit(f", which tells of no row; leave such messages out, by {envelope.tool} or by 'format.on-error'")
     for word, hint in envelope.hints.items():
         advice = F.when(kind == word, f": {hint}").otherwise(advice)
     return F.when(~kind.isin(*known), F.concat(F.lit(f'Unknown "{envelope.kind}" value "'), kind, F.lit('"'), advice))
@@ -150,10 +152,11 @@ def _wrong_rows(envelope: Envelope, kind: Column, old: Column, new: Column) -> C
         unmatched = old.isNull() | (F.size(old) < F.size(new)) | F.exists(old, lambda row: row.isNull())
         no_old = F.lit(f'It is an update, and "{old_name}" has not a row for each row of "{new_name}"')
         return F.when((inserts | updates | deletes) & rowless, no_new).when(updates & unmatched, no_old)
-    advice = "set the REPLICA IDENTITY of a PostgreSQL table to FULL"
     return (
-        F.when(updates & old.isNull(), F.lit(f'The "{old_name}" field of UPDATE message is null; {advice}'))
-        .when(deletes & old.isNull(), F.lit(f'The "{old_name}" field of DELETE message is null; {advice}'))
+        F.when(
+            updates & old.isNull(), F.lit(f'The "{old_name}" field of UPDATE message is null; {envelope.whole_rows}')
+        )
+        .when(deletes & old.isNull(), F.lit(f'The "{old_name}" field of DELETE message is null; {envelope.whole_rows}'))
         .when((inserts | updates) & new.isNull(), no_new)
     )
 

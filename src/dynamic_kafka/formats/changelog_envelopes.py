@@ -107,6 +107,7 @@ class Envelope:
         texts: Whether numbers and booleans are usually written as texts.
         skipped: What stands in `kind` of messages about no row, which are no error.
         hints: What to do about messages that no row can tell, by what stands in `kind`.
+        whole_rows: What to do if rows are missing as they were.
     """
 
     tool: str
@@ -121,6 +122,7 @@ class Envelope:
     texts: bool = False
     skipped: tuple[str, ...] = ()
     hints: Mapping[str, str] = field(default_factory=dict)
+    whole_rows: str = ""
 
     def schema(self, row: DataType) -> StructType:
         """The schema of a message about rows of the type `row`."""
@@ -144,9 +146,17 @@ DEBEZIUM = Envelope(
         "t": "TRUNCATE is nothing that rows can tell; leave it out by the connector's skipped.operations=t",
         "m": "logical messages have a topic of their own; leave it out",
     },
+    whole_rows="set the REPLICA IDENTITY of a PostgreSQL table to FULL",
 )
 OGG = Envelope(
-    "Ogg", "op_type", ("I",), "U", "D", _OGG_METADATA, hints={"T": "truncation is nothing that rows can tell"}
+    "Ogg",
+    "op_type",
+    ("I",),
+    "U",
+    "D",
+    _OGG_METADATA,
+    hints={"T": "truncation is nothing that rows can tell"},
+    whole_rows="have GoldenGate extract whole rows (GETUPDATEBEFORES, and supplemental logging of all columns)",
 )
 CANAL = Envelope(
     "Canal",

@@ -180,7 +180,11 @@ def _row(line: Column, schema: StructType, dialect: Dialect) -> Column:
     any_text = [i for i, f in enumerate(schema.fields) if isinstance(f.dataType, (*_TEXTS, ArrayType, StructType))]
 
     def read(fields: Column) -> Column:
-        broken = too_long(line, dialect) | unreadable(line, (fields[f"_{i}"] for i in any_text), dialect)
+        broken = (
+            ~F.is_valid_utf8(line)
+            | too_long(line, dialect)
+            | unreadable(line, (fields[f"_{i}"] for i in any_text), dialect)
+        )
         # Looked at only if there are not as many fields as columns. One more that is empty is a delimiter at the end.
         wider = split_line(line, width + 1, dialect)
         as_many = fields[ERROR].isNull()
@@ -189,7 +193,7 @@ def _row(line: Column, schema: StructType, dialect: Dialect) -> Column:
         texts = F.struct(*(_raw(fields, i, dialect).alias(f"_{i}") for i in range(width)))
         if dialect.ignore_errors:
             return F.when(~broken & ~too_many, let(texts, lambda t: _columns(t, schema, dialect)))
-        fault = F.when(broken, "It is empty, or not one line, or has quotes that do not match").when(
+        fault = F.when(broken, "It is empty, or not one line of UTF-8, or has quotes that do not match").when(
             too_many | too_few, f"It has not the {width} fields of the table's columns"
         )
         return let(texts, lambda t: let(_columns(t, schema, dialect), lambda c: _checked(c, t, fault, schema, dialect)))

@@ -31,7 +31,7 @@ from dynamic_kafka.formats.json_missing import with_missing_field
 from dynamic_kafka.formats.json_repair import PARSER, beyond_calendar, repaired
 from dynamic_kafka.formats.json_text import Style, json_text
 from dynamic_kafka.formats.json_types import from_wire, wire_schema
-from dynamic_kafka.formats.native import INTERVALS, check_names, either, let, with_error
+from dynamic_kafka.formats.native import INTERVALS, check_names, either, has, let, with_error
 from dynamic_kafka.options.option import BOOL, ConfigOption, flag, word
 
 if TYPE_CHECKING:
@@ -110,26 +110,39 @@ def _check_keys(column: str, type_: DataType) -> None:
 
 
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    text, ignore_errors = value.cast(StringType()), options.get(_IGNORE_PARSE_ERRORS.key, False)
+    ignore_errors = options.get(_IGNORE_PARSE_ERRORS.key, False)
 
-    def checked(row: Column) -> Column:
-        blank = row.isNull() & (F.length(value) > 0)
-        suspicious = blank | row[ERROR].isNotNull() | (value == F.lit(b"null")) | either(_misread(row, schema))
-        mended = repaired(value, row, schema, ignore_errors=ignore_errors)
+    # All that a lambda looks at comes by its variable: the message may be what a Python function returns, which Spark
+    # refuses to compute in there.
+    def checked(message: Column) -> Column:
+        text, row = message["text"], message["row"]
+        blank = row.isNull() & (F.length(text) > 0)
+        literal = text == "null"
+        suspicious = blank | row[ERROR].isNotNull() | literal | ~F.is_valid_utf8(text) | either(_misread(row, schema))
+        mended = repaired(text, row, schema, ignore_errors=ignore_errors)
         return F.when(suspicious, mended).otherwise(from_wire(row, with_error(schema)))
 
-    decoded = let(F.from_json(text, with_error(wire_schema(schema)), PARSER), checked)
+    def complete(message: Column) -> Column:
+        return with_missing_field(message["row"], message["text"], schema)
+
+    text = value.cast(StringType())
+    parsed = F.from_json(text, with_error(wire_schema(schema)), PARSER)
+    decoded = let(F.struct(text.alias("text"), parsed.alias("row")), checked)
     if not options.get(_FAIL_ON_MISSING_FIELD.key, False):
         return decoded
-    return let(decoded, lambda row: with_missing_field(row, text, schema))
+    return let(F.struct(text.alias("text"), decoded.alias("row")), complete)
 
 
 def _misread(column: Column, type_: DataType) -> Iterator[Column]:
-    """Conditions under which Spark has read a value that is wrong, without a word; not for those in arrays and maps."""
+    """Conditions under which Spark has read a value that is wrong, without a word."""
     match type_:
         case StructType():
             for field in type_.fields:
                 yield from _misread(column[field.name], field.dataType)
+        case ArrayType(elementType=element) if has(element, (TimestampType, ByteType, *INTERVALS)):
+            yield F.coalesce(F.exists(column, lambda x: either(_misread(x, element))), F.lit(False))
+        case MapType(valueType=element) if has(element, (TimestampType, ByteType, *INTERVALS)):
+            yield from _misread(F.map_values(column), ArrayType(element))
         case TimestampType():
             yield beyond_calendar(column)
         case _ if isinstance(type_, (ByteType, *INTERVALS)):

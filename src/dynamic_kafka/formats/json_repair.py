@@ -2,7 +2,8 @@
 
 Spark takes a number or a boolean only if it is one in JSON. Flink is more generous: it may stand in quotes, a whole number
 may have a point, and anything can be a boolean. So the columns with numbers and booleans are read a second time, as texts,
-and converted. Everything else stays as Spark has read it.
+and converted. What is still null then, and is not null in the message, does not fit: of columns by themselves the names tell
+it, of numbers inside of others `lost`, and of all else in there the parser, which is why they are read again, too.
 
 All of this is evaluated only for messages that Spark found fault with. The expressions are small, because Spark plans each
 micro-batch anew.
@@ -38,7 +39,7 @@ from dynamic_kafka.formats.native import INTERVALS, either, has, let, or_error, 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["NAMES", "PARSER", "beyond_calendar", "repaired"]
+__all__ = ["NAMES", "PARSER", "beyond_calendar", "converted", "lost", "relaxed", "repaired"]
 
 PARSER = {
     "mode": "PERMISSIVE",
@@ -61,9 +62,11 @@ NAMES = MapType(StringType(), StringType())
 _WHOLE = (ByteType, ShortType, IntegerType, LongType, *INTERVALS)
 _FLOATING = (FloatType, DoubleType)
 _WEAK = (*_WHOLE, *_FLOATING, BooleanType)
-_READ_AGAIN = (*_WEAK, TimestampType)
+_CONVERTED = (*_WEAK, TimestampType)
+_NESTED = (StructType, ArrayType, MapType)
 _ANY_NUMBER = DecimalType(38, 18)  # holds all whole numbers, and what is behind their point
 _NOT_AN_OBJECT = "It is not a JSON object"
+_NOT_UTF_8 = "It is not UTF-8"
 _MISFIT = "It does not fit the columns: "
 
 
@@ -76,81 +79,92 @@ def beyond_calendar(instant: Column) -> Column:
     return instant >= F.timestamp_seconds(F.lit(253_402_300_800))
 
 
-def repaired(value: Column, row: Column, schema: StructType, *, ignore_errors: bool) -> Column:
+def repaired(text: Column, row: Column, schema: StructType, *, ignore_errors: bool) -> Column:
     """What Flink makes of a message that Spark found fault with.
 
     Args:
-        value: The message.
+        text: The message.
         row: What Spark read of it, with the types of `wire_schema`; or null.
         schema: The columns.
         ignore_errors: Whether a field that cannot be read is null, and a message that is no JSON object gives null.
     """
-    text = value.cast(StringType())
     again = StructType(
-        [StructField(f.name, _relaxed(f.dataType)) for f in schema.fields if has(f.dataType, _READ_AGAIN)]
+        [StructField(f.name, relaxed(f.dataType)) for f in schema.fields if has(f.dataType, (*_CONVERTED, *_NESTED))]
     )
     second = F.from_json(text, with_error(again), PARSER)
-    names = F.map_keys(F.map_filter(F.from_json(text, NAMES, PARSER), lambda _, x: x.isNotNull()))
+    objects = F.when(F.is_valid_utf8(text), F.from_json(text, NAMES, PARSER))
+    names = F.map_keys(F.map_filter(objects, lambda _, x: x.isNotNull()))
 
     def by_flink(read: Column) -> Column:
         first, second, names = read["first"], read["second"], read["names"]
         columns = F.struct(
             *(
-                (_repaired(f.dataType, second[f.name]) if f.name in again.names else first[f.name]).alias(f.name)
+                (converted(f.dataType, second[f.name]) if f.name in again.names else first[f.name]).alias(f.name)
                 for f in schema.fields
             ),
             F.lit(None).cast(StringType()).alias(ERROR),
         )
         if ignore_errors:
             return F.when(names.isNotNull(), columns)
-        return let(columns, lambda found: or_error(found, _error(names, second, found, schema), schema))
 
-    return let(F.struct(row.alias("first"), second.alias("second"), names.alias("names")), by_flink)
+        def checked(found: Column) -> Column:
+            no_text = F.when(read["mangled"], _NOT_UTF_8)
+            return or_error(found, F.coalesce(no_text, _error(names, second, found, schema)), schema)
+
+        return let(columns, checked)
+
+    mangled = ~F.is_valid_utf8(text)
+    read = (row.alias("first"), second.alias("second"), names.alias("names"), mangled.alias("mangled"))
+    return let(F.struct(*read), by_flink)
 
 
 def _error(names: Column, second: Column, found: Column, schema: StructType) -> Column:
     """What is wrong with a message: it is no object, or a field of it is null now and was not, or one is inside of it."""
     not_null = F.json_object_keys(F.to_json(found, {"ignoreNullFields": "true"}))
     nested = [
-        F.when(_lost(f.dataType, second[f.name], found[f.name]), f.name)
+        F.when(lost(f.dataType, second[f.name], found[f.name]), f.name)
         for f in schema.fields
-        if not isinstance(f.dataType, _READ_AGAIN) and has(f.dataType, _READ_AGAIN)
+        if not isinstance(f.dataType, _CONVERTED) and has(f.dataType, _CONVERTED)
     ]
     misfits = F.array_except(F.array_intersect(F.lit(schema.names), names), not_null)
     if nested:
         misfits = F.array_union(misfits, F.array_compact(F.array(*nested)))
     wrong = (F.size(misfits) > 0) | second[ERROR].isNotNull()
-    which = F.when(F.size(misfits) > 0, F.array_join(misfits, ", ")).otherwise("in an array or a map")
+    # The parser does not tell where: it is inside of one of those.
+    inside = F.array_intersect(F.lit([f.name for f in schema.fields if isinstance(f.dataType, _NESTED)] or [""]), names)
+    which = F.when(F.size(misfits) > 0, F.array_join(misfits, ", ")).otherwise(
+        F.concat(F.lit("inside of "), F.array_join(inside, " or "))
+    )
     return F.when(names.isNull(), _NOT_AN_OBJECT).when(wrong, F.concat(F.lit(_MISFIT), which))
 
 
-def _relaxed(type_: DataType) -> DataType:
+def relaxed(type_: DataType) -> DataType:
     """The type to read a second time: with texts in place of numbers and booleans."""
     match type_:
         case StructType():
-            return StructType([StructField(f.name, _relaxed(f.dataType)) for f in type_.fields])
+            return StructType([StructField(f.name, relaxed(f.dataType)) for f in type_.fields])
         case ArrayType(elementType=element):
-            return ArrayType(_relaxed(element))
+            return ArrayType(relaxed(element))
         case MapType(keyType=key, valueType=element):
-            return MapType(key, _relaxed(element))
+            return MapType(key, relaxed(element))
         case _ if isinstance(type_, _WEAK):
             return StringType()
         case _:
             return type_
 
 
-def _repaired(type_: DataType, second: Column) -> Column:
-    """A value of a column's type, from what was read with the type `_relaxed`; null if it cannot be."""
+def converted(type_: DataType, second: Column) -> Column:
+    """A value of a column's type, from what was read with the type `relaxed`; null if it cannot be."""
     match type_:
-        case _ if not has(type_, _READ_AGAIN):
+        case _ if not has(type_, _CONVERTED):
             return second
         case StructType():
-            fields = (_repaired(f.dataType, second[f.name]).alias(f.name) for f in type_.fields)
+            fields = (converted(f.dataType, second[f.name]).alias(f.name) for f in type_.fields)
             return F.when(second.isNotNull(), F.struct(*fields))
         case ArrayType(elementType=element):
-            return F.transform(second, lambda x: _repaired(element, x))
+            return F.transform(second, lambda x: converted(element, x))
         case MapType(valueType=element):
-            return F.transform_values(second, lambda _, x: _repaired(element, x))
+            return F.transform_values(second, lambda _, x: converted(element, x))
         case TimestampType():
             return F.when(~beyond_calendar(second), second)
         case BooleanType():
@@ -163,20 +177,20 @@ def _repaired(type_: DataType, second: Column) -> Column:
             return second.try_cast(_ANY_NUMBER).try_cast(type_)
 
 
-def _lost(type_: DataType, second: Column, found: Column) -> Column:
+def lost(type_: DataType, second: Column, found: Column) -> Column:
     """Whether a number in there could not be converted."""
     match type_:
         case StructType():
             return either(
-                _lost(f.dataType, second[f.name], found[f.name]) for f in type_.fields if has(f.dataType, _READ_AGAIN)
+                lost(f.dataType, second[f.name], found[f.name]) for f in type_.fields if has(f.dataType, _CONVERTED)
             )
-        case ArrayType(elementType=element) if isinstance(element, _READ_AGAIN):
+        case ArrayType(elementType=element) if isinstance(element, _CONVERTED):
             return F.size(F.array_compact(second)) != F.size(F.array_compact(found))
         case ArrayType(elementType=element):
             return F.coalesce(
-                F.exists(F.zip_with(second, found, lambda s, f: _lost(element, s, f)), lambda x: x), F.lit(False)
+                F.exists(F.zip_with(second, found, lambda s, f: lost(element, s, f)), lambda x: x), F.lit(False)
             )
         case MapType(valueType=element):
-            return _lost(ArrayType(element), F.map_values(second), F.map_values(found))
+            return lost(ArrayType(element), F.map_values(second), F.map_values(found))
         case _:
             return second.isNotNull() & found.isNull()
