@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -136,10 +137,11 @@ def document_of(sizes: list[int], packing: Packing) -> Document:
 
 
 packings = st.builds(
-    lambda per_task, least, most: Packing(per_task, least, most and max(least, most)),
+    lambda per_task, least, most, cuts: Packing(per_task, least, most and max(least, most), cuts),
     st.integers(1, 300_000),
     st.integers(1, 20),
     st.just(0) | st.integers(1, 30),
+    st.booleans(),
 )
 sizes_of_ranges = st.lists(
     st.just(0) | st.integers(1, 5) | st.integers(1, 2000) | st.integers(1, 3_000_000), max_size=40
@@ -174,16 +176,17 @@ def test_planning_covers_every_range_once_in_order(sizes: list[int], packing: Pa
     ranges = sum(n > 0 for n in sizes)
     most = max(math.ceil((sum(sizes) + 200 * ranges) / packing.records_per_task), packing.min_tasks)
     assert len(tasks) <= (min(most, packing.max_tasks) if packing.max_tasks else most)
-    assert sum(map(len, tasks)) <= ranges + max(len(tasks) - 1, 0), "one cut between two tasks at most"
+    cuts = max(len(tasks) - 1, 0) if packing.cuts else 0
+    assert sum(map(len, tasks)) <= ranges + cuts, "one cut between two tasks at most, and only if it may be"
     assert plan(decode(json.loads(json.dumps(encode(document))))) == tasks
 
 
 @settings(deadline=None)
 @given(sizes_of_ranges, packings)
 @example([1] * 10_000, Packing())
-@example([1_000_000, *[1] * 1000], Packing(1000, 1, 8))
+@example([1_000_000, *[1] * 1000], Packing(1000, 1, 8, cuts=True))
 def test_planning_gives_tasks_equal_work(sizes: list[int], packing: Packing) -> None:
-    """No task gets more than its part and what is too little to be cut off."""
+    """No task gets more than its part and what is too little to be cut off; without cuts, halves of large ranges."""
     if sum(sizes) > 2000 * packing.records_per_task:
         packing = packing._replace(records_per_task=sum(sizes) // 2000)
     tasks = plan(document_of(sizes, packing))
@@ -191,15 +194,34 @@ def test_planning_gives_tasks_equal_work(sizes: list[int], packing: Packing) -> 
     count = max(math.ceil((sum(sizes) + 200 * ranges) / packing.records_per_task), packing.min_tasks)
     count = min(count, packing.max_tasks or count)
     part = (sum(sizes) + 200 * (ranges + count)) / count
-    assert all(sum(r.end - r.start for r in task) <= part + 700 for task in tasks)
+    if not packing.cuts:
+        part = max(part, packing.records_per_task)
+    # What a task leaves to those after it, at most half of a range, they share.
+    more = 700 if packing.cuts else max(sizes, default=0) * (1 + math.log(count)) + 700
+    assert all(sum(r.end - r.start for r in task) <= part + more for task in tasks)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks"),
+    [
+        ([500_000] * 8, [[500_000] * 2] * 4),
+        ([5_000_000, *[1] * 9], [[5_000_000], [1] * 9]),
+        ([1, 5_000_000, 1], [[1], [5_000_000], [1]]),
+        ([1_500_000] * 3, [[1_500_000]] * 3),
+    ],
+    ids=str,
+)
+def test_planning_keeps_a_partition_in_one_task(sizes: list[int], tasks: list[list[int]]) -> None:
+    """By default: its records stay in order for whoever writes them on."""
+    assert [[r.end - r.start for r in task] for task in plan(document_of(sizes, Packing()))] == tasks
 
 
 @settings(deadline=None)
 @given(st.integers(1, 20), st.integers(0, 3_000_000))
 def test_planning_gives_the_least_number_of_tasks_also_on_small_batches(least: int, more: int) -> None:
     """`minPartitions` holds as long as there is a record for each task, for one range as for many."""
-    assert len(plan(document_of([least + more], Packing(10**9, least)))) == least
-    assert len(plan(document_of([1 + more] * least, Packing(10**9, least)))) == least
+    assert len(plan(document_of([least + more], Packing(10**9, least, cuts=True)))) == least
+    assert len(plan(document_of([1 + more] * least, Packing(10**9, least, cuts=True)))) == least
 
 
 @settings(deadline=None)
@@ -213,7 +235,7 @@ def test_planning_packs_many_quiet_splits_into_one_task(sizes: list[int]) -> Non
 @given(st.integers(1_000_000, 50_000_000), st.integers(10_000, 300_000))
 def test_planning_splits_one_large_range(records: int, per_task: int) -> None:
     """About as many records in a task as asked for."""
-    tasks = plan(document_of([records], Packing(per_task)))
+    tasks = plan(document_of([records], Packing(per_task, cuts=True)))
     assert all(r.end - r.start <= per_task for (r,) in tasks)
     assert len(tasks) <= records / per_task + 2
     assert all(before.end == after.start for (before,), (after,) in pairwise(tasks))

@@ -412,7 +412,7 @@ def test_damage_is_a_checkpoint_error_or_harmless(document: Document, damage: An
     ("path", "new"),
     [
         (("clusters",), None),
-        (("packing",), [1, 2, 3, 4]),
+        (("packing",), [1, 2, 3]),
         (("clusters", "c", "id"), ...),
         (("clusters", "c", "start"), [1, 2]),
         (("clusters", "c", "count"), [1, 2, -3, 4]),

@@ -655,10 +655,12 @@ def test_limits_of_clusters_that_are_wrong_say_so(text: str) -> None:
 def test_packing() -> None:
     """Spark's two options and Flink's parallelism."""
     assert configured().packing == Packing()
-    assert configured(minPartitions="4").packing == Packing(min_tasks=4)
-    assert configured(maxRecordsPerPartition="1000").packing == Packing(1000, 1, 0)
+    assert configured(minPartitions="4").packing == Packing(min_tasks=4, cuts=True)
+    assert configured(maxRecordsPerPartition="1000").packing == Packing(1000, 1, 0, cuts=True)
     assert configured(scan__parallelism="8").packing == Packing(1000, 1, 8)
-    assert configured(scan__parallelism="8", maxRecordsPerPartition="7", minPartitions="2").packing == Packing(7, 2, 8)
+    assert configured(scan__parallelism="8", maxRecordsPerPartition="7", minPartitions="2").packing == Packing(
+        7, 2, 8, cuts=True
+    )
     assert "4 tasks are more than 2" in fault(BASE | {"minPartitions": "4", "scan.parallelism": "2"})
 
 

@@ -298,7 +298,8 @@ def _packing(parsed: ParsedOptions) -> Packing:
     least = parsed.get("minPartitions", 1)
     if most and least > most:
         raise ConflictingOptionsError(["minPartitions", "scan.parallelism"], f"{least} tasks are more than {most}")
-    return Packing(parsed.get("maxRecordsPerPartition", per_task), least, most)
+    cuts = bool(parsed.given("maxRecordsPerPartition", "minPartitions"))
+    return Packing(parsed.get("maxRecordsPerPartition", per_task), least, most, cuts)
 
 
 def _invalid(parsed: ParsedOptions, key: str) -> InvalidOptionError:

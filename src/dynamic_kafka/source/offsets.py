@@ -28,7 +28,8 @@ Layout (version 1)::
         "stops": {topic: {partition: offset}}, "unresolved": {topic: {partition: ms, 0 on a cluster found later}},
         "draining": [topic, ...], "resets": {topic: [partition, ...]},
         "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
-     "cursor": {...}, "packing": [records per task, least tasks, most tasks], "done": runs that found every stop reached}
+     "cursor": {...}, "packing": [records per task, least tasks, most tasks, cuts], "done": runs that found every
+     stop reached}
 """
 
 from __future__ import annotations
@@ -75,11 +76,13 @@ class Packing(NamedTuple):
         records_per_task: Work that one task should get, in records.
         min_tasks: Least number of tasks when there is something to read (Spark's `minPartitions`).
         max_tasks: Most tasks; 0 means no bound (Flink's `scan.parallelism`).
+        cuts: Whether a split may be cut between tasks. Then its records are not in order any more across these tasks.
     """
 
     records_per_task: int = 1_000_000
     min_tasks: int = 1
     max_tasks: int = 0
+    cuts: bool = False
 
 
 class Cursor(NamedTuple):
@@ -294,7 +297,8 @@ def decode(value: Mapping[str, Any]) -> Document:
 
 
 def _packing(value: Sequence[int]) -> Packing:
-    packing = Packing(*value)
+    per_task, least, most, cuts = value
+    packing = Packing(per_task, least, most, bool(cuts))
     if packing.records_per_task < 1 or packing.min_tasks < 1 or packing.max_tasks < 0:
         raise ValueError(f"packing {value}")
     return packing

@@ -1,4 +1,4 @@
-"""From the document of a batch to its tasks: many ranges are packed into few tasks, large ranges are split. Pure.
+"""From the document of a batch to its tasks: many ranges are packed into few tasks. Pure.
 
 Rules:
 
@@ -8,7 +8,9 @@ Rules:
    and a task costs about 20 ms; a thousand quiet splits are one task. Work is counted in records, with a constant for
    each range (assigning, finding its end).
 3. Tasks get equal work, filled in order of cluster, topic and partition: neighbours stay together, so that a task talks
-   to few clusters, and at most one cut is made between two tasks. A cut never leaves less than `_LEAST_CUT` records.
+   to few clusters. A range is in one task, so that whoever writes its records on keeps their order, as with Flink and with
+   Spark's own connector. Only if the user asks for more tasks or for smaller ones, ranges are cut: at most once between two
+   tasks, and never so that less than `_LEAST_CUT` records are left.
 4. Every offset of the document's ranges is in exactly one range of one task; empty ranges are in none.
 """
 
@@ -17,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dynamic_kafka.source.offsets import Document
+from dynamic_kafka.source.offsets import Document, Packing
 
 __all__ = ["Range", "ReadTask", "plan"]
 
@@ -55,10 +57,32 @@ def plan(document: Document) -> list[list[Range]]:
         return []
     packing = document.packing
     records = sum(r.end - r.start for r in ranges)
-    count = max(-(-(records + _RANGE_COST * len(ranges)) // packing.records_per_task), packing.min_tasks)
-    if packing.max_tasks:
-        count = min(count, packing.max_tasks)
-    count = min(count, records)
+    work = records + _RANGE_COST * len(ranges)
+    if not packing.cuts:
+        return _whole(ranges, work, packing)
+    count = max(-(-work // packing.records_per_task), packing.min_tasks)
+    return _cut(ranges, records, min(count, packing.max_tasks or count, records))
+
+
+def _whole(ranges: list[Range], left: int, packing: Packing) -> list[list[Range]]:
+    """A range goes to the next task when less than half of it still fits."""
+    count = max(round(left / packing.records_per_task), 1)
+    count = min(count, packing.max_tasks or count)
+    tasks: list[list[Range]] = [[]]
+    room = max(left / count, packing.records_per_task)
+    for r in ranges:
+        work = r.end - r.start + _RANGE_COST
+        if tasks[-1] and room < work / 2 and len(tasks) < count:
+            tasks.append([])
+            room = max(left / (count - len(tasks) + 1), packing.records_per_task)
+        tasks[-1].append(r)
+        room -= work
+        left -= work
+    return tasks
+
+
+def _cut(ranges: list[Range], records: int, count: int) -> list[list[Range]]:
+    """As many tasks, with equal work."""
     # A batch asked to be cut finer than the constants (minPartitions on a small one) still gets its tasks.
     finest = records // (4 * count)
     cost, least_cut = min(_RANGE_COST, finest), max(1, min(_LEAST_CUT, finest))
