@@ -17,9 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 from dynamic_kafka.formats import ROW_KIND
+from dynamic_kafka.sql.types import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["Target", "delta", "last_changes", "materialize"]
@@ -69,7 +70,7 @@ def materialize(
         last = last_changes(batch, keys, order=order).persist()
         try:
             gone = F.col(ROW_KIND).isin(*_DELETES)
-            into(last.where(~gone).drop(ROW_KIND), last.where(gone).select(*keys), batch_id)
+            into(last.where(~gone).drop(ROW_KIND), last.where(gone).select(*map(_column, keys)), batch_id)
         finally:
             last.unpersist()
 
@@ -93,8 +94,9 @@ def last_changes(batch: DataFrame, keys: Sequence[str], *, order: Sequence[str] 
     _check(batch, keys, order)
     columns = [name for name in batch.columns if name not in order]
     kinds = F.array(*map(F.lit, _KINDS))
-    later = F.struct(*order, F.array_position(kinds, F.col(ROW_KIND)))
-    return batch.groupBy(*keys).agg(F.max_by(F.struct(*columns), later).alias("__last")).select("__last.*")
+    later = F.struct(*map(_column, order), F.array_position(kinds, F.col(ROW_KIND)))
+    last = F.max_by(F.struct(*map(_column, columns)), later).alias("__last")
+    return batch.groupBy(*map(_column, keys)).agg(last).select("__last.*")
 
 
 def delta(table: str) -> Target:
@@ -121,8 +123,8 @@ def delta(table: str) -> Target:
         )
         same = F.lit(True)
         for key in keys:
-            same = same & F.col(f"target.`{key}`").eqNullSafe(F.col(f"changes.`{key}`"))
-        row = {name: F.col(f"changes.`{name}`") for name in upserts.columns}
+            same = same & F.col(f"target.{quoted(key)}").eqNullSafe(F.col(f"changes.{quoted(key)}"))
+        row = {quoted(name): F.col(f"changes.{quoted(name)}") for name in upserts.columns}
         (
             target.alias("target")
             .merge(changes.alias("changes"), same)
@@ -133,6 +135,10 @@ def delta(table: str) -> Target:
         )
 
     return merge
+
+
+def _column(name: str) -> Column:
+    return F.col(quoted(name))  # a name may have a dot in it
 
 
 def _check(changes: DataFrame, keys: Sequence[str], order: Sequence[str]) -> None:

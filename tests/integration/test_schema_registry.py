@@ -23,10 +23,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark
 
-from dynamic_kafka.errors import RegistryError
+from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import avro_confluent, registry
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro_confluent import AVRO_CONFLUENT
-from dynamic_kafka.formats.avro_types import arrow_type, schema_text
+from dynamic_kafka.formats.avro_types import schema_text
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.registry import RegisteredSchema, Registry, RegistrySettings
 from dynamic_kafka.testing.registry import SchemaRegistry
@@ -123,8 +124,8 @@ def settings() -> Iterator[Callable[..., RegistrySettings]]:
 
     def make(url: str, **options: Any) -> RegistrySettings:
         given = {f"{NAME}.{key}": value for key, value in {"url": url, **options}.items()}
-        given.setdefault(f"{NAME}.properties", {})
-        given[f"{NAME}.properties"] = {"retries.wait.ms": "10", **given[f"{NAME}.properties"]}
+        properties = {"retries.wait.ms": "10", **given.pop(f"{NAME}.properties", {})}
+        given |= {f"{NAME}.properties.{name}": value for name, value in properties.items()}
         made.append(registry.settings(NAME, given))
         return made[-1]
 
@@ -204,10 +205,10 @@ def test_writers_of_many_versions_are_read_in_one_batch(
     ]
 
 
-def test_a_schema_that_cannot_be_read_as_the_columns_is_told_of_its_messages(
+def test_a_schema_that_does_not_fit_the_columns_fails_the_query(
     server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
-    """The other versions are read."""
+    """That is no message's fault: all of a topic would be skipped. A message of another format is one."""
     where = settings(server.url)
     client = registry.client(where)
     good, wrong, other = (
@@ -217,20 +218,15 @@ def test_a_schema_that_cannot_be_read_as_the_columns_is_told_of_its_messages(
     )
     good_id, wrong_id = client.register(subject, "AVRO", good), client.register(subject, "AVRO", wrong)
     proto_id = client.register(f"{subject}-p", "PROTOBUF", other)
-    found = decode(
-        where,
-        [
-            message(good_id, good, {"id": 1}),
-            message(wrong_id, wrong, {"id": "x"}),
-            b"\x00" + proto_id.to_bytes(4, "big"),
-        ],
-        columns(("id", spark.LongType())),
-    )
-    assert found == [
-        (1,),
-        f"with its schema {wrong_id}, id is written as string and is long here",
-        f"its schema {proto_id} is not of Avro, but PROTOBUF",
-    ]
+    schema = columns(("id", spark.LongType()))
+    messages: list[bytes | None] = [message(good_id, good, {"id": 1}), b"\x00" + proto_id.to_bytes(4, "big")]
+    assert decode(where, messages, schema) == [(1,), f"its schema {proto_id} is not of Avro, but PROTOBUF"]
+    messages.append(message(wrong_id, wrong, {"id": "x"}))
+    with pytest.raises(
+        ConfigurationError,
+        match=f"Schema with id {wrong_id} does not fit the columns: id is written as string and is long here; change",
+    ):
+        decode(where, messages, schema)
 
 
 def test_a_given_schema_brings_enums_and_defaults(
@@ -300,8 +296,8 @@ def test_nothing_is_registered_for_null_rows_alone(
     rows = pa.nulls(3, arrow_type(schema))
     text = schema_text(schema, legacy_timestamps=True)
     assert avro_confluent._encode_batch(rows, where, subject, text).to_pylist() == [None] * 3
-    with pytest.raises(RegistryError, match="status 404"):
-        registry.client(where).latest(subject)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{server.url}/subjects/{subject}/versions")
 
 
 def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., RegistrySettings], subject: str) -> None:
@@ -393,12 +389,57 @@ def test_without_auto_registration_a_schema_must_be_there(
 
 
 def test_an_unknown_id_is_the_fault_of_its_message(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings]
+    proxy: Proxy, settings: Callable[..., RegistrySettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A damaged message names any schema: its neighbours are read, and it is not kept that the id is unknown."""
-    where = settings(server.url)
-    (row,) = decode(where, [b"\x00" + (99999).to_bytes(4, "big")], columns(("id", spark.LongType())))
-    assert "asked for the schema with id 99999, answered status 404" in row
+    """A damaged message names any schema. It is asked for once a minute, and not at all if no id can be so large."""
+    where = settings(proxy.url)
+    messages: list[bytes | None] = [b"\x00" + number.to_bytes(4, "big") for number in (99999, 2**31, 2**32 - 1)]
+    for _ in range(3):
+        rows = decode(where, messages, columns(("id", spark.LongType())))
+        assert "asked for the schema with id 99999, answered status 404" in rows[0]
+        assert rows[1:] == [f"No schema registry has the id {number}" for number in (2**31, 2**32 - 1)]
+    assert len(proxy.requests) == 1
+    later = time.monotonic() + registry._UNKNOWN_S
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    decode(where, messages, columns(("id", spark.LongType())))
+    assert len(proxy.requests) == 2
+
+
+def test_only_so_many_unknown_ids_are_kept(
+    proxy: Proxy, settings: Callable[..., RegistrySettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest goes first."""
+    monkeypatch.setattr(registry, "_MOST_UNKNOWN", 2)
+    client = registry.client(settings(proxy.url))
+    for number in (90001, 90002, 90003, 90003, 90002, 90001):
+        with pytest.raises(RegistryError) as caught:
+            client.schema(number)
+        assert caught.value.not_found
+    assert [int(request.rpartition("/")[2]) for request in proxy.requests] == [90001, 90002, 90003, 90001]
+
+
+@pytest.mark.parametrize("path", ["/wrong", "/../../nothing"])
+def test_a_wrong_path_is_no_messages_fault(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], path: str
+) -> None:
+    """Else all of a topic would be skipped; the URL is told."""
+    where = settings(server.url.replace("http://", "http://me:hunter2@") + path)
+    said = r"registry http://\*\*\*@127.*status 404.*; no schema registry is there"
+    with pytest.raises(RegistryError, match=said) as caught:
+        decode(where, [b"\x00\x00\x00\x00\x01"], columns(("id", spark.LongType())))
+    assert not caught.value.not_found
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_proxys_404_is_no_messages_fault(proxy: Proxy, settings: Callable[..., RegistrySettings]) -> None:
+    """It is no JSON; the next call asks again."""
+    client = registry.client(settings(proxy.url))
+    proxy.failures = [404] * 2
+    for _ in range(2):
+        with pytest.raises(RegistryError, match="no schema registry is there") as caught:
+            client.schema(1)
+        assert not caught.value.not_found
+    assert len(proxy.requests) == 2
 
 
 def test_a_registry_that_is_down_is_told_soon_and_retriable(settings: Callable[..., RegistrySettings]) -> None:
@@ -419,12 +460,14 @@ def test_passing_failures_are_retried_and_lasting_ones_told(
     """503 three times is survived; four times is an error, and the next call asks again."""
     client = registry.client(settings(proxy.url))
     proxy.failures = [503] * 3
-    assert client.register(subject, "AVRO", record(("id", "int"))) > 0
+    schema_id = client.register(subject, "AVRO", record(("id", "int")))
+    client.close()
+    client = registry.client(settings(proxy.url))
     proxy.failures = [503] * 4
     with pytest.raises(RegistryError, match="answered status 503") as caught:
-        client.latest(subject)
+        client.schema(schema_id)
     assert caught.value.retriable
-    assert client.latest(subject).type == "AVRO"
+    assert client.schema(schema_id).type == "AVRO"
 
 
 @pytest.mark.parametrize(
@@ -492,10 +535,10 @@ def test_tls_with_a_trust_store_and_a_client_certificate(
     }
     assert registry.client(settings(url, **options)).register(subject, "AVRO", record(("id", "int"))) > 0
     with pytest.raises(RegistryError, match="CERTIFICATE_VERIFY_FAILED"):
-        registry.client(settings(url, properties={"max.retries": "0"})).latest(subject)
+        registry.client(settings(url, properties={"max.retries": "0"})).schema(1)
     given = {"ssl.truststore.location": str(chain), "properties": {"max.retries": "0"}}
     with pytest.raises(RegistryError, match="did not answer"):
-        registry.client(settings(url, **given)).latest(subject)
+        registry.client(settings(url, **given)).schema(1)
 
 
 def self_signed(folder: Path) -> tuple[Path, Path, Path]:

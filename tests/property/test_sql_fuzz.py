@@ -20,7 +20,7 @@ from dynamic_kafka.sql.definition import (
     with_key_not_null,
 )
 from dynamic_kafka.sql.statements import CreateTable, Statement, parse_script, parse_statement
-from dynamic_kafka.sql.types import FlinkType, RowField, flink_type_text, spark_type
+from dynamic_kafka.sql.types import FlinkType, RowField, flink_type, spark_type
 
 DOCUMENTED = (Path(__file__).parents[1] / "fixtures" / "flink_tables.sql").read_text()
 EVERYTHING = """
@@ -207,7 +207,7 @@ def test_a_printed_table_is_the_same_table(definition: TableDefinition) -> None:
 @given(types)
 def test_a_type_of_spark_has_a_type_of_flink_that_means_it(type_: FlinkType) -> None:
     """There and back, what Spark has of a type stays."""
-    assert spark_type(_parsed(flink_type_text(spark_type(type_)))) == spark_type(type_)
+    assert spark_type(_parsed(str(flink_type(spark_type(type_))))) == spark_type(type_)
 
 
 def _parsed(text: str) -> FlinkType:

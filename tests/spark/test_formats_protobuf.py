@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry.error import SchemaRegistryError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, RegistryError
-from dynamic_kafka.formats import ERROR, Format, format_named
+from dynamic_kafka.formats import ERROR, Format, format_named, protobuf_schemas
 from dynamic_kafka.formats.protobuf import PROTOBUF
 from dynamic_kafka.formats.protobuf_confluent import PROTOBUF_CONFLUENT, _decode_batch, _reading
 from dynamic_kafka.formats.protobuf_schemas import parse_schema
@@ -282,25 +283,84 @@ def test_several_schemas_in_one_batch(registry: Registry, read: Read) -> None:
     second = registry.register(
         'syntax="proto3"; message A { int64 id = 5; optional string later = 6; int32 more = 7; }'
     )
-    other = registry.register('syntax="proto3"; message A { string id = 1; }')
     messages = [
         framed(first, b"\x08\x01\x12\x01x"),
         framed(second, b"\x28\x02\x32\x01y\x38\x01"),
         None,
-        framed(other, b"\x0a\x01x"),
         framed(first, b"\x08"),
         framed(second, b"\x28\x04"),
         framed(first, b"\x08\x05"),
         b"",
     ] * 3
     rows = read("id bigint, later string", *messages)
-    assert ids(rows) == [1, 2, None, None, None, 4, 5, None] * 3
-    assert [row and row["later"] for row in rows] == [None, "y", *[None] * 6] * 3
-    assert [bool(error) for error in errors(rows)] == [False, False, False, True, True, False, False, True] * 3
+    assert ids(rows) == [1, 2, None, None, 4, 5, None] * 3
+    assert [row and row["later"] for row in rows] == [None, "y", *[None] * 5] * 3
+    assert [bool(error) for error in errors(rows)] == [False, False, False, True, False, False, True] * 3
     assert rows[2] is None
-    assert f"Schema with id {other}: Column 'id' is of type bigint, but field A.id is string" in str(errors(rows)[3])
     left = read("id bigint", *messages, ignore_parse_errors=True)
-    assert [row is not None for row in left] == [True, True, False, False, False, True, True, False] * 3
+    assert [row is not None for row in left] == [True, True, False, False, True, True, False] * 3
+
+
+def test_a_column_of_another_type_than_its_field_fails_the_query(registry: Registry) -> None:
+    """That is no message's fault: all of a topic would be skipped."""
+    schema_id = registry.register('syntax="proto3"; message A { string id = 1; }')
+    options = {"protobuf-confluent.url": registry.url, "protobuf-confluent.ignore-parse-errors": True}
+    said = (
+        f"Schema with id {schema_id} does not fit the columns: Column 'id' is of type bigint, but field A.id is string"
+    )
+    with pytest.raises(ConfigurationError, match=said):
+        _decode_batch([framed(schema_id, b"\x0a\x01x")], _reading(columns("id bigint"), options))
+
+
+def test_what_is_not_known_or_not_compiled_is_asked_for_once(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many headers and batches name it."""
+    options = {"protobuf-confluent.url": registry.url, "protobuf-confluent.properties.max.retries": "0"}
+    reading = _reading(columns("id bigint"), options)
+    asked: list[str] = []
+    answers = {"1001": {"schema": "message", "schemaType": "PROTOBUF"}}
+
+    def get(url: str, _query: object = None) -> Any:
+        asked.append(url)
+        if (number := url.rpartition("/")[2]) in answers:
+            return answers[number]
+        raise SchemaRegistryError(404, 40403, "Schema not found")
+
+    compiled: list[str] = []
+    compile_schema = protobuf_schemas._compile
+
+    def counted(schema: str, imports: Any) -> Any:
+        compiled.append(schema)
+        return compile_schema(schema, imports)
+
+    monkeypatch.setattr(protobuf_schemas, "_compile", counted)
+    monkeypatch.setattr(client(reading.settings)._client._rest_client, "get", get)
+    messages = [framed(number, b"", bytes([2, 2 * n])) for number in (1000, 1001) for n in range(5)]
+    for _ in range(2):
+        found = _decode_batch(messages, reading).field(ERROR).to_pylist()
+        assert all("asked for the schema with id 1000, answered status 404" in error for error in found[:5])
+        assert all("Schema with id 1001: protoc cannot compile a schema" in error for error in found[5:])
+    assert asked == ["schemas/ids/1000", "schemas/ids/1001"]
+    assert compiled == ["message"]
+    client(reading.settings).close()
+
+
+def test_a_protoc_that_does_not_end_is_no_records_fault(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine would make an error of every record; the next try compiles again."""
+    schema_id = registry.register('syntax="proto3"; message Late { int64 id = 1; }')
+    reading = _reading(columns("id bigint"), {"protobuf-confluent.url": registry.url})
+    with monkeypatch.context() as patched:
+        patched.setattr(protobuf_schemas, "_PROTOC_TIMEOUT_S", 0.001)
+        with pytest.raises(RegistryError, match=r"protoc did not compile a schema within 0\.001 s") as caught:
+            _decode_batch([framed(schema_id, b"\x08\x07")], reading)
+        assert caught.value.retriable
+    killed = subprocess.CompletedProcess([], -9, "", "")
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "run", lambda *_, **__: killed)
+        with pytest.raises(RegistryError, match="protoc was ended by signal 9"):
+            _decode_batch([framed(schema_id, b"\x08\x07")], reading)
+    assert _decode_batch([framed(schema_id, b"\x08\x07")], reading).field("id").to_pylist() == [7]
 
 
 def test_fields_find_each_other_by_number_if_the_message_is_given(
@@ -345,6 +405,7 @@ def test_messages_that_no_registry_wrote_are_errors_of_their_own(registry: Regis
         framed(good, b"", b"\x01"): "does not begin as messages",
         framed(999_999, b""): "999999",
         framed(good, b"", b"\x02\x08"): r"no message with the indexes [4]",
+        framed(good, b"", b"\xa0\x8d\x06" + b"\x08" * 50_000): f"the indexes {[4] * 10} and more",
         framed(avro, b""): "is of type AVRO",
         framed(good, b"\xff"): "Wire format was corrupt",
     }

@@ -21,8 +21,8 @@ MODULES = {
 # A part may import itself and what stands below it. `testing` is for tests, and stands above everything.
 LAYERS = (
     {"", "__main__"},
-    {"testing", "cli", "functions"},
-    {"builders", "sql", "changelog"},
+    {"testing", "cli", "functions", "changelog"},
+    {"builders", "sql"},
     {"spark", "deserializers", "observe"},
     {"source", "sink", "formats"},
     {"metadata"},

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import builtins
 import io
+import logging
 import os
 import pty
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException, ParseException, StreamingQueryException
 
 from dynamic_kafka.cli import sql
 from dynamic_kafka.cli.main import main
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.environment import TableEnvironment
 from dynamic_kafka.sql.nodes import InsertInto, Query, Statement
 from dynamic_kafka.sql.result import TableResult
@@ -32,20 +37,41 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 class Job:
-    """A streaming query that ends, or fails, or goes on until Ctrl-C."""
+    """A streaming query; by default one that has ended by itself.
 
-    def __init__(self, name: str, end: BaseException | None = None) -> None:
-        self.name, self._end = name, end
+    Args:
+        name: Its name.
+        runs: Whether it runs until it is stopped.
+        failure: What ended it.
+        look: What happens when somebody looks whether it runs.
+    """
+
+    def __init__(
+        self, name: str, *, runs: bool = False, failure: Exception | None = None, look: Callable[[], object] = list
+    ) -> None:
+        self.name, self._runs, self._failure, self._look = name, runs, failure, look
         self.stopped = False
 
-    def awaitTermination(self) -> None:  # noqa: N802  # Spark's name
+    @property
+    def isActive(self) -> bool:  # noqa: N802  # Spark's name
         """See StreamingQuery."""
-        if self._end is not None:
-            raise self._end
+        self._look()
+        return self._runs and not self.stopped
+
+    def awaitTermination(self) -> None:  # noqa: N802  # Spark's name
+        """See StreamingQuery; nobody waits for one that runs."""
+        assert not self.isActive
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """See StreamingQuery."""
         self.stopped = True
+
+
+def press_ctrl_c() -> None:
+    """As a terminal does it."""
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 class Stream(TableResult):
@@ -57,14 +83,39 @@ class Stream(TableResult):
         self.collect = rows  # type: ignore[method-assign]
 
 
+class Conf:
+    """Settings of a session."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = values
+
+    def get(self, key: str, default: str | None) -> str | None:
+        """See RuntimeConfig."""
+        return self.values.get(key, default)
+
+    def set(self, key: str, value: str) -> None:
+        """See RuntimeConfig."""
+        self.values[key] = value
+
+    def unset(self, key: str) -> None:
+        """See RuntimeConfig."""
+        del self.values[key]
+
+
+class Session:
+    """A session of Spark with settings, and without any table."""
+
+    def __init__(self, **settings: str) -> None:
+        self.conf = Conf(**settings)
+        self.dataSource = SimpleNamespace(register=lambda _: None)
+        self.catalog = SimpleNamespace(tableExists=lambda _: False, dropTempView=lambda _: None)
+
+
 class Environment(TableEnvironment):
     """A table environment without Spark: it knows tables; what queries and INSERTs give is in `answers`."""
 
     def __init__(self) -> None:
-        session: Any = SimpleNamespace(
-            dataSource=SimpleNamespace(register=lambda _: None),
-            catalog=SimpleNamespace(tableExists=lambda _: False, dropTempView=lambda _: None),
-        )
+        session: Any = Session()
         super().__init__(session)
         self.answers: list[TableResult | Exception] = []
         self.asked: list[str] = []
@@ -86,6 +137,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Environment:
     monkeypatch.setattr("dynamic_kafka.register", lambda _: None)
     made = Environment()
     monkeypatch.setattr(sql, "_environment", lambda _: made)
+    monkeypatch.setattr(sql, "_cancel", lambda _: None)
     return made
 
 
@@ -102,6 +154,32 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         return code, *capsys.readouterr()
 
     return call
+
+
+@pytest.fixture
+def prompt(
+    environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., list[str]]:
+    """Types lines at the prompt, or raises at it; what is shown after the greeting, by both outputs."""
+    monkeypatch.setattr(sql, "_HISTORY", tmp_path / "history")
+
+    def typed(*lines: str | type[BaseException]) -> list[str]:
+        given = iter([*lines, EOFError])
+
+        def read(_: str) -> str:
+            line = next(given)
+            if isinstance(line, str):
+                return line
+            raise line
+
+        monkeypatch.setattr(builtins, "input", read)
+        code, out, err = run()
+        assert code == 0
+        greeting, *shown = out.splitlines()
+        assert "Ctrl-D" in greeting
+        return [*shown, *err.splitlines()]
+
+    return typed
 
 
 @pytest.fixture
@@ -182,10 +260,12 @@ def test_wrong_usage(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_wrong_option_is_named(environment: Environment, run: Run) -> None:
-    """Exit code 2, and one line without the statement."""
+    """Exit code 2, and one line with the statement's place."""
     code, out, err = run("-e", TABLE.replace("'topic'", "'topics'"))
     assert (code, out) == (2, "")
-    assert err == "dynamic-kafka: error: Unknown option 'topics'; did you mean 'topic'?\n"
+    assert (
+        err == "dynamic-kafka: error: Line 1, 'CREATE TABLE orders': Unknown option 'topics'; did you mean 'topic'?\n"
+    )
 
 
 def test_a_setting_of_spark_without_a_value(run: Run) -> None:
@@ -226,6 +306,22 @@ def test_a_stream_is_shown_until_ctrl_c(environment: Environment, run: Run) -> N
     assert closed == [True]
 
 
+@pytest.mark.parametrize("count", [1000, 1001])
+def test_not_more_of_a_query_is_fetched_than_is_shown(environment: Environment, run: Run, count: int) -> None:
+    """And one row more, to know whether there are more."""
+    asked = []
+
+    def take(number: int) -> list[tuple[int]]:
+        asked.append(number)
+        return [(i,) for i in range(count)][:number]
+
+    rows: Any = SimpleNamespace(columns=["id"], isStreaming=False, take=take)
+    environment.answers = [TableResult(dataframe=rows)]
+    code, out, err = run("-e", "SELECT 1")
+    assert (code, asked, len(out.splitlines())) == (0, [1001], 1001)
+    assert ("only the first 1000 rows are shown" in err) == (count > 1000)
+
+
 def test_inserts_run_until_they_end(environment: Environment, run: Run) -> None:
     """All statements first, then they are waited for, and stopped."""
     jobs: list[Any] = [Job("a"), Job("b")]
@@ -236,63 +332,226 @@ def test_inserts_run_until_they_end(environment: Environment, run: Run) -> None:
     assert all(job.stopped for job in jobs)
 
 
+def test_a_failed_insert_stops_the_others(environment: Environment, run: Run) -> None:
+    """Also those that were started before it; the error says which it was, and shows none of Java's pages."""
+    text = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [DIVIDE_BY_ZERO] Division by zero. "
+        "SQLSTATE: 22012\n== SQL (line 1, position 1) ==\n\tat org.apache.spark.X"
+    )
+    healthy: Any = Job("a", runs=True)
+    failing: Any = Job("b", failure=StreamingQueryException(text))
+    environment.answers = [TableResult(queries=[healthy]), TableResult(queries=[failing])]
+    code, _, err = run("-e", "INSERT INTO a SELECT 1;\n\nINSERT INTO b SELECT 2")
+    assert code == 1
+    assert err == "dynamic-kafka: error: Line 3, job 'b': [DIVIDE_BY_ZERO] Division by zero.\n"
+    assert healthy.stopped
+
+
 def test_ctrl_c_stops_inserts(environment: Environment, run: Run) -> None:
-    """As a shell has it: 130."""
-    jobs: list[Any] = [Job("a", KeyboardInterrupt()), Job("b")]
+    """They are named, and the exit code is as a shell has it: 130."""
+    jobs: list[Any] = [Job("a", runs=True, look=press_ctrl_c), Job("b", runs=True)]
     environment.answers = [TableResult(queries=jobs)]
-    assert run("-e", "INSERT INTO a SELECT 1")[0] == 130
+    before = signal.getsignal(signal.SIGINT)
+    code, out, err = run("-e", "INSERT INTO a SELECT 1")
+    assert (code, out, err) == (130, "Running: a, b; Ctrl-C stops\nStopping: a, b\n", "")
     assert all(job.stopped for job in jobs)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_cancels_what_runs(
+    environment: Environment, run: Run, prompt: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From another thread, as the call to Spark goes on; what Spark says of the cancelled job is not shown."""
+    cancelled = threading.Event()
+    monkeypatch.setattr(sql, "_cancel", lambda _: cancelled.set())
+
+    def take(_: int) -> list[Any]:
+        press_ctrl_c()
+        assert cancelled.wait(60)
+        raise AnalysisException("Job cancelled")
+
+    rows: Any = SimpleNamespace(columns=["id"], isStreaming=False, take=take)
+    environment.answers = [TableResult(dataframe=rows), TableResult(("n",), [(1,)])]
+    assert run("-e", "SELECT 1") == (130, "", "")
+    environment.answers = [TableResult(dataframe=rows), TableResult(("n",), [(1,)])]
+    assert prompt("SELECT 1;", "SELECT 2;") == ["stopped", "n", "1"]
+
+
+def test_a_second_ctrl_c_ends_at_once(environment: Environment, run: Run) -> None:
+    """If the first one does not help."""
+
+    def take(_: int) -> list[Any]:
+        press_ctrl_c()
+        press_ctrl_c()
+        pytest.fail("the second one did nothing")
+
+    rows: Any = SimpleNamespace(columns=["id"], isStreaming=False, take=take)
+    environment.answers = [TableResult(dataframe=rows)]
+    assert run("-e", "SELECT 1") == (130, "", "")
+
+
+def test_a_result_waits_for_all_of_its_queries() -> None:
+    """0 is a look; a failure is raised also while another query runs."""
+    running: Any = Job("a", runs=True)
+    ended: Any = Job("b")
+    assert TableResult().wait()
+    assert TableResult(queries=[ended]).wait()
+    assert TableResult(queries=[ended]).wait(0)
+    assert not TableResult(queries=[running, ended]).wait(0)
+    assert not TableResult(queries=[running]).wait(10)
+    failed: Any = Job("c", failure=StreamingQueryException("gone"))
+    for timeout_ms in (None, 0, 60_000):
+        with pytest.raises(StreamingQueryException, match="gone"):
+            TableResult(queries=[running, failed]).wait(timeout_ms)
 
 
 def test_errors_of_spark(environment: Environment, run: Run) -> None:
-    """Exit code 1 and one line: of a failed job ours, if there is one; jobs that were started before are stopped."""
-    job: Any = Job("a")
+    """One line: of a failed job what is ours or Python's, if there is such; jobs that were started before are stopped.
+
+    Exit code 2 if Spark does not understand a statement, else 1.
+    """
+    job: Any = Job("a", runs=True)
     environment.answers = [TableResult(queries=[job]), AnalysisException("[NOT_FOUND] There is no `x`.\nat line 1")]
-    code, _, err = run("-e", "INSERT INTO a SELECT 1; SELECT x")
-    assert (code, err) == (1, "dynamic-kafka: error: [NOT_FOUND] There is no `x`.\n")
+    code, _, err = run("-e", "INSERT INTO a SELECT 1;\nSELECT x, 'hidden'")
+    assert (code, err) == (2, "dynamic-kafka: error: Line 2, 'SELECT x': [NOT_FOUND] There is no `x`.\n")
     assert job.stopped
-    failure = (
-        "[STREAM_FAILED] Query terminated\nTraceback:\ndynamic_kafka.errors.DataLossError: Records are gone\n at x"
+    trace = "[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\n  File x\n    boom()\n"
+    raised = (
+        "[STREAM_FAILED] Query terminated with exception: [USER_RAISED_EXCEPTION] x is wrong SQLSTATE: 1 SQLSTATE: 2"
     )
-    failing: Any = Job("a", StreamingQueryException(failure))
-    environment.answers = [TableResult(queries=[failing])]
-    code, _, err = run("-e", "INSERT INTO a SELECT 1")
-    assert (code, err) == (1, "dynamic-kafka: error: Records are gone\n")
+    for failure, expected in (
+        (trace + "dynamic_kafka.errors.DataLossError: Records are gone\n at x", "Records are gone"),
+        (trace + "ValueError: boom\n SQLSTATE: 39000", "ValueError: boom"),
+        (raised, "x is wrong"),
+    ):
+        failing: Any = Job("a", failure=StreamingQueryException(failure))
+        environment.answers = [TableResult(queries=[failing])]
+        code, _, err = run("-e", "INSERT INTO a SELECT 1")
+        assert (code, err) == (1, f"dynamic-kafka: error: Line 1, job 'a': {expected}\n")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT a\n  FRM b c", "INSERT INTO t SELECT a\n  FRM b c", "CREATE VIEW v AS SELECT a\n  FRM b c"],
+)
+def test_syntax_errors_of_spark_show_their_place(
+    environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """In the file, not in the part of it that Spark gets."""
+    query = statement[statement.index("SELECT") :]
+    message = (
+        "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'c'. SQLSTATE: 42601 (line 2, pos 8)\n\n"
+        f"== SQL ==\n{query}\n--------^^^\n"
+    )
+
+    def fail(_: object) -> TableResult:
+        raise ParseException(message)
+
+    monkeypatch.setattr(environment, "execute", fail)
+    code, _, err = run("-e", f"-- a comment\n{statement}")
+    assert code == 2
+    assert err.splitlines() == [
+        "dynamic-kafka: error: Line 3, column 9: [PARSE_SYNTAX_ERROR] Syntax error at or near 'c'.",
+        "  FRM b c",
+        "        ^",
+    ]
+    message = message.replace("FRM", "FRAM")  # another text, such as a view's
+    code, _, err = run("-e", statement)
+    assert code == 2
+    assert err.startswith(f"dynamic-kafka: error: Line 1, '{statement[:6]}")
+    assert err.endswith("Syntax error at or near 'c'. SQLSTATE: 42601 (line 2, pos 8)\n")
+
+
+def test_warnings_are_shown(environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in one line, once; information is not."""
+    for _ in range(2):
+        assert run("-e", "SET 'table.exec.mini-batch.enabled' = 'true'") == (
+            0,
+            "OK\n",
+            "dynamic-kafka: warning: SET 'table.exec.mini-batch.enabled' has no effect: there is no such thing in Spark\n",
+        )
+
+    def warn(_: object) -> TableResult:
+        logging.getLogger("dynamic_kafka.x").warning("First,\nthen %s", "more")
+        logging.getLogger("dynamic_kafka.x").info("nothing")
+        return TableResult()
+
+    monkeypatch.setattr(environment, "execute", warn)
+    assert run("-e", "SELECT 1") == (0, "", "dynamic-kafka: warning: First, then more\n")
+
+
+# --- settings -----------------------------------------------------------------------------------------------------------
+
+
+def config(**values: str) -> tuple[TableConfig, dict[str, str]]:
+    """A configuration on a session with these settings, and what the session has."""
+    session: Any = Session(**values)
+    return TableConfig(session, lambda: None), session.conf.values
+
+
+ZONE, OURS = "spark.sql.session.timeZone", "table.local-time-zone"
+
+
+@pytest.mark.parametrize("before", [{}, {ZONE: "Asia/Tokyo"}])
+@pytest.mark.parametrize("all_of_them", [True, False])
+def test_reset_gives_back_what_was_there(before: dict[str, str], *, all_of_them: bool) -> None:
+    """Before the first SET; a key that was never set stays as it is."""
+    made, session = config(**before)
+    made.reset(OURS)
+    made.reset(ZONE)
+    made.reset("table.exec.mini-batch.enabled")
+    assert session == before
+    for zone in ("UTC", "Europe/Berlin"):
+        made.set(OURS, zone)
+        assert session[ZONE] == zone
+    made.set("spark.x", "1").set(ZONE, "UTC")
+    if all_of_them:
+        made.reset()
+    else:
+        for key in (ZONE, "spark.x", OURS):
+            made.reset(key)
+    assert session == before
+    assert made.items() == []
+
+
+def test_unknown_and_wrong_settings() -> None:
+    """They are named, by SET and RESET; nothing is set."""
+    made, _ = config()
+    with pytest.raises(ConfigurationError, match=r"RESET 'pipelin\.name' is unknown; did you mean 'pipeline\.name'"):
+        made.reset("pipelin.name")
+    with pytest.raises(ConfigurationError, match="SET 'x' is unknown; there are "):
+        made.set("x", "1")
+    for key, value in (
+        ("table.exec.source.idle-timeout", "garbage"),
+        ("table.exec.source.idle-timeout", "5 parsecs"),
+        ("execution.checkpointing.interval", "-1 s"),
+        ("parallelism.default", "0"),
+    ):
+        with pytest.raises(InvalidOptionError, match=f"'{key}' has the value '{value}'; expected"):
+            made.set(key, value)
+    assert made.items() == []
+    made.set("table.exec.source.idle-timeout", "30 s")
+    assert made.items() == [("table.exec.source.idle-timeout", "30 s")]
+
+
+def test_settings_are_listed_without_secrets(environment: Environment, run: Run) -> None:
+    """What is set keeps its value."""
+    code, out, _ = run("-e", "SET 'spark.hadoop.fs.s3a.secret.key' = 'hunter2'; SET 'spark.x' = '1'; SET")
+    assert code == 0
+    assert [line.split() for line in out.splitlines()[3:]] == [
+        ["spark.hadoop.fs.s3a.secret.key", "***"],
+        ["spark.x", "1"],
+    ]
+    assert environment.get_config().get("spark.hadoop.fs.s3a.secret.key") == "hunter2"
 
 
 # --- the prompt ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def prompt(
-    environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., list[str]]:
-    """Types lines at the prompt, or raises at it; what is shown after the greeting, by both outputs."""
-    monkeypatch.setattr(sql, "_HISTORY", tmp_path / "history")
-
-    def typed(*lines: str | type[BaseException]) -> list[str]:
-        given = iter([*lines, EOFError])
-
-        def read(_: str) -> str:
-            line = next(given)
-            if isinstance(line, str):
-                return line
-            raise line
-
-        monkeypatch.setattr(builtins, "input", read)
-        code, out, err = run()
-        assert code == 0
-        greeting, *shown = out.splitlines()
-        assert "Ctrl-D" in greeting
-        return [*shown, *err.splitlines()]
-
-    return typed
-
-
 def test_statements_at_the_prompt(prompt: Callable[..., list[str]]) -> None:
-    """They end with a semicolon or a blank line, also many on a line; Ctrl-C forgets what was typed."""
-    assert prompt("", "SHOW", "  TABLES;") == ["no rows (table name)"]
-    assert prompt(*TABLE.splitlines(), "SHOW TABLES; SHOW VIEWS", "") == [
+    """They end with a semicolon, also many on a line; Ctrl-C forgets what was typed."""
+    assert prompt("", "-- nothing", "SHOW", "  TABLES;") == ["no rows (table name)"]
+    assert prompt(*TABLE.splitlines(), "SHOW TABLES; SHOW VIEWS", ";") == [
         "OK",
         "table name",
         "orders",
@@ -301,29 +560,64 @@ def test_statements_at_the_prompt(prompt: Callable[..., list[str]]) -> None:
     assert prompt("SHOW", KeyboardInterrupt, "SHOW VIEWS;") == ["", "no rows (view name)"]
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("SELECT 1; -- done",),
+        ("SELECT 1", "", "-- not yet;", "", ", 2; /* done */"),
+        ("SELECT ';", "', `;", "`;"),
+        ("SELECT /* one;", "", "two; */ 1;"),
+        ("SELECT 1; SELECT", "2;"),
+        ("EXECUTE STATEMENT SET BEGIN", "", "INSERT INTO a SELECT 1; -- END;", "INSERT INTO b SELECT 2;", "END;"),
+        ("EXPLAIN STATEMENT SET BEGIN INSERT INTO a SELECT 1;", "END;"),
+        (";",),
+        ("SELEC 1;",),
+        ("SELECT \\ 1;",),
+    ],
+)
+def test_where_statements_end(lines: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a semicolon outside of strings, names, comments and statement sets; one with a fault does, too."""
+    given = iter(lines)
+    monkeypatch.setattr(builtins, "input", lambda _: next(given))
+    assert sql._statement() == "\n".join(lines)
+    assert next(given, None) is None
+
+
 def test_the_prompt_goes_on_after_errors(environment: Environment, prompt: Callable[..., list[str]]) -> None:
     """A fault is shown with its line; of an error of Spark, the first one."""
-    environment.answers = [AnalysisException("[NOT_FOUND] There is no `x`.\nmore"), TableResult(("n",), [(1,)])]
-    assert prompt("SHOW", "TABLEZ;", "DROP TABLE t;", "SELECT x;", "SELECT 1;") == [
+    environment.answers = [
+        AnalysisException("\n[NOT_FOUND] There is no `x`.\nmore"),
+        KeyError("y"),
+        TableResult(("n",), [(1,)]),
+    ]
+    assert prompt("SHOW", "TABLEZ;", "DROP TABLE t;", "SELECT x;", "SELECT y;", "SELECT 1;") == [
         "TABLEZ;",
         "^",
-        "(AnalysisException, of Spark)",
+        "(an unexpected KeyError; please report it)",
         "n",
         "1",
         "dynamic-kafka: warning: Line 2, column 1: Expected TABLES, VIEWS or CREATE TABLE, found 'TABLEZ'",
-        "dynamic-kafka: warning: There is no table `t`; see SHOW TABLES",
-        "dynamic-kafka: warning: [NOT_FOUND] There is no `x`.",
+        "dynamic-kafka: warning: Line 1, 'DROP TABLE t': There is no table `t`; see SHOW TABLES",
+        "dynamic-kafka: warning: Line 1, 'SELECT x': [NOT_FOUND] There is no `x`.",
+        "dynamic-kafka: warning: 'y'",
     ]
 
 
 def test_jobs_at_the_prompt(environment: Environment, prompt: Callable[..., list[str]]) -> None:
-    """They run on while the prompt does; a statement set ends with its END."""
-    job: Any = Job("orders", KeyboardInterrupt())
-    environment.answers = [TableResult(queries=[job])]
-    assert prompt("INSERT INTO orders SELECT 1;") == ["started orders"]
-    assert not job.stopped
+    """They run on while the prompt does, and one that fails is told of once; a statement set ends with its END."""
+    running: Any = Job("orders", runs=True)
+    failing: Any = Job("users", failure=StreamingQueryException("Users are gone"))
+    environment.answers = [TableResult(queries=[running]), TableResult(queries=[failing])]
+    assert prompt("INSERT INTO orders SELECT 1;", "INSERT INTO users SELECT 1;", "", "SHOW VIEWS;") == [
+        "started orders",
+        "started users",
+        "no rows (view name)",
+        "dynamic-kafka: warning: Line 1, job 'users': Users are gone",
+    ]
+    assert not running.stopped
     found = prompt("EXECUTE STATEMENT SET BEGIN", "INSERT INTO a SELECT 1;", "INSERT INTO b SELECT 2;", "END;")
-    assert found == ["dynamic-kafka: warning: Table `a` is not there; see SHOW TABLES"]
+    place = "Line 1, 'EXECUTE STATEMENT SET BEGIN INSERT INTO …'"
+    assert found == [f"dynamic-kafka: warning: {place}: Table `a` is not there; see SHOW TABLES"]
 
 
 @pytest.mark.spark

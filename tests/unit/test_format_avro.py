@@ -20,9 +20,11 @@ from pyspark.sql import types as spark
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError, RowError
 from dynamic_kafka.formats import avro, avro_blocks, avro_confluent, registry
+from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.avro_cursor import Cursor, Indices, longs
 from dynamic_kafka.formats.avro_decoding import decode, reader
 from dynamic_kafka.formats.avro_encoding import encode
-from dynamic_kafka.formats.avro_types import AvroSchema, arrow_type, parse_schema, schema_text
+from dynamic_kafka.formats.avro_types import AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.avro_values import UnreadableError
 from dynamic_kafka.formats.format import ERROR
 
@@ -31,11 +33,13 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 # --- helpers: fastavro, which works record by record and never sees an Arrow column, is the judge ---
 
 
-def plain(text: str) -> Any:
-    """A schema without logical types, for fastavro to read and write numbers and bytes."""
-    return fastavro.parse_schema(
-        json.loads(text, object_hook=lambda part: {k: v for k, v in part.items() if k != "logicalType"})
-    )
+def plain(text: str, keep: str = "") -> Any:
+    """A schema without logical types, or with one of them, for fastavro to read and write numbers and bytes."""
+
+    def without(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in part.items() if name != "logicalType" or value == keep}
+
+    return fastavro.parse_schema(json.loads(text, object_hook=without))
 
 
 def written(schema: Any, value: Any) -> bytes:
@@ -212,6 +216,8 @@ def test_the_schema_of_columns_is_flinks() -> None:
 @pytest.mark.parametrize(
     ("data_type", "legacy", "precision", "logical"),
     [
+        (spark.TimestampNTZType(), True, 3, "timestamp-millis"),
+        (spark.TimestampType(), True, 6, "timestamp-micros"),
         (spark.TimestampNTZType(), True, None, "timestamp-millis"),
         (spark.TimestampType(), True, None, "timestamp-millis"),
         (spark.TimestampNTZType(), False, None, "local-timestamp-micros"),
@@ -226,11 +232,47 @@ def test_timestamps_follow_the_mapping(
     precision: int | None,
     logical: str,
 ) -> None:
-    """The legacy one has milliseconds only; the other one has both kinds, by the precision in the field's metadata."""
+    """By the precision in the field's metadata; without one, the legacy mapping has milliseconds, as in Flink."""
     metadata = {} if precision is None else {"precision": precision}
     schema = spark.StructType([spark.StructField("t", data_type, nullable=False, metadata=metadata)])
     (field,) = json.loads(schema_text(schema, legacy_timestamps=legacy))["fields"]
     assert field["type"] == {"type": "long", "logicalType": logical}
+    array = spark.ArrayType(data_type, containsNull=False)
+    schema = spark.StructType([spark.StructField("t", array, nullable=False, metadata=metadata)])
+    (field,) = json.loads(schema_text(schema, legacy_timestamps=legacy))["fields"]
+    assert field["type"] == {"type": "array", "items": {"type": "long", "logicalType": logical}}
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value"),
+    [
+        (spark.TimestampType(), 123_456),
+        (spark.TimestampNTZType(), -1),
+        (spark.ArrayType(spark.TimestampType()), [123_000, 123_456]),
+        (spark.MapType(spark.StringType(), spark.TimestampType()), [("k", 1)]),
+        (struct(("u", spark.TimestampType())), {"u": 1}),
+    ],
+)
+def test_no_digit_of_a_timestamp_is_lost_unless_the_column_says_so(data_type: spark.DataType, value: Any) -> None:
+    """Spark has microseconds. `TIMESTAMP(3)` gives them up, as in Flink; the other mapping keeps them."""
+    for metadata, legacy in (({}, True), ({}, False), ({"precision": 3}, True), ({"precision": 6}, True)):
+        inner = data_type
+        if isinstance(data_type, spark.StructType):
+            inner = spark.StructType([spark.StructField("u", data_type["u"].dataType, metadata=metadata)])
+        schema = spark.StructType([spark.StructField("t", inner, metadata=metadata)])
+        options = {"avro.timestamp_mapping.legacy": legacy}
+        target = arrow_type(schema)
+        rows = pa.array([{"t": value}], target)
+        text = avro._text(schema, options)
+        if legacy and not metadata:
+            with pytest.raises(
+                RowError, match=r"'t(\.u)?' has more digits than timestamp-millis.*_mapping\.legacy' of"
+            ):
+                avro._encode_batch(rows, text, to_be_cut(schema), as_json=False)
+            continue
+        messages = avro._encode_batch(rows, text, to_be_cut(schema), as_json=False).to_pylist()
+        back = decoded(messages, parse_schema(text), parse_schema(text), target)
+        assert (back == rows.to_pylist()) == (metadata != {"precision": 3})
 
 
 @pytest.mark.parametrize(
@@ -310,6 +352,55 @@ def test_blocks_of_arrays_may_be_many_and_may_tell_their_size() -> None:
         bytes([2, 2, 1, 2, 4, 0]),
     ]
     assert decoded(messages, parsed, parsed, target) == [{"a": [1, 2, 3]}, {"a": [1, 2]}, {"a": []}, {"a": [1, 2]}]
+
+
+@QUICK
+@given(
+    messages=st.lists(
+        st.lists(st.tuples(st.lists(st.text(max_size=3), min_size=1, max_size=4), st.booleans()), max_size=5),
+        max_size=6,
+    ),
+    number=FEW,
+)
+def test_any_blocks_are_read_in_their_order(messages: list[list[tuple[list[str], bool]]], number: int) -> None:
+    """However the items are split, in some messages of a batch or in all."""
+    schema = fields(("a", {"type": "array", "items": "string"}), ("end", "int"))
+
+    def message(blocks: list[tuple[list[str], bool]]) -> bytes:
+        made = b""
+        for items, sized in blocks:
+            body = b"".join(written("string", item) for item in items)
+            made += written("long", -len(items)) + written("long", len(body)) if sized else written("long", len(items))
+            made += body
+        return made + b"\x00\x0e"
+
+    with few(number):
+        found = decoded(
+            [message(blocks) for blocks in messages],
+            schema,
+            schema,
+            pa.struct({"a": pa.list_(pa.string()), "end": pa.int32()}),
+        )
+    assert found == [{"a": [item for items, _ in blocks for item in items], "end": 7} for blocks in messages]
+
+
+def test_a_message_of_many_small_blocks_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as a hostile message may have; other messages beside it change nothing."""
+    schema, target = fields(("a", {"type": "array", "items": "long"})), pa.struct({"a": pa.list_(pa.int64())})
+    passes: list[int] = []
+
+    def counted(cursor: Cursor, path: str) -> Indices:
+        passes.append(len(cursor))
+        return longs(cursor, path)
+
+    monkeypatch.setattr(avro_blocks, "longs", counted)
+    whole: bytes = b"\x02\x04" * 5000 + b"\x00"
+    others: list[bytes | None] = [b"\x00"] * 100
+    rows = decoded([*others, whole, whole[:-1], whole[:-1] + b"\xff" * 5000], schema, schema, target)
+    assert rows[100] == {"a": [2] * 5000}
+    assert rows[:100] == [{"a": []}] * 100
+    assert rows[101:] == ["it ends within a, or is nested too deeply there"] * 2
+    assert len(passes) == 1
 
 
 @pytest.mark.parametrize(
@@ -514,6 +605,13 @@ def test_an_alias_is_another_name_for_a_field() -> None:
     assert decoded([b"\x0e"], fields(("old", "long")), schema, column) == [{"new": 7}]
 
 
+def test_a_union_of_which_nothing_but_null_fits_is_refused() -> None:
+    """That is no message's fault: Flink writes all columns that may be null as such unions."""
+    schema = fields(("a", ["null", "long"]))
+    with pytest.raises(UnreadableError, match=r"^a is written as string and is long here"):
+        reader(fields(("a", ["null", "string"])), schema, pa.struct({"a": pa.int64()}))
+
+
 def test_a_union_fails_for_the_branches_that_do_not_fit() -> None:
     """The others are read."""
     writer, schema = fields(("a", ["null", "string", "long"])), fields(("a", "long"))
@@ -552,6 +650,26 @@ def test_a_field_that_contains_itself_can_be_skipped(nested: Any, monkeypatch: p
     assert "nested too deeply" in rows[1]
     monkeypatch.setattr(avro_blocks, "_FEW", 0)
     assert decoded([chain(3), chain(5000), chain(0)], writer, schema, pa.struct({"a": pa.int64()}))[::2] == rows[::2]
+
+
+@pytest.mark.parametrize("wrap", [lambda a: a, lambda a: {"type": "array", "items": a}])
+def test_a_record_that_contains_itself_without_end_is_refused(wrap: Any) -> None:
+    """No message has such a schema; the record is named."""
+    endless = {"type": "record", "name": "A", "fields": [{"name": "b", "type": "int"}, {"name": "a", "type": "A"}]}
+    writer = fields(("l", wrap(endless)))
+    columns = struct(("b", spark.LongType()))
+    for column in (columns, struct(("l", columns if wrap(1) == 1 else spark.ArrayType(columns)))):
+        with pytest.raises(
+            UnreadableError, match=r"the record 'A' contains itself .* recursive schema cannot be columns"
+        ):
+            reader(writer, parse_schema(schema_text(column, legacy_timestamps=True)), arrow_type(column))
+
+
+def test_a_schema_nested_too_deeply_is_no_schema() -> None:
+    """A registry may have any text."""
+    text = '{"type": "array", "items": ' * 5000 + '"int"' + "}" * 5000
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_schema(text)
 
 
 @QUICK
@@ -610,6 +728,7 @@ def test_a_damaged_message_is_told_and_its_neighbours_are_whole(
     schema, _, values = table
     text = schema_text(schema, legacy_timestamps=True)
     parsed, target, judge = parse_schema(text), arrow_type(schema), plain(text)
+    numbers = plain(text, keep="decimal")  # whose bytes may differ: 00 02 is 02
     whole = [written(judge, value) for value in values]
     messages: list[bytes | None] = []
     broken: dict[int, bytes] = {}
@@ -634,7 +753,7 @@ def test_a_damaged_message_is_told_and_its_neighbours_are_whole(
             value = oracle(judge, broken[place])
             assert value is not None
             again = encode(rows_found.slice(place, 1), parsed)[0].as_py()
-            assert repr(oracle(judge, again)) == repr(oracle(judge, written(judge, value)))
+            assert repr(oracle(numbers, again)) == repr(oracle(numbers, written(judge, value)))
 
 
 def test_a_huge_count_or_length_costs_nothing() -> None:
@@ -735,7 +854,7 @@ def test_settings_are_made_of_options_and_show_no_secret() -> None:
     """Equal ones are one client."""
     options = {
         URL: "http://user:pw1@host:8081",
-        "avro-confluent.properties": registry.key_value_map("max.retries:1, proxy:http://p:1"),
+        "avro-confluent.properties": "max.retries:1, proxy:http://p:1",
         "avro-confluent.properties.retries.wait.ms": "10",
         "avro-confluent.ssl.keystore.password": "pw2",
     }
@@ -760,10 +879,17 @@ def test_options_carry_the_formats_name(name: str) -> None:
     [
         ({"url": None}, "'avro-confluent.url' is missing"),
         ({"url": "host:8081"}, "'avro-confluent.url' has the value"),
-        ({"url": "ftp://me:hunter2@host"}, r"'ftp://\*\*\*@host'"),
+        ({"url": "ftp://me:hunter2@host"}, r"has the value '\*\*\*'"),
         ({"properties.no.such": "hunter2"}, "'avro-confluent.properties.no.such' is not known"),
-        ({"properties": {"max.retries": "x"}}, "expected a whole number"),
-        ({"properties": {"http.read.timeout.ms": "0"}}, "milliseconds above 0"),
+        ({"url": "me:hunter2@registry:8081"}, r"'avro-confluent.url' has the value '\*\*\*'"),
+        ({"url": "ftp://me:hun ter2@host"}, r"has the value '\*\*\*'"),
+        ({"url": "http://me:a,hunter2@host"}, r"has the value '\*\*\*'"),
+        ({"properties": "basic.auth.user.info:u:a,hunter2"}, "'avro-confluent.properties' is not <property>:<value> b"),
+        ({"properties": "basic.auth.user.info:u:a,hunter2:b"}, r"'avro-confluent.properties.\*\*\*' is not known"),
+        ({"properties": "auto.register.schemas:hunter2"}, "expected true or false"),
+        ({"properties": "basic.auth.credentials.source:hunter2"}, "expected USER_INFO or URL"),
+        ({"properties": "max.retries:hunter2"}, "expected a whole number"),
+        ({"properties": "http.read.timeout.ms:0"}, "milliseconds above 0"),
         ({"basic-auth.credentials-source": "SASL_INHERIT"}, "expected USER_INFO or URL"),
         ({"basic-auth.credentials-source": "USER_INFO"}, "'avro-confluent.basic-auth.user-info' is missing"),
         ({"basic-auth.user-info": "u:hunter2", "bearer-auth.token": "hunter2"}, "in conflict"),
@@ -785,6 +911,30 @@ def test_secrets_are_looked_up_where_the_client_is_made(monkeypatch: pytest.Monk
     monkeypatch.delenv("REGISTRY_LOGIN", raising=False)
     with pytest.raises(ConfigurationError, match="no such environment variable"):
         registry.client(found)
+    monkeypatch.setenv("REGISTRY_LOGIN", "hunter2")
+    with pytest.raises(ConfigurationError, match=r"has the value '\$\{env:REGISTRY_LOGIN\}'"):
+        registry.client(made({URL: "${env:REGISTRY_LOGIN}"}))
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://me:hun ter2@host:1", "http://***@host:1"),
+        ("http://me:hunter@2@host:1,http://me:hunter2@other", "http://***@host:1,http://***@other"),
+        ("http://host:1/path", "http://host:1/path"),
+    ],
+)
+def test_a_client_shows_no_login(url: str, shown: str) -> None:
+    """Whatever characters the password has."""
+    client = registry.client(made({URL: url}))
+    assert repr(client) == f"Registry('{shown}')"
+    client.close()
+
+
+def decimal(**given: Any) -> str:
+    """A schema with a decimal of whatever precision."""
+    described = {"type": "bytes", "logicalType": "decimal", **given}
+    return json.dumps({**R, "fields": [{"name": "a", "type": described}]})
 
 
 @pytest.mark.parametrize(
@@ -794,6 +944,9 @@ def test_secrets_are_looked_up_where_the_client_is_made(monkeypatch: pytest.Monk
         ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "no.such"}]}', "is no Avro schema"),
         (json.dumps({**R, "fields": [{"name": "a", "type": "string"}]}), "a is string in its schema and int64 here"),
         (json.dumps({**R, "fields": []}), "a is not in the reader's schema"),
+        (decimal(precision=40), "a is a decimal of precision 40 in its schema, and not of 1 to 38 digits"),
+        (decimal(), "a is a decimal of precision None"),
+        (decimal(precision="x"), "is no Avro schema"),
         (
             json.dumps({**R, "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "long"}]}),
             "b is in the schema",
@@ -804,7 +957,8 @@ def test_a_given_schema_must_fit_the_columns(given_schema: str, problem: str) ->
     """As in Flink."""
     with pytest.raises(ConfigurationError, match=problem):
         avro_confluent.AVRO_CONFLUENT.check(
-            struct(("a", spark.LongType())), {URL: "http://h", "avro-confluent.schema": given_schema}
+            struct(("a", spark.DecimalType(38, 0) if "decimal" in given_schema else spark.LongType())),
+            {URL: "http://h", "avro-confluent.schema": given_schema},
         )
 
 

@@ -40,13 +40,14 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RowError
 from dynamic_kafka.formats import protobuf_schemas
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.protobuf import PROTOBUF
 from dynamic_kafka.formats.protobuf_decode import Missing, decoder
 from dynamic_kafka.formats.protobuf_descriptors import MessageType, message_of_options, message_of_set
 from dynamic_kafka.formats.protobuf_encode import encoder
 from dynamic_kafka.formats.protobuf_schemas import message_at, message_path, parse_schema, schema_text
-from dynamic_kafka.formats.protobuf_types import arrow_type, file_of_columns
+from dynamic_kafka.formats.protobuf_types import file_of_columns
 from dynamic_kafka.formats.protobuf_wire import header_of, header_size, message_indexes, schema_id
 
 LONG, INT, TEXT, DOUBLE, BYTES = LongType(), IntegerType(), StringType(), DoubleType(), BinaryType()
@@ -384,6 +385,15 @@ def test_an_enum_value_that_is_not_known_is_written_as_the_first_one(proto3: Mes
     schema = columns(corpus_str=TEXT, corpus_int=INT)
     (payload,) = encode(proto3, schema, {"corpus_str": "NOBODY", "corpus_int": 99})
     assert payload == b""
+
+
+def test_of_an_enums_names_for_a_number_the_first_is_read() -> None:
+    """As in Java; either is written."""
+    text = 'syntax="proto3"; message M { E e = 1; enum E { option allow_alias = true; A = 0; B = 1; C = 1; } }'
+    type_, schema = message(text), columns(e=TEXT)
+    payloads = encode(type_, schema, {"e": "B"}, {"e": "C"})
+    assert payloads == [b"\x08\x01"] * 2
+    assert decode(type_, schema, *payloads) == [{"e": "B", ERROR: None}] * 2
 
 
 def test_an_enum_number_that_is_not_known_is_read_as_unrecognized() -> None:
@@ -747,6 +757,9 @@ def test_message_indexes_lead_to_messages_and_back() -> None:
     for wrong in ([2], [0, 1], [-1], [1, 0, 0]):
         with pytest.raises(ConfigurationError, match="no message with the indexes"):
             message_at(file, wrong)
+    with pytest.raises(ConfigurationError) as caught:
+        message_at(file, [7] * 100_000)
+    assert str(caught.value) == f"The schema has no message with the indexes {[7] * 10} and more"
 
 
 def test_columns_make_a_message_in_which_they_come_back() -> None:
@@ -799,12 +812,26 @@ def test_columns_make_a_message_in_which_they_come_back() -> None:
         (columns(a=MapType(DOUBLE, INT)), r"Column 'a' cannot .* map<double,int>"),
         (columns(a=columns(b=DecimalType(4, 1))), r"Column 'a\.b' cannot"),
         (columns(**{"a-b": INT}), r"Column 'a-b' cannot .* rename it"),
+        (columns(user_id=INT, userId=INT), "Columns 'user_id' and 'userId' cannot .* both are 'userId' in JSON"),
+        (columns(r=columns(a_1=INT, a1=INT)), "Columns 'r.a_1' and 'r.a1' cannot"),
+        (columns(a=columns(b=INT), a_Row=INT), "Column 'a_Row' has the name of the message that another column makes"),
     ],
 )
 def test_columns_that_make_no_message_are_named(schema: StructType, said: str) -> None:
     """With the type that is the trouble."""
     with pytest.raises(ConfigurationError, match=said):
         file_of_columns(schema, "Row")
+
+
+def test_names_of_columns_may_begin_with_underscores() -> None:
+    """`optional x` makes a oneof `_x`, which has another name if there is a column of that one, as with protoc."""
+    schema = columns(_x=INT, x=INT, X_x=INT)
+    file = file_of_columns(schema, "my.Row")
+    again = parse_schema(schema_text(file), {}).file[-1]
+    assert without_names(again) == without_names(file)
+    type_ = message(schema_text(file))
+    value = {"_x": 1, "x": None, "X_x": 2}
+    assert decode(type_, schema, *encode(type_, schema, value)) == [{**value, ERROR: None}]
 
 
 def test_a_descriptor_pool_is_made_once(proto2: MessageType) -> None:

@@ -84,6 +84,24 @@ def test_exactly_one_column(columns: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "message", "text"),
+    [
+        ("windows-31j", b"\x87\x40\xed\x40", "①纊"),
+        ("Windows-31J", b"\x82\xa0", "あ"),
+        ("x-windows-949", b"\xb0\xa1", "가"),
+        ("x-windows-874", b"\xa1", "ก"),
+        ("x-MacRoman", b"\x80", "Ä"),
+        ("x-MacCentralEurope", b"\x89", "Č"),
+        ("IBM00858", b"\xd5", "€"),
+        ("x-IBM737", b"\x80", "Α"),
+    ],
+)
+def test_javas_names_of_charsets_are_known(name: str, message: bytes, text: str) -> None:
+    """Recorded from Java 17; Python calls these charsets otherwise."""
+    assert _text(message, str(parsed(charset=name)["raw.charset"])) == text
+
+
+@pytest.mark.parametrize(
     ("charset", "message", "text"),
     [
         ("utf-16", b"\0a", "a"),  # big-endian without a byte order mark, as in Java

@@ -8,7 +8,7 @@ from pyspark.sql import types as spark
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.read_type import read_type
 from dynamic_kafka.sql.tokens import Cursor, tokenize
-from dynamic_kafka.sql.types import FlinkType, flink_type, flink_type_text, spark_type
+from dynamic_kafka.sql.types import FlinkType, flink_type, spark_type
 
 
 def parse(text: str) -> FlinkType:
@@ -79,7 +79,7 @@ def test_every_type(text: str, canonical: str, expected: spark.DataType) -> None
     """Flink's spellings, their meaning in Spark, and Flink's own spelling, which means the same again."""
     found = parse(text)
     assert spark_type(found) == expected
-    assert flink_type_text(found) == str(found) == canonical
+    assert str(found) == canonical
     assert parse(canonical) == found
 
 
@@ -178,6 +178,6 @@ def test_wrong_types_are_errors_with_a_position(text: str, column: int, what: st
 )
 def test_sparks_types_as_text(data_type: spark.DataType, text: str) -> None:
     """For the columns of views; what Flink has not keeps Spark's name."""
-    assert flink_type_text(data_type) == text
+    assert str(flink_type(data_type)) == text
     assert flink_type(data_type).nullable
-    assert flink_type_text(flink_type(data_type, nullable=False)) == f"{text} NOT NULL"
+    assert str(flink_type(data_type, nullable=False)) == f"{text} NOT NULL"

@@ -1,7 +1,7 @@
 """The program `dynamic-kafka`: from its arguments to a command, and from errors to one line and an exit code.
 
 A command is a module with `add_to(commands)`, which adds its parser and sets `run`, a function from the arguments to an exit
-code; a new one gets a line in `_COMMANDS`.
+code, and `show_warnings`, if what the package warns of is for its user; a new one gets a line in `_COMMANDS`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 
 from dynamic_kafka.cli import sql, transactions
+from dynamic_kafka.cli.output import warn
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 
 __all__ = ["FAILED", "OK", "USAGE", "main"]
@@ -46,17 +47,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:  # argparse's own message repeats values, and a secret may be among them
         options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         parser.error(f"unknown options {', '.join(options)}; see --help" if options else "too many words; see --help")
-    _set_up_logging(debug=args.debug)
-    return _run(args)
-
-
-def _set_up_logging(*, debug: bool) -> None:
-    log = logging.getLogger("dynamic_kafka")
-    if debug:
+    log, handler = logging.getLogger("dynamic_kafka"), logging.NullHandler()
+    if args.debug:
         logging.basicConfig(format="%(asctime)s %(name)s %(message)s")
         log.setLevel(logging.DEBUG)
-    else:
-        log.addHandler(logging.NullHandler())  # without any handler, Python writes warnings to standard error
+    elif getattr(args, "show_warnings", False):
+        handler = _Warnings(logging.WARNING)
+    log.addHandler(handler)  # without any handler, Python writes warnings to standard error
+    try:
+        return _run(args)
+    finally:
+        log.removeHandler(handler)
+
+
+class _Warnings(logging.NullHandler):
+    """Shows what the package warns of, each in one line."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        warn(" ".join(record.getMessage().split()))
+        return True
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -1,24 +1,29 @@
 """`dynamic-kafka sql`: Flink's SQL from a file, or at a prompt with history.
 
-A file's statements run one after the other; its INSERTs run until they end, or until Ctrl-C.
+A file's statements run one after the other; its INSERTs run until they have ended, one has failed, or until Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
-import re
+import signal
 import sys
+import threading
+import time
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dynamic_kafka.cli.output import show_line, show_table, warn
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MissingDependencyError, SqlError
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
     from dynamic_kafka.sql.environment import TableEnvironment
     from dynamic_kafka.sql.result import TableResult
     from dynamic_kafka.sql.statements import Statement
@@ -27,6 +32,8 @@ __all__ = ["add_to"]
 
 _HISTORY = Path("~/.dynamic-kafka-history")
 _SHOWN_ROWS = 1000
+_GROUP = "dynamic-kafka sql"  # of the jobs that Ctrl-C cancels; an INSERT that runs on has another one
+_LOOK_S = 0.2
 
 
 def add_to(commands: Any) -> None:
@@ -41,7 +48,7 @@ def add_to(commands: Any) -> None:
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; may be given many times"
     )
     parser.add_argument("--debug", action="store_true", help="show where an error came from, and logs")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, show_warnings=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,40 +58,49 @@ def run(args: argparse.Namespace) -> int:
     text = _text(args)
     from dynamic_kafka.sql.statements import parse_script
 
-    statements = None if text is None else parse_script(text)  # before Spark starts, which takes seconds
+    statements = [] if text is None else parse_script(text)  # before Spark starts, which takes seconds
     environment = _environment(args)
-    if statements is None:
+    if text is None:
         return _prompt(environment)
-    from pyspark.errors import PySparkException
-
-    try:
-        _run_all(environment, statements)
-    except PySparkException as error:  # a wrong query, or a job that has failed: no fault of this program
-        raise DynamicKafkaError(_reason(error)) from error
+    _run_all(environment, text, statements)
     return 0
 
 
-def _run_all(environment: TableEnvironment, statements: Iterable[Statement]) -> None:
-    """Run statements one after the other, then wait for the queries they have started."""
-    results: list[TableResult] = []
+class _Job(NamedTuple):
+    """A query that an INSERT has started."""
+
+    query: StreamingQuery
+    statement: Statement
+    script: str
+
+    def ended(self) -> bool:
+        """Whether it has; if it failed, that is raised."""
+        from dynamic_kafka.sql.result import TableResult
+        from dynamic_kafka.sql.script_errors import errors_of
+
+        with errors_of(self.statement, self.script, f"job '{self.query.name}'"):
+            return TableResult(queries=[self.query]).wait(0)
+
+
+def _run_all(environment: TableEnvironment, script: str, statements: Iterable[Statement]) -> None:
+    """Run statements one after the other, then wait for the queries they have started; when one fails, stop the others."""
+    jobs: list[_Job] = []
     try:
         for statement in statements:
-            results.append(_run(environment, statement))  # noqa: PERF401  when one fails, those before it are stopped
-        running = [query for result in results for query in result.queries]
-        if running:
-            show_line(f"Running: {', '.join(str(query.name) for query in running)}; Ctrl-C stops")
-        for result in results:
-            result.wait()
+            _run(environment, statement, script, jobs)
+        names = ", ".join(str(job.query.name) for job in jobs)
+        if jobs:
+            show_line(f"Running: {names}; Ctrl-C stops")
+        try:
+            with _calls_to_spark() as pressed:
+                while not pressed and [job for job in jobs if not job.ended()]:  # looks at all of them
+                    time.sleep(_LOOK_S)
+        except KeyboardInterrupt:
+            show_line(f"Stopping: {names}")
+            raise
     finally:
-        for result in results:
-            result.stop()
-
-
-def _reason(error: Exception) -> str:
-    """What happened, on one line: of an error of Spark the part that is ours, if there is one."""
-    text = str(error)
-    ours = re.search(r"\bdynamic_kafka\.errors\.\w+: (.*)", text)
-    return ours[1] if ours else text.partition("\n")[0] or type(error).__name__
+        for job in jobs:
+            job.query.stop()
 
 
 def _text(args: argparse.Namespace) -> str | None:
@@ -105,7 +121,8 @@ def _environment(args: argparse.Namespace) -> TableEnvironment:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("dynamic-kafka sql").master(args.master)
-    settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "INFO" if args.debug else "ERROR"}
+    # What Spark logs of errors are pages of Java; their reason is shown here.
+    settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "INFO" if args.debug else "OFF"}
     for setting in args.conf:
         key, equals, value = setting.partition("=")
         if not equals:
@@ -113,30 +130,82 @@ def _environment(args: argparse.Namespace) -> TableEnvironment:
         settings[key] = value
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return TableEnvironment(builder.getOrCreate())
+    if not args.debug:
+        from pyspark.logger import PySparkLogger
+
+        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    session = builder.getOrCreate()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's cancels the jobs of INSERTs, too
+    session.sparkContext.setJobGroup(_GROUP, "dynamic-kafka sql", interruptOnCancel=True)
+    return TableEnvironment(session)
+
+
+# --- Ctrl-C -------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _calls_to_spark() -> Iterator[list[int]]:
+    """In it, Ctrl-C cancels Spark's job and is raised at the end; a second one is raised at once. Gives what was pressed.
+
+    Raised within a call to Spark, it breaks py4j's connection, which writes pages about that.
+    """
+    pressed: list[int] = []
+    left = threading.Event()
+
+    def handle(number: int, _: Any) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+        threading.Thread(target=_cancel, args=(left,), daemon=True).start()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield pressed
+    except Exception:
+        if not pressed:  # else it is the cancelled job
+            raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+        left.set()
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def _cancel(left: threading.Event) -> None:
+    """Cancel jobs until there are no more: a statement may be about to start one."""
+    from pyspark import SparkContext
+
+    while not left.is_set():
+        SparkContext.getOrCreate().cancelJobGroup(_GROUP)
+        left.wait(_LOOK_S)
 
 
 # --- results ------------------------------------------------------------------------------------------------------------
 
 
-def _run(environment: TableEnvironment, statement: Statement) -> TableResult:
-    result = environment.execute(statement)
-    if not result.queries and result.columns:
-        _show(result)
-    return result
+def _run(environment: TableEnvironment, statement: Statement, script: str, jobs: list[_Job]) -> None:
+    """Run a statement and show its rows; the queries that it starts are added to the jobs."""
+    from dynamic_kafka.sql.script_errors import errors_of
+
+    with errors_of(statement, script):
+        with _calls_to_spark():
+            result = environment.execute(statement)
+            jobs += [_Job(query, statement, script) for query in result.queries]
+            streaming = result.dataframe is not None and result.dataframe.isStreaming
+            if not streaming and not result.queries and result.columns:
+                _show(result)
+        if streaming:
+            _show_stream(result)
 
 
 def _show(result: TableResult) -> None:
-    rows = result.collect()
-    if result.dataframe is not None and result.dataframe.isStreaming:
-        with closing(cast("Generator[Any]", rows)):  # stops the query
-            _show_stream(result.columns, rows)
-        return
     if result.dataframe is None and result.columns == ("result",):  # a text, such as a plan
-        for (text,) in rows:
+        for (text,) in result.collect():
             _show_lines(text)
         return
-    found = list(islice(rows, _SHOWN_ROWS + 1))
+    most = _SHOWN_ROWS + 1
+    found = list(islice(result.collect(), most)) if result.dataframe is None else result.dataframe.take(most)
     texts = [_texts(result.columns, row) for row in found[:_SHOWN_ROWS]]
     if texts:
         show_table(texts)
@@ -151,14 +220,15 @@ def _show_lines(text: str) -> None:
         show_line(line)
 
 
-def _show_stream(columns: tuple[str, ...], rows: Iterator[Any]) -> None:
+def _show_stream(result: TableResult) -> None:
     """A stream's rows as they come; Ctrl-C stops it."""
-    show_line(" | ".join(columns))
-    try:
-        for row in rows:
-            show_line(" | ".join(_texts(columns, row).values()))
-    except KeyboardInterrupt:
-        show_line("stopped")
+    show_line(" | ".join(result.columns))
+    with closing(cast("Generator[Any]", result.collect())) as rows:  # stops the query
+        try:
+            for row in rows:
+                show_line(" | ".join(_texts(result.columns, row).values()))
+        except KeyboardInterrupt:
+            show_line("stopped")
 
 
 def _texts(columns: tuple[str, ...], row: Any) -> dict[str, str]:
@@ -176,7 +246,9 @@ def _prompt(environment: TableEnvironment) -> int:
 
         readline.read_history_file(_HISTORY.expanduser())
     show_line("Flink SQL on Spark. A statement ends with ';'. Ctrl-C stops a query, Ctrl-D ends.")
+    jobs: list[_Job] = []
     while True:
+        jobs = [job for job in jobs if not _told(job)]
         try:
             text = _statement()
         except EOFError:
@@ -186,16 +258,14 @@ def _prompt(environment: TableEnvironment) -> int:
             continue
         try:
             for statement in parse_script(text):
-                for query in _run(environment, statement).queries:
-                    show_line(f"started {query.name}")
+                known = len(jobs)
+                _run(environment, statement, text, jobs)
+                for job in jobs[known:]:
+                    show_line(f"started {job.query.name}")
         except KeyboardInterrupt:
             show_line("stopped")
         except Exception as error:  # noqa: BLE001  the prompt goes on
-            warn(_reason(error))
-            if isinstance(error, SqlError):
-                _show_lines(error.excerpt)
-            elif not isinstance(error, DynamicKafkaError):
-                show_line(f"({type(error).__name__}, of Spark)")
+            _warn_of(error)
     with suppress(ImportError, OSError):
         import readline
 
@@ -203,12 +273,41 @@ def _prompt(environment: TableEnvironment) -> int:
     return 0
 
 
-_OPEN_SET = re.compile(r"\s*(?:BEGIN|EXECUTE)\s+STATEMENT\s+SET\b(?!.*\bEND\s*;\s*$)", re.IGNORECASE | re.DOTALL)
+def _told(job: _Job) -> bool:
+    """Whether a job has ended; if it failed, that is shown."""
+    try:
+        return job.ended()
+    except DynamicKafkaError as error:
+        _warn_of(error)
+        return True
+
+
+def _warn_of(error: Exception) -> None:
+    warn(str(error).partition("\n")[0])
+    if isinstance(error, SqlError):
+        _show_lines(error.excerpt)
+    elif not isinstance(error, DynamicKafkaError):
+        show_line(f"(an unexpected {type(error).__name__}; please report it)")
 
 
 def _statement() -> str:
-    """Lines up to one that ends with a semicolon, or is blank; of a statement set, up to its END."""
-    lines = [input("sql> ")]
-    while lines[-1].strip() and (not lines[-1].rstrip().endswith(";") or _OPEN_SET.match("\n".join(lines))):
-        lines.append(input("   > "))
-    return "\n".join(lines)
+    """Lines up to one that ends with a semicolon, outside of strings, comments and statement sets."""
+    text = input("sql> ")
+    while not _is_complete(text):
+        text += "\n" + input("   > ")
+    return text
+
+
+def _is_complete(text: str) -> bool:
+    """Whether a text ends with a semicolon or has nothing but comments; one with a fault is complete, too."""
+    from dynamic_kafka.sql.statements import parse_script
+    from dynamic_kafka.sql.tokens import tokenize
+
+    try:
+        *tokens, _ = tokenize(text)
+        if tokens and not tokens[-1].is_word(";"):
+            return False
+        parse_script(text)
+    except SqlError as error:  # a string, a name, a comment or a statement set may go on
+        return "is not closed" not in str(error).partition("\n")[0]
+    return True

@@ -10,23 +10,23 @@ from __future__ import annotations
 import functools
 import io
 import json
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.avro_types import AvroSchema, arrow_type, parse_schema, schema_text
-from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
+from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.avro_types import AvroSchema, parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text, word
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
     from dynamic_kafka.formats.avro_cursor import Cursor, Indices, Read
 
-__all__ = ["AVRO", "decoded", "decoder", "evaluated", "legacy_option", "parsed"]
+__all__ = ["AVRO", "decoder", "legacy_option", "parsed"]
 
 _NAME = "avro"
 _ENCODING = f"{_NAME}.encoding"
@@ -50,35 +50,6 @@ def legacy_option(name: str) -> ConfigOption:
     )
 
 
-def decoded(function: Callable[[pa.Array], pa.Array], schema: StructType, column: Column) -> Column:
-    """A column that Spark's workers decode over Arrow batches.
-
-    Args:
-        function: Takes binary and gives a struct of the columns and `ERROR`.
-        schema: The columns; any of them may be null in what is decoded.
-        column: Binary.
-    """
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    columns = [StructField(f.name, f.dataType, nullable=True, metadata=f.metadata) for f in schema.fields]
-    result = StructType([*columns, StructField(ERROR, StringType())])
-    # Spark takes Arrow's times as TIME(6) alone.
-    returned = StructType.fromJson(json.loads(re.sub(r'"time\(\d\)"', '"time(6)"', result.json())))
-    found = evaluated(function, returned, column)
-    return found if returned == result else found.cast(result)
-
-
-def evaluated(function: Callable[[pa.Array], pa.Array], result: DataType, column: Column) -> Column:
-    """A column that Spark's workers evaluate over Arrow batches."""
-    import pyarrow as pa
-    from pyspark.sql.functions import arrow_udf
-
-    # Spark looks at the types; it would not find what their names here mean.
-    function.__annotations__ = dict.fromkeys(function.__annotations__, pa.Array)
-    found: Column = arrow_udf(function, result)(column)  # type: ignore[call-overload]  # the stubs do not know that
-    return found
-
-
 def decoder(schema: StructType, options: FormatOptions) -> Callable[[pa.Array], pa.Array]:
     """What turns a batch of messages into a struct of the columns and `ERROR`."""
     text, target, as_json = _text(schema, options), arrow_type(schema), options.get(_ENCODING) == "json"
@@ -96,10 +67,10 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
     from pyspark.sql.types import BinaryType
 
-    text, as_json = _text(schema, options), options.get(_ENCODING) == "json"
+    text, as_json, cut = _text(schema, options), options.get(_ENCODING) == "json", to_be_cut(schema)
 
     def to_avro(rows: pa.Array) -> pa.Array:
-        return _encode_batch(rows, text, as_json=as_json)
+        return _encode_batch(rows, text, cut, as_json=as_json)
 
     return evaluated(to_avro, BinaryType(), column)
 
@@ -131,10 +102,10 @@ def _decode_batch(messages: pa.Array, text: str, target: pa.StructType, *, as_js
     return decode(messages, target, groups)
 
 
-def _encode_batch(rows: pa.StructArray, text: str, *, as_json: bool) -> pa.Array:
+def _encode_batch(rows: pa.StructArray, text: str, cut: Collection[str], *, as_json: bool) -> pa.Array:
     from dynamic_kafka.formats.avro_encoding import encode
 
-    messages = encode(rows, parsed(text))
+    messages = encode(rows, parsed(text), cut=cut)
     return _json_of_binary(messages, text) if as_json else messages
 
 

@@ -1,7 +1,7 @@
 """Avro's arrays and maps for all messages of a batch at once: blocks of items, each after its number of items; 0 ends them.
 
 The first items of all messages are read at once, then the second ones, and so on; as soon as only a few messages have more,
-all the items that these have left.
+all the items that these have left, of all blocks: a message may have as many blocks as items.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ def read_blocks(item: Read, skips: list[Skip], combine: Callable[[pa.Array, pa.A
             block = cursor.take(active)
             count = _block_count(block, path)
             number = 0
+            over = np.zeros(len(block), bool)
             while len(chosen := np.flatnonzero(count > number)):
                 if len(chosen) <= _FEW:
-                    left = np.maximum(count - number, 0)
-                    items, owner = _all_items(block, left, skips, path)
+                    items, owner = _all_left(block, chosen, count[chosen] - number, skips, path)
                     builds.append(item(items))
                     owners.append(active[owner])
-                    count[chosen] = number + left[chosen]
+                    total[active] += np.bincount(owner, minlength=len(block))
+                    count[chosen] = number
+                    over[chosen] = True
                     break
                 items = block.take(chosen)
                 ended = items.position >= items.end  # each item takes a byte at least
@@ -58,7 +60,7 @@ def read_blocks(item: Read, skips: list[Skip], combine: Callable[[pa.Array, pa.A
                 number += 1
             total[active] += count
             cursor.put(active, block)
-            active = active[count > 0]
+            active = active[(count > 0) & ~over]
 
         def build() -> pa.Array:
             offsets = pa.array(np.concatenate(([0], np.cumsum(total))).astype(np.int32))
@@ -73,12 +75,13 @@ def read_blocks(item: Read, skips: list[Skip], combine: Callable[[pa.Array, pa.A
     return read
 
 
-def _all_items(block: Cursor, left: Indices, skips: list[Skip], path: str) -> tuple[Cursor, Indices]:
-    """The items of a few messages, found one by one.
+def _all_left(block: Cursor, chosen: Indices, left: Indices, skips: list[Skip], path: str) -> tuple[Cursor, Indices]:
+    """All that is left of a few messages, found item by item.
 
     Args:
-        block: Where the items begin; it is moved behind them.
-        left: How many each message has; 0 for those that end before.
+        block: Where the items begin; it is moved behind the last blocks of those messages.
+        chosen: Which messages.
+        left: How many items each has left in its block.
         skips: How to get over an item.
         path: The field, for reasons.
 
@@ -86,21 +89,22 @@ def _all_items(block: Cursor, left: Indices, skips: list[Skip], path: str) -> tu
         A cursor with an item in the place of a message, and the message in `block` that each belongs to.
     """
     position = block.position.copy()
-    found: list[Indices] = [np.zeros(0, np.int64)]
+    begins: list[Indices] = [np.zeros(0, np.int64)]
+    number = np.zeros(len(block), np.int64)
     failed = np.zeros(len(block), bool)
-    for place in np.flatnonzero(left).tolist():
-        begin = int(position[place])
-        offsets = starts(skips, block.bytes_of(place), int(left[place]))
-        if offsets is None:
+    for place, count in zip(chosen.tolist(), left.tolist(), strict=True):
+        found = starts(skips, block.bytes_of(place), count)
+        if found is None:
             failed[place] = True
-            left[place] = 0
         else:
-            found.append(np.array(offsets[:-1]) + begin)
-            position[place] = begin + offsets[-1]
+            *offsets, end = found
+            begins.append(np.array(offsets, np.int64) + position[place])
+            number[place] = len(offsets)
+            position[place] += end
     block.position = position
     block.fail(failed, f"it ends within {path}, or is nested too deeply there")
-    owner = np.repeat(np.arange(len(block)), left)
-    return Cursor(block.batch, block.rows[owner], np.concatenate(found), block.end[owner], block.depth + 1), owner
+    owner = np.repeat(np.arange(len(block)), number)
+    return Cursor(block.batch, block.rows[owner], np.concatenate(begins), block.end[owner], block.depth + 1), owner
 
 
 def _block_count(cursor: Cursor, path: str) -> Indices:

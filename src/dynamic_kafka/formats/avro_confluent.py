@@ -4,19 +4,22 @@ A message is read with the schema of its id, and resolved to the columns; see `a
 is written has one schema, registered under the subject when the first row is written: the one that Flink makes from the
 columns, or the one in `avro-confluent.schema`.
 
-Where the registry does not answer, or does not know an id, the batch fails: that is not the fault of a message.
+A message is at fault if it is damaged, or names a schema that the registry does not know or that is not of Avro. Where the
+registry does not answer, or a schema cannot be read as the columns, the query fails, as in Flink: that would else make an
+error of every message.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import registry
-from dynamic_kafka.formats.avro import decoded, evaluated, legacy_option, parsed
-from dynamic_kafka.formats.avro_types import arrow_type, parse_schema, schema_text
+from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.avro import legacy_option, parsed
+from dynamic_kafka.formats.avro_types import parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.registry import RegistrySettings
 
@@ -52,8 +55,10 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     if subject is None:
         raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
 
+    cut = to_be_cut(schema)
+
     def to_avro_confluent(rows: pa.Array) -> pa.Array:
-        return _encode_batch(rows, settings, subject, text)
+        return _encode_batch(rows, settings, subject, text, cut)
 
     return evaluated(to_avro_confluent, BinaryType(), column)
 
@@ -108,14 +113,16 @@ def _decode_batch(messages: pa.Array, settings: RegistrySettings, text: str, tar
     return decode(messages, target, groups)
 
 
-def _encode_batch(rows: pa.StructArray, settings: RegistrySettings, subject: str, text: str) -> pa.Array:
+def _encode_batch(
+    rows: pa.StructArray, settings: RegistrySettings, subject: str, text: str, cut: Collection[str] = frozenset()
+) -> pa.Array:
     from dynamic_kafka.formats.avro_encoding import encode
 
     header = b""
     if rows.null_count < len(rows):
         schema_id = registry.client(settings).register(subject, "AVRO", text)
         header = b"\x00" + schema_id.to_bytes(4, "big")
-    return encode(rows, parsed(text), header)
+    return encode(rows, parsed(text), header, cut)
 
 
 def _reader_or_fault(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:
@@ -139,9 +146,14 @@ def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.St
         return unreadable(f"its schema {schema_id} is not of Avro, but {found.type}", target)
     try:
         writer = parse_schema(found.text, registry.client(settings).references(found))
-        return reader(writer, parsed(text), target)
-    except (ValueError, UnreadableError) as error:
+    except ValueError as error:
         return unreadable(f"with its schema {schema_id}, {error}", target)
+    try:
+        return reader(writer, parsed(text), target)
+    except UnreadableError as error:
+        raise ConfigurationError(
+            f"Schema with id {schema_id} does not fit the columns: {error}; change the columns, or set '{_SCHEMA}'"
+        ) from None
 
 
 AVRO_CONFLUENT = Format(_NAME, (*registry.options(_NAME), _LEGACY), _decode, _encode, _check, registry=_SUBJECT)

@@ -108,12 +108,13 @@ class _Compiler:
     def __init__(self, writer: AvroSchema, schema: AvroSchema) -> None:
         self._writer, self._reader = writer, schema
         self._skips: dict[str, Read] = {}
+        self._finite: set[str] = set()  # records, by name
 
     def read(self, writer: Any, schema: Any, target: pa.DataType, path: str) -> Read:
         """What is written with `writer`, as `schema`."""
         kind, written = self._writer.of(writer)
         if kind == "union":
-            return _union([self._branch(branch, schema, target, path) for branch in written], target, path)
+            return _union(self._branches(written, schema, target, path), target, path)
         wanted, nullable = self._without_null(schema)
         if kind == "null" and nullable:
             return lambda cursor: lambda: pa.nulls(len(cursor), target)
@@ -164,11 +165,22 @@ class _Compiler:
             raise UnreadableError("a column cannot be a union of several types")
         return others[0], len(others) < len(branches)
 
-    def _branch(self, branch: Any, schema: Any, target: pa.DataType, path: str) -> Read:
-        try:
-            return self.read(branch, schema, target, path)
-        except UnreadableError as error:
-            return unreadable(str(error), target)
+    def _branches(self, written: list[Any], schema: Any, target: pa.DataType, path: str) -> list[Read]:
+        """Of a writer's union; what fits none of its types but null is no fault of messages."""
+        found: list[Read] = []
+        errors: list[UnreadableError] = []
+        fitting = 0
+        for branch in written:
+            is_null = self._writer.of(branch)[0] == "null"
+            try:
+                found.append(self.read(branch, schema, target, path))
+                fitting += not is_null
+            except UnreadableError as error:
+                found.append(unreadable(str(error), target))
+                errors += [] if is_null else [error]
+        if errors and not fitting:
+            raise errors[0]
+        return found
 
     def _record(self, written: Any, schema: Any, target: pa.StructType, path: str) -> Read:
         wanted = {name: field for field in schema["fields"] for name in (*field.get("aliases", ()), field["name"])}
@@ -242,6 +254,7 @@ class _Compiler:
         name = written["name"]
         if name in self._skips:
             return self._skips[name]
+        self._refuse_endless(written, ())
         steps: list[Read] = []
 
         def read(cursor: Cursor) -> Build:
@@ -255,8 +268,22 @@ class _Compiler:
 
     def _require_bytes(self, items: Any, path: str) -> None:
         """Refuse items of no bytes: a few damaged bytes could claim any number of them."""
+        self._refuse_endless(items, ())
         if self._is_empty(items):
             raise UnreadableError(f"{path} is an array of items that take no bytes")
+
+    def _refuse_endless(self, writer: Any, within: tuple[str, ...]) -> None:
+        """Refuse a record that contains itself other than in a union, an array or a map: it would never end."""
+        kind, written = self._writer.of(writer)
+        if kind != "record" or written["name"] in self._finite:
+            return
+        if written["name"] in within:
+            raise UnreadableError(
+                f"the record '{written['name']}' contains itself without end; a recursive schema cannot be columns"
+            )
+        for field in written["fields"]:
+            self._refuse_endless(field["type"], (*within, written["name"]))
+        self._finite.add(written["name"])
 
     def _is_empty(self, writer: Any) -> bool:
         kind, written = self._writer.of(writer)

@@ -6,7 +6,7 @@ go. So nothing becomes a Python object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,26 +23,31 @@ __all__ = ["encode"]
 Parts: TypeAlias = list[pa.Array | pa.Scalar]  # binary; to be joined row by row
 
 _LARGEST_NUMBER_BYTES = 10
+_MOST_DIGITS = 38  # of Spark's decimals
 _JOINT = pa.scalar(b"", pa.binary())
 _END = pa.scalar(b"\x00", pa.binary())
 
 
-def encode(rows: pa.StructArray, schema: AvroSchema, prefix: bytes = b"") -> pa.Array:
+def encode(
+    rows: pa.StructArray, schema: AvroSchema, prefix: bytes = b"", cut: Collection[str] = frozenset()
+) -> pa.Array:
     """Encode a batch.
 
     Args:
         rows: The rows; null is a null message.
         schema: A record with a field for each column.
         prefix: What each message begins with.
+        cut: Columns whose times are cut to their schema's unit; see `to_be_cut`.
 
     Returns:
         Binary.
 
     Raises:
-        RowError: If a value does not fit its field, or is null where the field must not be.
+        RowError: If a value does not fit its field, would lose digits there, or is null where the field must not be.
         TypeError: If a column's type does not fit its field.
     """
-    messages = _join([pa.scalar(prefix, pa.binary()), *_Writer(schema).parts(rows.drop_null(), schema.root, "")], rows)
+    parts = _Writer(schema, cut).parts(rows.drop_null(), schema.root, "")
+    messages = _join([pa.scalar(prefix, pa.binary()), *parts], rows)
     if not rows.null_count:
         return messages
     return _spread(messages, rows)
@@ -57,8 +62,8 @@ def _spread(array: pa.Array, where: pa.Array) -> pa.Array:
 class _Writer:
     """Writes columns as parts of a schema. A path is a column's, for errors."""
 
-    def __init__(self, schema: AvroSchema) -> None:
-        self._schema = schema
+    def __init__(self, schema: AvroSchema, cut: Collection[str]) -> None:
+        self._schema, self._cut = schema, cut
 
     def parts(self, array: pa.Array, schema: Any, path: str) -> Parts:
         """What is written of a column; it has no nulls unless the schema is a union."""
@@ -74,6 +79,8 @@ class _Writer:
                 return self._blocks(array, lambda items: self.parts(items, written["items"], path))
             case "map" if pa.types.is_map(array.type):
                 return self._blocks(array, lambda entries: self._entries(entries, written["values"], path))
+        if kind in {"int", "long"} and pa.types.is_temporal(array.type):
+            return [_numbers(_time(array, kind, written, path, cut=path in self._cut))]
         return _value(array, kind, written, path)
 
     def _union(self, array: pa.Array, branches: list[Any], path: str) -> Parts:
@@ -133,8 +140,6 @@ def _value(array: pa.Array, kind: str, schema: Any, path: str) -> Parts:
             return [_fixed_width(array.to_numpy().astype("<f8", copy=False))]
         case "int" | "long" if types.is_integer(array.type) and (kind == "long" or array.type.bit_width <= 32):
             return [_numbers(array.to_numpy().astype(np.int64))]
-        case "int" | "long" if types.is_temporal(array.type):
-            return [_numbers(_time(array, kind, schema, path))]
         case "string" if types.is_string(array.type):
             return _text(array.cast(pa.binary()))
         case "bytes" if types.is_binary(array.type):
@@ -189,7 +194,7 @@ def _text(array: pa.Array) -> Parts:
     return [_numbers(pc.binary_length(array).to_numpy().astype(np.int64)), array]
 
 
-def _time(array: pa.Array, kind: str, schema: Any, path: str) -> npt.NDArray[np.int64]:
+def _time(array: pa.Array, kind: str, schema: Any, path: str, *, cut: bool) -> npt.NDArray[np.int64]:
     types = pa.types
     logical = schema.get("logicalType", "number")
     if types.is_date(array.type):
@@ -202,7 +207,14 @@ def _time(array: pa.Array, kind: str, schema: Any, path: str) -> npt.NDArray[np.
     values = np.asarray(array.view(pa.int64()).to_numpy())
     column_ns = 1 if array.type.unit == "ns" else 1000
     if unit_ns >= column_ns:
-        return values // (unit_ns // column_ns)  # as Flink, it cuts off what is more exact
+        whole, rest = np.divmod(values, unit_ns // column_ns)
+        if not cut and rest.any():
+            raise RowError(
+                path,
+                f"has more digits than {logical} in its schema: set 'timestamp_mapping.legacy' of the format to false for "
+                "microseconds, or cut it with date_trunc('millisecond', ...)",
+            )
+        return whole
     factor = column_ns // unit_ns
     if len(values) and np.abs(values).max() > np.iinfo(np.int64).max // factor:
         raise RowError(path, f"is out of the range of {logical}")
@@ -211,8 +223,13 @@ def _time(array: pa.Array, kind: str, schema: Any, path: str) -> npt.NDArray[np.
 
 def _decimal(array: pa.Array, schema: Any, path: str) -> Parts:
     """Two's complement, highest byte first: as few bytes as possible, or those of a fixed."""
+    precision = schema.get("precision")
+    if not (isinstance(precision, int) and 1 <= precision <= _MOST_DIGITS):
+        raise TypeError(
+            f"{path} is a decimal of precision {precision} in its schema, and not of 1 to {_MOST_DIGITS} digits"
+        )
     try:
-        array = array.cast(pa.decimal128(schema["precision"], schema.get("scale", 0)))
+        array = array.cast(pa.decimal128(precision, schema.get("scale", 0)))
     except pa.ArrowInvalid:
         raise RowError(path, "has more digits than its schema allows") from None
     data = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.zeros(0, np.uint8)

@@ -19,30 +19,35 @@ Skip: TypeAlias = Callable[[memoryview, int], int]
 Raises IndexError if the message ends before, and ValueError for a negative length; but a text may end behind the message.
 """
 
+_LONGEST_BITS, _LONG_BITS = 70, 2**64 - 1
 _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 def starts(skips: list[Skip], message: memoryview, count: int) -> list[int] | None:
-    """Where items begin, and where the last one ends.
+    """Where items begin, and where the last block ends.
 
     Args:
-        skips: What an item consists of.
+        skips: What an item consists of; it takes a byte at least.
         message: What begins with the first item.
-        count: How many items there are.
+        count: How many items the first block has left; others may follow.
 
     Returns:
         One more than the number of items; None if they are not all there.
     """
-    found = [0]
+    found: list[int] = []
     position = 0
     try:
-        for _ in range(count):
-            for skip in skips:
-                position = skip(message, position)
-            found.append(position)
+        while count:
+            if count > len(message) - position:
+                return None
+            for _ in range(count):
+                found.append(position)
+                for skip in skips:
+                    position = skip(message, position)
+            count, position = _block_count(message, position)
     except (IndexError, ValueError, RecursionError):
         return None
-    return found if position <= len(message) else None
+    return [*found, position]
 
 
 def value_skipper(schema: AvroSchema, part: Any, known: dict[str, Skip] | None = None) -> Skip:
@@ -97,14 +102,22 @@ def _skip_text(message: memoryview, position: int) -> int:
 
 
 def _number(message: memoryview, position: int) -> tuple[int, int]:
-    value = bits = 0
-    while True:
+    value = 0
+    for bits in range(0, _LONGEST_BITS, 7):
         byte = message[position]
         position += 1
         value |= (byte & 0x7F) << bits
         if not byte & 0x80:
+            value &= _LONG_BITS
             return (value >> 1) ^ -(value & 1), position
-        bits += 7
+    raise ValueError
+
+
+def _block_count(message: memoryview, position: int) -> tuple[int, int]:
+    count, position = _number(message, position)
+    if count < 0:  # then the block's size in bytes follows; it is not relied on
+        _, position = _number(message, position)
+    return abs(count), position
 
 
 def _union(branches: list[Skip]) -> Skip:
@@ -120,15 +133,9 @@ def _union(branches: list[Skip]) -> Skip:
 def _blocks(item: list[Skip]) -> Skip:
     def skip(message: memoryview, position: int) -> int:
         while True:
-            count, position = _number(message, position)
+            count, position = _block_count(message, position)
             if count == 0:
                 return position
-            if count < 0:
-                size, position = _number(message, position)
-                if size < 0:
-                    raise ValueError
-                position += size
-                continue
             for _ in range(count):
                 for step in item:
                     position = step(message, position)

@@ -1,31 +1,34 @@
-"""Spark's types as Avro schemas and as Arrow types; schemas given as text.
+"""Spark's types as Avro schemas; schemas given as text.
 
 A schema made from columns is the one that Flink's `AvroSchemaConverter` makes, to the letter: a nullable column is a union
 with null, null first and as the default, and the record is `org.apache.flink.avro.generated.record`, with the path of
 columns appended for nested ones. So Flink and Spark jobs can share a subject of a schema registry.
 
 Differences to Flink: `TIMESTAMP_LTZ` is allowed with the legacy mapping, as the same `timestamp-millis`; without it, the
-types within arrays and maps follow the new mapping, too; `TIME` of more than 3 digits is `time-micros`.
+types within arrays and maps follow the new mapping, too; `TIME` of more than 3 digits is `time-micros`. Spark's timestamps
+have microseconds: with the legacy mapping they are milliseconds, and a value that would lose digits is an error, unless its
+column is declared as `TIMESTAMP(3)` or less. (As microseconds, Flink's jobs would read them as other times, silently.)
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["PRECISION", "UNIT_NS", "AvroSchema", "arrow_type", "parse_schema", "schema_text"]
+__all__ = ["PRECISION", "UNIT_NS", "AvroSchema", "parse_schema", "schema_text", "to_be_cut"]
 
 PRECISION = "precision"
 """Key in `StructField.metadata` for the fractional digits of a timestamp, which Spark's own types do not tell.
 
-Where it is missing, as in arrays and maps, it is 3 with the legacy mapping, which in Flink allows no more, and else 6.
+Where it is missing, it is 3 with the legacy mapping, which in Flink allows no more, and else 6. Elements of arrays and
+values of maps have their column's.
 """
 
 UNIT_NS = {"millis": 10**6, "micros": 10**3, "nanos": 1}
@@ -99,6 +102,8 @@ def parse_schema(text: str, references: dict[str, str] | None = None) -> AvroSch
         root = fastavro.schema.parse_schema(json.loads(text), names)
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     except (KeyError, TypeError, AttributeError) as error:  # fastavro's, for a part that is missing
         raise ValueError(f"not a valid schema ({type(error).__name__}: {error})") from None
     return AvroSchema(root, names)
@@ -140,19 +145,18 @@ def _record(schema: StructType, name: str, path: str, legacy: bool) -> dict[str,
 
 def _type(data_type: DataType, name: str, path: str, legacy: bool, precision: int) -> Any:  # noqa: FBT001
     kind: Any = data_type  # its attributes depend on its name
-    inner = 3 if legacy else 6
     match data_type.typeName():
         case "struct":
             return _record(kind, name, f"{path}.", legacy)
         case "array":
-            items = _type(kind.elementType, name, path, legacy, inner)
+            items = _type(kind.elementType, name, path, legacy, precision)
             return {"type": "array", "items": ["null", items] if kind.containsNull else items}
         case "map":
             if kind.keyType.typeName() != "string":
                 raise ConfigurationError(
                     f"Column '{path}' has the type {data_type.simpleString()}; the keys of a map are texts in Avro"
                 )
-            values = _type(kind.valueType, name, path, legacy, inner)
+            values = _type(kind.valueType, name, path, legacy, precision)
             return {"type": "map", "values": ["null", values] if kind.valueContainsNull else values}
         case "decimal":
             return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
@@ -169,38 +173,31 @@ def _type(data_type: DataType, name: str, path: str, legacy: bool, precision: in
     raise ConfigurationError(f"Column '{path}' has the type {data_type.simpleString()}, which Avro does not have")
 
 
-def _timestamp(logical: str, precision: int) -> dict[str, str]:
-    return {"type": "long", "logicalType": f"{logical}-{'millis' if precision <= 3 else 'micros'}"}
+def to_be_cut(schema: StructType) -> frozenset[str]:
+    """Columns declared with not more digits than milliseconds: of their times, what is more exact is cut off, as in Flink.
+
+    Where nothing is declared, digits would be lost that nobody gave up.
+
+    Returns:
+        Names, each after those of the structs that the column is in, with dots.
+    """
+    return frozenset(_to_be_cut(schema, ""))
 
 
-def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type in which Spark's workers take a type, for those types that `schema_text` takes."""
-    import pyarrow as pa
-
+def _to_be_cut(data_type: DataType, path: str) -> Iterator[str]:
     kind: Any = data_type  # its attributes depend on its name
     match data_type.typeName():
         case "struct":
-            return pa.struct([pa.field(f.name, arrow_type(f.dataType), f.nullable) for f in kind.fields])
+            for column in kind.fields:
+                shown = f"{path}.{column.name}".lstrip(".")
+                if column.metadata.get(PRECISION, 6) <= 3:
+                    yield shown
+                yield from _to_be_cut(column.dataType, shown)
         case "array":
-            return pa.list_(pa.field("element", arrow_type(kind.elementType), kind.containsNull))
+            yield from _to_be_cut(kind.elementType, path)
         case "map":
-            return pa.map_(pa.string(), pa.field("value", arrow_type(kind.valueType), kind.valueContainsNull))
-        case "decimal":
-            return pa.decimal128(kind.precision, kind.scale)
-        case "timestamp":
-            return pa.timestamp("us", "UTC")
-        case "timestamp_ntz":
-            return pa.timestamp("us")
-    simple = {
-        "boolean": pa.bool_(),
-        "byte": pa.int8(),
-        "short": pa.int16(),
-        "integer": pa.int32(),
-        "long": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "binary": pa.binary(),
-        "date": pa.date32(),
-        "time": pa.time64("ns"),
-    }
-    return simple.get(data_type.typeName(), pa.string())
+            yield from _to_be_cut(kind.valueType, path)
+
+
+def _timestamp(logical: str, precision: int) -> dict[str, str]:
+    return {"type": "long", "logicalType": f"{logical}-{'millis' if precision <= 3 else 'micros'}"}

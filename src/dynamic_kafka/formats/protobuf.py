@@ -16,21 +16,21 @@ Source: org.apache.flink.formats.protobuf of Flink 2.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
+from dynamic_kafka.formats.arrow import decoded, evaluated
+from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.protobuf_descriptors import MessageType, message_of_options, require_protobuf
 from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
-__all__ = ["PROTOBUF", "decoded_type", "evaluated", "protobuf_options"]
+__all__ = ["PROTOBUF", "protobuf_options"]
 
 _NAME = "protobuf"
 
@@ -82,22 +82,6 @@ def protobuf_options(prefix: str) -> tuple[ConfigOption, ...]:
     )
 
 
-def decoded_type(schema: StructType) -> StructType:
-    """The type of what is decoded: the columns, all of which may be null, and `ERROR`."""
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    return StructType([*schema.toNullable().fields, StructField(ERROR, StringType())])
-
-
-def evaluated(function: Callable[[pa.Array], pa.Array], result: DataType, column: Column) -> Column:
-    """A column that Spark's workers evaluate over Arrow batches; the function's annotations say so."""
-    from pyspark.sql.functions import arrow_udf
-
-    made: Any = arrow_udf  # its stubs know no function from arrays to arrays
-    found: Column = made(function, result)(column)
-    return found
-
-
 def _message(options: FormatOptions) -> MessageType:
     require_protobuf(_NAME)
     message = message_of_options(_NAME, options)
@@ -126,7 +110,7 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     def from_protobuf(payloads: pa.Array) -> pa.Array:
         return decoder(message, schema, missing, ignore_errors=ignore_errors)(payloads.to_pylist())
 
-    return evaluated(from_protobuf, decoded_type(schema), column)
+    return decoded(from_protobuf, schema.toNullable(), column)
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:

@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import registry
+from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
 from dynamic_kafka.formats.format import Format, FormatOptions
-from dynamic_kafka.formats.protobuf import decoded_type, evaluated, protobuf_options
+from dynamic_kafka.formats.protobuf import protobuf_options
 from dynamic_kafka.formats.protobuf_decode import Decoder, Missing, decoder, with_errors
 from dynamic_kafka.formats.protobuf_descriptors import (
     MessageType,
@@ -33,7 +34,7 @@ from dynamic_kafka.formats.protobuf_descriptors import (
 )
 from dynamic_kafka.formats.protobuf_encode import encoder
 from dynamic_kafka.formats.protobuf_schemas import message_at, message_path, parse_schema, schema_text
-from dynamic_kafka.formats.protobuf_types import arrow_type, file_of_columns
+from dynamic_kafka.formats.protobuf_types import file_of_columns
 from dynamic_kafka.formats.protobuf_wire import header_of, header_size, message_indexes, schema_id
 from dynamic_kafka.options.option import ConfigOption, text
 
@@ -122,7 +123,7 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     def from_protobuf_confluent(messages: pa.Array) -> pa.Array:
         return _decode_batch(messages.to_pylist(), reading)
 
-    return evaluated(from_protobuf_confluent, decoded_type(schema), column)
+    return decoded(from_protobuf_confluent, schema.toNullable(), column)
 
 
 def _decode_batch(messages: Sequence[bytes | None], reading: _Reading) -> pa.StructArray:
@@ -144,10 +145,11 @@ def _decode_batch(messages: Sequence[bytes | None], reading: _Reading) -> pa.Str
     order: list[int] = []
     for header, chosen in places.items():
         try:
-            decode = _decoder(reading, _message(reading, header))
+            type_ = _message(reading, header)
         except ConfigurationError as error:
             errors |= dict.fromkeys(chosen, f"Schema with id {schema_id(header)}: {error}")
             continue
+        decode = _fitting_decoder(reading, type_, header)
         size = len(header)
         parts.append(decode([message[size:] for place in chosen if (message := messages[place]) is not None]))
         order += chosen
@@ -162,7 +164,7 @@ def _decode_batch(messages: Sequence[bytes | None], reading: _Reading) -> pa.Str
 
 
 def _failed(errors: Sequence[str], reading: _Reading) -> pa.StructArray:
-    rows = pa.nulls(len(errors), arrow_type(reading.columns))
+    rows = pa.nulls(len(errors), arrow_type(reading.columns.toNullable()))
     return with_errors(rows, errors, [False] * len(errors), ignore_errors=reading.ignore_errors)
 
 
@@ -181,14 +183,25 @@ def _decoder(reading: _Reading, message: MessageType) -> Decoder:
     return decoder(message, reading.columns, reading.missing, ignore_errors=reading.ignore_errors)
 
 
+def _fitting_decoder(reading: _Reading, message: MessageType, header: bytes) -> Decoder:
+    """Raises ConfigurationError for a column of another type than its field: no message is at fault then."""
+    try:
+        return _decoder(reading, message)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"Schema with id {schema_id(header)} does not fit the columns: {error}") from None
+
+
 @functools.lru_cache(maxsize=1024)
 def _registered_message(settings: registry.RegistrySettings, header: bytes) -> MessageType:
     files = _files(settings, schema_id(header))
+    if isinstance(files, str):
+        raise ConfigurationError(files)
     return message_of_set(_MESSAGE, message_at(files.file[-1], message_indexes(header)), files)
 
 
 @functools.lru_cache(maxsize=1024)
-def _files(settings: registry.RegistrySettings, number: int) -> FileDescriptorSet:
+def _files(settings: registry.RegistrySettings, number: int) -> FileDescriptorSet | str:
+    """A schema's files, or why it has none that could be used: kept as well, for a schema of an id never changes."""
     client = registry.client(settings)
     try:
         schema = client.schema(number)
@@ -197,8 +210,12 @@ def _files(settings: registry.RegistrySettings, number: int) -> FileDescriptorSe
             raise ConfigurationError(str(error)) from None
         raise
     if schema.type != _TYPE:
-        raise ConfigurationError(f"It is of type {schema.type}, not {_TYPE}; read it with that format")
-    return parse_schema(schema.text, client.references(schema))
+        return f"It is of type {schema.type}, not {_TYPE}; read it with that format"
+    references = client.references(schema)
+    try:
+        return parse_schema(schema.text, references)
+    except ConfigurationError as error:
+        return str(error)
 
 
 class _Written(NamedTuple):
@@ -261,17 +278,9 @@ def _header(settings: registry.RegistrySettings, subject: str, written: _Written
     for name, import_text, needed in imports:
         references = [(other, other, versions[other]) for other in needed]
         client.register(name, _TYPE, import_text, references)
-        versions[name] = _version(client, name, import_text, references)
+        versions[name] = client.version(name, _TYPE, import_text, references)
     registered = client.register(subject, _TYPE, file_text, [(name, name, versions[name]) for name in imported])
     return header_of(registered, written.path)
-
-
-def _version(client: registry.Registry, subject: str, schema: str, references: Sequence[tuple[str, str, int]]) -> int:
-    """The version that a schema has under a subject where it was just registered; references need it."""
-    from confluent_kafka.schema_registry import Schema, SchemaReference
-
-    registered = Schema(schema, _TYPE, [SchemaReference(*reference) for reference in references])
-    return int(client._client.lookup_schema(subject, registered).version or 0)
 
 
 PROTOBUF_CONFLUENT = Format(_NAME, _OPTIONS, _decode, _encode, _check, registry=_SUBJECT)

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.protobuf_types import (
     STRINGS,
     TIMESTAMPS,
-    arrow_type,
     check_types,
     entry_of,
     enum_of,
@@ -83,7 +83,7 @@ def decoder(message: MessageType, columns: StructType, missing: Missing, *, igno
 
     descriptor = message.descriptor
     from_string: Callable[[Any], Any] = GetMessageClass(descriptor).FromString
-    read = _row_reader(descriptor, columns, "", missing)
+    read = _row_reader(descriptor, columns.toNullable(), "", missing)
 
     def parse_checked(payload: Any) -> Any:
         made = from_string(payload)
@@ -262,7 +262,8 @@ def _values_reader(field: FieldDescriptor, type_: DataType, column: str, missing
     if kind in TIMESTAMPS:
         return lambda values: _timestamps(values, of_arrow)
     if field.enum_type is not None and kind in STRINGS:
-        names: dict[int | None, str | None] = {n: value.name for n, value in enum_of(field).values_by_number.items()}
+        # Of names for the same number (`allow_alias`) the first one counts, as in Java.
+        names: dict[int | None, str | None] = {value.number: value.name for value in reversed(enum_of(field).values)}
         names[None] = None
         return lambda values: pa.array([names.get(v, _UNRECOGNIZED) for v in values], of_arrow)
     if (unsigned := unsigned_type(field, kind)) is not None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
+from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
 from dynamic_kafka.formats.protobuf_descriptors import add_well_known
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ __all__ = ["message_at", "message_path", "parse_schema", "schema_text"]
 _MAIN = "registered schema.proto"  # no import has such a name
 _IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"')
 _PROTOC_TIMEOUT_S = 60
+_SHOWN_INDEXES = 10
 
 
 def parse_schema(text: str, imports: Mapping[str, str]) -> FileDescriptorSet:
@@ -48,6 +49,7 @@ def parse_schema(text: str, imports: Mapping[str, str]) -> FileDescriptorSet:
     Raises:
         ConfigurationError: If it is neither, or an import is missing.
         MissingDependencyError: If it is a text and there is no protoc here.
+        RegistryError: If protoc did not come to an end; that says nothing about the schema.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -99,12 +101,21 @@ def _compile(schema: str, imports: FileDescriptorSet) -> FileDescriptorProto:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise ConfigurationError(f"protoc did not compile a schema within {_PROTOC_TIMEOUT_S} s") from None
+            raise _protoc_failed(f"did not compile a schema within {_PROTOC_TIMEOUT_S} s") from None
+        if answer.returncode < 0:
+            raise _protoc_failed(f"was ended by signal {-answer.returncode}")
         if answer.returncode != 0:
             said = answer.stderr.replace(f"{folder}/{_MAIN}", "line").strip()[:500]
             raise ConfigurationError(f"protoc cannot compile a schema: {said}")
         (file,) = FileDescriptorSet.FromString(compiled.read_bytes()).file
     return file
+
+
+def _protoc_failed(what: str) -> RegistryError:
+    """Of a machine that is too busy, or has too little memory: the schema may be all right."""
+    return RegistryError(
+        f"protoc {what}; see how busy this machine is, and how much memory it has left, and start again", retriable=True
+    )
 
 
 def message_at(file: FileDescriptorProto, path: Sequence[int]) -> str:
@@ -120,7 +131,8 @@ def message_at(file: FileDescriptorProto, path: Sequence[int]) -> str:
     for index in path:
         declared = _declared(messages)
         if not 0 <= index < len(declared):
-            raise ConfigurationError(f"The schema has no message with the indexes {list(path)}")
+            shown = f"{list(path[:_SHOWN_INDEXES])}{' and more' if len(path) > _SHOWN_INDEXES else ''}"
+            raise ConfigurationError(f"The schema has no message with the indexes {shown}")
         names.append(declared[index].name)
         messages = declared[index].nested_type
     return ".".join(names)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "STRINGS",
     "TIMESTAMPS",
-    "arrow_type",
     "check_types",
     "entry_of",
     "enum_of",
@@ -54,20 +53,6 @@ _KINDS = {
     "bytes": ("binary",),
     "enum": ("string", "varchar", "char", "int", "bigint", "smallint", "tinyint"),
 }
-_ARROW = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-    **dict.fromkeys(STRINGS, pa.string()),
-}
 # The fields that columns make, by kind.
 _FIELD_TYPES = {
     "boolean": "bool",
@@ -84,31 +69,6 @@ _NO_KEYS = frozenset({"float", "double", "bytes"})
 def kind_of(type_: DataType) -> str:
     """A column type's name without its parameters, such as `array` or `bigint`."""
     return re.split(r"\W", type_.simpleString(), maxsplit=1)[0]
-
-
-def arrow_type(type_: DataType) -> pa.DataType:
-    """Arrow's type of a column, as Spark hands it over.
-
-    Raises:
-        ConfigurationError: If nothing in Protobuf could ever be such a column.
-    """
-    kind = kind_of(type_)
-    of: Any = type_  # its class is known by its kind
-    match kind:
-        case "struct":
-            return pa.struct([pa.field(column.name, arrow_type(column.dataType)) for column in of.fields])
-        case "array":
-            return pa.list_(pa.field("element", arrow_type(of.elementType)))
-        case "map":
-            return pa.map_(arrow_type(of.keyType), arrow_type(of.valueType))
-        case "decimal":
-            return pa.decimal128(of.precision, of.scale)
-        case _ if kind in _ARROW:
-            return _ARROW[kind]
-        case _:
-            raise ConfigurationError(
-                f"Columns of type {type_.simpleString()} cannot be read from Protobuf; take them out"
-            )
 
 
 def unsigned_type(field: FieldDescriptor, kind: str) -> pa.DataType | None:
@@ -260,11 +220,19 @@ def file_of_columns(columns: StructType, name: str) -> FileDescriptorProto:
         )
 
     def add_columns(message: DescriptorProto, scope: str, columns: StructType, where: str) -> None:
+        taken = {column.name for column in columns.fields}
+        column_of: dict[str, str] = {}  # by the name in JSON, of which a message has each once
         for number, column in enumerate(columns.fields, 1):
             path = f"{where}{column.name}"
             if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", column.name) is None:
                 raise ConfigurationError(
                     f"Column '{path}' cannot be a Protobuf field: names are of letters, digits and '_'; rename it"
+                )
+            in_json = re.sub("_+(.?)", lambda found: found[1].upper(), column.name)
+            if (other := column_of.setdefault(in_json, path)) != path:
+                raise ConfigurationError(
+                    f"Columns '{other}' and '{path}' cannot both be Protobuf fields: both are '{in_json}' in JSON; rename "
+                    "one of them"
                 )
             kind = kind_of(column.dataType)
             of: Any = column.dataType
@@ -277,9 +245,18 @@ def file_of_columns(columns: StructType, name: str) -> FileDescriptorProto:
             elif kind in _FIELD_TYPES and column.nullable:
                 field.proto3_optional = True
                 field.oneof_index = len(message.oneof_decl)
-                message.oneof_decl.add(name=f"_{column.name}")
+                oneof = column.name if column.name.startswith("_") else f"_{column.name}"
+                while oneof in taken:  # as protoc does
+                    oneof = f"X{oneof}"
+                taken.add(oneof)
+                message.oneof_decl.add(name=oneof)
             field.number = number
             message.field.append(field)
+        for nested in message.nested_type:
+            if nested.name in taken:
+                raise ConfigurationError(
+                    f"Column '{where}{nested.name}' has the name of the message that another column makes; rename it"
+                )
 
     add_columns(file.message_type.add(name=short), name, columns, "")
     return file

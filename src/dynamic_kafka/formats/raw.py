@@ -49,10 +49,24 @@ _TEXTS = (StringType, CharType, VarcharType)
 _FLOATS: dict[type[DataType], tuple[int, int]] = {FloatType: (23, 127), DoubleType: (52, 1023)}
 
 
+# Java's names that Python does not know, of charsets that are the same.
+_JAVA_NAMES = {
+    "windows-31j": "cp932",
+    "x-windows-874": "cp874",
+    "x-windows-949": "cp949",
+    "x-macroman": "mac-roman",
+    "x-maccentraleurope": "mac-latin2",
+    "x-iso-8859-11": "iso8859-11",
+    "x-ibm737": "cp737",
+    "ibm00858": "cp858",
+}
+
+
 def _charset(name: str) -> str:
-    """Python's name of a charset, which knows Java's names too."""
+    """Python's name of a charset, which knows most of Java's names too."""
+    given = text(name)
     try:
-        found = codecs.lookup(text(name))
+        found = codecs.lookup(_JAVA_NAMES.get(given.lower(), given))
         "".encode(found.name)  # not one of Python's codecs for bytes, such as zlib
     except LookupError:
         raise ValueError from None
@@ -174,7 +188,7 @@ def _ordered(digits: Column, size: int, options: FormatOptions) -> Column:
 
 def _recoded(column: Column, charset: str, *, to_text: bool) -> Column:
     """Text of another charset than UTF-8, over Arrow batches: Spark has few of them, and raises for malformed bytes."""
-    from dynamic_kafka.formats.avro import evaluated
+    from dynamic_kafka.formats.arrow import evaluated
 
     def decode(messages: pa.Array) -> pa.Array:
         import pyarrow as pa

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,10 @@ from dynamic_kafka.formats.registry_settings import (
     key_value_map,
     options,
     settings,
+    without_logins,
 )
 from dynamic_kafka.kafka import keystore
-from dynamic_kafka.kafka.secrets import redact, resolve
+from dynamic_kafka.kafka.secrets import resolve
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
@@ -39,8 +41,14 @@ __all__ = [
     "settings",
 ]
 
-_LATEST_TTL_S = 60.0  # the library's own default is to keep the first answer for ever
 _SHOWN_CHARS = 500
+_LARGEST_ID = 2**31 - 1  # ids are ints in Java, and never negative
+# How long it is kept that an id is unknown, and of how many ids: a topic of damaged messages may name any.
+_UNKNOWN_S = 60.0
+_MOST_UNKNOWN = 10_000
+# A registry's own codes for a subject, a version and a schema that it does not have. Any other 404 is of another server, or
+# of a wrong path.
+_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 
 
 @dataclass(frozen=True)
@@ -63,25 +71,43 @@ class Registry:
 
     All methods cache what they were told: an id's schema and a schema's id never change. Each raises `RegistryError` if
     the registry does not answer, after the library's retries, or refuses; nothing is kept of that, so that the next call
-    asks again.
+    asks again. Only that an id is unknown is kept, for a minute.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
-        self._url = redact({"url": settings.url})["url"]
+        self._url = ",".join(without_logins(url) for url in settings.url.split(","))
         self._client = _connect(settings)
+        self._unknown: dict[int, tuple[float, str]] = {}  # until when, and what was said; the oldest first
 
     def __repr__(self) -> str:
         return f"Registry({self._url!r})"
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """The schema with this id."""
-        with self._asking(
-            f"for the schema with id {schema_id}",
-            "the record was written with another registry, its first 5 bytes are no registry's, or the schema was "
-            f"deleted for good; check '{self._settings.prefix}.url' and who writes the topic",
-        ):
-            return _registered(self._client.get_schema(schema_id))
+        """The schema with this id.
+
+        Raises:
+            RegistryError: With `not_found` if the registry knows no such id, or none can be so large.
+        """
+        if schema_id > _LARGEST_ID:
+            raise RegistryError(f"No schema registry has the id {schema_id}", retriable=False, not_found=True)
+        until, said = self._unknown.get(schema_id, (0.0, ""))
+        if time.monotonic() < until:
+            raise RegistryError(said, retriable=False, not_found=True)
+        try:
+            with self._asking(
+                f"for the schema with id {schema_id}",
+                "the record was written with another registry, its first 5 bytes are no registry's, or the schema was "
+                f"deleted for good; check '{self._settings.prefix}.url' and who writes the topic",
+            ):
+                return _registered(self._client.get_schema(schema_id))
+        except RegistryError as error:
+            if error.not_found:
+                self._unknown.pop(schema_id, None)
+                if len(self._unknown) >= _MOST_UNKNOWN:
+                    del self._unknown[next(iter(self._unknown))]
+                self._unknown[schema_id] = (time.monotonic() + _UNKNOWN_S, str(error))
+            raise
 
     def register(
         self, subject: str, schema_type: str, text: str, references: Iterable[tuple[str, str, int]] = ()
@@ -96,15 +122,22 @@ class Registry:
             text: The schema itself.
             references: Name, subject and version of each schema that it refers to.
         """
-        from confluent_kafka.schema_registry import Schema, SchemaReference
-
-        schema = Schema(text, schema_type, [SchemaReference(*reference) for reference in references])
+        schema = _schema(schema_type, text, references)
         if self._settings.auto_register:
             with self._asking(f"to register a schema under the subject '{subject}'", "check the URL"):
                 return self._registered_id(subject, schema)
         remedy = f"register it first, or set '{self._settings.prefix}.{AUTO_REGISTER}' to true"
         with self._asking(f"for the id of the table's schema under the subject '{subject}'", remedy):
             found = self._client.lookup_schema(subject, schema).schema_id
+            assert found is not None
+            return found
+
+    def version(
+        self, subject: str, schema_type: str, text: str, references: Iterable[tuple[str, str, int]] = ()
+    ) -> int:
+        """The version that a schema has under a subject where it is registered; the arguments are those of `register`."""
+        with self._asking(f"for the version of a schema under the subject '{subject}'", "register it again"):
+            found = self._client.lookup_schema(subject, _schema(schema_type, text, references)).version
             assert found is not None
             return found
 
@@ -122,12 +155,6 @@ class Registry:
                 if (found := self._client.lookup_schema(subject, schema).schema_id) is not None:
                     return found
             raise
-
-    def latest(self, subject: str) -> RegisteredSchema:
-        """The newest schema under a subject, not older than a minute."""
-        remedy = f"register a schema, or check '{self._settings.prefix}.subject'"
-        with self._asking(f"for the newest schema under the subject '{subject}'", remedy):
-            return _registered(self._client.get_latest_version(subject).schema)
 
     def references(self, schema: RegisteredSchema) -> dict[str, str]:
         """All schemas that a schema refers to, also through others: text by name, each after those it needs."""
@@ -156,12 +183,17 @@ class Registry:
             yield
         except SchemaRegistryError as error:
             status = error.http_status_code
-            said = f"status {status}: {str(error.error_message)[:_SHOWN_CHARS]}".rstrip(". ")
+            said = f"status {status}: {without_logins(str(error.error_message))[:_SHOWN_CHARS]}".rstrip(". ")
             if status in {401, 403}:
                 self.close()  # a rotated secret counts at the next try
                 hint = f"check '{prefix}.basic-auth.*' or '{prefix}.bearer-auth.*', and the user's rights"
-            elif status == 404:
+            elif error.error_code in {_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA}:
                 hint = remedy
+            elif status == 404:
+                hint = (
+                    f"no schema registry is there; set '{prefix}.url' to the base of its API, such as http://host:8081, "
+                    "with the path if it has one"
+                )
             elif status in {409, 422}:
                 hint = (
                     "the schema is not compatible with the subject's versions, or not valid; change the columns, "
@@ -172,11 +204,13 @@ class Registry:
             raise RegistryError(
                 f"{asked}, answered {said}; {hint}",
                 retriable=status >= 500 or status == 429,
-                not_found=status == 404,
+                not_found=error.error_code == _NO_SCHEMA,
             ) from None
         except Exception as error:  # noqa: BLE001  (of httpx or httpx2, whichever the library has found; or no JSON)
             # An error of a token's server may quote its answer.
-            shown = "" if type(error).__name__ == "OAuthTokenError" else f": {error}"[:_SHOWN_CHARS]
+            shown = (
+                "" if type(error).__name__ == "OAuthTokenError" else f": {without_logins(str(error))}"[:_SHOWN_CHARS]
+            )
             raise RegistryError(
                 f"{asked}, did not answer ({type(error).__name__}{shown}); check '{prefix}.url', and that the registry "
                 "can be reached from the driver and every executor",
@@ -209,16 +243,17 @@ def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
 
     clear = resolve({**dict(settings.properties), "url": settings.url})
     url = clear.pop("url")
-    check_url(url, settings.prefix)
+    check_url(url, settings.prefix, settings.url)
     configuration = client_configuration(clear, settings.prefix)
     # The library takes certificates and keys as files only, and reads them at once.
     with tempfile.TemporaryDirectory(prefix="registry-") as folder:  # for this user alone, gone a moment later
         stores = _stores_as_files(clear, Path(folder))
-        configuration = {**configuration, **stores, "url": url, "cache.latest.ttl.sec": _LATEST_TTL_S}
+        configuration = {**configuration, **stores, "url": url}
         try:
             return SchemaRegistryClient(configuration)
         except (ValueError, TypeError, OSError) as error:  # OSError: files of certificates, also damaged ones
-            raise ConfigurationError(f"Format {settings.prefix}: the registry's client refuses: {error}") from None
+            said = without_logins(str(error))
+            raise ConfigurationError(f"Format {settings.prefix}: the registry's client refuses: {said}") from None
 
 
 def _stores_as_files(properties: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -240,6 +275,12 @@ def _stores_as_files(properties: Mapping[str, str], folder: Path) -> dict[str, s
         found["ssl.certificate.location"] = file("chain.pem", chain)
         found["ssl.key.location"] = file("key.pem", key)
     return found
+
+
+def _schema(schema_type: str, text: str, references: Iterable[tuple[str, str, int]]) -> Schema:
+    from confluent_kafka.schema_registry import Schema, SchemaReference
+
+    return Schema(text, schema_type, [SchemaReference(*reference) for reference in references])
 
 
 def _registered(schema: Schema) -> RegisteredSchema:

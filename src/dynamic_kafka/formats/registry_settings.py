@@ -9,13 +9,13 @@ have no effect here is an error, not ignored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
-from dynamic_kafka.kafka.secrets import redact
 from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "key_value_map",
     "options",
     "settings",
+    "without_logins",
 ]
 
 AUTO_REGISTER = "auto.register.schemas"
@@ -57,6 +58,9 @@ _TAKEN = dict.fromkeys(
 ) | dict.fromkeys(("max.retries", "retries.wait.ms", "retries.max.wait.ms"), int)
 _CREDENTIALS_SOURCE = "basic.auth.credentials.source"
 _TIMEOUT = "http.read.timeout.ms"
+_HIDDEN = "***"
+_PROPERTY = re.compile(r"[a-z]+(\.[a-z]+)+")
+_LOGIN = re.compile(r"(?<=://).*@", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def options(prefix: str) -> tuple[ConfigOption, ...]:
         option("ssl.truststore.password", "Its password; may be a reference."),
         ConfigOption(
             f"{prefix}.properties",
-            key_value_map,
+            text,
             "properties such as max.retries:3,proxy:http...",
             "-",
             "More properties of Java's registry client, between commas; each may also be an option of its own, "
@@ -153,7 +157,13 @@ def settings(prefix: str, given: Mapping[str, Any]) -> RegistrySettings:
         ConfigurationError: If there is no URL, or a value or property that cannot be; no secret is shown.
     """
     start = f"{prefix}.properties."
-    properties = dict(given.get(f"{prefix}.properties") or {})
+    try:
+        properties = key_value_map(given.get(f"{prefix}.properties", ""))
+    except ValueError:  # what stands there may be half of a password
+        raise ConfigurationError(
+            f"Option '{prefix}.properties' is not <property>:<value> between commas; a value with a comma goes into an "
+            f"option of its own, '{start}<property>'"
+        ) from None
     properties |= {name.removeprefix(start): str(value) for name, value in given.items() if name.startswith(start)}
     properties = {name.removeprefix("schema.registry."): value for name, value in properties.items()}
     for option, name in _PROPERTY_OF.items():
@@ -163,12 +173,12 @@ def settings(prefix: str, given: Mapping[str, Any]) -> RegistrySettings:
     try:
         auto_register = given.get(f"{prefix}.{AUTO_REGISTER}", flag(as_property))
     except KeyError:
-        raise InvalidOptionError(start + AUTO_REGISTER, as_property, BOOL) from None
+        raise InvalidOptionError(start + AUTO_REGISTER, _HIDDEN, BOOL) from None
     url = given.get(f"{prefix}.url")
     if not url:
         raise ConfigurationError(f"Option '{prefix}.url' is missing; set it to the URL of the schema registry")
     if "${" not in url:
-        check_url(url, prefix)
+        check_url(url, prefix, url)
     client_configuration(properties, prefix)
     return RegistrySettings(prefix, url, tuple(sorted(properties.items())), auto_register)
 
@@ -190,18 +200,21 @@ def client_configuration(given: Mapping[str, str], prefix: str) -> dict[str, Any
             try:
                 found[name] = _TAKEN[name](value)
             except ValueError:
-                raise InvalidOptionError(shown, value, "a whole number") from None
+                raise InvalidOptionError(shown, _HIDDEN, "a whole number") from None
         elif name == _TIMEOUT:
             if not value.isdecimal() or int(value) == 0:
-                raise InvalidOptionError(shown, value, "a whole number of milliseconds above 0")
+                raise InvalidOptionError(shown, _HIDDEN, "a whole number of milliseconds above 0")
             found["timeout"] = int(value) / 1000
         elif name == _CREDENTIALS_SOURCE:
             if value not in {"USER_INFO", "URL"}:
-                raise InvalidOptionError(f"{prefix}.basic-auth.credentials-source", value, "USER_INFO or URL")
+                raise InvalidOptionError(f"{prefix}.basic-auth.credentials-source", _HIDDEN, "USER_INFO or URL")
         elif name not in _STORES:
             known = ", ".join(sorted({*_TAKEN, *_STORES, _CREDENTIALS_SOURCE, _TIMEOUT}))
+            # What is no property's name may be half of a password with a comma.
+            shown = shown if _PROPERTY.fullmatch(name) else f"{prefix}.properties.{_HIDDEN}"
             raise ConfigurationError(
-                f"Property '{shown}' is not known to the registry's client here; take it out, or use one of {known}"
+                f"Property '{shown}' is not known to the registry's client here; take it out, or use one of {known}; a "
+                f"value with a comma goes into an option of its own, '{prefix}.properties.<property>'"
             )
     if given.get(_CREDENTIALS_SOURCE) == "URL":
         found.pop("basic.auth.user.info", None)
@@ -225,8 +238,19 @@ def client_configuration(given: Mapping[str, str], prefix: str) -> dict[str, Any
     return found
 
 
-def check_url(urls: str, prefix: str) -> None:
-    """Refuse what is no list of http or https URLs; a login in one is not shown."""
+def without_logins(text: str) -> str:
+    """A URL, or a text that quotes one, with `***` for the login in it."""
+    return _LOGIN.sub(f"{_HIDDEN}@", text)
+
+
+def check_url(urls: str, prefix: str, shown: str) -> None:
+    """Refuse what is no list of http or https URLs.
+
+    Args:
+        urls: What is checked.
+        prefix: The format's name.
+        shown: The URLs as the user gave them; they are shown unless there could be a login in them.
+    """
     for url in urls.split(","):
         try:
             parts = urlsplit(url.strip())
@@ -234,4 +258,5 @@ def check_url(urls: str, prefix: str) -> None:
         except ValueError:
             host = None
         if not host or parts.scheme not in {"http", "https"}:
-            raise InvalidOptionError(f"{prefix}.url", redact({"url": urls})["url"], "a URL such as http://host:8081")
+            shown = _HIDDEN if "@" in shown else shown
+            raise InvalidOptionError(f"{prefix}.url", shown, "a URL such as http://host:8081")

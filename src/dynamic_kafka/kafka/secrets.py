@@ -60,10 +60,15 @@ def redact(properties: Mapping[str, str]) -> dict[str, str]:
     """
     return {
         key: (_without_literals(key, value) or _HIDDEN)
-        if is_secret(key) or _PRIVATE_KEY in value
+        if is_secret(key) or _PRIVATE_KEY in value or _has_secret(key, value)
         else _URL_CREDENTIALS.sub(_HIDDEN, value)
         for key, value in properties.items()
     }
+
+
+def _has_secret(key: str, value: str) -> bool:
+    """Whether an option is a map of properties (`basic.auth.user.info:me:secret,...`) with a secret among them."""
+    return key.lower().endswith(".properties") and _SECRET.search(value.lower()) is not None
 
 
 def is_secret(key: str) -> bool:

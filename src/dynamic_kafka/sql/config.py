@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
-from dynamic_kafka.options.option import duration_ms
+from dynamic_kafka.kafka.secrets import redact
+from dynamic_kafka.options.option import duration_from, duration_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,7 @@ class TableConfig:
     def __init__(self, spark: SparkSession, changed: Callable[[], None]) -> None:
         self._spark, self._changed = spark, changed
         self._values: dict[str, str] = {}
+        self._before: dict[str, str | None] = {}  # what the session had
 
     def set(self, key: str, value: str) -> TableConfig:
         """Set a key.
@@ -60,18 +62,15 @@ class TableConfig:
             InvalidOptionError: If the value is wrong.
             ConfigurationError: If nobody knows the key.
         """
-        if key.startswith("spark."):
-            self._spark.conf.set(key, value)
-        elif key in SETTINGS:
-            value = _checked(key, value)
-            if key == "table.local-time-zone":
-                self._spark.conf.set("spark.sql.session.timeZone", value)
-        elif key.startswith(_FLINK):
+        _check_known("SET", key)
+        value = _checked(key, value)
+        in_spark = _in_spark(key)
+        if in_spark is not None:
+            before = self._spark.conf.get(in_spark, None)
+            self._spark.conf.set(in_spark, value)
+            self._before.setdefault(key, before)
+        elif key not in SETTINGS:
             _log.warning("SET '%s' has no effect: there is no such thing in Spark", key)
-        else:
-            near = difflib.get_close_matches(key, SETTINGS, 1)
-            hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(SETTINGS)}, and spark.*"
-            raise ConfigurationError(f"SET '{key}' is unknown{hint}")
         self._values[key] = value
         self._changed()
         return self
@@ -81,17 +80,28 @@ class TableConfig:
         return self._values.get(key, default)
 
     def reset(self, key: str | None = None) -> None:
-        """Forget a key, or all of them; Spark's own settings return to their defaults."""
-        for name in [*self._values] if key is None else [key]:
-            if self._values.pop(name, None) is not None and name.startswith("spark."):
-                self._spark.conf.unset(name)
-            elif name == "table.local-time-zone":
-                self._spark.conf.unset("spark.sql.session.timeZone")
+        """Forget a key, or all of them; the session gets back what it had before. A key that is not set stays as it is.
+
+        Raises:
+            ConfigurationError: If nobody knows the key.
+        """
+        if key is not None:
+            _check_known("RESET", key)
+        for name in reversed([*self._values]) if key is None else [key]:
+            self._values.pop(name, None)
+            in_spark = _in_spark(name)
+            if in_spark is None or name not in self._before:
+                continue
+            before = self._before.pop(name)
+            if before is None:
+                self._spark.conf.unset(in_spark)
+            else:
+                self._spark.conf.set(in_spark, before)
         self._changed()
 
     def items(self) -> list[tuple[str, str]]:
-        """All that is set, by key."""
-        return sorted(self._values.items())
+        """All that is set, by key, as it may be shown: secrets are `***`."""
+        return sorted(redact(self._values).items())
 
     @property
     def streaming(self) -> bool:
@@ -110,7 +120,24 @@ class TableConfig:
         return None if text is None else duration_ms(text)
 
 
+def _in_spark(key: str) -> str | None:
+    """The session's own name of a setting; None if it is none of the session."""
+    if key == "table.local-time-zone":
+        return "spark.sql.session.timeZone"
+    return key if key.startswith("spark.") else None
+
+
+def _check_known(statement: str, key: str) -> None:
+    if key in SETTINGS or key.startswith(("spark.", *_FLINK)):
+        return
+    near = difflib.get_close_matches(key, SETTINGS, 1)
+    hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(SETTINGS)}, and spark.*"
+    raise ConfigurationError(f"{statement} '{key}' is unknown{hint}")
+
+
 def _checked(key: str, value: str) -> str:
+    if key not in SETTINGS:
+        return value
     value = value.strip()
     if key == "execution.runtime-mode":
         value = value.lower()
@@ -118,9 +145,9 @@ def _checked(key: str, value: str) -> str:
             raise InvalidOptionError(key, value, "streaming or batch")
     elif key == "parallelism.default" and not (value.isdecimal() and int(value) > 0):
         raise InvalidOptionError(key, value, "a whole number above 0")
-    elif key == "execution.checkpointing.interval":
+    elif key in ("execution.checkpointing.interval", "table.exec.source.idle-timeout"):
         try:
-            duration_ms(value)
+            duration_from(0)(value)
         except (ValueError, KeyError):
             raise InvalidOptionError(key, value, "a duration such as '10 s'") from None
     return value

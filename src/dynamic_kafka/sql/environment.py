@@ -1,8 +1,4 @@
-"""`TableEnvironment`: Flink's statements, run on Spark (PyFlink: TableEnvironment).
-
-A table or view becomes a temporary view of the session when a query first has its name in it, so queries go to Spark as
-they were written. Views are made anew after a change of what they depend on.
-"""
+"""`TableEnvironment`: Flink's statements, run on Spark (PyFlink: TableEnvironment)."""
 
 from __future__ import annotations
 
@@ -10,24 +6,27 @@ import fnmatch
 import io
 import logging
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
 import dynamic_kafka
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.sql import statements as s
+from dynamic_kafka.sql.catalog import Catalog, View, only_name
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, TableDefinition, qualified
-from dynamic_kafka.sql.jobs import insert, job_name
+from dynamic_kafka.sql.jobs import Jobs
 from dynamic_kafka.sql.like import merge
-from dynamic_kafka.sql.reading import read
+from dynamic_kafka.sql.queries import filters_groups, is_projection, selects_all, with_column
+from dynamic_kafka.sql.reading import check_expressions
 from dynamic_kafka.sql.result import TableResult
 from dynamic_kafka.sql.table import KafkaTable, table_of
-from dynamic_kafka.sql.types import flink_type
+from dynamic_kafka.sql.types import flink_type, quoted, string_literal
 from dynamic_kafka.sql.writing import to_sink_rows
 
 if TYPE_CHECKING:
@@ -39,17 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["StatementSet", "TableEnvironment"]
 
 _log = logging.getLogger(__name__)
-_DEFAULTS = ("default_catalog", "default_database")
 _DONE = TableResult(("result",), (("OK",),))
-
-
-@dataclass(frozen=True)
-class _View:
-    """A view: its query as it was written, or a DataFrame."""
-
-    name: str
-    query: str | DataFrame
-    columns: tuple[str, ...] = ()
 
 
 class TableEnvironment:
@@ -67,11 +56,9 @@ class TableEnvironment:
     def __init__(self, spark: SparkSession) -> None:
         dynamic_kafka.register(spark)
         self._spark = spark
-        self._config = TableConfig(spark, self._forget)
-        self._tables: dict[str, KafkaTable] = {}
-        self._views: dict[str, _View] = {}
-        self._made: set[str] = set()
-        self._running: dict[str, StreamingQuery] = {}
+        self._catalog = Catalog(spark)
+        self._config = self._catalog.config
+        self._jobs = Jobs()
 
     # --- PyFlink's methods ---
 
@@ -104,15 +91,15 @@ class TableEnvironment:
             case s.CreateView():
                 return self._create_view(statement)
             case s.DropTable(name=name, if_exists=if_exists):
-                return self._drop(self._tables, name, "table", if_exists=if_exists)
+                return self._drop(self._catalog.tables, name, "table", if_exists=if_exists)
             case s.DropView(name=name, if_exists=if_exists):
-                return self._drop(self._views, name, "view", if_exists=if_exists)
+                return self._drop(self._catalog.views, name, "view", if_exists=if_exists)
             case s.ShowTables(pattern=pattern, negated=negated):
                 return _names("table name", self.list_tables(), pattern, negated=negated)
             case s.ShowViews(pattern=pattern, negated=negated):
                 return _names("view name", self.list_views(), pattern, negated=negated)
             case s.ShowCreateTable(name=name):
-                return TableResult(("result",), ((self._table(name).definition.ddl(),),))
+                return TableResult(("result",), ((self._catalog.table(name).definition.ddl(),),))
             case s.ShowCreateView(name=name):
                 return self._show_view(name)
             case s.Describe(name=name):
@@ -143,35 +130,23 @@ class TableEnvironment:
             ConfigurationError: If a table in it cannot be read.
             pyspark.errors.AnalysisException: If Spark does not understand it.
         """
-        problems: dict[str, ConfigurationError] = {}
-        for key in self._named_in(query):
-            try:
-                self._make_view(key)
-            except ConfigurationError as error:  # it may be a column's name, and the table not meant
-                problems[key] = error
-        try:
-            return self._spark.sql(query)
-        except AnalysisException as error:
-            missing = problems.get(_missing(error))
-            if missing is None:
-                raise
-            raise missing from None
-
-    def _named_in(self, query: str) -> list[str]:
-        """Tables and views whose names are in a query, and that are no temporary views yet."""
-        words = set(re.findall(r"\w+", query.lower()))
-        known = [*self._tables, *self._views]
-        return [key for key in known if key not in self._made and (key in words or f"`{key}`" in query.lower())]
+        if not is_projection(query):
+            for name in self._catalog.changelogs(query):
+                _log.warning(
+                    "The query does not look at `row_kind` of %s: each change is a row to it, deletions too; materialize "
+                    "the changes first, or choose them by `row_kind`",
+                    name,
+                )
+        return self._catalog.query(query)
 
     def from_path(self, path: str) -> DataFrame:
         """A table's or view's rows."""
-        name = _only(tuple(path.replace("`", "").split(".")))
-        return self.sql_query(f"TABLE `{name}`")
+        return self._catalog.rows(only_name(tuple(path.replace("`", "").split("."))))
 
     def create_temporary_view(self, path: str, view: DataFrame) -> None:
         """Give a DataFrame a name for queries."""
-        self._check_new(path, if_not_exists=False)
-        self._views[path.lower()] = _View(path, view)
+        self._catalog.check_new(path, if_not_exists=False)
+        self._catalog.views[path.lower()] = View(path, view)
 
     def create_statement_set(self) -> StatementSet:
         """INSERTs that start together."""
@@ -179,97 +154,54 @@ class TableEnvironment:
 
     def list_tables(self) -> list[str]:
         """Names of all tables and views, sorted."""
-        return sorted([*(t.definition.name[-1] for t in self._tables.values()), *self.list_views()])
+        return sorted([*(t.definition.name[-1] for t in self._catalog.tables.values()), *self.list_views()])
 
     def list_views(self) -> list[str]:
         """Names of all views, sorted."""
-        return sorted(view.name for view in self._views.values())
+        return sorted(view.name for view in self._catalog.views.values())
 
     # --- tables and views ---
 
     def _create_table(self, definition: TableDefinition) -> TableResult:
-        name = _only(definition.name)
-        table = self._checked(definition)
-        if self._check_new(name, if_not_exists=definition.if_not_exists):
-            self._tables[name.lower()] = table
-            self._forget()
+        name = only_name(definition.name)
+        table = table_of(definition)
+        check_expressions(self._spark, table)
+        if self._catalog.check_new(name, if_not_exists=definition.if_not_exists):
+            self._catalog.tables[name.lower()] = table
+            self._catalog.forget()
         return _DONE
-
-    def _checked(self, definition: TableDefinition) -> KafkaTable:
-        """The table; where it does not say itself how many tasks read and write it, the setting does."""
-        tasks = self._config.parallelism
-        defaults = {} if tasks is None else {"scan.parallelism": tasks, "sink.parallelism": tasks}
-        table = table_of(replace(definition, options={**defaults, **definition.options}))
-        return replace(table, definition=definition)
 
     def _like(self, statement: s.CreateTable) -> TableDefinition:
         assert statement.like is not None
-        return merge(statement.definition, statement.like, self._table(statement.like.table).definition)
+        return merge(statement.definition, statement.like, self._catalog.table(statement.like.table).definition)
 
     def _create_view(self, statement: s.CreateView) -> TableResult:
-        name = _only(statement.name)
-        if self._check_new(name, if_not_exists=statement.if_not_exists):
-            view = _View(name, statement.query, statement.columns)
-            self._of_view(view)  # a wrong query is an error now
-            self._views[name.lower()] = view
+        name = only_name(statement.name)
+        if self._catalog.check_new(name, if_not_exists=statement.if_not_exists):
+            view = View(name, statement.query, statement.columns, statement.comment)
+            self._catalog.rows_of(view)  # a wrong query is an error now
+            self._catalog.views[name.lower()] = view
         return _DONE
 
-    def _check_new(self, name: str, *, if_not_exists: bool) -> bool:
-        """Whether the name is free."""
-        ours = {**self._tables, **self._views}
-        if name.lower() not in ours and not self._spark.catalog.tableExists(name):
-            return True
-        if if_not_exists:
-            return False
-        whose = "" if name.lower() in ours else " in Spark's own catalog, where queries would find it"
-        raise ConfigurationError(f"'{name}' exists already{whose}; drop it, or take another name")
-
     def _drop(
-        self, where: dict[str, KafkaTable] | dict[str, _View], name: Name, kind: str, *, if_exists: bool
+        self, where: dict[str, KafkaTable] | dict[str, View], name: Name, kind: str, *, if_exists: bool
     ) -> TableResult:
-        key = _only(name).lower()
+        key = only_name(name).lower()
         if key not in where:
             if if_exists:
                 return _DONE
             raise ConfigurationError(f"There is no {kind} {qualified(name)}; see SHOW {kind.upper()}S")
-        self._forget()
+        self._catalog.forget()
         del where[key]
         return _DONE
 
-    def _table(self, name: Name) -> KafkaTable:
-        table = self._tables.get(_only(name).lower())
-        if table is None:
-            what = "a view, not a table" if _only(name).lower() in self._views else "not there; see SHOW TABLES"
-            raise ConfigurationError(f"Table {qualified(name)} is {what}")
-        return table
-
-    def _make_view(self, key: str) -> None:
-        table = self._tables.get(key)
-        rows = (
-            self._of_view(self._views[key])
-            if table is None
-            else read(self._spark, table, streaming=self._config.streaming)
-        )
-        rows.createOrReplaceTempView(f"`{key}`")
-        self._made.add(key)
-
-    def _of_view(self, view: _View) -> DataFrame:
-        rows = self.sql_query(view.query) if isinstance(view.query, str) else view.query
-        return rows.toDF(*view.columns) if view.columns else rows
-
-    def _forget(self) -> None:
-        """Have all views made anew."""
-        for key in self._made:
-            self._spark.catalog.dropTempView(key)
-        self._made.clear()
-
     def _describe(self, name: Name) -> TableResult:
         columns = ("name", "type", "null", "key", "extras", "watermark", "comment")
-        key = _only(name).lower()
-        if key in self._views:
-            fields = self._of_view(self._views[key]).schema.fields
+        key = only_name(name).lower()
+        if key in self._catalog.views:
+            fields = self._catalog.rows_of(self._catalog.views[key]).schema.fields
             return TableResult(columns[:3], [(f.name, str(flink_type(f.dataType)), f.nullable) for f in fields])
-        definition = self._table(name).definition
+        definition = self._catalog.table(name).definition
         computed = {f.name: f.dataType for f in self.from_path(key).schema.fields} if _has_computed(definition) else {}
         rows = []
         for c in definition.columns:
@@ -294,38 +226,78 @@ class TableEnvironment:
         return TableResult(columns, rows)
 
     def _show_view(self, name: Name) -> TableResult:
-        view = self._views.get(_only(name).lower())
+        view = self._catalog.views.get(only_name(name).lower())
         if view is None or not isinstance(view.query, str):
             raise ConfigurationError(f"View {qualified(name)} is not there, or is a DataFrame; see SHOW VIEWS")
-        return TableResult(("result",), ((f"CREATE TEMPORARY VIEW {qualified(name)} AS\n{view.query}",),))
+        columns = f" ({', '.join(map(quoted, view.columns))})" if view.columns else ""
+        comment = f" COMMENT {string_literal(view.comment)}" if view.comment is not None else ""
+        return TableResult(
+            ("result",), ((f"CREATE TEMPORARY VIEW {qualified(name)}{columns}{comment} AS\n{view.query}",),)
+        )
 
     # --- jobs ---
 
     def _insert(self, inserts: Sequence[s.InsertInto]) -> list[StreamingQuery]:
         prepared = [self._prepared(statement) for statement in inserts]  # all are checked before the first one starts
-        started = []
-        self._running = {name: query for name, query in self._running.items() if query.isActive}
-        for table, rows in prepared:
-            name = job_name(table, self._config, self._running)
-            running = insert(rows, table, self._config, name)
-            if running is not None:
-                self._running[name] = running
-                started.append(running)
+        started: list[StreamingQuery] = []
+        try:
+            for statement, (table, rows) in zip(inserts, prepared, strict=True):
+                running = self._jobs.insert(rows, table, self._config, statement.query)
+                if running is not None:
+                    started.append(running)
+        except BaseException:
+            for query in started:  # nobody would have a handle to it
+                query.stop()
+            raise
         return started
 
     def _prepared(self, statement: s.InsertInto) -> tuple[KafkaTable, DataFrame]:
         """The table with the options of the statement's hint, and the rows as its sink takes them."""
-        table = self._table(statement.table)
+        table = self._catalog.table(statement.table)
         if statement.options:
             options = {**table.definition.options, **statement.options}
-            table = self._checked(replace(table.definition, options=options))
-        return table, to_sink_rows(self.sql_query(statement.query), table, statement.columns)
+            table = table_of(replace(table.definition, options=options))
+        table = self._catalog.with_defaults(table)
+        rows = self._catalog.query(self._with_kind(statement.query, table))
+        if table.upsert and rows.isStreaming and filters_groups(statement.query):
+            _log.warning(
+                "A group that does not fulfil HAVING any more stays in table %s: Spark tells nobody that it is gone",
+                qualified(table.definition.name),
+            )
+        return table, to_sink_rows(rows, table, statement.columns)
+
+    def _with_kind(self, query: str, table: KafkaTable) -> str:
+        """The query, with `row_kind` if it has to carry it from a changelog to the table.
+
+        Raises:
+            ConfigurationError: If changes would become new rows of the table.
+        """
+        changelogs = self._catalog.changelogs(query)
+        if not changelogs or selects_all(query):  # all columns of a changelog have `row_kind` among them
+            return query
+        name = qualified(table.definition.name)
+        if not table.changelog:
+            raise ConfigurationError(
+                f"Table {name} takes new rows only, and the query reads the changes of {', '.join(changelogs)}: deletions "
+                "and updates would become new rows; write to a table with a changelog format or 'upsert-kafka', or choose "
+                "rows by `row_kind`"
+            )
+        if is_projection(query):
+            carrying = with_column(query, ROW_KIND)
+            with suppress(AnalysisException):  # the view that it reads has left it out
+                self._catalog.query(carrying)
+                return carrying
+        raise ConfigurationError(
+            f"The query loses `row_kind` of {', '.join(changelogs)}, so its deletions and updates would become new rows of "
+            f"table {name}; select `row_kind` as the last column, or materialize the changes first: Spark's aggregations, "
+            "joins and DISTINCT take every change for a row"
+        )
 
     def _explain(self, statement: s.Statement) -> list[str]:
         queries = statement.inserts if isinstance(statement, s.StatementSet) else (statement,)
         plans = []
         for query in queries:
-            rows = self._prepared(query)[1] if isinstance(query, s.InsertInto) else self.sql_query(query.text)
+            rows = self._prepared(query)[1] if isinstance(query, s.InsertInto) else self._catalog.query(query.text)
             with redirect_stdout(io.StringIO()) as plan:  # Spark only prints it
                 rows.select("*").explain()  # of what spark.sql() gives for a stream, Spark cannot tell that it is one
             plans.append(plan.getvalue())
@@ -360,24 +332,6 @@ class StatementSet:
         """Start all that were added; the set is empty afterwards."""
         inserts, self._inserts = self._inserts, []
         return TableResult(queries=self._environment._insert(inserts))
-
-
-def _only(name: Name) -> str:
-    """A table's own name; Flink's default catalog and database may stand before it."""
-    if len(name) > 1 and tuple(part.lower() for part in name[:-1]) not in (_DEFAULTS, _DEFAULTS[1:]):
-        raise ConfigurationError(
-            f"Table {qualified(name)} names a catalog or database, and there are none: queries go to Spark as they are, and "
-            "find tables by one name"
-        )
-    return name[-1]
-
-
-def _missing(error: AnalysisException) -> str:
-    """The name of the table or view that Spark does not find; empty if it is something else."""
-    if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
-        return ""
-    parameters: Mapping[str, str] = error.getMessageParameters() or {}
-    return parameters.get("relationName", "").replace("`", "").lower()
 
 
 def _has_computed(definition: TableDefinition) -> bool:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import re
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -23,50 +20,64 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["insert", "job_name"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["Jobs"]
 
 
-def job_name(table: KafkaTable, config: TableConfig, running: Collection[str]) -> str:
-    """The name of an INSERT's job, and of its checkpoint's folder: `pipeline.name`, or the table's.
+class Jobs:
+    """The jobs of an environment, by name."""
 
-    A job whose name is that of one that runs gets a number: its statement's place in the script is what names it again.
-    """
-    name = config.get("pipeline.name") or table.definition.name[-1]
-    number = 1
-    while (found := name if number == 1 else f"{name}-{number}") in running:
-        number += 1
-    return found
+    def __init__(self) -> None:
+        self._jobs: dict[str, tuple[str, StreamingQuery | None]] = {}
+
+    def insert(self, rows: DataFrame, table: KafkaTable, config: TableConfig, query: str) -> StreamingQuery | None:
+        """Write rows to a table.
+
+        Args:
+            rows: From `to_sink_rows`; a stream is followed, anything else is written at once.
+            table: The table.
+            config: Where checkpoints are, and how often a batch is due.
+            query: The text of the query.
+
+        Returns:
+            The streaming query; None if all is written.
+
+        Raises:
+            ConfigurationError: If the query updates rows and the table takes new ones only, or a checkpoint is needed and
+                there is no place for it.
+        """
+        if not rows.isStreaming:
+            _write(rows, table)
+            return None
+        name = self._name(table, config, query)
+        running = _start(rows, table, config, name)
+        self._jobs[name] = query, running
+        return running
+
+    def _name(self, table: KafkaTable, config: TableConfig, query: str) -> str:
+        """The name of a job, and of its checkpoint's folder: `pipeline.name`, or the table's.
+
+        Another query of that name gets a number: its place in the script is what names it again. The same one again has the
+        same name, and goes on where it has stopped.
+        """
+        name = config.get("pipeline.name") or table.definition.name[-1]
+        number = 1
+        while (found := name if number == 1 else f"{name}-{number}") in self._jobs:
+            other, running = self._jobs[found]
+            if other == query and not (running is not None and running.isActive):
+                break
+            number += 1
+        return found
 
 
-def insert(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -> StreamingQuery | None:
-    """Write rows to a table.
+def _write(rows: DataFrame, table: KafkaTable) -> None:
+    rows, options = _spread(rows, table)
+    rows.write.format(NAME).options(**options).mode("append").save()
 
-    Args:
-        rows: From `to_sink_rows`; a stream is followed, anything else is written at once.
-        table: The table.
-        config: Where checkpoints are, and how often a batch is due.
-        name: Of the job.
 
-    Returns:
-        The streaming query; None if all is written.
-
-    Raises:
-        ConfigurationError: If the query updates rows and the table takes new ones only, or a checkpoint is needed and there
-            is no place for it.
-    """
-    options = dict(table.sink)
-    parallelism = options.pop("sink.parallelism", None)
-    if parallelism is not None:
-        # Changes of a row stay in their order: all of a key go to one task.
-        keys = ["key"] if table.changelog and table.key is not None else []
-        rows = rows.repartition(int(parallelism), *keys)
-    if not rows.isStreaming:
-        rows.write.format(NAME).options(**options).mode("append").save()
-        return None
+def _start(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -> StreamingQuery:
+    rows, options = _spread(rows, table)
     exactly_once = configure_sink(options).guarantee == "exactly-once"
-    checkpoint = _checkpoint(config, name, table, exactly_once=exactly_once)
+    checkpoint = _checkpoint(rows, config, name, table)
     writer = rows.writeStream.queryName(name)
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
@@ -77,10 +88,33 @@ def insert(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -
 
     def write(batch: DataFrame, batch_id: int) -> None:
         # A sink in Python takes no updates, so each batch is a write of its own; its identity makes a repeated one void.
-        identity = {"txnAppId": f"{name}-{_hash(checkpoint)}", "txnVersion": str(batch_id)} if exactly_once else {}
+        # The query's id is that of its checkpoint: a new one begins anew with batch 0, and is another query.
+        identity: dict[str, str] = {}
+        if exactly_once:
+            query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            assert query_id is not None, "Spark tells it to foreachBatch"
+            identity = {"txnAppId": query_id, "txnVersion": str(batch_id)}
         batch.write.format(NAME).options(**options, **identity).mode("append").save()
 
     return start(writer.foreachBatch(write), ("update", "append"))
+
+
+def _spread(rows: DataFrame, table: KafkaTable) -> tuple[DataFrame, dict[str, str]]:
+    """The rows in as many tasks as `sink.parallelism` says, and the sink's other options.
+
+    Raises:
+        ConfigurationError: If changes would lose their order.
+    """
+    options = dict(table.sink)
+    parallelism = options.pop("sink.parallelism", None)
+    if parallelism is None:
+        return rows, options
+    if table.key is None and table.changelog:
+        raise ConfigurationError(
+            f"Option 'sink.parallelism' of table {qualified(table.definition.name)} needs 'key.format' and 'key.fields': "
+            "the changes of a row have to go through one task, else they lose their order"
+        )
+    return rows.repartition(int(parallelism), *(["key"] if table.key is not None else [])), options
 
 
 def _append(writer: DataStreamWriter, table: KafkaTable) -> StreamingQuery:
@@ -95,22 +129,13 @@ def _append(writer: DataStreamWriter, table: KafkaTable) -> StreamingQuery:
         ) from error
 
 
-def _checkpoint(config: TableConfig, name: str, table: KafkaTable, *, exactly_once: bool) -> str | None:
+def _checkpoint(rows: DataFrame, config: TableConfig, name: str, table: KafkaTable) -> str | None:
     folder = config.get("execution.checkpointing.dir")
     if folder is not None:
         return f"{folder.rstrip('/')}/{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"
-    if exactly_once:
-        raise ConfigurationError(
-            f"SET 'execution.checkpointing.dir' is missing; INSERT INTO {qualified(table.definition.name)} exactly-once "
-            "needs a place for its checkpoint"
-        )
-    _log.warning(
-        "SET 'execution.checkpointing.dir' is missing: after a restart, job '%s' starts where its tables say, not where "
-        "it stopped",
-        name,
+    if rows.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None):
+        return None  # Spark makes it there, in a folder of the job's name
+    raise ConfigurationError(
+        f"SET 'execution.checkpointing.dir' is missing; INSERT INTO {qualified(table.definition.name)} as a stream needs a "
+        "place for its checkpoint, from which it goes on after a restart"
     )
-    return None
-
-
-def _hash(text: str | None) -> str:
-    return hashlib.sha256((text or "").encode()).hexdigest()[:16]

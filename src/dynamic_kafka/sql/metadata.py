@@ -23,7 +23,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-__all__ = ["METADATA_KEYS", "VALUE_PREFIX", "MetadataKey"]
+from dynamic_kafka.formats import Format
+
+__all__ = ["METADATA_KEYS", "VALUE_PREFIX", "MetadataKey", "metadata_types"]
 
 VALUE_PREFIX = "value."
 """What keys of the value format's own metadata begin with."""
@@ -100,3 +102,9 @@ METADATA_KEYS: Mapping[str, MetadataKey] = {
     "kafka_cluster": MetadataKey(StringType(), "cluster", write=_itself),
 }
 """In Flink's order. `kafka_cluster` is written with `dynamic-kafka` only: it says which cluster a row goes to."""
+
+
+def metadata_types(value: Format) -> dict[str, DataType]:
+    """The types of all metadata of a table whose values have this format, by key."""
+    own = {VALUE_PREFIX + name: data_type for name, data_type in value.metadata.items()}
+    return {name: found.type for name, found in METADATA_KEYS.items()} | own

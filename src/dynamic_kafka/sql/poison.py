@@ -22,9 +22,8 @@ from dynamic_kafka.formats import ERROR
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COORDINATES", "POLICIES", "DeadLetters", "Part", "drop_poison", "once", "reason"]
+__all__ = ["COORDINATES", "DeadLetters", "Part", "drop_poison", "once", "reason"]
 
-POLICIES = ("fail", "skip", "dead-letter")
 COORDINATES = ("cluster", "topic", "partition", "offset")
 """Columns of the source that say where a message was."""
 
@@ -87,7 +86,7 @@ def drop_poison(
         messages: With the columns of `COORDINATES`, `key` and `value` as the parts need them, and the decoded ones. For
             dead letters with both `key` and `value`.
         parts: What was decoded, by `once`.
-        policy: One of `POLICIES`.
+        policy: `fail`, `skip` or `dead-letter`.
         name: Of the table; messages that are left out are counted in the query's observed metric `dynamic-kafka: <name>`.
         letters: Where they are set aside, for `dead-letter`.
     """

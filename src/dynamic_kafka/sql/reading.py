@@ -6,8 +6,10 @@ once, and computed columns and the watermark come last, on the table's own names
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
@@ -17,15 +19,16 @@ from dynamic_kafka.formats import METADATA, ROW_KIND, ROWS
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure
 from dynamic_kafka.spark.datasource import COLUMN_TYPES, NAME
-from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, qualified
-from dynamic_kafka.sql.metadata import METADATA_KEYS, VALUE_PREFIX
+from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
+from dynamic_kafka.sql.metadata import METADATA_KEYS, VALUE_PREFIX, metadata_types
 from dynamic_kafka.sql.poison import COORDINATES, Part, drop_poison, once
 from dynamic_kafka.sql.table import Encoding, KafkaTable, with_start
-from dynamic_kafka.sql.types import spark_type
+from dynamic_kafka.sql.types import cast_type, quoted
 
-__all__ = ["read"]
+__all__ = ["check_expressions", "read"]
 
 _ROW = "__row"
+_PROCTIME = re.compile(r"\s*proctime\s*\(\s*\)\s*", re.IGNORECASE)  # Flink's time of processing
 
 
 def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFrame:
@@ -60,7 +63,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
     rows = _rows(decoded, table)
     for column in table.definition.columns:
         if isinstance(column, ComputedColumn):
-            rows = rows.withColumn(column.name, F.expr(column.expression))
+            rows = rows.withColumn(column.name, _computed(column.expression))
     watermark = table.definition.watermark
     if watermark is not None:  # Spark's watermarks are of TIMESTAMP_LTZ: a TIMESTAMP is one of the session's time zone
         rows = rows.withColumn(watermark.column, _quoted(watermark.column).cast("timestamp"))
@@ -69,12 +72,43 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
     return rows.select(*map(_quoted, names), *([ROW_KIND] if table.changelog else []))
 
 
+def check_expressions(spark: SparkSession, table: KafkaTable) -> None:
+    """Have Spark look at a table's computed columns, and at the types of its metadata.
+
+    Raises:
+        ConfigurationError: If one of them is wrong, with what Spark says.
+    """
+    columns = table.definition.columns
+    fields = [StructField(c.name, cast_type(c.type)) for c in columns if not isinstance(c, ComputedColumn)]
+    rows: DataFrame | None = None
+    for column in columns:
+        if isinstance(column, PhysicalColumn):
+            continue
+        # Most tables have no such column: nothing is asked then.
+        rows = spark.createDataFrame([], StructType(fields)) if rows is None else rows
+        try:
+            if isinstance(column, ComputedColumn):
+                rows = rows.withColumn(column.name, _computed(column.expression))
+            else:
+                known = metadata_types(table.value.format)[column.key]
+                rows.select(F.lit(None).cast(known).cast(cast_type(column.type)))
+        except (AnalysisException, ParseException) as error:
+            reason = next(line for line in str(error).splitlines() if line.strip())
+            raise ConfigurationError(
+                f"Column '{column.name}' of table {qualified(table.definition.name)} cannot be computed: {reason}"
+            ) from None
+
+
+def _computed(expression: str) -> Column:
+    return F.current_timestamp() if _PROCTIME.fullmatch(expression) else F.expr(expression)
+
+
 def _name(table: KafkaTable) -> str:
     return ".".join(table.definition.name)
 
 
 def _quoted(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(quoted(name))
 
 
 # --- from messages to rows ----------------------------------------------------------------------------------------------
@@ -92,8 +126,9 @@ def _needed(table: KafkaTable) -> StructType:
 def _decoded(messages: DataFrame, table: KafkaTable) -> DataFrame:
     """The messages, each with what was decoded of it."""
     decoded = messages.select("*", *(once(_decode(e)).alias(f"__{e.name}") for e in _encodings(table)))
-    if table.upsert:
-        return decoded.where(F.col("__key").isNotNull())  # a message without a key is of no row
+    if table.upsert:  # a message without a key is of no row; one whose value the format leaves out is no deletion
+        read = F.col("value").isNull() | F.col("__value").isNotNull()
+        return decoded.where(F.col("__key").isNotNull() & read)
     if table.value.format.changelog:
         return decoded
     return decoded.where(F.col("__value").isNotNull())
@@ -131,7 +166,7 @@ def _rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
 def _physical(table: KafkaTable, value: str) -> Iterator[tuple[str, Column]]:
     """Columns of the value win over those of the key, as in Flink; a deleted row of `upsert-kafka` has its key only."""
     of_key, of_value = (
-        {column: F.col(f"{place}.{_tick(f)}") for column, f in zip(e.columns, e.schema.names, strict=True)}
+        {column: F.col(f"{place}.{quoted(f)}") for column, f in zip(e.columns, e.schema.names, strict=True)}
         if e is not None
         else {}
         for e, place in ((table.key, "__key"), (table.value, value))
@@ -146,14 +181,10 @@ def _physical(table: KafkaTable, value: str) -> Iterator[tuple[str, Column]]:
             yield column.name, of_key[column.name]
 
 
-def _tick(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _metadata(column: MetadataColumn) -> Column:
     if column.key.startswith(VALUE_PREFIX):
-        found = F.col(f"__value.{METADATA}.{_tick(column.key.removeprefix(VALUE_PREFIX))}")
+        found = F.col(f"__value.{METADATA}.{quoted(column.key.removeprefix(VALUE_PREFIX))}")
     else:
         key = METADATA_KEYS[column.key]
         found = key.read(F.col(key.column))
-    return found.cast(spark_type(column.type))
+    return found.cast(cast_type(column.type))

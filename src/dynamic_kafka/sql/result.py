@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["TableResult", "start"]
 
 _DEADLINE_S = 0.5
+_LOOK_S = 0.2  # between two looks at queries that run
 
 
 class TableResult:
@@ -46,22 +48,25 @@ class TableResult:
         """Wait until the queries have ended; nothing to wait for is over at once.
 
         Args:
-            timeout_ms: The longest time; None waits for ever.
+            timeout_ms: The longest time; 0 is a look that returns at once, None waits for ever.
 
         Returns:
             Whether all have ended.
 
         Raises:
-            pyspark.errors.StreamingQueryException: If one failed.
+            pyspark.errors.StreamingQueryException: As soon as one has failed; the others run on.
         """
-        ended = True
-        for running in self.queries:
-            if timeout_ms is None:
-                running.awaitTermination()
-            else:
-                seconds: Any = timeout_ms / 1000  # Spark takes fractions, too
-                ended = bool(running.awaitTermination(seconds)) and ended
-        return ended
+        deadline_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        while True:
+            ended = [running for running in self.queries if not running.isActive]
+            for query in ended:
+                query.awaitTermination()  # raises what ended it
+            if len(ended) == len(self.queries):
+                return True
+            left_s = _LOOK_S if deadline_s is None else min(_LOOK_S, deadline_s - time.monotonic())
+            if left_s <= 0:
+                return False
+            time.sleep(left_s)  # not in a call to Spark, which takes Ctrl-C badly
 
     def stop(self) -> None:
         """Stop the queries."""
@@ -118,11 +123,13 @@ def _follow(stream: DataFrame) -> Iterator[Row]:
 
     running = start(stream.writeStream.foreachBatch(put), ("append", "update"))
     try:
-        while running.isActive or not rows.empty():
+        while True:
             try:
                 yield rows.get(timeout=_DEADLINE_S)
             except queue.Empty:
-                continue
+                # Only now is Spark asked: it takes time, and a call to it takes Ctrl-C badly.
+                if not running.isActive and rows.empty():
+                    break
         running.awaitTermination()  # raises what ended it
     finally:
         closed = True

@@ -15,18 +15,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats import Format, FormatOptions, format_named
+from dynamic_kafka.formats import ROW_KIND, Format, FormatOptions, format_named
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.source.configure import configure
 from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition
-from dynamic_kafka.sql.metadata import METADATA_KEYS, VALUE_PREFIX
+from dynamic_kafka.sql.metadata import METADATA_KEYS, metadata_types
 from dynamic_kafka.sql.options import TableOptions, check_unknown, format_options, split_options
 from dynamic_kafka.sql.poison import DeadLetters
-from dynamic_kafka.sql.types import FlinkType, flink_type, spark_type
+from dynamic_kafka.sql.types import flink_type, spark_type, time_precision
 
 __all__ = ["Encoding", "KafkaTable", "table_of", "with_start"]
 
@@ -114,6 +114,12 @@ def table_of(definition: TableDefinition) -> KafkaTable:
             "changelog format such as debezium-json, or 'connector' = 'upsert-kafka'"
         )
     _check_metadata(definition, value.format)
+    if (connector == "upsert-kafka" or value.format.changelog) and ROW_KIND in {
+        c.name.lower() for c in definition.columns
+    }:
+        raise ConfigurationError(
+            f"Column '{ROW_KIND}' has the name of the column that says how a row changes; give it another one"
+        )
     source, sink = dict(options.source), dict(options.sink)
     if connector == "upsert-kafka":
         source["scan.startup.mode"] = "earliest-offset"
@@ -184,7 +190,11 @@ def _encodings(
     types = {c.name: c.type for c in definition.columns if isinstance(c, PhysicalColumn)}
 
     def encoding(name: str, used: Format, given: FormatOptions, columns: Sequence[str], cut: int) -> Encoding:
-        fields = [StructField(column[cut:], physical[column], metadata=_precision(types[column])) for column in columns]
+        # Some formats write what is NOT NULL in another way: Avro without a union, as Flink does.
+        fields = [
+            StructField(column[cut:], physical[column], types[column].nullable, time_precision(types[column]))
+            for column in columns
+        ]
         if used.registry is not None and used.registry not in given and topic is not None:
             given = {**given, used.registry: f"{topic}-{name}"}
         used.check(StructType(fields), given)
@@ -192,11 +202,6 @@ def _encodings(
 
     key = encoding("key", key_format, key_options, key_columns, len(prefix)) if key_format else None
     return key, encoding("value", value_format, value_options, value_columns, 0)
-
-
-def _precision(declared: FlinkType) -> dict[str, int]:
-    """Of a time or timestamp, which Spark's type does not have; formats may ask for it."""
-    return {"precision": declared.parameters[0]} if declared.name.startswith("TIME") and declared.parameters else {}
 
 
 def _key_columns(
@@ -244,8 +249,7 @@ def _check_columns(definition: TableDefinition) -> None:
 
 
 def _check_metadata(definition: TableDefinition, value: Format) -> None:
-    known: dict[str, DataType] = {name: found.type for name, found in METADATA_KEYS.items()}
-    known |= {VALUE_PREFIX + name: data_type for name, data_type in value.metadata.items()}
+    known = metadata_types(value)
     for column in definition.columns:
         if not isinstance(column, MetadataColumn):
             continue
@@ -255,10 +259,27 @@ def _check_metadata(definition: TableDefinition, value: Format) -> None:
                 f"{', '.join(known)}"
             )
         given, wanted = known[column.key], spark_type(column.type)
-        if given != wanted and (_is_nested(given) or _is_nested(wanted)):
+        if (_is_nested(given) or _is_nested(wanted)) and not _is_alike(given, wanted):
             raise ConfigurationError(
                 f"Column '{column.name}' is {column.type}, but the metadata '{column.key}' is {flink_type(given)}"
             )
+
+
+def _is_alike(given: DataType, wanted: DataType) -> bool:
+    """Whether two types differ only in what may be null, and in the names of fields."""
+    if given.typeName() != wanted.typeName():
+        return False
+    match given, wanted:
+        case ArrayType(), ArrayType():
+            return _is_alike(given.elementType, wanted.elementType)
+        case MapType(), MapType():
+            return _is_alike(given.keyType, wanted.keyType) and _is_alike(given.valueType, wanted.valueType)
+        case StructType(), StructType():
+            return len(given) == len(wanted) and all(
+                _is_alike(a.dataType, b.dataType) for a, b in zip(given, wanted, strict=True)
+            )
+        case _:
+            return given == wanted
 
 
 def _is_nested(data_type: DataType) -> bool:

@@ -6,7 +6,7 @@ A type is kept as Flink has it, with its length, precision and nullability, beca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,12 +17,13 @@ __all__ = [
     "YEAR_UNITS",
     "FlinkType",
     "RowField",
+    "cast_type",
     "flink_type",
-    "flink_type_text",
     "interval_units",
     "quoted",
     "spark_type",
     "string_literal",
+    "time_precision",
 ]
 
 YEAR_UNITS: tuple[str, ...] = ("YEAR", "MONTH")
@@ -81,11 +82,6 @@ def string_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def flink_type_text(type_: FlinkType | DataType) -> str:
-    """The type as Flink writes it in SHOW CREATE TABLE, with NOT NULL if it is; of Spark's types, the nearest of Flink's."""
-    return str(type_ if isinstance(type_, FlinkType) else flink_type(type_))
-
-
 def interval_units(text: str) -> tuple[str, ...]:
     """All units of an interval by the text of `read_interval_units`: those of `DAY(2) TO MINUTE` are DAY, HOUR, MINUTE."""
     ends = [word.partition("(")[0] for word in text.split(" TO ")]
@@ -124,7 +120,10 @@ def spark_type(type_: FlinkType) -> DataType:
             return spark.StructType(
                 [
                     spark.StructField(
-                        f.name, spark_type(f.type), f.type.nullable, {"comment": f.comment} if f.comment else None
+                        f.name,
+                        spark_type(f.type),
+                        f.type.nullable,
+                        {"comment": f.comment} if f.comment else None,
                     )
                     for f in fields
                 ]
@@ -156,6 +155,23 @@ _FLINK_NAMES = {spark: flink for flink, spark in _SPARK_NAMES.items()} | {
     "StringType": "STRING",
     "NullType": "NULL",
 }
+
+
+def time_precision(type_: FlinkType) -> dict[str, int]:
+    """Metadata of a field: the digits of a second, which Spark's timestamps have not; of those in an array or a map, too."""
+    if type_.name.startswith("TIME") and type_.parameters:
+        return {"precision": type_.parameters[0]}
+    return time_precision(type_.elements[-1]) if type_.elements else {}
+
+
+def cast_type(type_: FlinkType) -> DataType:
+    """The Spark type to cast to: with null allowed inside, because Spark casts nothing that may be null to what may not."""
+
+    def relaxed(type_: FlinkType) -> FlinkType:
+        fields = tuple(replace(f, type=relaxed(f.type)) for f in type_.fields)
+        return replace(type_, elements=tuple(map(relaxed, type_.elements)), fields=fields, nullable=True)
+
+    return spark_type(relaxed(type_))
 
 
 def flink_type(data_type: DataType, *, nullable: bool = True) -> FlinkType:

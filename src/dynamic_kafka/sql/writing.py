@@ -19,7 +19,7 @@ from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata import METADATA_KEYS
 from dynamic_kafka.sql.table import Encoding, KafkaTable
-from dynamic_kafka.sql.types import flink_type, spark_type
+from dynamic_kafka.sql.types import cast_type, flink_type, spark_type
 
 __all__ = ["check_writable", "to_sink_rows"]
 
@@ -83,10 +83,11 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
     kind = query.columns[-1] if _has_kind(query, table, names or [c.name for c in columns]) else None
     rows = query.toDF(*(f"c{i}" for i in range(len(query.columns))))
     values = {
-        c.name: (F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)).cast(spark_type(c.type))
+        c.name: (F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)).cast(cast_type(c.type))
         for c in columns
     }
-    kind_column = F.col(f"c{len(query.columns) - 1}") if kind is not None else F.lit("+I")
+    kind_column = _checked_kind(F.col(f"c{len(query.columns) - 1}")) if kind is not None else F.lit("+I")
+    values |= {c.name: _not_null(values[c.name], c, table, kind_column) for c in columns if not c.type.nullable}
     selected = []
     if table.key is not None:
         selected.append(_encoded(table.key, values, kind_column).alias("key"))
@@ -98,8 +99,25 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
         if isinstance(column, MetadataColumn):
             key = METADATA_KEYS[column.key]
             assert key.write is not None
-            selected.append(key.write(values[column.name]).alias(key.column))
+            selected.append(key.write(values[column.name].cast(key.type)).alias(key.column))
     return rows.select(*selected)
+
+
+def _checked_kind(kind: Column) -> Column:
+    shown = F.coalesce(kind, F.lit("NULL"))
+    refusal = F.concat(F.lit(f"A row's column '{ROW_KIND}' has none of +I, -U, +U, -D but "), shown)
+    return F.when(kind.isin("+I", "-U", "+U", "-D"), kind).otherwise(F.raise_error(refusal))
+
+
+def _not_null(value: Column, column: PhysicalColumn | MetadataColumn, table: KafkaTable, kind: Column) -> Column:
+    """A value that fails the query if it is null (Flink's `table.exec.sink.not-null-enforcer` = ERROR)."""
+    wrong = value.isNull()
+    if table.upsert and column.name not in table.definition.primary_key:
+        wrong = wrong & ~kind.isin(*_DELETES)  # of a row that goes, only its key is needed
+    refusal = (
+        f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, and a row has NULL for it"
+    )
+    return F.when(wrong, F.raise_error(F.lit(refusal))).otherwise(value)
 
 
 def _encoded(encoding: Encoding, values: dict[str, Column], kind: Column) -> Column:
@@ -137,6 +155,11 @@ def _assigned(
             raise ConfigurationError(
                 f"INSERT INTO {qualified(table.definition.name)} lists the column '{name}', {what}; there are "
                 f"{', '.join(by_name)}"
+            )
+    for column in columns:
+        if not column.type.nullable and column.name not in wanted and isinstance(column, PhysicalColumn):
+            raise ConfigurationError(
+                f"INSERT INTO {qualified(table.definition.name)} leaves out the column '{column.name}', which is NOT NULL"
             )
     given = len(query.columns) - _has_kind(query, table, wanted)
     if given != len(wanted):

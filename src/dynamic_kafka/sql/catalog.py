@@ -1,0 +1,211 @@
+"""The tables and views of an environment, as temporary views of its session.
+
+A table or view becomes a temporary view when a query first reads it, so queries go to Spark as they were written. All are
+made anew after a change of what they depend on. Several environments can share a session, each with its own tables: the one
+whose query comes next has the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+from pyspark.errors import AnalysisException
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats import ROW_KIND
+from dynamic_kafka.sql.config import TableConfig
+from dynamic_kafka.sql.definition import qualified
+from dynamic_kafka.sql.queries import mentions, tables_read
+from dynamic_kafka.sql.reading import read
+from dynamic_kafka.sql.table import KafkaTable
+from dynamic_kafka.sql.types import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dynamic_kafka.sql.tokens import Name
+
+__all__ = ["Catalog", "View", "only_name"]
+
+_DEFAULTS = ("default_catalog", "default_database")
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: its query as it was written, or a DataFrame; `columns` are new names for all of its columns, or empty."""
+
+    name: str
+    query: str | DataFrame
+    columns: tuple[str, ...] = ()
+    comment: str | None = None
+
+
+class Catalog:
+    """What an environment knows by name.
+
+    Args:
+        spark: The session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self.config = TableConfig(spark, self.forget)
+        self.tables: dict[str, KafkaTable] = {}
+        self.views: dict[str, View] = {}
+        self._made: set[str] = set()
+        self._making: set[str] = set()
+
+    def query(self, text: str) -> DataFrame:
+        """The rows of a query, which Spark parses.
+
+        Raises:
+            ConfigurationError: If a table in it cannot be read.
+            pyspark.errors.AnalysisException: If Spark does not understand it.
+        """
+        problems: dict[str, Exception] = {}
+        for key in sorted(tables_read(text) & {*self.tables, *self.views} - self._made - self._making):
+            try:
+                self._make(key)
+            except (ConfigurationError, AnalysisException) as error:  # it may be another thing's name, and not meant
+                problems[key] = error
+        try:
+            return self._spark.sql(text)
+        except AnalysisException as error:
+            missing = problems.get(_missing(error))
+            if missing is None:
+                raise
+            raise missing from None
+
+    def rows(self, name: str) -> DataFrame:
+        """The rows of a table or view.
+
+        Raises:
+            ConfigurationError: If it cannot be read.
+            pyspark.errors.AnalysisException: If it is not there.
+        """
+        key = name.lower()
+        if key in {*self.tables, *self.views} - self._made:
+            self._make(key)
+        return self._spark.table(quoted(name))
+
+    def table(self, name: Name) -> KafkaTable:
+        """A table by its name.
+
+        Raises:
+            ConfigurationError: If it is not there.
+        """
+        table = self.tables.get(only_name(name).lower())
+        if table is None:
+            what = "a view, not a table" if only_name(name).lower() in self.views else "not there; see SHOW TABLES"
+            raise ConfigurationError(f"Table {qualified(name)} is {what}")
+        return table
+
+    def with_defaults(self, table: KafkaTable) -> KafkaTable:
+        """The table, with the settings' number of tasks where it does not say itself how many read and write it."""
+        tasks = self.config.parallelism
+        if tasks is None:
+            return table
+        # Changes without a key would lose their order in several tasks.
+        sink = {} if table.changelog and table.key is None else {"sink.parallelism": tasks}
+        return replace(table, source={"scan.parallelism": tasks, **table.source}, sink={**sink, **table.sink})
+
+    def check_new(self, name: str, *, if_not_exists: bool) -> bool:
+        """Whether a name is free.
+
+        Raises:
+            ConfigurationError: If it is not, and has to be.
+        """
+        key = name.lower()
+        ours = key in self.tables or key in self.views
+        if not ours and (key in _owners(self._spark) or not self._spark.catalog.tableExists(quoted(name))):
+            return True
+        if if_not_exists and ours:
+            return False
+        whose = "" if ours else " in Spark's own catalog, where queries would find it"
+        raise ConfigurationError(f"'{name}' exists already{whose}; drop it, or take another name")
+
+    def rows_of(self, view: View) -> DataFrame:
+        """The rows of a view."""
+        rows = self.query(view.query) if isinstance(view.query, str) else view.query
+        return rows.toDF(*view.columns) if view.columns else rows
+
+    def changelogs(self, query: str, beneath: frozenset[str] = frozenset()) -> list[str]:
+        """Tables and views of changes that a query reads, itself or through views, without a look at `row_kind`."""
+        if mentions(query, ROW_KIND):
+            return []
+        found = []
+        for key in sorted(tables_read(query) - beneath):
+            if key in self.tables and self.tables[key].changelog:
+                found.append(self.tables[key].definition.name[-1])
+            elif key in self.views:
+                view = self.views[key]
+                if isinstance(view.query, str):
+                    found += self.changelogs(view.query, beneath | {key})
+                elif ROW_KIND in view.query.columns:
+                    found.append(view.name)
+        return found
+
+    def forget(self) -> None:
+        """Have all views made anew."""
+        owners = _owners(self._spark)
+        for key in self._made:
+            if _owner(owners, key) is self:
+                self._spark.catalog.dropTempView(key)
+                del owners[key]
+        self._made.clear()
+
+    def _make(self, key: str) -> None:
+        self._making.add(key)
+        try:
+            table = self.tables.get(key)
+            rows = (
+                self.rows_of(self.views[key])
+                if table is None
+                else read(self._spark, self.with_defaults(table), streaming=self.config.streaming)
+            )
+            rows.createOrReplaceTempView(quoted(key))
+        finally:
+            self._making.discard(key)
+        owners = _owners(self._spark)
+        before = _owner(owners, key)
+        if before is not None and before is not self:
+            before._made.discard(key)
+        owners[key] = ref(self)
+        self._made.add(key)
+
+
+def only_name(name: Name) -> str:
+    """A table's own name; Flink's default catalog and database may stand before it.
+
+    Raises:
+        ConfigurationError: If another catalog or database does.
+    """
+    if len(name) > 1 and tuple(part.lower() for part in name[:-1]) not in (_DEFAULTS, _DEFAULTS[1:]):
+        raise ConfigurationError(
+            f"Table {qualified(name)} names a catalog or database, and there are none: queries go to Spark as they are, and "
+            "find tables by one name"
+        )
+    return name[-1]
+
+
+# Which catalog has made a temporary view of a session.
+_made_by: WeakKeyDictionary[SparkSession, dict[str, ReferenceType[Catalog]]] = WeakKeyDictionary()
+
+
+def _owners(spark: SparkSession) -> dict[str, ReferenceType[Catalog]]:
+    return _made_by.setdefault(spark, {})
+
+
+def _owner(owners: Mapping[str, ReferenceType[Catalog]], key: str) -> Catalog | None:
+    return owners[key]() if key in owners else None
+
+
+def _missing(error: AnalysisException) -> str:
+    """The name of the table or view that Spark does not find; empty if it is something else."""
+    if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+        return ""
+    parameters: Mapping[str, str] = error.getMessageParameters() or {}
+    return parameters.get("relationName", "").replace("`", "").lower()

@@ -1,0 +1,96 @@
+"""What can be told of a query by its text: which tables it reads, and whether it keeps their rows apart. Pure.
+
+Queries are Spark's, and go to Spark as they were written; this only looks at them. Of a query that the parser does not
+understand, the answer is the careful one: any word may be a table, and no row is kept apart.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Query
+
+__all__ = ["filters_groups", "is_projection", "mentions", "selects_all", "tables_read", "with_column"]
+
+_PLAIN = {"expressions", "from_", "where", "hint"}
+"""The parts of a SELECT that gives a row for each row it reads, or none."""
+
+
+def tables_read(query: str) -> frozenset[str]:
+    """Names of the tables and views in a query, in lower case; names of its WITH may be among them."""
+    from sqlglot import exp
+
+    parsed = _parsed(query)
+    if parsed is None:
+        return frozenset(name.lower() for name in re.findall(r"`([^`]+)`|(\w+)", query) for name in name if name)
+    return frozenset(table.name.lower() for table in parsed.find_all(exp.Table))
+
+
+def mentions(query: str, column: str) -> bool:
+    """Whether a column of this name stands anywhere in a query."""
+    from sqlglot import exp
+
+    parsed = _parsed(query)
+    if parsed is None:
+        return re.search(rf"\b{column}\b", query, re.IGNORECASE) is not None
+    return any(found.name.lower() == column for found in parsed.find_all(exp.Column))
+
+
+def selects_all(query: str) -> bool:
+    """Whether a query is a SELECT whose last column is `*`."""
+    from sqlglot import exp
+
+    parsed = _parsed(query)
+    return isinstance(parsed, exp.Select) and bool(parsed.expressions) and bool(parsed.expressions[-1].is_star)
+
+
+def is_projection(query: str) -> bool:
+    """Whether a query is a SELECT of named columns of one table, with or without WHERE."""
+    from sqlglot import exp
+
+    parsed = _parsed(query)
+    if not isinstance(parsed, exp.Select) or not query.lstrip().upper().startswith("SELECT"):
+        return False
+    if {part for part, value in parsed.args.items() if value} - _PLAIN:
+        return False
+    relation = parsed.args["from_"].this if parsed.args.get("from_") else None
+    return (
+        isinstance(relation, exp.Table)
+        and not any(value for part, value in relation.args.items() if part not in ("this", "db", "alias"))
+        and not any(column.is_star for column in parsed.expressions)
+        and len(list(parsed.find_all(exp.Select))) == 1
+        and parsed.find(exp.AggFunc, exp.Window) is None
+    )
+
+
+def with_column(query: str, column: str) -> str:
+    """A query that `is_projection`, with one more column at the end."""
+    from sqlglot import TokenType, tokenize
+
+    depth = 0
+    for token in tokenize(query, dialect="spark"):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if token.token_type == TokenType.FROM and depth == 0:
+            return f"{query[: token.start].rstrip()}, {column} {query[token.start :]}"
+    raise AssertionError(query)
+
+
+def filters_groups(query: str) -> bool:
+    """Whether a query has a condition on what it has aggregated."""
+    from sqlglot import exp
+
+    parsed = _parsed(query)
+    return parsed is not None and parsed.find(exp.Having) is not None
+
+
+def _parsed(query: str) -> Query | None:
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        parsed = parse_one(query, dialect="spark")
+    except SqlglotError:
+        return None
+    return parsed if isinstance(parsed, exp.Query) else None
