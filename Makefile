@@ -48,7 +48,7 @@ format: install ## Repair what can be repaired of style and formatting
 test: install ## Run the tests, e.g. PYTEST_ARGS='tests/unit -k jaas'
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-soak: install ## Kill all that the exactly-once sink consists of, at random, for an hour; then explore its model
+soak: install ## Kill all that the exactly-once sink consists of, at random, for an hour; for another one explore its model
 	$(BIN)/python -m tests.crash.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.model
 

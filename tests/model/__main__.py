@@ -1,6 +1,7 @@
-"""Every order of events within larger bounds than those of the tests, for some minutes: `python -m tests.model`.
+"""Every order of events within larger bounds than those of the tests, for an hour: `python -m tests.model`.
 
-Ends with the violation, if there is one.
+Three batches and two drivers, with each kind of fault; the last of them takes 3 GB of memory. Ends with the violation, if
+there is one.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import asdict
 from tests.model.explorer import Limits, explore
 
 BOUNDS = (
-    Limits(batches=3, drivers=2),
-    Limits(batches=2, drivers=2, timeouts=1, late_timeouts=1),
-    Limits(batches=2, drivers=2, late_tasks=1),
-    Limits(batches=2, drivers=2, faults=1),
+    Limits(batches=3, drivers=2, queries=2),
+    Limits(batches=3, drivers=2, timeouts=1, late_timeouts=1),
+    Limits(batches=3, drivers=2, late_tasks=1),
+    Limits(batches=3, drivers=2, faults=1),
 )
 
 
