@@ -234,14 +234,16 @@ class ClusterConnection:
         try:
             result = function()
         except KafkaException as error:
-            if "_consumer" in self.__dict__:
-                self._consumer.poll(0)  # serves error_cb, which knows more than "timed out"
+            for client in ("_admin", "_consumer"):
+                if client in self.__dict__:
+                    getattr(self, client).poll(0)  # serves error_cb, which knows more than "timed out"
             kafka_error: KafkaError = error.args[0]
             reason = kafka_error.str()
             if self._client_error and kafka_error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 reason = f"{reason} ({self._client_error})"
             raise ClusterUnavailableError(
-                f"Cluster '{self.cluster_id}' at {self._properties.get('bootstrap.servers')} does not answer "
+                f"Cluster '{self.cluster_id}' at {self._properties.get('bootstrap.servers')} "
+                f"{'refuses the login' if self.authentication_failed else 'does not answer'} "
                 f"(asked for {what}, {time.monotonic() - started:.1f} s): {reason}",
                 cluster_id=self.cluster_id,
             ) from error
