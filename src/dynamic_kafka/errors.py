@@ -96,13 +96,14 @@ class UnknownOptionError(ConfigurationError):
     Args:
         option: The option as the user spelled it.
         known: All options that exist, in the spelling to suggest.
+        what: What kind of option it is.
     """
 
-    def __init__(self, option: str, known: Iterable[str]) -> None:
+    def __init__(self, option: str, known: Iterable[str], *, what: str = "option") -> None:
         by_lower = {name.lower(): name for name in known}
         near = difflib.get_close_matches(option.lower(), by_lower, n=1, cutoff=0.6)
-        hint = f"; did you mean '{by_lower[near[0]]}'?" if near else "; see the option table in the README"
-        super().__init__(f"Unknown option '{option}'{hint}")
+        hint = f"; did you mean '{by_lower[near[0]]}'?" if near else "; see the tables in the README"
+        super().__init__(f"Unknown {what} '{option}'{hint}")
         self.option = option
         self.suggestion = by_lower[near[0]] if near else None
 

@@ -142,7 +142,7 @@ def _struct(schema: StructType | str) -> StructType:
         parsed = StructType.fromDDL(schema)
     except ParseException as error:
         raise ConfigurationError(
-            f"The schema {schema!r} is not Spark's DDL ('id BIGINT, name STRING'): {str(error).splitlines()[0]}"
+            f"The schema {schema!r} is not Spark's DDL ('id BIGINT, name STRING'): {str(error).strip().splitlines()[0]}"
         ) from error
     if not isinstance(parsed, StructType):
         raise ConfigurationError(f"The schema {schema!r} has no fields; name them as in 'id BIGINT, name STRING'")

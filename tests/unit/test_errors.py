@@ -118,7 +118,7 @@ def test_unknown_options_suggest_the_nearest_name() -> None:
     assert str(error) == "Unknown option 'SUBSCRIBEPATERN'; did you mean 'subscribePattern'?"
     far = UnknownOptionError("colour", ["subscribe"])
     assert far.suggestion is None
-    assert "see the option table" in str(far)
+    assert "see the tables in the README" in str(far)
 
 
 def test_messages_name_the_place() -> None:

@@ -122,7 +122,12 @@ def _environment(args: argparse.Namespace) -> TableEnvironment:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("dynamic-kafka sql").master(args.master)
     # What Spark logs of errors are pages of Java; their reason is shown here.
-    settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "INFO" if args.debug else "OFF"}
+    settings = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "INFO" if args.debug else "OFF",
+        # When a query with foreachBatch is stopped, Spark matches a pattern against pages of Python's trace, recursively.
+        "spark.driver.extraJavaOptions": "-Xss8m",
+    }
     for setting in args.conf:
         key, equals, value = setting.partition("=")
         if not equals:
@@ -135,6 +140,9 @@ def _environment(args: argparse.Namespace) -> TableEnvironment:
 
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+        logging.getLogger().addFilter(
+            lambda record: "KeyboardInterrupt while sending command" not in record.getMessage()
+        )
     session = builder.getOrCreate()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's cancels the jobs of INSERTs, too
     session.sparkContext.setJobGroup(_GROUP, "dynamic-kafka sql", interruptOnCancel=True)
@@ -245,7 +253,7 @@ def _prompt(environment: TableEnvironment) -> int:
         import readline
 
         readline.read_history_file(_HISTORY.expanduser())
-    show_line("Flink SQL on Spark. A statement ends with ';'. Ctrl-C stops a query, Ctrl-D ends.")
+    show_line("Flink SQL on Spark. A statement ends with ';'. Ctrl-C stops a query; Ctrl-D, QUIT; or EXIT; ends.")
     jobs: list[_Job] = []
     while True:
         jobs = [job for job in jobs if not _told(job)]
@@ -256,6 +264,8 @@ def _prompt(environment: TableEnvironment) -> int:
         except KeyboardInterrupt:
             show_line("")
             continue
+        if text.strip().rstrip("; ").upper() in ("QUIT", "EXIT"):
+            break
         try:
             for statement in parse_script(text):
                 known = len(jobs)

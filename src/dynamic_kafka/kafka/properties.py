@@ -171,7 +171,7 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
             )
         return {}
     if key not in _ALL_NAMES:
-        raise UnknownOptionError(key, _ALL_NAMES)
+        raise UnknownOptionError(key, _ALL_NAMES, what="Kafka property")
     if key == "request.timeout.ms" and role != "producer":
         return {"socket.timeout.ms": value}
     if key == "max.request.size" and role != "producer":

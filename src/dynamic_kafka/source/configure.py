@@ -108,6 +108,7 @@ def configure(
         subscriber=subscriber,
         starting=starting,
         stopping=stopping,
+        topics=frozenset(parsed.get("topic", ())) | {topic for topic, _ in partitions or ()},
         pattern=pattern,
         partitions=partitions,
         properties={} if direct else properties,  # a single cluster has them as its own

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.secrets import storable
 from dynamic_kafka.source.admission import admit
@@ -137,6 +137,7 @@ class SourceEnumerator:
             seen = self._observer.look(None, at_once=True)
             document = self._resolve(None, seen).document
             document.packing = self._settings.packing
+            self._check_topics(document)
             for name, cluster in document.clusters.items():
                 if cluster.unresolved and self._settings.cluster_failure_mode == "fail":
                     topic, partition = min(cluster.unresolved)
@@ -152,6 +153,16 @@ class SourceEnumerator:
             return self._packed(document)
         finally:
             self.close()
+
+    def _check_topics(self, document: Document) -> None:
+        """A stream waits for a topic; a batch read would silently be without it."""
+        missing = self._settings.topics - {topic for cluster in document.clusters.values() for topic in cluster.topics}
+        if missing and self._settings.cluster_failure_mode == "fail":
+            where = " and ".join(f"'{name}'" for name in sorted(document.clusters))
+            raise ConfigurationError(
+                f"Cluster {where}, topic '{min(missing)}' does not exist, and a batch read does not wait for it; check its "
+                "name, or create it"
+            )
 
     def report(self) -> dict[str, Any]:
         """Where the source stands, for Spark's progress: lag of each cluster, the metadata's health, what happened."""

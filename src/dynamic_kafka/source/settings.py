@@ -22,6 +22,7 @@ class SourceSettings:
     Args:
         service: Makes the metadata service; called once, in the process that uses it.
         subscriber: Which of its streams are read.
+        topics: Those that the user lists (single cluster): a batch read has to find them all.
         pattern: Topics whose whole names match are read besides the listed ones (single cluster).
         partitions: Only these splits are read (single cluster).
         properties: Client properties for every cluster; a cluster's own ones win.
@@ -32,6 +33,7 @@ class SourceSettings:
     starting: KafkaOffsetsInitializer
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     stopping: KafkaOffsetsInitializer | None = None
+    topics: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
     partitions: frozenset[Split] | None = None
     # following the metadata

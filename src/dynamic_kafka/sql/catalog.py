@@ -7,6 +7,7 @@ whose query comes next has the view.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalog", "View", "only_name"]
 
+_WINDOW = re.compile(r"\b(?:TUMBLE|HOP|CUMULATE|SESSION)\s*\(", re.IGNORECASE)
 _DEFAULTS = ("default_catalog", "default_database")
 
 
@@ -75,9 +77,14 @@ class Catalog:
             return self._spark.sql(text)
         except AnalysisException as error:
             missing = problems.get(_missing(error))
-            if missing is None:
-                raise
-            raise missing from None
+            if missing is not None:
+                raise missing from None
+            if _WINDOW.search(text):
+                raise ConfigurationError(
+                    "Queries are Spark's, which has no TUMBLE, HOP, CUMULATE or SESSION; GROUP BY window(ts, '1 minute') "
+                    "instead of TUMBLE, window(ts, '1 hour', '5 minutes') of HOP, session_window(ts, '5 minutes') of SESSION"
+                ) from error
+            raise
 
     def rows(self, name: str) -> DataFrame:
         """The rows of a table or view.

@@ -128,9 +128,10 @@ def _in_spark(key: str) -> str | None:
 
 
 def _check_known(statement: str, key: str) -> None:
-    if key in SETTINGS or key.startswith(("spark.", *_FLINK)):
-        return
     near = difflib.get_close_matches(key, SETTINGS, 1)
+    typed = difflib.get_close_matches(key, SETTINGS, 1, cutoff=0.93)  # Flink has settings of similar names
+    if key in SETTINGS or (key.startswith(("spark.", *_FLINK)) and not typed):
+        return
     hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(SETTINGS)}, and spark.*"
     raise ConfigurationError(f"{statement} '{key}' is unknown{hint}")
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from dynamic_kafka.errors import ConfigurationError
@@ -84,7 +87,8 @@ def _start(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -
     if config.interval_ms is not None:
         writer = writer.trigger(processingTime=f"{config.interval_ms} milliseconds")
     if not table.upsert:
-        return _append(writer.format(NAME).options(**options).outputMode("append"), table)
+        with _usable(checkpoint):
+            return _append(writer.format(NAME).options(**options).outputMode("append"), table)
 
     def write(batch: DataFrame, batch_id: int) -> None:
         # A sink in Python takes no updates, so each batch is a write of its own; its identity makes a repeated one void.
@@ -96,7 +100,21 @@ def _start(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -
             identity = {"txnAppId": query_id, "txnVersion": str(batch_id)}
         batch.write.format(NAME).options(**options, **identity).mode("append").save()
 
-    return start(writer.foreachBatch(write), ("update", "append"))
+    with _usable(checkpoint):
+        return start(writer.foreachBatch(write), ("update", "append"))
+
+
+@contextmanager
+def _usable(checkpoint: str | None) -> Iterator[None]:
+    """A checkpoint's folder that cannot be made is an error of Java's; it becomes one that names the folder."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage()).partition("\n")[0]
+        raise ConfigurationError(
+            f"The checkpoint in '{checkpoint}' cannot be used: {reason}; SET 'execution.checkpointing.dir' to a folder that "
+            "driver and executors can write to"
+        ) from error
 
 
 def _spread(rows: DataFrame, table: KafkaTable) -> tuple[DataFrame, dict[str, str]]:

@@ -73,8 +73,15 @@ def reason(part: Part) -> Column:
         F.lit(f"the {part.name} cannot be read as {part.format}: "),
         F.col(f"{part.decoded}.{ERROR}"),
         F.lit("; it begins with "),
-        F.to_json(F.struct(F.make_valid_utf8(beginning.cast("string")).alias("text"), F.hex(beginning).alias("hex"))),
+        F.when(F.is_valid_utf8(F.col(part.name).cast("string")), _in_quotes(beginning)).otherwise(
+            F.concat(F.lit("0x"), F.hex(beginning))
+        ),
     )
+
+
+def _in_quotes(beginning: Column) -> Column:
+    """The beginning of a text, whose last character may be cut."""
+    return F.btrim(F.to_json(F.array(F.make_valid_utf8(beginning.cast("string")))), F.lit("[]"))
 
 
 def drop_poison(
