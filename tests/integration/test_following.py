@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DynamicKafkaError, MetadataServiceError
+from dynamic_kafka.errors import (
+    CheckpointError,
+    ClusterUnavailableError,
+    ConfigurationError,
+    DynamicKafkaError,
+    MetadataServiceError,
+)
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
@@ -503,3 +509,46 @@ def test_a_wrong_bootstrap_server_is_named(topic: Topic) -> None:
                 "kafka.default.api.timeout.ms": "2000",
             }
         )
+
+
+def test_what_is_known_to_be_unread_is_read_over_an_outage(topic: Topic) -> None:
+    """With `fail`, a broker that is away between two batches neither ends the query nor looks like the end."""
+    with KafkaBroker() as broker:
+        name = topic(broker)
+        write(broker, name, *map(str, range(10)))
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": name, "maxOffsetsPerTrigger": "4"}
+        query = Query({**options, "properties.metadata.max.age.ms": "1000"})
+        assert query.step() == 4
+        broker.kill()
+        wait_until(lambda: not broker.is_running, 10, "the broker to be gone")
+        monitors = query.enumerator._observer.monitors
+        wait_until(
+            lambda: (
+                query.enumerator.latest_offset(query.document, limited=True)
+                and monitors["kafka"].failing_for_s is not None
+            ),
+            30,
+            "the source to see it",
+        )
+        threading.Timer(3, broker.start).start()
+        assert query.step() == 4, "the batch waits for the broker"
+        query.run_until_rows(10)
+        assert query.values() == list("0123456789")
+        query.close()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"subscribe": "no-such-topic"}, "Cluster 'kafka', topic 'no-such-topic' does not exist, and a batch read"),
+        ({"stream-ids": "s;flihgts"}, "The metadata service does not know the stream 'flihgts', and a batch read"),
+    ],
+)
+def test_a_batch_read_finds_all_that_it_names(
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile, wrong: dict[str, str], message: str
+) -> None:
+    """A stream waits for what is not there; a batch would be empty without a word."""
+    file.write(s={"a": part(cluster_a, topic(cluster_a))})
+    options = file.options() if "stream-ids" in wrong else {"kafka.bootstrap.servers": cluster_a.bootstrap_servers}
+    with pytest.raises(ConfigurationError, match=message):
+        read_batch({**options, **wrong})

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
@@ -28,6 +28,9 @@ _SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes"
 _SEGMENT_BYTES = 1024 * 1024  # trimmed records leave the disk in whole segments
 _TRIM_AFTER = 300
 _APPEND_S = 10.0
+_PAUSE_S = 0.2
+
+T = TypeVar("T")
 
 
 def encode(record: Record) -> bytes:
@@ -95,7 +98,7 @@ class CommitLog:
         self._replication = replication
         self._timeout_s = timeout_ms / 1000
         common: dict[str, Any] = {"error_cb": self._note_error, "logger": CLIENT_LOG}
-        self._client_error = ""
+        self._client_error, self._denied = "", False
         self._admin = AdminClient({**client_config(properties, role="admin"), **common})
         self._consumer = Consumer(
             {
@@ -238,11 +241,11 @@ class CommitLog:
 
     def _prepare(self) -> None:
         try:
-            found = self._admin.list_topics(self._topic, timeout=self._timeout_s).topics[self._topic]
-            if found.error is not None:
+            found = self._patiently(lambda: self._admin.list_topics(self._topic, timeout=self._timeout_s))
+            if found.topics[self._topic].error is not None:
                 self._create()
             else:
-                self._check_partitions(len(found.partitions))
+                self._check_partitions(len(found.topics[self._topic].partitions))
             self._check_settings()
         except KafkaException as error:
             raise self._unavailable(f"could not be prepared ({error.args[0].str()})") from error
@@ -291,14 +294,31 @@ class CommitLog:
     def _bounds(self) -> tuple[int, int]:
         partition = TopicPartition(self._topic, 0)
         try:
-            bounds: tuple[int, int] | None = self._consumer.get_watermark_offsets(partition, timeout=self._timeout_s)
+            bounds: tuple[int, int] | None = self._patiently(
+                lambda: self._consumer.get_watermark_offsets(partition, timeout=self._timeout_s)
+            )
         except KafkaException as error:
             raise self._unavailable(f"does not tell its end ({error.args[0].str()})") from error
         assert bounds is not None
         return bounds
 
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again while brokers are away, which clients tell at once; a refused login is no such case."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                self._admin.poll(0)
+                self._consumer.poll(0)
+                if self._denied or time.monotonic() > deadline or not _may_pass(error.args[0]):
+                    raise
+                time.sleep(_PAUSE_S)
+
     def _note_error(self, error: KafkaError) -> None:
-        self._client_error = error.str()
+        self._denied = self._denied or error.code() == KafkaError._AUTHENTICATION
+        if not (self._denied and error.code() == KafkaError._ALL_BROKERS_DOWN):
+            self._client_error = error.str()
 
     def _unavailable(self, what: str) -> ClusterUnavailableError:
         self._admin.poll(0)
@@ -316,6 +336,8 @@ def _may_pass(error: KafkaError) -> bool:
         KafkaError._MSG_TIMED_OUT,
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._UNKNOWN_PARTITION,  # what a consumer calls one whose broker has just gone
     )
 
 

@@ -499,7 +499,8 @@ def _without(state: State) -> dict[str, int]:
 def _fenced(claimed: Claim, head: State) -> ProducerFencedError:
     return ProducerFencedError(
         f"Generation {claimed.generation} of the transactional id prefix was superseded (now {head.generation}): another "
-        "run of this query, or a query with the same prefix, took over. This run has published nothing of the batch"
+        "run of this query, or a query with the same prefix, took over; give each query its own "
+        "sink.transactional-id-prefix. This run has published nothing of the batch"
     )
 
 

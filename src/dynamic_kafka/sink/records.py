@@ -71,7 +71,7 @@ def check_schema(schema: pa.Schema, settings: SinkSettings) -> None:
         settings: The user's wishes.
 
     Raises:
-        ConfigurationError: If there is neither a value nor a key, or no topic where the topics are many, or a column that
+        ConfigurationError: If there is no value, or no topic where the topics are many, or a column that
             nobody knows, that is there twice, or that has the wrong type.
     """
     names: list[str] = schema.names
@@ -87,9 +87,10 @@ def check_schema(schema: pa.Schema, settings: SinkSettings) -> None:
             raise ConfigurationError(f"Column '{name}' is there {names.count(name)} times; keep one")
         if not fits(data_type):
             raise ConfigurationError(f"Column '{name}' has the type {_named(data_type)}; cast it to {expected}")
-    if "value" not in names and "key" not in names:
+    if "value" not in names:
         raise ConfigurationError(
-            f"Column 'value' is missing (there are {', '.join(names) or 'none'}); select what to write as 'value'"
+            f"Column 'value' is missing (there are {', '.join(names) or 'none'}); select what to write as 'value', or for "
+            "tombstones cast(null as binary)"
         )
     if "topic" not in names and (settings.topics or settings.pattern):
         raise ConfigurationError(

@@ -15,6 +15,7 @@ from typing import Any
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.secrets import storable
+from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source.admission import admit
 from dynamic_kafka.source.observer import Observation, Observer
 from dynamic_kafka.source.offsets import (
@@ -155,7 +156,13 @@ class SourceEnumerator:
             self.close()
 
     def _check_topics(self, document: Document) -> None:
-        """A stream waits for a topic; a batch read would silently be without it."""
+        """A stream of Spark waits for what is not there; a batch read would silently be without it."""
+        subscriber = self._settings.subscriber
+        if isinstance(subscriber, StreamSetSubscriber) and (unknown := subscriber.stream_ids - document.streams.keys()):
+            raise ConfigurationError(
+                f"The metadata service does not know the stream '{min(unknown)}', and a batch read does not wait for it; "
+                "check the id, or add it to the metadata"
+            )
         missing = self._settings.topics - {topic for cluster in document.clusters.values() for topic in cluster.topics}
         if missing and self._settings.cluster_failure_mode == "fail":
             where = " and ".join(f"'{name}'" for name in sorted(document.clusters))

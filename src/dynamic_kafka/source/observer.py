@@ -145,7 +145,8 @@ class Observer:
             self._refresh(targets, clusters, time.monotonic() + patience_s, first=first)
             inactive = self._inactive(clusters, targets)
             views = self._views(targets, clusters, inactive, first=first)
-            regressed = self._regressed(previous, views)
+            fresh = {name: view for name, view in views.items() if self.monitors[name].failing_for_s is None}
+            regressed = self._regressed(previous, fresh)
             if not at_once or self._regressed_since.keys() <= set(regressed):
                 break
             time.sleep(self._settings.call_retry_interval_ms / 1000)
@@ -165,7 +166,7 @@ class Observer:
             views=views,
             fresh=snapshot is not None,
             inactive=inactive,
-            quiet=self._quiet(previous, views, at_once=at_once),
+            quiet=self._quiet(previous, fresh, at_once=at_once),
             regressed=regressed,
         )
         self._last = snapshot, previous, observation
@@ -260,12 +261,14 @@ class Observer:
         views = {}
         for name, target in targets.items():
             monitor = self.monitors[name]
-            view = monitor.view_of(target) if monitor.failing_for_s is None else None
-            if view is not None:
+            view, failing_s = monitor.view_of(target), monitor.failing_for_s
+            if view is not None and failing_s is None:
                 self._refreshed_for.pop(name, None)
                 views[name] = view
             elif name in clusters and name not in inactive and (first or self._counts(monitor, target)):
                 why = monitor.error or f"Cluster '{name}' has not answered yet"
+                if monitor.error is not None and failing_s is not None and failing_s >= 1:
+                    why = f"{monitor.error}. It has not answered for {failing_s:.0f} s"
                 if self._settings.cluster_failure_mode == "fail":
                     raise ClusterUnavailableError(
                         f"{why}. The query stops because cluster-failure-mode=fail; bring the cluster back, take it out of "
@@ -274,6 +277,14 @@ class Observer:
                     ) from monitor.error
                 if first:
                     _log.warning("%s. The others are read meanwhile", why)
+            elif (
+                view is not None
+                and name in clusters.keys() - inactive
+                and self._settings.cluster_failure_mode == "fail"
+            ):
+                # What it had when it was last seen is there to be read: a task waits for it. Else Spark would take what is
+                # known to be unread for read (`processAllAvailable`). In the other mode nobody waits for this cluster.
+                views[name] = view
         return views
 
     def _counts(self, monitor: ClusterMonitor, target: Target) -> bool:

@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 _BATCH_RECORDS = 20_000
 _POLL_S = 0.1
+_PAUSE_S = 0.2
 _LOOKUP_S = 10.0
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
@@ -290,8 +291,17 @@ class _ClusterReader:
         """Rule 4; call it after the last message."""
         if self._topic_futures is None:  # the last range ended without a record
             self._ask_topic_ids()
-        assert self._topic_futures is not None
-        found = self._ids(self._topic_futures)
+        deadline = time.monotonic() + self._settings.poll_timeout_ms / 1000
+        while True:
+            assert self._topic_futures is not None
+            try:
+                found = self._ids(self._topic_futures)
+                break
+            except ClusterUnavailableError:  # rule 5
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE_S)
+            self._ask_topic_ids()
         for topic, planned_id in self._planned_ids.items():
             found_id = found.get(topic)
             if found_id not in (None, "", planned_id):
@@ -314,7 +324,8 @@ class _ClusterReader:
             except KafkaException as error:
                 if error.args[0].code() not in _GONE:
                     raise ClusterUnavailableError(
-                        f"Cluster '{self.cluster}', topic '{topic}': its id could not be checked: {error.args[0].str()}",
+                        f"Cluster '{self.cluster}', topic '{topic}': whether it was made again could not be "
+                        f"checked: {error.args[0].str()}; start the query again once the brokers answer",
                         cluster_id=self.cluster,
                     ) from error
         return ids
