@@ -6,6 +6,7 @@ A file's statements run one after the other; its INSERTs run until they have end
 from __future__ import annotations
 
 import argparse
+import atexit
 import logging
 import os
 import signal
@@ -144,6 +145,7 @@ def _environment(args: argparse.Namespace) -> TableEnvironment:
             lambda record: "KeyboardInterrupt while sending command" not in record.getMessage()
         )
     session = builder.getOrCreate()
+    atexit.register(session.stop)  # else Spark's connections break at the end, one of them with a traceback
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's cancels the jobs of INSERTs, too
     session.sparkContext.setJobGroup(_GROUP, "dynamic-kafka sql", interruptOnCancel=True)
     return TableEnvironment(session)
