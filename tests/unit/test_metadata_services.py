@@ -28,11 +28,12 @@ from dynamic_kafka.errors import (
     MissingDependencyError,
     UnknownOptionError,
 )
+from dynamic_kafka.metadata.create import create_metadata_service
 from dynamic_kafka.metadata.file import FileMetadataService
 from dynamic_kafka.metadata.http import HttpMetadataService
 from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
-from dynamic_kafka.metadata.service import KafkaMetadataService, create_metadata_service
+from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.single_cluster import SingleClusterTopicMetadataService
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
+from dynamic_kafka.metadata.create import create_metadata_service
 from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
-from dynamic_kafka.metadata.service import KafkaMetadataService, create_metadata_service
+from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.options import ParsedOptions
 
 __all__ = ["DEFAULT_CLUSTER", "one_cluster", "service_of"]

@@ -29,6 +29,7 @@ _SEGMENT_BYTES = 1024 * 1024  # trimmed records leave the disk in whole segments
 _TRIM_AFTER = 300
 _APPEND_S = 10.0
 _PAUSE_S = 0.2
+_ASK_S = 5.0
 
 T = TypeVar("T")
 
@@ -241,7 +242,8 @@ class CommitLog:
 
     def _prepare(self) -> None:
         try:
-            found = self._patiently(lambda: self._admin.list_topics(self._topic, timeout=self._timeout_s))
+            # Asked in short turns: a refused login is told between them only.
+            found = self._patiently(lambda: self._admin.list_topics(self._topic, timeout=min(_ASK_S, self._timeout_s)))
             if found.topics[self._topic].error is not None:
                 self._create()
             else:

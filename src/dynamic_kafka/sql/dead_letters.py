@@ -18,7 +18,7 @@ from dynamic_kafka.sink.producers import acquire, release
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dynamic_kafka.sql.poison import DeadLetters
+    from dynamic_kafka.sql.table import DeadLetters
 
 __all__ = ["send"]
 

@@ -10,19 +10,20 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.formats import ERROR
+from dynamic_kafka.sql.table import DeadLetters
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COORDINATES", "DeadLetters", "Part", "drop_poison", "once", "reason"]
+__all__ = ["COORDINATES", "Part", "drop_poison", "once", "reason"]
 
 COORDINATES = ("cluster", "topic", "partition", "offset")
 """Columns of the source that say where a message was."""
@@ -43,19 +44,6 @@ class Part:
     name: str
     format: str
     decoded: str
-
-
-@dataclass(frozen=True)
-class DeadLetters:
-    """Where messages are set aside.
-
-    Args:
-        topic: The topic.
-        properties: How to reach its cluster, secrets as they were given.
-    """
-
-    topic: str
-    properties: Mapping[str, str] = field(repr=False)
 
 
 def once(column: Column) -> Column:

@@ -25,10 +25,9 @@ from dynamic_kafka.source.configure import configure
 from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition
 from dynamic_kafka.sql.metadata import METADATA_KEYS, metadata_types
 from dynamic_kafka.sql.options import TableOptions, check_unknown, format_options, split_options
-from dynamic_kafka.sql.poison import DeadLetters
 from dynamic_kafka.sql.types import flink_type, spark_type, time_precision
 
-__all__ = ["Encoding", "KafkaTable", "table_of", "with_start"]
+__all__ = ["DeadLetters", "Encoding", "KafkaTable", "table_of", "with_start"]
 
 _GROUP = "properties.group.id"
 
@@ -50,6 +49,19 @@ class Encoding:
     options: FormatOptions
     columns: tuple[str, ...]
     schema: StructType
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """Where messages are set aside.
+
+    Args:
+        topic: The topic.
+        properties: How to reach its cluster, secrets as they were given.
+    """
+
+    topic: str
+    properties: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True)
