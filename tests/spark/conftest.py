@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from dynamic_kafka.sql import TableEnvironment
+
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
@@ -33,6 +35,17 @@ def spark() -> Iterator[SparkSession]:
     dynamic_kafka.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def env(spark: SparkSession, tmp_path: Path) -> Iterator[TableEnvironment]:
+    """A table environment whose tables, settings and queries end with the test."""
+    environment = TableEnvironment(spark)
+    environment.get_config().set("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
+    yield environment
+    for query in spark.streams.active:
+        query.stop()
+    environment.get_config().reset()  # drops the views as well
 
 
 class RecordingSink:

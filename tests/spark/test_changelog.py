@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC
 from functools import partial
 from pathlib import Path
@@ -39,17 +39,6 @@ class Rows:
         for row in deletes.collect():
             self.rows.pop(row["id"], None)
         self.batches.append(batch_id)
-
-
-@pytest.fixture
-def env(spark: SparkSession) -> Iterator[TableEnvironment]:
-    """An environment whose tables end with the test."""
-    environment = TableEnvironment(spark)
-    yield environment
-    for query in spark.streams.active:
-        query.stop()
-    for name in environment.list_tables():
-        spark.catalog.dropTempView(name)
 
 
 def envelope(op: str, before: str, after: str) -> str:

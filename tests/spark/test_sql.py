@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,18 +19,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 Topic = Callable[..., str]
 
 FOR_EVER = {"retention.ms": "-1"}  # for records of long ago
-
-
-@pytest.fixture
-def env(spark: SparkSession, tmp_path: Path) -> Iterator[TableEnvironment]:
-    """An environment whose tables and queries end with the test."""
-    environment = TableEnvironment(spark)
-    environment.get_config().set("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
-    yield environment
-    for query in spark.streams.active:
-        query.stop()
-    for view in environment.list_tables():
-        spark.catalog.dropTempView(view)
 
 
 def create(env: TableEnvironment, name: str, columns: str, broker: KafkaBroker, topic: str, **more: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,6 @@ from tests.spark.test_sql import Topic, batch, create, messages
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 BOUNDED = {"scan.bounded.mode": "latest-offset"}
-
-
-@pytest.fixture(name="env")
-def _env(spark: SparkSession, tmp_path: Path) -> Iterator[TableEnvironment]:
-    environment = TableEnvironment(spark)
-    environment.get_config().set("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
-    yield environment
-    for query in spark.streams.active:
-        query.stop()
-    for name in [*environment.list_views()]:
-        environment.execute_sql(f"DROP VIEW `{name}`")
-    for name in environment.list_tables():
-        environment.execute_sql(f"DROP TABLE `{name}`")
 
 
 def envelope(op: str, before: Any, after: Any) -> tuple[None, str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql import TableEnvironment
@@ -24,18 +23,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 Topic = Callable[..., str]
 
 DOCUMENTED = (Path(__file__).parents[1] / "fixtures" / "flink_tables.sql").read_text()
-
-
-@pytest.fixture
-def env(spark: SparkSession, tmp_path: Path) -> Iterator[TableEnvironment]:
-    """An environment whose tables and queries end with the test."""
-    environment = TableEnvironment(spark)
-    environment.get_config().set("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
-    yield environment
-    for query in spark.streams.active:
-        query.stop()
-    for view in environment.list_tables():
-        spark.catalog.dropTempView(view)
 
 
 # --- dynamic-kafka ------------------------------------------------------------------------------------------------------

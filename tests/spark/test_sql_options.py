@@ -7,7 +7,7 @@ with some of them through Spark, whose part is the same for all.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,18 +35,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 Topic = Callable[..., str]
 Options = dict[str, str]
-
-
-@pytest.fixture
-def env(spark: SparkSession, tmp_path: Path) -> Iterator[TableEnvironment]:
-    """An environment whose tables and queries end with the test."""
-    environment = TableEnvironment(spark)
-    environment.get_config().set("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
-    yield environment
-    for query in spark.streams.active:
-        query.stop()
-    for view in environment.list_tables():
-        spark.catalog.dropTempView(view)
 
 
 def source(options: Options, columns: str = "id INT") -> dict[str, str]:

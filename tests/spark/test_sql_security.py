@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker
@@ -86,14 +85,6 @@ def _as_pkcs12(stores: Path) -> Path:
         ["keytool", "-importkeystore", "-noprompt", *both, *passwords], check=True, capture_output=True, timeout=60
     )
     return copy
-
-
-@pytest.fixture(name="env")
-def _env(spark: SparkSession) -> Iterator[TableEnvironment]:
-    environment = TableEnvironment(spark)
-    yield environment
-    for name in environment.list_tables():
-        environment.execute_sql(f"DROP TABLE `{name}`")
 
 
 def statement(broker: KafkaBroker, stores: Path, password: str, *more: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, ParseException, StreamingQueryException
+from pyspark.sql import Row
 
 from dynamic_kafka.cli import sql
 from dynamic_kafka.cli.main import main
@@ -67,6 +68,12 @@ class Job:
     def stop(self) -> None:
         """See StreamingQuery."""
         self.stopped = True
+
+    @property
+    def recentProgress(self) -> list[Any]:  # noqa: N802  # Spark's name
+        """See StreamingQuery: a batch with two messages that could not be read, if this job skips them."""
+        metrics = {"dynamic-kafka: orders": Row(skip=2), "dynamic-kafka: fine": Row(skip=0), "else": Row(skip=1)}
+        return [SimpleNamespace(observedMetrics=metrics if self.name == "skipping" else {})]
 
 
 def press_ctrl_c() -> None:
@@ -330,6 +337,16 @@ def test_inserts_run_until_they_end(environment: Environment, run: Run) -> None:
     assert (code, out) == (0, "Running: a, b; Ctrl-C stops\n")
     assert environment.asked == ["INSERT INTO a SELECT 1", "INSERT INTO b SELECT 2"]
     assert all(job.stopped for job in jobs)
+
+
+def test_messages_that_could_not_be_read_are_counted(environment: Environment, run: Run) -> None:
+    """At the end, for each table that has some."""
+    jobs: list[Any] = [Job("skipping")]
+    environment.answers = [TableResult(queries=jobs)]
+    code, _, err = run("-e", "INSERT INTO t SELECT * FROM orders")
+    assert code == 0
+    said = "job 'skipping': 2 messages of table 'orders' cannot be read and were left out"
+    assert err.splitlines() == [f"dynamic-kafka: warning: {said}"]
 
 
 def test_a_failed_insert_stops_the_others(environment: Environment, run: Run) -> None:

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
@@ -102,6 +103,21 @@ def _run_all(environment: TableEnvironment, script: str, statements: Iterable[St
     finally:
         for job in jobs:
             job.query.stop()
+            _tell_of_poison(job)
+
+
+def _tell_of_poison(job: _Job) -> None:
+    """How many messages could not be read, as far as Spark still knows (its last 100 batches)."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for progress in job.query.recentProgress:
+        for metric, row in progress.observedMetrics.items():
+            prefix, _, table = metric.partition(": ")
+            if prefix == "dynamic-kafka":
+                counts.update({(table, policy): number for policy, number in row.asDict().items()})
+    for (table, policy), number in counts.items():
+        if number:
+            what = "left out" if policy == "skip" else "set aside as dead letters"
+            warn(f"job '{job.query.name}': {number} messages of table '{table}' cannot be read and were {what}")
 
 
 def _text(args: argparse.Namespace) -> str | None:

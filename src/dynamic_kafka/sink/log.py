@@ -326,9 +326,13 @@ class CommitLog:
         self._admin.poll(0)
         self._consumer.poll(0)
         reason = f": {self._client_error}" if self._client_error else ""
+        advice = (
+            "check its user and password (sasl.*)"
+            if self._denied
+            else "bring the cluster back and start the query again"
+        )
         return ClusterUnavailableError(
-            f"Cluster '{self._cluster_id}': the commit log '{self._topic}' {what}{reason}; bring the cluster back and start "
-            "the query again",
+            f"Cluster '{self._cluster_id}': the commit log '{self._topic}' {what}{reason}; {advice}",
             cluster_id=self._cluster_id,
         )
 
