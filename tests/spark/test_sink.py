@@ -239,7 +239,7 @@ def test_strings_bytes_and_tombstones(spark: SparkSession, cluster_a: KafkaBroke
     rows = spark.createDataFrame(data, "n int, text string, bytes binary").repartition(1).sortWithinPartitions("n")
     write(rows.selectExpr("text AS key", "bytes AS value"), to(cluster_a, name))
     write(rows.selectExpr("bytes AS key", "text AS value"), to(cluster_a, name))
-    write(rows.selectExpr("text AS key"), to(cluster_a, name))
+    write(rows.selectExpr("text AS key", "cast(NULL AS BINARY) AS value"), to(cluster_a, name))
     encoded = [(None if text is None else text.encode(), given) for _, text, given in data]
     expected = [*encoded, *[(given, text) for text, given in encoded], *[(text, None) for text, _ in encoded]]
     assert [(got.key, got.value) for got in records(cluster_a, name)] == expected

@@ -36,6 +36,7 @@ _HISTORY = Path("~/.dynamic-kafka-history")
 _SHOWN_ROWS = 1000
 _GROUP = "dynamic-kafka sql"  # of the jobs that Ctrl-C cancels; an INSERT that runs on has another one
 _LOOK_S = 0.2
+_CANCEL_S = 5.0
 
 
 def add_to(commands: Any) -> None:
@@ -178,12 +179,13 @@ def _calls_to_spark() -> Iterator[list[int]]:
     """
     pressed: list[int] = []
     left = threading.Event()
+    cancelling = threading.Thread(target=_cancel, args=(left,), daemon=True)
 
     def handle(number: int, _: Any) -> None:
         if pressed:
             raise KeyboardInterrupt
         pressed.append(number)
-        threading.Thread(target=_cancel, args=(left,), daemon=True).start()
+        cancelling.start()
 
     before = signal.signal(signal.SIGINT, handle)
     try:
@@ -194,6 +196,8 @@ def _calls_to_spark() -> Iterator[list[int]]:
     finally:
         signal.signal(signal.SIGINT, before)
         left.set()
+        if pressed:
+            cancelling.join(_CANCEL_S)  # not in a call to Spark while that ends
     if pressed:
         raise KeyboardInterrupt
 
@@ -203,7 +207,8 @@ def _cancel(left: threading.Event) -> None:
     from pyspark import SparkContext
 
     while not left.is_set():
-        SparkContext.getOrCreate().cancelJobGroup(_GROUP)
+        with suppress(Exception):  # there may be nothing any more that could be cancelled
+            SparkContext.getOrCreate().cancelJobGroup(_GROUP)
         left.wait(_LOOK_S)
 
 
