@@ -41,7 +41,7 @@ def test_ctrl_c_ends_the_demo_and_leaves_nothing_running(demo: subprocess.Popen[
     """Interrupted in the middle of the stream, it says so, and takes its brokers, Spark and data with it."""
     assert demo.stdout is not None
     for line in demo.stdout:
-        if "ewr reading" in line:
+        if " reading" in line:  # any cluster: on a slow machine a line may come when the first one drains already
             break
     demo.send_signal(signal.SIGINT)
     output, _ = demo.communicate(timeout=_TIMEOUT_S)
