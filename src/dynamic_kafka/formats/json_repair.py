@@ -92,8 +92,7 @@ def repaired(text: Column, row: Column, schema: StructType, *, ignore_errors: bo
         [StructField(f.name, relaxed(f.dataType)) for f in schema.fields if has(f.dataType, (*_CONVERTED, *_NESTED))]
     )
     second = F.from_json(text, with_error(again), PARSER)
-    objects = F.when(F.is_valid_utf8(text), F.from_json(text, NAMES, PARSER))
-    names = F.map_keys(F.map_filter(objects, lambda _, x: x.isNotNull()))
+    names = F.map_keys(F.map_filter(F.from_json(text, NAMES, PARSER), lambda _, x: x.isNotNull()))
 
     def by_flink(read: Column) -> Column:
         first, second, names = read["first"], read["second"], read["names"]
@@ -105,7 +104,7 @@ def repaired(text: Column, row: Column, schema: StructType, *, ignore_errors: bo
             F.lit(None).cast(StringType()).alias(ERROR),
         )
         if ignore_errors:
-            return F.when(names.isNotNull(), columns)
+            return F.when(names.isNotNull() & ~read["mangled"], columns)
 
         def checked(found: Column) -> Column:
             no_text = F.when(read["mangled"], _NOT_UTF_8)

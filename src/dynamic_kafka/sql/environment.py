@@ -258,7 +258,7 @@ class TableEnvironment:
             options = {**table.definition.options, **statement.options}
             table = table_of(replace(table.definition, options=options))
         table = self._catalog.with_defaults(table)
-        rows = self._catalog.query(self._with_kind(statement.query, table))
+        rows = self._rows_for(table, statement.query)
         if table.upsert and rows.isStreaming and filters_groups(statement.query):
             _log.warning(
                 "A group that does not fulfil HAVING any more stays in table %s: Spark tells nobody that it is gone",
@@ -266,15 +266,15 @@ class TableEnvironment:
             )
         return table, to_sink_rows(rows, table, statement.columns)
 
-    def _with_kind(self, query: str, table: KafkaTable) -> str:
-        """The query, with `row_kind` if it has to carry it from a changelog to the table.
+    def _rows_for(self, table: KafkaTable, query: str) -> DataFrame:
+        """The query's rows, with `row_kind` if they have to carry it from a changelog to the table.
 
         Raises:
             ConfigurationError: If changes would become new rows of the table.
         """
         changelogs = self._catalog.changelogs(query)
         if not changelogs or selects_all(query):  # all columns of a changelog have `row_kind` among them
-            return query
+            return self._catalog.query(query)
         name = qualified(table.definition.name)
         if not table.changelog:
             raise ConfigurationError(
@@ -283,10 +283,8 @@ class TableEnvironment:
                 "rows by `row_kind`"
             )
         if is_projection(query):
-            carrying = with_column(query, ROW_KIND)
             with suppress(AnalysisException):  # the view that it reads has left it out
-                self._catalog.query(carrying)
-                return carrying
+                return self._catalog.query(with_column(query, ROW_KIND))
         raise ConfigurationError(
             f"The query loses `row_kind` of {', '.join(changelogs)}, so its deletions and updates would become new rows of "
             f"table {name}; select `row_kind` as the last column, or materialize the changes first: Spark's aggregations, "

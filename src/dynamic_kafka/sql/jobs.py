@@ -30,7 +30,7 @@ class Jobs:
     """The jobs of an environment, by name."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, tuple[str, StreamingQuery | None]] = {}
+        self._jobs: dict[str, tuple[str, StreamingQuery]] = {}
 
     def insert(self, rows: DataFrame, table: KafkaTable, config: TableConfig, query: str) -> StreamingQuery | None:
         """Write rows to a table.
@@ -66,7 +66,7 @@ class Jobs:
         number = 1
         while (found := name if number == 1 else f"{name}-{number}") in self._jobs:
             other, running = self._jobs[found]
-            if other == query and not (running is not None and running.isActive):
+            if other == query and not running.isActive:
                 break
             number += 1
         return found

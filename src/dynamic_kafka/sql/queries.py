@@ -7,6 +7,7 @@ understand, the answer is the careful one: any word may be a table, and no row i
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def filters_groups(query: str) -> bool:
     return parsed is not None and parsed.find(exp.Having) is not None
 
 
+@lru_cache(maxsize=64)  # several questions are asked of each query, and nobody changes the answer
 def _parsed(query: str) -> Query | None:
     from sqlglot import exp, parse_one
     from sqlglot.errors import SqlglotError
