@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 
@@ -10,6 +11,12 @@ import pytest
 from dynamic_kafka.testing import KafkaBroker
 
 _numbers = itertools.count(1)
+_END_S = 60
+
+
+def pytest_unconfigure() -> None:
+    """The process ends soon after its last test; else what holds it up is shown, and it ends as a failure."""
+    faulthandler.dump_traceback_later(_END_S, exit=True, file=2)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from dynamic_kafka.errors import DeliveryError
-from dynamic_kafka.kafka.transactions import TransactionClient
+from dynamic_kafka.kafka.transactions import EndResult, TransactionClient
 from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.transactional import TransactionalProducers
@@ -100,3 +102,40 @@ def test_a_topic_that_may_not_be_written_to(guarded: KafkaBroker, when: str) -> 
         "Cluster 'east', topic 'forbidden': not authorized; grant Describe and Write on"
     )
     wait_until(lambda: open_transactions(guarded) == [], 20, "the abort")
+
+
+def test_producers_that_wait_are_served(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Their statistics do not pile up, neither those of an open transaction's producer."""
+    task = task_to(cluster_a)
+    with TransactionalProducers(task) as producers:
+        producer = producers.producer("east")
+        flush(write(iter([batch(topic(cluster_a))]), task, producers, task_number=0, tasks=1))
+        producers.prepare()
+    waiting = [0]
+
+    def served() -> bool:
+        waiting.append(len(producer.client))
+        return waiting[-1] < max(waiting) / 2
+
+    wait_until(served, 20, "fewer statistics")
+
+
+def test_producers_of_earlier_batches_are_let_go(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Their transactions are settled when a later batch runs; a worker keeps one open and one ready."""
+    name, task = topic(cluster_a), task_to(cluster_a)
+    client = TransactionClient("east", cluster_a.client_properties(), timeout_ms=20_000)
+    before = _clients()
+    for generation in range(1, 9):
+        task = replace(task, generation=generation)
+        with TransactionalProducers(task) as producers:
+            flush(write(iter([batch(name)]), task, producers, task_number=0, tasks=1))
+            (prepared,) = producers.prepare()
+        ended = client.end(prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, commit=True)
+        assert ended in (EndResult.DONE, EndResult.CONCURRENT)
+    client.close()
+    wait_until(lambda: _clients() - before <= 2, 20, "the end of the others")
+
+
+def _clients() -> int:
+    """How many clients of librdkafka this process has: each has one such thread."""
+    return sum(task.read_text() == "rdk:main\n" for task in Path("/proc/self/task").glob("*/comm"))

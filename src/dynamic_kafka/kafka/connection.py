@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.kafka.idle import unpark
 from dynamic_kafka.kafka.logs import CLIENT_LOG
 from dynamic_kafka.kafka.properties import client_config
 
@@ -91,8 +92,15 @@ class ClusterConnection:
         }
         return AdminClient(config)
 
+    def serve(self) -> None:
+        """See `idle`."""
+        for client in ("_admin", "_consumer"):
+            if client in self.__dict__:
+                self.__dict__[client].poll(0)  # calls error_cb, which knows more than "timed out"
+
     def close(self) -> None:
         """Close what was opened; never waits for a broker."""
+        unpark(self)
         consumer = self.__dict__.pop("_consumer", None)
         self.__dict__.pop("_admin", None)
         if consumer is not None:
@@ -234,9 +242,7 @@ class ClusterConnection:
         try:
             result = function()
         except KafkaException as error:
-            for client in ("_admin", "_consumer"):
-                if client in self.__dict__:
-                    getattr(self, client).poll(0)  # serves error_cb, which knows more than "timed out"
+            self.serve()
             kafka_error: KafkaError = error.args[0]
             reason = kafka_error.str()
             if self._client_error and kafka_error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:

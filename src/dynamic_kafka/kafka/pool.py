@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient
 
+from dynamic_kafka.kafka.idle import park, unpark
 from dynamic_kafka.kafka.logs import CLIENT_LOG
 from dynamic_kafka.kafka.properties import client_config
 from dynamic_kafka.kafka.secrets import resolve
@@ -63,6 +64,19 @@ class PooledClients:
         options: dict[str, Any] = {**client_config(self.properties, role="admin"), "logger": CLIENT_LOG}
         return AdminClient(options)
 
+    def serve(self) -> None:
+        """See `idle`; a consumer without an assignment has no records that this could take."""
+        for name in ("consumer", "admin"):
+            if name in self.__dict__:
+                self.__dict__[name].poll(0)
+
+    def close(self) -> None:
+        """Let go of the clients; never waits for a broker."""
+        consumer = self.__dict__.pop("consumer", None)
+        self.__dict__.pop("admin", None)
+        if consumer is not None:
+            consumer.close()
+
     def _note_error(self, error: KafkaError) -> None:
         self.last_error = error.str()
 
@@ -74,15 +88,22 @@ def acquire(cluster: str, properties: Mapping[str, str], group_id: str) -> Poole
     """
     key = (cluster, frozenset({**resolve(properties), "group.id": group_id}.items()))
     clients = _pool.pop(key, None)
-    return clients if clients is not None else PooledClients(key, dict(properties), group_id)
+    if clients is None:
+        return PooledClients(key, dict(properties), group_id)
+    unpark(clients)
+    clients.last_error = ""
+    return clients
 
 
 def release(clients: PooledClients, *, healthy: bool) -> None:
     """Give clients back; unhealthy ones are closed, and so is the one unused for longest when the pool is full."""
-    clients.last_error = ""
-    if healthy:
-        clients.consumer.unassign()
-        _pool[clients.key] = clients
-    if not healthy or len(_pool) > _CAPACITY:
-        old = clients if not healthy else _pool.popitem(last=False)[1]
-        old.consumer.close()
+    if not healthy:
+        clients.close()
+        return
+    clients.consumer.unassign()
+    _pool[clients.key] = clients
+    park(clients)
+    if len(_pool) > _CAPACITY:
+        old = _pool.popitem(last=False)[1]
+        unpark(old)
+        old.close()

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.kafka.idle import park, unpark
 from dynamic_kafka.kafka.secrets import storable
 from dynamic_kafka.kafka.transactions import (
     ABORTED,
@@ -99,7 +100,11 @@ class Committer:
             replication=settings.log_replication,
             timeout_ms=_TIMEOUT_MS,
         )
-        self._check_timeouts()
+        try:
+            self._check_timeouts()
+        except BaseException:
+            self.close()
+            raise
 
     def claim(self, identity: Identity | None) -> Claim:
         """Before the tasks: see `protocol.claim`."""
@@ -122,8 +127,13 @@ class Committer:
         """After a failure: see `protocol.abandon`."""
         return bool(self._run(abandon(uuid.uuid4().hex, claimed)))
 
+    def serve(self) -> None:
+        """See `kafka.idle`."""
+        self._log.serve()
+
     def close(self) -> None:
         """Close all clients."""
+        unpark(self)
         self._log.close()
         for client in self._clients.values():
             client.close()
@@ -239,7 +249,10 @@ def committer_for(settings: SinkSettings, destinations: Mapping[str, Destination
             _forget(place)
         if place not in _committers:
             _committers[place] = wanted, Committer(settings, destinations)
-        yield _committers[place][1]
+        committer = _committers[place][1]
+        unpark(committer)
+        yield committer
+        park(committer)
     except BaseException:
         _forget(place)  # its clients may be at fault
         raise

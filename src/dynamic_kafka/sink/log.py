@@ -129,7 +129,11 @@ class CommitLog:
                 "message.timeout.ms": str(int(_APPEND_S * 1000)),
             }
         )
-        self._prepare()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
     def exists(self) -> bool:
         """Whether the topic is there.
@@ -234,9 +238,16 @@ class CommitLog:
             _log.warning("The commit log '%s' could not be trimmed: %s", self._topic, error.args[0].str())
         self._low = head  # also if it failed: not again before there is as much more
 
+    def serve(self) -> None:
+        """See `kafka.idle`."""
+        self._note_errors()
+        if self._producer is not None:
+            self._producer.poll(0)
+
     def close(self) -> None:
-        """Close the clients."""
+        """Close the clients; never waits for a broker."""
         self._consumer.close()
+        del self._admin, self._consumer, self._producer  # they refer back to this, so they would wait for the collector
 
     # --- the topic ---
 
@@ -311,11 +322,15 @@ class CommitLog:
             try:
                 return ask()
             except KafkaException as error:
-                self._admin.poll(0)
-                self._consumer.poll(0)
+                self._note_errors()
                 if self._denied or time.monotonic() > deadline or not _may_pass(error.args[0]):
                     raise
                 time.sleep(_PAUSE_S)
+
+    def _note_errors(self) -> None:
+        """Let the clients tell what they noticed in the background."""
+        self._admin.poll(0)
+        self._consumer.poll(0)
 
     def _note_error(self, error: KafkaError) -> None:
         self._denied = self._denied or error.code() == KafkaError._AUTHENTICATION
@@ -323,8 +338,7 @@ class CommitLog:
             self._client_error = error.str()
 
     def _unavailable(self, what: str) -> ClusterUnavailableError:
-        self._admin.poll(0)
-        self._consumer.poll(0)
+        self._note_errors()
         reason = f": {self._client_error}" if self._client_error else ""
         advice = (
             "check its user and password (sasl.*)"

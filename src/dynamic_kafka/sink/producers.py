@@ -19,6 +19,7 @@ from typing import Any, Protocol, Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
+from dynamic_kafka.kafka.idle import park, unpark
 from dynamic_kafka.kafka.logs import CLIENT_LOG
 from dynamic_kafka.kafka.properties import client_config
 from dynamic_kafka.kafka.secrets import resolve
@@ -81,6 +82,7 @@ class ClusterProducer:
         self._config = dict(config or {})
         self.denied = False
         self._partitions: dict[str, tuple[int, float]] = {}
+        self._failed: DeliveryError | None = None
 
     @cached_property
     def client(self) -> Producer:
@@ -192,6 +194,8 @@ class ClusterProducer:
         Raises:
             DeliveryError: If the producer failed for good, as an idempotent one does when its numbers no longer fit.
         """
+        if self._failed is not None:
+            raise self._failed
         self._serve(self.client.poll, timeout_s)
 
     def flush(self, timeout_s: float) -> int:
@@ -208,8 +212,17 @@ class ClusterProducer:
                 raise
             raise self.delivery_error(cause.args[0], None) from error
 
+    def serve(self) -> None:
+        """See `kafka.idle`; the next `poll` raises what this meets."""
+        if "client" in self.__dict__:
+            try:
+                self.poll(0)
+            except DeliveryError as error:
+                self._failed = error
+
     def close(self) -> None:
         """Let go of the producer; what it has not sent is dropped. Never waits for a broker."""
+        unpark(self)
         client = self.__dict__.pop("client", None)
         if client is not None:
             with suppress(KafkaException, SystemError):
@@ -239,6 +252,7 @@ def acquire(cluster: str, properties: Mapping[str, str]) -> ClusterProducer:
     key = cluster, frozenset(resolve(properties).items())
     producer = _pool.pop(key, None)
     if producer is not None:
+        unpark(producer)
         try:
             producer.poll(0)  # logs what became of records that nobody waited for
         except DeliveryError as error:
@@ -258,8 +272,10 @@ def release(producer: ClusterProducer, *, healthy: bool) -> None:
         producer.close()
         return
     _pool[producer.pool_key] = producer
+    park(producer)
     if len(_pool) > _CAPACITY:
         old = _pool.popitem(last=False)[1]
+        unpark(old)
         _send_the_rest(old)
         old.close()
 

@@ -22,6 +22,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 
 from dynamic_kafka.errors import ClusterUnavailableError
+from dynamic_kafka.kafka.idle import park, unpark
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.protocol import Transaction
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask
@@ -54,6 +55,15 @@ class _Ready:
 
 
 @dataclass
+class _Prepared:
+    """A producer whose transaction is settled once a task of a later generation runs (or one of another chain)."""
+
+    chain: str
+    generation: int
+    producer: ClusterProducer
+
+
+@dataclass
 class _Pool:
     """The producers of one prefix on one cluster in this process, which runs one task at a time."""
 
@@ -61,19 +71,20 @@ class _Pool:
     preparing: threading.Thread | None = None
     ready: _Ready | None = None
     ready_for: tuple[str, Mapping[str, str]] | None = None
-    prepared: list[_Ready] = field(default_factory=list)
+    prepared: list[_Prepared] = field(default_factory=list)
 
     def take(self, cluster: str, task: WriteTask) -> _Ready:
         """A ready producer: the one made in the background, or a new one."""
-        self._settle(task)
         if self.preparing is not None:
             self.preparing.join()
             self.preparing = None
         kept, self.ready = self.ready, None
-        if kept is not None and self.ready_for == (task.chain, task.destinations[cluster].properties):
-            return kept
         if kept is not None:
+            unpark(kept.producer)
+            if self.ready_for == (task.chain, task.destinations[cluster].properties):
+                return kept
             self.slots.drop(kept.slot)
+            kept.producer.close()
         return _make_ready(self.slots, cluster, task)
 
     def prepare_next(self, cluster: str, task: WriteTask) -> None:
@@ -86,14 +97,12 @@ class _Pool:
         try:
             self.ready = _make_ready(self.slots, cluster, task)
             self.ready_for = task.chain, task.destinations[cluster].properties
+            park(self.ready.producer)
         except Exception:  # noqa: BLE001  the next task finds out by itself, and says so
             _log.debug("No producer could be made ready in advance", exc_info=True)
-
-    def _settle(self, task: WriteTask) -> None:
-        """Producers of earlier generations have done their work: their transactions are settled."""
-        earlier = [r for r in self.prepared if r.slot.is_free_for(task.chain, task.generation)]
-        for ready in earlier:
-            self.prepared.remove(ready)
+        for prepared in [p for p in self.prepared if p.chain != task.chain or p.generation < task.generation]:
+            self.prepared.remove(prepared)
+            prepared.producer.close()
 
 
 _pools: dict[tuple[str, str], _Pool] = {}
@@ -129,27 +138,40 @@ def _make_ready(slots: Slots, cluster: str, task: WriteTask) -> _Ready:
         "stats_cb": statistics.note,
     }
     producer = ClusterProducer(cluster, {**_DEFAULTS, **task.destinations[cluster].properties}, config)
+    try:
+        producer_id, producer_epoch = _initialize(producer, slot, statistics)
+    except BaseException:
+        slots.drop(slot)  # its file says that an answer is missing: it is left alone for a while
+        producer.close()
+        raise
+    slot.write("ready", task.chain, task.generation)
+    return _Ready(slot, producer, producer_id, producer_epoch)
+
+
+def _initialize(producer: ClusterProducer, slot: Slot, statistics: _Statistics) -> tuple[int, int]:
+    """Have the cluster fence the id's earlier producers; the id and epoch that it gives this one."""
     deadline = time.monotonic() + _READY_S
     try:
         _connect(producer, statistics)
         producer.client.init_transactions(_READY_S)
         while statistics.ids is None and time.monotonic() < deadline:
             producer.client.poll(0.01)
-        if statistics.ids is None:
-            slots.drop(slot)
-            raise ClusterUnavailableError(f"Cluster '{cluster}': the producer does not tell its id", cluster_id=cluster)
     except KafkaException as error:
-        slots.drop(slot)  # its file says that an answer is missing: it is left alone for a while
         with suppress(KafkaException):  # raises errors that are fatal, such as this one
             producer.client.poll(0)
         why = f" ({producer.last_error})" if producer.last_error else ""
         raise ClusterUnavailableError(
-            f"Cluster '{cluster}': transactional id '{slot.name}' cannot be used: {error.args[0].str()}{why}; see whether "
-            "the cluster is up, and grant Write and Describe on the transactional ids of this prefix",
-            cluster_id=cluster,
+            f"Cluster '{producer.cluster}': transactional id '{slot.name}' cannot be used: {error.args[0].str()}{why}; see "
+            "whether the cluster is up, and grant Write and Describe on the transactional ids of this prefix",
+            cluster_id=producer.cluster,
         ) from error
-    slot.write("ready", task.chain, task.generation)
-    return _Ready(slot, producer, *statistics.ids)
+    if statistics.ids is None:
+        raise ClusterUnavailableError(
+            f"Cluster '{producer.cluster}': the producer of transactional id '{slot.name}' does not tell its own id within "
+            f"{_READY_S:g} s; start the query again, and if it stays so, tell us the version of confluent-kafka",
+            cluster_id=producer.cluster,
+        )
+    return statistics.ids
 
 
 def _connect(producer: ClusterProducer, statistics: _Statistics) -> None:
@@ -187,7 +209,9 @@ class TransactionalProducers:
         self._prepared = True
         for cluster, ready in self._begun.items():
             pool = self._pool(cluster)
-            pool.prepared.append(ready)  # kept until it is settled: librdkafka may purge what it lets go of
+            # Kept until it is settled: librdkafka may purge what it lets go of.
+            pool.prepared.append(_Prepared(self._task.chain, self._task.generation, ready.producer))
+            park(ready.producer)
             pool.prepare_next(cluster, self._task)
         return tuple(
             Transaction(cluster, ready.slot.name, ready.producer_id, ready.producer_epoch)
@@ -212,3 +236,4 @@ class TransactionalProducers:
             with suppress(KafkaException):  # the next claim aborts what could not be aborted here
                 ready.producer.client.purge()
                 ready.producer.client.abort_transaction(_ABORT_S)
+            ready.producer.close()

@@ -20,6 +20,7 @@ from functools import partial
 from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.connection import ClusterConnection, TopicInfo
+from dynamic_kafka.kafka.idle import park, unpark
 from dynamic_kafka.source.offsets import Split, topic_id_text
 from dynamic_kafka.source.reconcile import Answers, ClusterView, Need
 
@@ -168,6 +169,8 @@ class ClusterMonitor:
                 ticket, target = self._requested, self._target
                 needs, self._needs = self._needs, []
                 commit, self._commit = self._commit, {}
+            if connection is not None:
+                unpark(connection)
             if connection is None or target.properties != properties or self.authentication_failed:
                 if connection is not None:  # also after a failed log-in: references to secrets are looked up again
                     _log.info("Cluster '%s': connecting anew, with its properties as they are now", self.cluster_id)
@@ -178,6 +181,7 @@ class ClusterMonitor:
                 )
             started = time.monotonic()
             self._serve(connection, target, needs, commit)
+            park(connection)
             rest_s = _IDLE_SHARE * (time.monotonic() - started)
             with self._changed:
                 self._served = ticket

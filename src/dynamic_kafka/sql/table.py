@@ -27,7 +27,7 @@ from dynamic_kafka.sql.metadata import METADATA_KEYS, metadata_types
 from dynamic_kafka.sql.options import TableOptions, check_unknown, format_options, split_options
 from dynamic_kafka.sql.types import flink_type, spark_type, time_precision
 
-__all__ = ["DeadLetters", "Encoding", "KafkaTable", "table_of", "with_start"]
+__all__ = ["DeadLetters", "Encoding", "KafkaTable", "only_topic", "table_of", "with_start"]
 
 _GROUP = "properties.group.id"
 
@@ -198,7 +198,7 @@ def _encodings(
             raise ConfigurationError(
                 f"Column '{name}' of 'key.fields' does not begin with 'key.fields-prefix' = '{prefix}'"
             )
-    topic = _only_topic(options)
+    topic = only_topic(options.source)
     types = {c.name: c.type for c in definition.columns if isinstance(c, PhysicalColumn)}
 
     def encoding(name: str, used: Format, given: FormatOptions, columns: Sequence[str], cut: int) -> Encoding:
@@ -239,9 +239,14 @@ def _key_columns(
     return fields
 
 
-def _only_topic(options: TableOptions) -> str | None:
-    topics = [name.strip() for name in options.source.get("topic", "").replace(",", ";").split(";")]
-    return topics[0] if len(topics) == 1 and topics[0] else None
+def only_topic(options: Mapping[str, str]) -> str | None:
+    """The topic that the option `topic` names; None if it names several, or is not given.
+
+    Args:
+        options: Those of a source or of a sink.
+    """
+    topics = [name for part in options.get("topic", "").replace(",", ";").split(";") if (name := part.strip())]
+    return topics[0] if len(topics) == 1 else None
 
 
 # --- columns ------------------------------------------------------------------------------------------------------------
@@ -315,7 +320,7 @@ def _check_upsert(definition: TableDefinition, options: TableOptions, key: Encod
             f"Option 'value.format' has the value '{value.format.name}', a changelog format; 'upsert-kafka' needs one of "
             "rows, such as json: it makes a changelog by itself"
         )
-    if _only_topic(options) is None:
+    if only_topic(options.source) is None:
         raise ConfigurationError("Option 'topic' has to name one topic; 'upsert-kafka' reads and writes exactly one")
     buffer = [bool(options.sql.get(f"sink.buffer-flush.{part}")) for part in ("max-rows", "interval")]
     if any(buffer) and not all(buffer):

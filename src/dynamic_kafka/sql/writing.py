@@ -18,7 +18,7 @@ from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata import METADATA_KEYS
-from dynamic_kafka.sql.table import Encoding, KafkaTable
+from dynamic_kafka.sql.table import Encoding, KafkaTable, only_topic
 from dynamic_kafka.sql.types import cast_type, flink_type, spark_type
 
 __all__ = ["check_writable", "to_sink_rows"]
@@ -41,7 +41,7 @@ def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
     ]
     metadata = [c for c in columns if isinstance(c, MetadataColumn)]
     writable = [key for key, found in METADATA_KEYS.items() if found.write is not None]
-    one_topic = len([t for t in table.sink.get("topic", "").replace(",", ";").split(";") if t.strip()]) == 1
+    one_topic = only_topic(table.sink) is not None
     if one_topic:
         writable.remove("topic")
     if table.connector != "dynamic-kafka":
