@@ -212,6 +212,12 @@ class ClusterProducer:
                 raise
             raise self.delivery_error(cause.args[0], None) from error
 
+    def resume(self) -> None:
+        """Take it back after it was parked: what it noticed meanwhile may be over. Raises as `poll` does."""
+        unpark(self)
+        self.poll(0)
+        self.last_error, self.denied = "", False
+
     def serve(self) -> None:
         """See `kafka.idle`; the next `poll` raises what this meets."""
         if "client" in self.__dict__:
@@ -252,14 +258,12 @@ def acquire(cluster: str, properties: Mapping[str, str]) -> ClusterProducer:
     key = cluster, frozenset(resolve(properties).items())
     producer = _pool.pop(key, None)
     if producer is not None:
-        unpark(producer)
         try:
-            producer.poll(0)  # logs what became of records that nobody waited for
+            producer.resume()  # logs what became of records that nobody waited for
         except DeliveryError as error:
             _log.warning("Records of an earlier batch may be lost: %s", error)
             producer.close()
         else:
-            producer.last_error, producer.denied = "", False
             return producer
     producer = ClusterProducer(cluster, properties)
     producer.pool_key = key

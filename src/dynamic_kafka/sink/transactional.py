@@ -21,8 +21,8 @@ from typing import Self
 
 from confluent_kafka import KafkaException
 
-from dynamic_kafka.errors import ClusterUnavailableError
-from dynamic_kafka.kafka.idle import park, unpark
+from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
+from dynamic_kafka.kafka.idle import park
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.protocol import Transaction
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask
@@ -80,9 +80,10 @@ class _Pool:
             self.preparing = None
         kept, self.ready = self.ready, None
         if kept is not None:
-            unpark(kept.producer)
-            if self.ready_for == (task.chain, task.destinations[cluster].properties):
-                return kept
+            with suppress(DeliveryError):
+                kept.producer.resume()
+                if self.ready_for == (task.chain, task.destinations[cluster].properties):
+                    return kept
             self.slots.drop(kept.slot)
             kept.producer.close()
         return _make_ready(self.slots, cluster, task)
@@ -94,15 +95,15 @@ class _Pool:
             self.preparing.start()
 
     def _prepare(self, cluster: str, task: WriteTask) -> None:
+        for prepared in [p for p in self.prepared if p.chain != task.chain or p.generation < task.generation]:
+            self.prepared.remove(prepared)
+            prepared.producer.close()
         try:
             self.ready = _make_ready(self.slots, cluster, task)
             self.ready_for = task.chain, task.destinations[cluster].properties
             park(self.ready.producer)
         except Exception:  # noqa: BLE001  the next task finds out by itself, and says so
             _log.debug("No producer could be made ready in advance", exc_info=True)
-        for prepared in [p for p in self.prepared if p.chain != task.chain or p.generation < task.generation]:
-            self.prepared.remove(prepared)
-            prepared.producer.close()
 
 
 _pools: dict[tuple[str, str], _Pool] = {}
