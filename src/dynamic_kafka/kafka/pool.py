@@ -72,6 +72,7 @@ class PooledClients:
 
     def close(self) -> None:
         """Let go of the clients; never waits for a broker."""
+        unpark(self)
         consumer = self.__dict__.pop("consumer", None)
         self.__dict__.pop("admin", None)
         if consumer is not None:
@@ -104,6 +105,4 @@ def release(clients: PooledClients, *, healthy: bool) -> None:
     _pool[clients.key] = clients
     park(clients)
     if len(_pool) > _CAPACITY:
-        old = _pool.popitem(last=False)[1]
-        unpark(old)
-        old.close()
+        _pool.popitem(last=False)[1].close()

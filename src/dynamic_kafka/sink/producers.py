@@ -279,12 +279,12 @@ def release(producer: ClusterProducer, *, healthy: bool) -> None:
     park(producer)
     if len(_pool) > _CAPACITY:
         old = _pool.popitem(last=False)[1]
-        unpark(old)
         _send_the_rest(old)
         old.close()
 
 
 def _send_the_rest(producer: ClusterProducer) -> None:
+    unpark(producer)
     with suppress(DeliveryError):
         if left := producer.flush(_LAST_FLUSH_S):
             _log.warning("Cluster '%s': %d records that nobody waited for are dropped", producer.cluster, left)

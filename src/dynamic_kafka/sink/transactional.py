@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
@@ -55,15 +55,6 @@ class _Ready:
 
 
 @dataclass
-class _Prepared:
-    """A producer whose transaction is settled once a task of a later generation runs (or one of another chain)."""
-
-    chain: str
-    generation: int
-    producer: ClusterProducer
-
-
-@dataclass
 class _Pool:
     """The producers of one prefix on one cluster in this process, which runs one task at a time."""
 
@@ -71,7 +62,7 @@ class _Pool:
     preparing: threading.Thread | None = None
     ready: _Ready | None = None
     ready_for: tuple[str, Mapping[str, str]] | None = None
-    prepared: list[_Prepared] = field(default_factory=list)
+    prepared: list[_Ready] = field(default_factory=list)
 
     def take(self, cluster: str, task: WriteTask) -> _Ready:
         """A ready producer: the one made in the background, or a new one."""
@@ -95,9 +86,10 @@ class _Pool:
             self.preparing.start()
 
     def _prepare(self, cluster: str, task: WriteTask) -> None:
-        for prepared in [p for p in self.prepared if p.chain != task.chain or p.generation < task.generation]:
-            self.prepared.remove(prepared)
-            prepared.producer.close()
+        # Those whose id is free again have done their work: their transactions are settled.
+        for settled in [r for r in self.prepared if r.slot.is_free_for(task.chain, task.generation)]:
+            self.prepared.remove(settled)
+            settled.producer.close()
         try:
             self.ready = _make_ready(self.slots, cluster, task)
             self.ready_for = task.chain, task.destinations[cluster].properties
@@ -210,8 +202,8 @@ class TransactionalProducers:
         self._prepared = True
         for cluster, ready in self._begun.items():
             pool = self._pool(cluster)
-            # Kept until it is settled: librdkafka may purge what it lets go of.
-            pool.prepared.append(_Prepared(self._task.chain, self._task.generation, ready.producer))
+            # Kept until it is settled: librdkafka may purge what it lets go of. The slot as it is now: it is used again.
+            pool.prepared.append(replace(ready, slot=replace(ready.slot)))
             park(ready.producer)
             pool.prepare_next(cluster, self._task)
         return tuple(

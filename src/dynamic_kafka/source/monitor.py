@@ -169,8 +169,6 @@ class ClusterMonitor:
                 ticket, target = self._requested, self._target
                 needs, self._needs = self._needs, []
                 commit, self._commit = self._commit, {}
-            if connection is not None:
-                unpark(connection)
             if connection is None or target.properties != properties or self.authentication_failed:
                 if connection is not None:  # also after a failed log-in: references to secrets are looked up again
                     _log.info("Cluster '%s': connecting anew, with its properties as they are now", self.cluster_id)
@@ -179,6 +177,8 @@ class ClusterMonitor:
                 connection = ClusterConnection(
                     self.cluster_id, properties, group_id=self._group_id, timeout_ms=self._call_timeout_ms
                 )
+            else:
+                unpark(connection)
             started = time.monotonic()
             self._serve(connection, target, needs, commit)
             park(connection)
