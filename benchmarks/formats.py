@@ -15,8 +15,8 @@ from benchmarks.records import fill
 from benchmarks.report import Result, compare
 from pyspark.sql.types import BooleanType, DoubleType, LongType, StringType, StructType
 
-from dynamic_kafka.formats.avro import decoder
-from dynamic_kafka.formats.avro_types import schema_text
+from dynamic_kafka.formats.avro.format import decoder
+from dynamic_kafka.formats.avro.types import schema_text
 from dynamic_kafka.testing import KafkaBroker
 
 __all__ = ["avro_decoding", "json_decoding"]

@@ -1,6 +1,6 @@
 """Flink's Kafka connectors for PySpark, without a JAR: one stream over many Kafka clusters.
 
-Three fronts over one engine: options of `format("dynamic-kafka")`, builders with PyFlink's names, and (to come) Flink's SQL.
+Three fronts over one engine: options of `format("dynamic-kafka")`, builders with PyFlink's names, and Flink's SQL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         KafkaSource,
         TransactionNamingStrategy,
     )
-    from dynamic_kafka.deserializers import (
+    from dynamic_kafka.builders.deserializers import (
         ArrowDeserializer,
         KafkaRecordDeserializationSchema,
         SimpleStringSchema,
@@ -71,7 +71,7 @@ _HOMES = {
         "KafkaSource",
         "TransactionNamingStrategy",
     ),
-    "deserializers": ("ArrowDeserializer", "KafkaRecordDeserializationSchema", "SimpleStringSchema"),
+    "builders.deserializers": ("ArrowDeserializer", "KafkaRecordDeserializationSchema", "SimpleStringSchema"),
     "initializer": ("KafkaOffsetResetStrategy", "KafkaOffsetsInitializer", "KafkaTopicPartition"),
     "metadata.file": ("FileMetadataService",),
     "metadata.http": ("HttpMetadataService",),
@@ -91,7 +91,7 @@ def register(spark: SparkSession) -> None:
     Without this call Spark finds the format by itself, but a stream that has reached its stopping offsets idles.
     """
     from dynamic_kafka.spark.datasource import DynamicKafkaDataSource
-    from dynamic_kafka.spark.ending import stop_queries_that_are_done
+    from dynamic_kafka.spark.stop_finished import stop_queries_that_are_done
 
     spark.dataSource.register(DynamicKafkaDataSource)
     stop_queries_that_are_done(spark)

@@ -24,10 +24,11 @@ import pytest
 from pyspark.sql import types as spark
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
-from dynamic_kafka.formats import avro_confluent, registry
+from dynamic_kafka.formats import registry
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.formats.avro_confluent import AVRO_CONFLUENT
-from dynamic_kafka.formats.avro_types import schema_text
+from dynamic_kafka.formats.avro import confluent as avro_confluent
+from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
+from dynamic_kafka.formats.avro.types import schema_text
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.registry import RegisteredSchema, Registry, RegistrySettings
 from dynamic_kafka.testing.registry import SchemaRegistry

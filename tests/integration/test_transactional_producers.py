@@ -19,10 +19,10 @@ from confluent_kafka.admin import (
 )
 
 from dynamic_kafka.errors import DeliveryError
-from dynamic_kafka.kafka.transactions import EndResult, TransactionClient
+from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
 from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
-from dynamic_kafka.sink.transactional import TransactionalProducers
+from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, wait_until
 

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
-from dynamic_kafka.kafka.transactions import (
+from dynamic_kafka.kafka.transactions.client import (
     EndResult,
     TransactionClient,
     TransactionDescription,

@@ -25,11 +25,11 @@ from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source import enumerator as enumerator_module
 from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.observer import Observation, _clusters, _streams, _to_monitor
 from dynamic_kafka.source.offsets import MARKER, Document, Packing, Split, decode, encode, topic_id_text
 from dynamic_kafka.source.planning import ReadTask
 from dynamic_kafka.source.reconcile import Answers, ClusterView, Need, Wanted
 from dynamic_kafka.source.settings import SourceSettings
+from dynamic_kafka.source.view import Observation, _clusters, _streams, _to_monitor
 
 CLUSTERS = ("a", "b", "c")
 TOPICS = ("t", "u", "v")

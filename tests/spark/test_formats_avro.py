@@ -17,8 +17,8 @@ from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructFi
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ERROR, format_named
-from dynamic_kafka.formats.avro import AVRO
-from dynamic_kafka.formats.avro_confluent import AVRO_CONFLUENT
+from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
+from dynamic_kafka.formats.avro.format import AVRO
 from dynamic_kafka.testing.registry import SchemaRegistry
 
 pytestmark = pytest.mark.spark

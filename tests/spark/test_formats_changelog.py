@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format
-from dynamic_kafka.formats.changelog import CANAL_JSON, DEBEZIUM_JSON, MAXWELL_JSON, OGG_JSON
+from dynamic_kafka.formats.changelog.format import CANAL_JSON, DEBEZIUM_JSON, MAXWELL_JSON, OGG_JSON
 
 pytestmark = pytest.mark.spark
 

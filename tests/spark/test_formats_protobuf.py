@@ -25,10 +25,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, RegistryError
-from dynamic_kafka.formats import ERROR, Format, format_named, protobuf_schemas
-from dynamic_kafka.formats.protobuf import PROTOBUF
-from dynamic_kafka.formats.protobuf_confluent import PROTOBUF_CONFLUENT, _decode_batch, _reading
-from dynamic_kafka.formats.protobuf_schemas import parse_schema
+from dynamic_kafka.formats import ERROR, Format, format_named
+from dynamic_kafka.formats.protobuf import schemas as protobuf_schemas
+from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT, _decode_batch, _reading
+from dynamic_kafka.formats.protobuf.format import PROTOBUF
+from dynamic_kafka.formats.protobuf.schemas import parse_schema
 from dynamic_kafka.formats.registry import client
 from dynamic_kafka.formats.registry import settings as registry_settings
 from dynamic_kafka.testing.registry import SchemaRegistry

@@ -19,13 +19,13 @@ from pyspark.sql.streaming import StreamingQuery
 
 from dynamic_kafka import DeliveryGuarantee, KafkaRecordSerializationSchema, KafkaSink, SimpleStringSchema
 from dynamic_kafka.errors import ClusterUnavailableError
-from dynamic_kafka.kafka.transactions import TransactionClient, TransactionState
+from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionState
+from dynamic_kafka.sink.commit_log import decode
 from dynamic_kafka.sink.configure import commit_log_topic, configure_sink, destinations
 from dynamic_kafka.sink.ids import belongs_to
-from dynamic_kafka.sink.log import decode
 from dynamic_kafka.sink.protocol import Record
 from dynamic_kafka.sink.settings import WriteTask
-from dynamic_kafka.sink.transactional import TransactionalProducers
+from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.engine import MetadataFile
 

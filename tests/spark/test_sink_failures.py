@@ -21,7 +21,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from dynamic_kafka.kafka.transactions import TransactionState
+from dynamic_kafka.kafka.transactions.client import TransactionState
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.spark.test_sink import Files, Topic, fault, is_settled, once, records, transactions, write

@@ -23,7 +23,7 @@ LAYERS = (
     {"", "__main__"},
     {"testing", "cli", "functions", "changelog"},
     {"builders", "sql"},
-    {"spark", "deserializers", "observe"},
+    {"spark"},
     {"source", "sink", "formats"},
     {"metadata"},
     {"kafka"},
@@ -101,7 +101,7 @@ def test_pure_modules_know_neither_clients_nor_spark_nor_clocks(module: str) -> 
 @pytest.mark.parametrize("module", MODULES)
 def test_only_the_fronts_import_pyspark(module: str) -> None:
     """`dynamic_kafka.spark`, the builders with their deserializers, SQL, and the formats, which are columns of Spark."""
-    fronts = {"spark", "builders", "deserializers", "sql", "formats", "functions", "changelog", "testing"}
+    fronts = {"spark", "builders", "sql", "formats", "functions", "changelog", "testing"}
     if part_of(module) not in fronts and module != "cli.sql":
         assert "pyspark" not in foreign(imports(MODULES[module]))
 

@@ -21,7 +21,7 @@ from dynamic_kafka.cli.decisions import Found, LogView, Verdict, plan_abort, pla
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.cli.output import duration
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
-from dynamic_kafka.kafka.transactions import EndResult, TransactionDescription, TransactionState
+from dynamic_kafka.kafka.transactions.client import EndResult, TransactionDescription, TransactionState
 from dynamic_kafka.sink.protocol import Chain, State, Transaction
 
 HERE = {"kafka": {"bootstrap.servers": "here:9092"}}

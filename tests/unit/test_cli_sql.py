@@ -25,7 +25,7 @@ from dynamic_kafka.cli.main import main
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.environment import TableEnvironment
-from dynamic_kafka.sql.nodes import InsertInto, Query, Statement
+from dynamic_kafka.sql.parser.statements import InsertInto, Query, Statement
 from dynamic_kafka.sql.result import TableResult
 from dynamic_kafka.testing import wait_until
 

@@ -19,13 +19,16 @@ from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError, RowError
-from dynamic_kafka.formats import avro, avro_blocks, avro_confluent, registry
+from dynamic_kafka.formats import registry
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.formats.avro_cursor import Cursor, Indices, longs
-from dynamic_kafka.formats.avro_decoding import decode, reader
-from dynamic_kafka.formats.avro_encoding import encode
-from dynamic_kafka.formats.avro_types import AvroSchema, parse_schema, schema_text, to_be_cut
-from dynamic_kafka.formats.avro_values import UnreadableError
+from dynamic_kafka.formats.avro import blocks as avro_blocks
+from dynamic_kafka.formats.avro import confluent as avro_confluent
+from dynamic_kafka.formats.avro import format as avro
+from dynamic_kafka.formats.avro.cursor import Cursor, Indices, longs
+from dynamic_kafka.formats.avro.decoding import decode, reader
+from dynamic_kafka.formats.avro.encoding import encode
+from dynamic_kafka.formats.avro.types import AvroSchema, parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.avro.values import UnreadableError
 from dynamic_kafka.formats.format import ERROR
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.formats import Format, format_named
-from dynamic_kafka.formats.changelog import CANAL_JSON, DEBEZIUM_JSON, MAXWELL_JSON, OGG_JSON
+from dynamic_kafka.formats.changelog.format import CANAL_JSON, DEBEZIUM_JSON, MAXWELL_JSON, OGG_JSON
 
 FORMATS = (DEBEZIUM_JSON, CANAL_JSON, MAXWELL_JSON, OGG_JSON)
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "debezium"

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, UnknownOptionError
-from dynamic_kafka.formats.csv import CSV
+from dynamic_kafka.formats.csv.format import CSV
 from dynamic_kafka.options import parse_options
 
 NAMES = {  # CsvFormatOptions of Flink 2.3

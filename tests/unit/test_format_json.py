@@ -7,7 +7,7 @@ from pyspark.sql.types import IntegerType, MapType, StringType, StructType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, UnknownOptionError
 from dynamic_kafka.formats.format import ERROR
-from dynamic_kafka.formats.json import JSON
+from dynamic_kafka.formats.json.format import JSON
 from dynamic_kafka.options import parse_options
 
 FLINK_DEFAULTS = {  # JsonFormatOptions of Flink 2.3

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="suc
 
 _WORKER = """
 import socket, sys
-from dynamic_kafka.spark.handover import acknowledge_at_once
+from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
 
 connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 while task := connection.recv(1):
@@ -55,7 +55,7 @@ def test_a_process_without_tcp_connections_has_nothing_to_do() -> None:
     """With Unix domain sockets, or without Spark, no thread is started."""
     program = (
         "import threading\n"
-        "from dynamic_kafka.spark.handover import acknowledge_at_once\n"
+        "from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once\n"
         "acknowledge_at_once()\n"
         "assert threading.active_count() == 1"
     )

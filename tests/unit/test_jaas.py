@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.kafka.jaas import LoginModule, parse, render, sasl_properties
+from dynamic_kafka.kafka.config.jaas import LoginModule, parse, render, sasl_properties
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
-from dynamic_kafka.kafka.keystore import (
+from dynamic_kafka.kafka.config.keystore import (
     keystore_pem,
     pem_certificates,
     pem_private_key,

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, UnknownOptionError
-from dynamic_kafka.kafka import names
-from dynamic_kafka.kafka.properties import Role, client_config, reject_owned, to_librdkafka
+from dynamic_kafka.kafka.config import property_names as names
+from dynamic_kafka.kafka.config.properties import Role, client_config, reject_owned, to_librdkafka
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.kafka import jaas, secrets
+from dynamic_kafka.kafka.config import jaas, secrets
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_kafka.kafka.transactions import TransactionDescription, TransactionState
+from dynamic_kafka.kafka.transactions.client import TransactionDescription, TransactionState
 from dynamic_kafka.sink.committer import outcome
 from dynamic_kafka.sink.protocol import Outcome, Transaction
 

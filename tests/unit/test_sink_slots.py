@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_kafka.sink import slots as module
+from dynamic_kafka.sink import transactional_ids as module
 from dynamic_kafka.sink.ids import belongs_to
-from dynamic_kafka.sink.slots import Slot, Slots
+from dynamic_kafka.sink.transactional_ids import Slot, Slots
 
 Start = Callable[..., "Worker"]
 
@@ -39,7 +39,7 @@ class Worker:
 
     SCRIPT = textwrap.dedent("""
         import sys
-        from dynamic_kafka.sink.slots import Slots
+        from dynamic_kafka.sink.transactional_ids import Slots
 
         chain, generation, state = sys.argv[1], int(sys.argv[2]), sys.argv[3]
         slot = Slots("p", "c").take(chain, generation)

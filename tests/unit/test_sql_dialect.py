@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from dynamic_kafka.errors import MissingDependencyError, SqlError
-from dynamic_kafka.sql.dialect import flink
-from dynamic_kafka.sql.excerpt import sql_error
-from dynamic_kafka.sql.statements import parse_script, parse_statement
-from dynamic_kafka.sql.tokens import tokenize
+from dynamic_kafka.sql.parser.dialect import flink
+from dynamic_kafka.sql.parser.errors import sql_error
+from dynamic_kafka.sql.parser.lexer import tokenize
+from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
 
 
 def kinds(text: str) -> list[tuple[str, str]]:

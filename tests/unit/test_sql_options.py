@@ -10,7 +10,7 @@ import pytest
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
-from dynamic_kafka.kafka.properties import to_librdkafka
+from dynamic_kafka.kafka.config.properties import to_librdkafka
 from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.partitioners import FixedPartitioner, RoundRobinPartitioner
@@ -18,9 +18,9 @@ from dynamic_kafka.sink.settings import SinkSettings
 from dynamic_kafka.source.configure import configure
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.sql.definition import TableDefinition
-from dynamic_kafka.sql.statements import CreateTable, parse_script, parse_statement
+from dynamic_kafka.sql.insert import check_writable
+from dynamic_kafka.sql.parser.parse import CreateTable, parse_script, parse_statement
 from dynamic_kafka.sql.table import KafkaTable, table_of, with_start
-from dynamic_kafka.sql.writing import check_writable
 
 DOCUMENTED = (Path(__file__).parents[1] / "fixtures" / "flink_tables.sql").read_text()
 

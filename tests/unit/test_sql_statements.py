@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
-from dynamic_kafka.sql import like
 from dynamic_kafka.sql.definition import (
     ComputedColumn,
     MetadataColumn,
@@ -16,8 +15,9 @@ from dynamic_kafka.sql.definition import (
     TableDefinition,
     Watermark,
 )
-from dynamic_kafka.sql.like import Like
-from dynamic_kafka.sql.statements import (
+from dynamic_kafka.sql.parser import like
+from dynamic_kafka.sql.parser.like import Like
+from dynamic_kafka.sql.parser.parse import (
     CreateTable,
     CreateView,
     Describe,

@@ -8,7 +8,7 @@ import pytest
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.definition import TableDefinition
-from dynamic_kafka.sql.statements import CreateTable, parse_statement
+from dynamic_kafka.sql.parser.parse import CreateTable, parse_statement
 from dynamic_kafka.sql.table import KafkaTable, table_of
 
 COLUMNS = "id BIGINT, name STRING, amount INT"

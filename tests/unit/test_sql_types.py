@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import types as spark
 
 from dynamic_kafka.errors import SqlError
-from dynamic_kafka.sql.read_type import read_type
-from dynamic_kafka.sql.tokens import Cursor, tokenize
+from dynamic_kafka.sql.parser.lexer import Cursor, tokenize
+from dynamic_kafka.sql.parser.types import read_type
 from dynamic_kafka.sql.types import FlinkType, flink_type, spark_type
 
 

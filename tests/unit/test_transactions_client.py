@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
-from dynamic_kafka.kafka import wire
-from dynamic_kafka.kafka.transactions import EndResult, TransactionClient, TransactionState
+from dynamic_kafka.kafka.transactions import brokers as wire
+from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
 
 Address = tuple[str, int]
 FIND, DESCRIBE, END = "FindCoordinatorRequest", "DescribeTransactionsRequest", "EndTxnRequest"

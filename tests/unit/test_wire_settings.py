@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.kafka.properties import client_config
-from dynamic_kafka.kafka.wire_settings import LoginError, WireSettings, wire_settings
+from dynamic_kafka.kafka.config.properties import client_config
+from dynamic_kafka.kafka.transactions.security import LoginError, WireSettings, wire_settings
 
 SERVERS = {"bootstrap.servers": "a:1"}
 TLS = {**SERVERS, "security.protocol": "SSL"}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from dynamic_kafka.deserializers import ArrowDeserializer, SimpleStringSchema
+from dynamic_kafka.builders.deserializers import ArrowDeserializer, SimpleStringSchema
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from dynamic_kafka.deserializers import KafkaRecordDeserializationSchema, RecordDeserializer, ValueDeserializer
+from dynamic_kafka.builders.deserializers import KafkaRecordDeserializationSchema, RecordDeserializer, ValueDeserializer
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
@@ -39,7 +39,7 @@ class _Source:
 
         With stopping offsets (`set_bounded`, `set_unbounded(stop)`) its query ends by itself once they are reached.
         """
-        from dynamic_kafka.spark.ending import stop_queries_that_are_done
+        from dynamic_kafka.spark.stop_finished import stop_queries_that_are_done
 
         if self.objects.stopping is not None:
             stop_queries_that_are_done(spark)

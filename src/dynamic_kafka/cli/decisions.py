@@ -9,7 +9,13 @@ from typing import Literal
 
 from dynamic_kafka.cli.connection import ADDRESSES
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.kafka.transactions import ABORTED, COMMITTED, PENDING, TransactionDescription, TransactionState
+from dynamic_kafka.kafka.transactions.client import (
+    ABORTED,
+    COMMITTED,
+    PENDING,
+    TransactionDescription,
+    TransactionState,
+)
 from dynamic_kafka.sink.committer import outcome
 from dynamic_kafka.sink.protocol import Chain, Outcome, State, Transaction
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from dynamic_kafka.sql.environment import TableEnvironment
+    from dynamic_kafka.sql.parser.parse import Statement
     from dynamic_kafka.sql.result import TableResult
-    from dynamic_kafka.sql.statements import Statement
 
 __all__ = ["add_to"]
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.file is not None and args.execute is not None:
         raise ConfigurationError("Give --file or --execute, not both")
     text = _text(args)
-    from dynamic_kafka.sql.statements import parse_script
+    from dynamic_kafka.sql.parser.parse import parse_script
 
     statements = [] if text is None else parse_script(text)  # before Spark starts, which takes seconds
     environment = _environment(args)
@@ -78,8 +78,8 @@ class _Job(NamedTuple):
 
     def ended(self) -> bool:
         """Whether it has; if it failed, that is raised."""
+        from dynamic_kafka.sql.parser.script_errors import errors_of
         from dynamic_kafka.sql.result import TableResult
-        from dynamic_kafka.sql.script_errors import errors_of
 
         with errors_of(self.statement, self.script, f"job '{self.query.name}'"):
             return TableResult(queries=[self.query]).wait(0)
@@ -217,7 +217,7 @@ def _cancel(left: threading.Event) -> None:
 
 def _run(environment: TableEnvironment, statement: Statement, script: str, jobs: list[_Job]) -> None:
     """Run a statement and show its rows; the queries that it starts are added to the jobs."""
-    from dynamic_kafka.sql.script_errors import errors_of
+    from dynamic_kafka.sql.parser.script_errors import errors_of
 
     with errors_of(statement, script):
         with _calls_to_spark():
@@ -270,7 +270,7 @@ def _texts(columns: tuple[str, ...], row: Any) -> dict[str, str]:
 
 
 def _prompt(environment: TableEnvironment) -> int:
-    from dynamic_kafka.sql.statements import parse_script
+    from dynamic_kafka.sql.parser.parse import parse_script
 
     with suppress(ImportError, OSError):
         import readline
@@ -333,8 +333,8 @@ def _statement() -> str:
 
 def _is_complete(text: str) -> bool:
     """Whether a text ends with a semicolon or has nothing but comments; one with a fault is complete, too."""
-    from dynamic_kafka.sql.statements import parse_script
-    from dynamic_kafka.sql.tokens import tokenize
+    from dynamic_kafka.sql.parser.lexer import tokenize
+    from dynamic_kafka.sql.parser.parse import parse_script
 
     try:
         *tokens, _ = tokenize(text)

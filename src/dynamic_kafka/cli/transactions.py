@@ -18,13 +18,13 @@ from dynamic_kafka.cli.connection import ADDRESSES, connection_arguments, proper
 from dynamic_kafka.cli.decisions import Found, LogView, Step, Verdict, plan_abort, plan_commit, this_cluster
 from dynamic_kafka.cli.output import show_details, show_json, show_line, show_table, warn
 from dynamic_kafka.errors import ConfigurationError, TransactionError
-from dynamic_kafka.kafka.secrets import resolve
-from dynamic_kafka.kafka.transactions import EndResult, TransactionClient
+from dynamic_kafka.kafka.config.secrets import resolve
+from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
 from dynamic_kafka.metadata.configure import DEFAULT_CLUSTER
+from dynamic_kafka.sink.commit_log import look
 from dynamic_kafka.sink.committer import outcome
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.ids import belongs_to
-from dynamic_kafka.sink.log import look
 from dynamic_kafka.sink.protocol import Outcome, State, Transaction
 
 __all__ = ["add_to"]

@@ -15,16 +15,16 @@ __all__ = ["ERROR", "FORMATS", "METADATA", "ROWS", "ROW_KIND", "Format", "Format
 
 FORMATS = {
     "raw": "raw:RAW",
-    "json": "json:JSON",
-    "csv": "csv:CSV",
-    "avro": "avro:AVRO",
-    "avro-confluent": "avro_confluent:AVRO_CONFLUENT",
-    "protobuf": "protobuf:PROTOBUF",
-    "protobuf-confluent": "protobuf_confluent:PROTOBUF_CONFLUENT",
-    "debezium-json": "changelog:DEBEZIUM_JSON",
-    "canal-json": "changelog:CANAL_JSON",
-    "maxwell-json": "changelog:MAXWELL_JSON",
-    "ogg-json": "changelog:OGG_JSON",
+    "json": "json.format:JSON",
+    "csv": "csv.format:CSV",
+    "avro": "avro.format:AVRO",
+    "avro-confluent": "avro.confluent:AVRO_CONFLUENT",
+    "protobuf": "protobuf.format:PROTOBUF",
+    "protobuf-confluent": "protobuf.confluent:PROTOBUF_CONFLUENT",
+    "debezium-json": "changelog.format:DEBEZIUM_JSON",
+    "canal-json": "changelog.format:CANAL_JSON",
+    "maxwell-json": "changelog.format:MAXWELL_JSON",
+    "ogg-json": "changelog.format:OGG_JSON",
 }
 """Where each format is, as `module:NAME` of this package; imported when it is used."""
 

@@ -25,8 +25,8 @@ from dynamic_kafka.formats.registry_settings import (
     settings,
     without_logins,
 )
-from dynamic_kafka.kafka import keystore
-from dynamic_kafka.kafka.secrets import resolve
+from dynamic_kafka.kafka.config import keystore
+from dynamic_kafka.kafka.config.secrets import resolve
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient

@@ -15,10 +15,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient
 
+from dynamic_kafka.kafka.config.properties import client_config
+from dynamic_kafka.kafka.config.secrets import resolve
 from dynamic_kafka.kafka.idle import park, unpark
 from dynamic_kafka.kafka.logs import CLIENT_LOG
-from dynamic_kafka.kafka.properties import client_config
-from dynamic_kafka.kafka.secrets import resolve
 
 __all__ = ["PooledClients", "acquire", "release"]
 

@@ -124,7 +124,7 @@ class HttpMetadataService(StreamListService):
         return self._streams
 
     def _resolved_auth_header(self) -> str:
-        from dynamic_kafka.kafka.secrets import resolve
+        from dynamic_kafka.kafka.config.secrets import resolve
 
         assert self._auth_header is not None
         option = "metadata-service.auth-header"

@@ -78,7 +78,7 @@ class SingleClusterTopicMetadataService:
 
         try:
             if self._client is None:
-                from dynamic_kafka.kafka.properties import client_config
+                from dynamic_kafka.kafka.config.properties import client_config
 
                 config: dict[str, Any] = dict(client_config(self._properties, role="admin"))
                 self._client = AdminClient(config | {"error_cb": self._remember_error, "logger": _client_log})

@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.kafka.idle import park, unpark
-from dynamic_kafka.kafka.secrets import storable
-from dynamic_kafka.kafka.transactions import (
+from dynamic_kafka.kafka.transactions.client import (
     ABORTED,
     COMMITTED,
     TransactionClient,
     TransactionDescription,
     TransactionState,
 )
+from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.ids import belongs_to
-from dynamic_kafka.sink.log import CommitLog
 from dynamic_kafka.sink.protocol import (
     Abort,
     Append,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, MetadataServiceError
-from dynamic_kafka.kafka.properties import to_librdkafka
+from dynamic_kafka.kafka.config.properties import to_librdkafka
 from dynamic_kafka.metadata.configure import one_cluster, service_of
 from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.service import KafkaMetadataService

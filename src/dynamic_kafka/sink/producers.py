@@ -19,10 +19,10 @@ from typing import Any, Protocol, Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
+from dynamic_kafka.kafka.config.properties import client_config
+from dynamic_kafka.kafka.config.secrets import resolve
 from dynamic_kafka.kafka.idle import park, unpark
 from dynamic_kafka.kafka.logs import CLIENT_LOG
-from dynamic_kafka.kafka.properties import client_config
-from dynamic_kafka.kafka.secrets import resolve
 from dynamic_kafka.sink.settings import WriteTask
 
 __all__ = ["ClusterProducer", "PooledProducers", "TaskProducers", "acquire", "release"]

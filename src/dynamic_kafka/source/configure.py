@@ -16,7 +16,7 @@ from dynamic_kafka.initializer import (
     PartitionTimestamps,
     initializer_from_json,
 )
-from dynamic_kafka.kafka.properties import reject_owned, to_librdkafka
+from dynamic_kafka.kafka.config.properties import reject_owned, to_librdkafka
 from dynamic_kafka.metadata.configure import one_cluster, service_of
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber

@@ -14,10 +14,9 @@ from typing import Any
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.kafka.secrets import storable
+from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source.admission import admit
-from dynamic_kafka.source.observer import Observation, Observer
 from dynamic_kafka.source.offsets import (
     ClusterOffsets,
     Document,
@@ -31,6 +30,7 @@ from dynamic_kafka.source.offsets import (
 from dynamic_kafka.source.planning import ReadTask, plan
 from dynamic_kafka.source.reconcile import ClusterView, Event, Need, Policy, Reconciled, reconcile
 from dynamic_kafka.source.settings import SourceSettings
+from dynamic_kafka.source.view import Observation, Observer
 
 __all__ = ["SourceEnumerator"]
 

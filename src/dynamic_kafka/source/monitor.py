@@ -19,7 +19,7 @@ from functools import partial
 
 from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.kafka.connection import ClusterConnection, TopicInfo
+from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.kafka.idle import park, unpark
 from dynamic_kafka.source.offsets import Split, topic_id_text
 from dynamic_kafka.source.reconcile import Answers, ClusterView, Need

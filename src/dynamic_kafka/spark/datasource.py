@@ -203,7 +203,7 @@ class _ExecutorSide:
         """Read one task's ranges; Spark calls it on an executor."""
         from dynamic_kafka.source.reader import read
         from dynamic_kafka.source.rows import arrow_schema
-        from dynamic_kafka.spark.handover import acknowledge_at_once
+        from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
 
         acknowledge_at_once()
         if not isinstance(partition, DynamicKafkaInputPartition):

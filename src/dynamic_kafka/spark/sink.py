@@ -19,7 +19,7 @@ from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.sink.protocol import Claim, Identity, Transaction
 from dynamic_kafka.sink.report import PublishReport, TaskReport
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
-from dynamic_kafka.spark.handover import acknowledge_at_once
+from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class _Writer:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """One task; Spark calls it on an executor."""
         from dynamic_kafka.sink.producers import PooledProducers
-        from dynamic_kafka.sink.transactional import TransactionalProducers
+        from dynamic_kafka.sink.transactional_producers import TransactionalProducers
         from dynamic_kafka.sink.writer import flush, write
 
         acknowledge_at_once()
@@ -190,7 +190,7 @@ def batch_writer(settings: SinkSettings) -> KafkaBatchWriter:
 
 
 def _plan(settings: SinkSettings) -> tuple[WriteTask, Claim | None]:
-    from dynamic_kafka.sink.route import route
+    from dynamic_kafka.sink.destinations import route
 
     destinations = route(settings)
     if settings.guarantee != "exactly-once":

@@ -20,14 +20,14 @@ from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.definition import qualified
 from dynamic_kafka.sql.queries import mentions, tables_read
-from dynamic_kafka.sql.reading import read
+from dynamic_kafka.sql.scan import read
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from dynamic_kafka.sql.tokens import Name
+    from dynamic_kafka.sql.parser.lexer import Name
 
 __all__ = ["Catalog", "View", "only_name"]
 

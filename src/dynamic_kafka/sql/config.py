@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
-from dynamic_kafka.kafka.secrets import redact
+from dynamic_kafka.kafka.config.secrets import redact
 from dynamic_kafka.options.option import duration_from, duration_ms
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from dynamic_kafka.kafka.secrets import redact
-from dynamic_kafka.sql.tokens import Name
+from dynamic_kafka.kafka.config.secrets import redact
+from dynamic_kafka.sql.parser.lexer import Name
 from dynamic_kafka.sql.types import FlinkType, quoted, string_literal
 
 __all__ = [

@@ -16,24 +16,24 @@ from pyspark.errors import AnalysisException
 import dynamic_kafka
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
-from dynamic_kafka.sql import statements as s
 from dynamic_kafka.sql.catalog import Catalog, View, only_name
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, TableDefinition, qualified
+from dynamic_kafka.sql.insert import to_sink_rows
 from dynamic_kafka.sql.jobs import Jobs
-from dynamic_kafka.sql.like import merge
+from dynamic_kafka.sql.parser import parse as s
+from dynamic_kafka.sql.parser.like import merge
 from dynamic_kafka.sql.queries import filters_groups, is_projection, selects_all, with_column
-from dynamic_kafka.sql.reading import check_expressions
 from dynamic_kafka.sql.result import TableResult
+from dynamic_kafka.sql.scan import check_expressions
 from dynamic_kafka.sql.table import KafkaTable, table_of
 from dynamic_kafka.sql.types import flink_type, quoted, string_literal
-from dynamic_kafka.sql.writing import to_sink_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from dynamic_kafka.sql.tokens import Name
+    from dynamic_kafka.sql.parser.lexer import Name
 
 __all__ = ["StatementSet", "TableEnvironment"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, UnknownOptionError
 from dynamic_kafka.formats import Format, FormatOptions
-from dynamic_kafka.kafka import jaas
+from dynamic_kafka.kafka.config import jaas
 from dynamic_kafka.options import OPTIONS, PREFIXES, SINK_OPTIONS, ConfigOption, option_names
 from dynamic_kafka.options.option import duration_from, integer, text, word
 

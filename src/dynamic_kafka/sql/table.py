@@ -23,7 +23,7 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.source.configure import configure
 from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition
-from dynamic_kafka.sql.metadata import METADATA_KEYS, metadata_types
+from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, metadata_types
 from dynamic_kafka.sql.options import TableOptions, check_unknown, format_options, split_options
 from dynamic_kafka.sql.types import flink_type, spark_type, time_precision
 

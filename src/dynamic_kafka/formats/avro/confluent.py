@@ -1,0 +1,160 @@
+"""The format `avro-confluent`: messages in Avro's binary encoding, after the id of their schema in a schema registry.
+
+A message is read with the schema of its id, and resolved to the columns; see `avro_decoding` for what goes together. What
+is written has one schema, registered under the subject when the first row is written: the one that Flink makes from the
+columns, or the one in `avro-confluent.schema`.
+
+A message is at fault if it is damaged, or names a schema that the registry does not know or that is not of Avro. Where the
+registry does not answer, or a schema cannot be read as the columns, the query fails, as in Flink: that would else make an
+error of every message.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from dynamic_kafka.errors import ConfigurationError, RegistryError
+from dynamic_kafka.formats import registry
+from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.avro.format import legacy_option, parsed
+from dynamic_kafka.formats.avro.types import parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.registry import RegistrySettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+    from dynamic_kafka.formats.avro.cursor import Cursor, Indices, Read
+
+__all__ = ["AVRO_CONFLUENT"]
+
+_NAME = "avro-confluent"
+_SUBJECT = f"{_NAME}.subject"
+_SCHEMA = f"{_NAME}.schema"
+_LEGACY = legacy_option(_NAME)
+_HEADER_BYTES = 5  # a magic byte, 0, and the id, highest byte first
+
+
+def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    settings, text, target = registry.settings(_NAME, options), _text(schema, options), arrow_type(schema)
+
+    def from_avro_confluent(messages: pa.Array) -> pa.Array:
+        return _decode_batch(messages, settings, text, target)
+
+    return decoded(from_avro_confluent, schema, column)
+
+
+def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    from pyspark.sql.types import BinaryType
+
+    settings, text, subject = registry.settings(_NAME, options), _text(schema, options), options.get(_SUBJECT)
+    if subject is None:
+        raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
+
+    cut = to_be_cut(schema)
+
+    def to_avro_confluent(rows: pa.Array) -> pa.Array:
+        return _encode_batch(rows, settings, subject, text, cut)
+
+    return evaluated(to_avro_confluent, BinaryType(), column)
+
+
+def _check(schema: StructType, options: FormatOptions) -> None:
+    registry.settings(_NAME, options)
+    text = _text(schema, options)
+    try:
+        given = parsed(text)
+    except ValueError as error:
+        where = f"Option '{_SCHEMA}' is" if _SCHEMA in options else "The columns make"
+        raise ConfigurationError(f"{where} no Avro schema: {error}") from None
+    if _SCHEMA not in options:
+        return
+
+    import pyarrow as pa
+
+    from dynamic_kafka.formats.avro.decoding import reader
+    from dynamic_kafka.formats.avro.encoding import encode
+    from dynamic_kafka.formats.avro.values import UnreadableError
+
+    target = arrow_type(schema)
+    try:
+        reader(given, given, target)
+        encode(pa.array([], target), given)
+    except (UnreadableError, TypeError) as error:
+        raise ConfigurationError(f"Option '{_SCHEMA}' does not fit the columns: {error}; change one of them") from None
+
+
+def _text(schema: StructType, options: FormatOptions) -> str:
+    given: str | None = options.get(_SCHEMA)
+    return given or schema_text(schema, legacy_timestamps=options.get(_LEGACY.key, True))
+
+
+def _decode_batch(messages: pa.Array, settings: RegistrySettings, text: str, target: pa.StructType) -> pa.StructArray:
+    import numpy as np
+
+    from dynamic_kafka.formats.avro.decoding import decode
+
+    def groups(cursor: Cursor) -> Iterable[tuple[Indices, Read]]:
+        short = cursor.end - cursor.position < _HEADER_BYTES
+        foreign = ~short & (cursor.byte(0) != 0)
+        cursor.fail(short, "it is too short for a magic byte and the id of a schema")
+        cursor.fail(foreign, "it does not begin with the magic byte 0, so no registry's serializer wrote it")
+        left = np.flatnonzero(~short & ~foreign)
+        high, mid, low, lowest = (cursor.byte(place).astype(np.int64)[left] for place in range(1, _HEADER_BYTES))
+        ids = (high << 24) | (mid << 16) | (low << 8) | lowest
+        cursor.position[left] += _HEADER_BYTES
+        for schema_id in np.unique(ids).tolist():
+            yield left[ids == schema_id], _reader_or_fault(settings, schema_id, text, target)
+
+    return decode(messages, target, groups)
+
+
+def _encode_batch(
+    rows: pa.StructArray, settings: RegistrySettings, subject: str, text: str, cut: Collection[str] = frozenset()
+) -> pa.Array:
+    from dynamic_kafka.formats.avro.encoding import encode
+
+    header = b""
+    if rows.null_count < len(rows):
+        schema_id = registry.client(settings).register(subject, "AVRO", text)
+        header = b"\x00" + schema_id.to_bytes(4, "big")
+    return encode(rows, parsed(text), header, cut)
+
+
+def _reader_or_fault(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:
+    from dynamic_kafka.formats.avro.decoding import unreadable
+
+    try:
+        return _reader(settings, schema_id, text, target)
+    except RegistryError as error:
+        if not error.not_found:
+            raise
+        return unreadable(str(error), target)  # the fault of a message that is damaged; asked again for the next one
+
+
+@functools.lru_cache(1000)
+def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:
+    from dynamic_kafka.formats.avro.decoding import reader, unreadable
+    from dynamic_kafka.formats.avro.values import UnreadableError
+
+    found = registry.client(settings).schema(schema_id)
+    if found.type != "AVRO":
+        return unreadable(f"its schema {schema_id} is not of Avro, but {found.type}", target)
+    try:
+        writer = parse_schema(found.text, registry.client(settings).references(found))
+    except ValueError as error:
+        return unreadable(f"with its schema {schema_id}, {error}", target)
+    try:
+        return reader(writer, parsed(text), target)
+    except UnreadableError as error:
+        raise ConfigurationError(
+            f"Schema with id {schema_id} does not fit the columns: {error}; change the columns, or set '{_SCHEMA}'"
+        ) from None
+
+
+AVRO_CONFLUENT = Format(_NAME, (*registry.options(_NAME), _LEGACY), _decode, _encode, _check, registry=_SUBJECT)
+"""Flink's `avro-confluent`."""

@@ -1,0 +1,194 @@
+"""The format `avro`: messages in Avro's encoding, of the schema that Flink makes from the columns.
+
+Differences to Flink: a message with bytes left over behind its record is an error, where Flink ignores them; so are an
+invalid text in UTF-8 and a decimal or small number that does not fit its column, where Flink reads something else. See
+`avro_types` for the schema.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.avro.types import AvroSchema, parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text, word
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+    from dynamic_kafka.formats.avro.cursor import Cursor, Indices, Read
+
+__all__ = ["AVRO", "decoder", "legacy_option", "parsed"]
+
+_NAME = "avro"
+_ENCODING = f"{_NAME}.encoding"
+
+
+@functools.lru_cache(256)
+def parsed(text: str) -> AvroSchema:
+    """`parse_schema`, once for each text in a process."""
+    return parse_schema(text)
+
+
+def legacy_option(name: str) -> ConfigOption:
+    """The option for how timestamps are written, of a format's name."""
+    return ConfigOption(
+        f"{name}.timestamp_mapping.legacy",
+        flag,
+        BOOL,
+        "true",
+        "Whether `TIMESTAMP` is written as `timestamp-millis`, as in Flink before 1.19; false: `TIMESTAMP` as "
+        "`local-timestamp-*` and `TIMESTAMP_LTZ` as `timestamp-*`.",
+    )
+
+
+def decoder(schema: StructType, options: FormatOptions) -> Callable[[pa.Array], pa.Array]:
+    """What turns a batch of messages into a struct of the columns and `ERROR`."""
+    text, target, as_json = _text(schema, options), arrow_type(schema), options.get(_ENCODING) == "json"
+
+    def from_avro(messages: pa.Array) -> pa.Array:
+        return _decode_batch(messages, text, target, as_json=as_json)
+
+    return from_avro
+
+
+def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    return decoded(decoder(schema, options), schema, column)
+
+
+def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    from pyspark.sql.types import BinaryType
+
+    text, as_json, cut = _text(schema, options), options.get(_ENCODING) == "json", to_be_cut(schema)
+
+    def to_avro(rows: pa.Array) -> pa.Array:
+        return _encode_batch(rows, text, cut, as_json=as_json)
+
+    return evaluated(to_avro, BinaryType(), column)
+
+
+def _check(schema: StructType, options: FormatOptions) -> None:
+    try:
+        parsed(_text(schema, options))
+    except ValueError as error:
+        raise ConfigurationError(f"The columns make no Avro schema: {error}") from None
+
+
+def _text(schema: StructType, options: FormatOptions) -> str:
+    return schema_text(schema, legacy_timestamps=options.get(f"{_NAME}.timestamp_mapping.legacy", True))
+
+
+def _decode_batch(messages: pa.Array, text: str, target: pa.StructType, *, as_json: bool) -> pa.StructArray:
+    import numpy as np
+
+    from dynamic_kafka.formats.avro.decoding import decode
+
+    faults: dict[int, str] = {}
+    if as_json:
+        messages, faults = _binary_of_json(messages, text)
+
+    def groups(cursor: Cursor) -> Iterable[tuple[Indices, Read]]:
+        cursor.reasons.update(faults)
+        return [(np.flatnonzero(~np.isin(cursor.rows, list(faults))), _reader(text, target))]
+
+    return decode(messages, target, groups)
+
+
+def _encode_batch(rows: pa.StructArray, text: str, cut: Collection[str], *, as_json: bool) -> pa.Array:
+    from dynamic_kafka.formats.avro.encoding import encode
+
+    messages = encode(rows, parsed(text), cut=cut)
+    return _json_of_binary(messages, text) if as_json else messages
+
+
+@functools.lru_cache(256)
+def _reader(text: str, target: pa.StructType) -> Read:
+    from dynamic_kafka.formats.avro.decoding import reader
+
+    return reader(parsed(text), parsed(text), target)
+
+
+# --- Avro's JSON encoding: a batch is brought into the binary encoding, and decoded from there ---
+
+
+@functools.lru_cache(256)
+def _plain(text: str) -> Any:
+    """A schema without logical types: the library would make Python's dates of numbers."""
+    without = json.loads(text, object_hook=lambda part: {k: v for k, v in part.items() if k != "logicalType"})
+    return parse_schema(json.dumps(without)).root
+
+
+def _binary_of_json(messages: pa.Array, text: str) -> tuple[pa.Array, dict[int, str]]:
+    """Messages in the binary encoding, and what is wrong with those that cannot be brought into it, by place."""
+    import pyarrow as pa
+
+    given = [(row, message) for row, message in enumerate(messages.to_pylist()) if message is not None]
+    binary: list[bytes | None] = [None] * len(messages)
+    faults: dict[int, str] = {}
+    for (row, _), found in zip(given, _from_json([message for _, message in given], _plain(text)), strict=True):
+        binary[row] = found if isinstance(found, bytes) else b""
+        if not isinstance(found, bytes):
+            faults[row] = found
+    return pa.array(binary, pa.binary()), faults
+
+
+def _from_json(messages: Sequence[bytes], schema: Any) -> list[bytes | str]:
+    """Each message in the binary encoding, or what is wrong with it."""
+    import fastavro
+
+    if not messages:
+        return []
+    found: list[bytes | str] = []
+    problem = "it is empty"
+    try:
+        # One on each line, as the library reads them. In JSON a line break is a blank, or an error.
+        lines = io.StringIO("\n".join(message.decode().replace("\n", " ") for message in messages))
+        for value in fastavro.json_reader(lines, schema):
+            encoded = io.BytesIO()
+            fastavro.schemaless_writer(encoded, schema, value)
+            found.append(encoded.getvalue())
+    except Exception as error:  # noqa: BLE001  (the library checks little, and fails with whatever comes of it)
+        problem = f"it is not in Avro's JSON encoding ({type(error).__name__}: {error})"
+    else:
+        if len(found) == len(messages):
+            return found
+    if len(messages) == 1:
+        return [problem]
+    # Which ones: in halves, as they are few.
+    middle = len(messages) // 2
+    return [*_from_json(messages[:middle], schema), *_from_json(messages[middle:], schema)]
+
+
+def _json_of_binary(messages: pa.Array, text: str) -> pa.Array:
+    import fastavro
+    import pyarrow as pa
+
+    schema = _plain(text)
+    values = [fastavro.schemaless_reader(io.BytesIO(m), schema, None) for m in messages.drop_null().to_pylist()]
+    lines = io.StringIO()
+    fastavro.json_writer(lines, schema, values)
+    texts = iter(lines.getvalue().split("\n"))
+    return pa.array([next(texts).encode() if valid else None for valid in messages.is_valid().to_pylist()], pa.binary())
+
+
+AVRO = Format(
+    _NAME,
+    (
+        ConfigOption(_ENCODING, word("binary", "json"), "binary or json", "binary", "Which of Avro's encodings."),
+        legacy_option(_NAME),
+        ConfigOption(f"{_NAME}.codec", text, "a text", "-", "Of files; without effect here, as in Flink."),
+        ConfigOption(f"{_NAME}.open.fastread", flag, BOOL, "false", "Of Flink's reader; without effect here."),
+    ),
+    _decode,
+    _encode,
+    _check,
+)
+"""Flink's `avro`."""

@@ -1,0 +1,297 @@
+"""The changelog formats `debezium-json`, `canal-json`, `maxwell-json` and `ogg-json`.
+
+Each of them puts rows into an envelope that says what happened to them. A message is decoded as in Flink: it is read as
+JSON of the envelope's schema, by the rules of the format `json`; then its rows are given their kinds. There are two ways
+to tell of an update:
+
+* Debezium and Oracle GoldenGate write the whole row, as it was `before` and as it is `after`. Without `before` the message
+  is an error: the database was not told to keep it.
+* Canal and Maxwell write the row as it is, `data`, and in `old` only the fields that changed. A field that `old` does not
+  name did not change; one that it names with null was null. Canal writes several rows into a message. (Flink takes a field
+  for changed in all of them if `old` names it for one of them; here each row counts for itself.)
+
+Only insertions and deletions are written, as in Flink: an update becomes a deletion of the old row and an insertion of the
+new one.
+
+Source: org.apache.flink.formats.json.{debezium,canal,maxwell,ogg} of Flink 2.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial, reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+
+from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
+from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions
+from dynamic_kafka.formats.json.format import JSON
+from dynamic_kafka.formats.json.lenient import PARSER, converted, lost, relaxed
+from dynamic_kafka.formats.native import let
+from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["CANAL_JSON", "DEBEZIUM_JSON", "MAXWELL_JSON", "OGG_JSON"]
+
+_INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = "+I", "-U", "+U", "-D"
+_SHARED_OPTIONS = (
+    "ignore-parse-errors",
+    "timestamp-format.standard",
+    "map-null-key.mode",
+    "map-null-key.literal",
+    "encode.decimal-as-plain-number",
+    "encode.ignore-null-fields",
+)
+
+
+# --- reading ---
+
+
+def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, options: FormatOptions) -> Column:
+    with_schema = options.get(f"{name}.schema-include", False)
+    ignore_errors = options.get(f"{name}.ignore-parse-errors", False)
+    message_schema = envelope.schema(relaxed(schema) if envelope.texts else schema)
+    if with_schema:
+        payload_schema = StructType([field for field in message_schema if field.name != "schema"])
+        message_schema = StructType().add("payload", payload_schema).add("schema", StringType())
+
+    def read(both: Column) -> Column:
+        value, message = both["value"], both["message"]
+        payload = message["payload"] if with_schema else message
+        kind = payload[envelope.kind]
+        included = {
+            field: payload[field].rlike(rf"\A(?:{options[option]})\z")
+            for field in ("database", "table")
+            if (option := f"{name}.{field}.include") in options
+        }
+        error = F.coalesce(
+            message[ERROR],
+            *(F.when(matches.isNull(), F.lit(f'It has no "{field}"')) for field, matches in included.items()),
+            F.when(kind.isNull(), F.lit(_no_kind(name, envelope, with_schema=with_schema))),
+            _wrong_kind(envelope, kind),
+            _wrong_rows(envelope, kind, *_images(envelope, payload)),
+        )
+        leave_out = [
+            message[ERROR].isNull() & kind.isin(*envelope.skipped),
+            *(~matches for matches in included.values()),
+        ]
+        if ignore_errors:
+            leave_out.append(error.isNotNull())
+        metadata = [
+            meta.get((message if meta.field == "schema" else payload)[meta.field]).alias(key)
+            for key, meta in envelope.metadata.items()
+        ]
+        rows = F.when(error.isNull(), _rows(envelope, payload, value, schema))
+        found = F.struct(rows.alias(ROWS), F.struct(*metadata).alias(METADATA), error.alias(ERROR))
+        return F.when(reduce(or_, leave_out), None).when(message.isNotNull(), found)
+
+    message = JSON.decode(value, message_schema, _json_options(name, options))
+    if envelope.texts:
+        message = let(message, lambda texts: _converted(envelope, schema, texts, ignore_errors=ignore_errors))
+    both = F.struct(value.alias("value"), message.alias("message"))
+    return F.when(F.length(value) > 0, let(both, read))  # a null or empty message is a tombstone: no row
+
+
+def _converted(envelope: Envelope, schema: StructType, message: Column, *, ignore_errors: bool) -> Column:
+    """A message whose rows have texts for numbers and booleans, with these as the table has them.
+
+    The format `json` comes to the same, but only after it has read the message in vain for real numbers.
+    """
+    type_ = ArrayType(schema) if envelope.batched else schema
+    found = message
+    for image in envelope.images:
+        found = found.withField(image, converted(type_, message[image]))
+
+    def with_error(both: Column) -> Column:
+        texts, found = both["texts"], both["found"]
+        misfits = (
+            F.when(lost(type_, texts[image], found[image]), F.lit(f'In its "{image}" is what does not fit its column'))
+            for image in envelope.images
+        )
+        return found.withField(ERROR, F.coalesce(found[ERROR], *misfits))
+
+    return found if ignore_errors else let(F.struct(message.alias("texts"), found.alias("found")), with_error)
+
+
+def _images(envelope: Envelope, payload: Column) -> tuple[Column, Column]:
+    """What was and what is; arrays where `old` has but the fields that changed."""
+    old, new = (payload[image] for image in envelope.images)
+    if envelope.partial and not envelope.batched:
+        return F.when(old.isNotNull(), F.array(old)), F.when(new.isNotNull(), F.array(new))
+    return old, new
+
+
+def _no_kind(name: str, envelope: Envelope, *, with_schema: bool) -> str:
+    advice = ""
+    if name == "debezium-json":
+        have = "have no schema in them" if with_schema else "have their schema in them"
+        advice = f"; if the messages {have}, set '{name}.schema-include' to '{str(not with_schema).lower()}'"
+    return f'It has no "{envelope.kind}", as {envelope.tool}\'s messages about rows have{advice}'
+
+
+def _wrong_kind(envelope: Envelope, kind: Column) -> Column:
+    known = (*envelope.inserts, envelope.update, envelope.delete, *envelope.skipped)
+    advice = F.lit(f", which tells of no row; leave such messages out, by {envelope.tool} or by 'format.on-error'")
+    for word, hint in envelope.hints.items():
+        advice = F.when(kind == word, f": {hint}").otherwise(advice)
+    return F.when(~kind.isin(*known), F.concat(F.lit(f'Unknown "{envelope.kind}" value "'), kind, F.lit('"'), advice))
+
+
+def _wrong_rows(envelope: Envelope, kind: Column, old: Column, new: Column) -> Column:
+    old_name, new_name = envelope.images
+    inserts, updates, deletes = kind.isin(*envelope.inserts), kind == envelope.update, kind == envelope.delete
+    no_new = F.lit(f'Its "{new_name}" is null' + (", or one of its rows is" if envelope.batched else ""))
+    if envelope.partial:
+        rowless = new.isNull() | F.exists(new, lambda row: row.isNull())
+        unmatched = old.isNull() | (F.size(old) < F.size(new)) | F.exists(old, lambda row: row.isNull())
+        no_old = F.lit(f'It is an update, and "{old_name}" has not a row for each row of "{new_name}"')
+        return F.when((inserts | updates | deletes) & rowless, no_new).when(updates & unmatched, no_old)
+    return (
+        F.when(
+            updates & old.isNull(), F.lit(f'The "{old_name}" field of UPDATE message is null; {envelope.whole_rows}')
+        )
+        .when(deletes & old.isNull(), F.lit(f'The "{old_name}" field of DELETE message is null; {envelope.whole_rows}'))
+        .when((inserts | updates) & new.isNull(), no_new)
+    )
+
+
+def _rows(envelope: Envelope, payload: Column, value: Column, schema: StructType) -> Column:
+    """The rows of a message that has nothing wrong."""
+    kind = payload[envelope.kind]
+    old, new = _images(envelope, payload)
+    if not envelope.partial:
+        inserted, deleted = F.array(_row(_INSERT, new)), F.array(_row(_DELETE, old))
+        updated = F.array(_row(_UPDATE_BEFORE, old), _row(_UPDATE_AFTER, new))
+    else:
+        inserted, deleted = (F.transform(new, partial(_row, row_kind)) for row_kind in (_INSERT, _DELETE))
+        updated = let(_changed_fields(envelope, value), partial(_updated, schema, old, new))
+    return F.when(kind.isin(*envelope.inserts), inserted).when(kind == envelope.update, updated).otherwise(deleted)
+
+
+def _row(row_kind: str, row: Column) -> Column:
+    return F.struct(F.lit(row_kind).alias(ROW_KIND), row.alias("row"))
+
+
+def _changed_fields(envelope: Envelope, value: Column) -> Column:
+    """For each row of an update a map with the fields that changed as keys.
+
+    What was read cannot tell a field that is not there from one that is null. So updates are parsed twice; the second time
+    the parser skips all but `old`.
+    """
+    keys: DataType = MapType(StringType(), StringType())
+    schema = StructType().add("old", ArrayType(keys) if envelope.batched else keys)
+    old = F.from_json(value.cast(StringType()), schema, PARSER)["old"]
+    return old if envelope.batched else F.array(old)
+
+
+def _updated(schema: StructType, old: Column, new: Column, changed: Column) -> Column:
+    def pair(row: Column, index: Column) -> Column:
+        was, named = F.get(old, index), F.get(changed, index)
+        before = F.struct(
+            *(
+                F.when(F.map_contains_key(named, name), was[name]).otherwise(row[name]).alias(name)
+                for name in schema.names
+            )
+        )
+        return F.array(_row(_UPDATE_BEFORE, before), _row(_UPDATE_AFTER, row))
+
+    return F.flatten(F.transform(new, pair))
+
+
+# --- writing ---
+
+
+def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, options: FormatOptions) -> Column:
+    if options.get(option := f"{name}.schema-include", False):
+        raise InvalidOptionError(
+            option, "true", "false for a table that is written: messages are written without schema"
+        )
+    row_kind = rows[ROW_KIND]
+    row = F.struct(*(rows[field].alias(field) for field in schema.names))
+    inserts, deletes = row_kind.isin(_INSERT, _UPDATE_AFTER), row_kind.isin(_UPDATE_BEFORE, _DELETE)
+    refusal = F.concat(
+        F.lit(f"A row's column '{ROW_KIND}' has none of +I, -U, +U, -D but '"),
+        F.coalesce(row_kind, F.lit("null")),
+        F.lit("'"),
+    )
+    word = F.when(inserts, envelope.inserts[0]).when(deletes, envelope.delete).otherwise(F.raise_error(refusal))
+    message_schema = StructType()
+    if envelope.partial:
+        images = {envelope.images[1]: F.array(row) if envelope.batched else row}
+    else:
+        images = dict(zip(envelope.images, (F.when(deletes, row), F.when(inserts, row)), strict=True))
+    for image in images:
+        message_schema.add(image, ArrayType(schema) if envelope.batched else schema)
+    message_schema.add(envelope.kind, StringType())
+    message = F.struct(*(column.alias(image) for image, column in images.items()), word.alias(envelope.kind))
+    return JSON.encode(F.when(rows.isNotNull(), message), message_schema, _json_options(name, options))
+
+
+# --- the formats ---
+
+
+def _json_options(name: str, options: FormatOptions) -> FormatOptions:
+    """Those of the options that the format `json` has, too, under its names."""
+    return {f"json.{key}": options[f"{name}.{key}"] for key in _SHARED_OPTIONS if f"{name}.{key}" in options}
+
+
+def _format(name: str, envelope: Envelope, *own_options: ConfigOption) -> Format:
+    shared = [option for option in JSON.options if option.key.removeprefix("json.") in _SHARED_OPTIONS]
+    return Format(
+        name=name,
+        options=(
+            *(replace(option, key=f"{name}.{option.key.removeprefix('json.')}", aliases=()) for option in shared),
+            *own_options,
+        ),
+        decode=partial(_decode, name, envelope),
+        encode=partial(_encode, name, envelope),
+        check=lambda schema, options: JSON.check(schema, _json_options(name, options)),
+        changelog=True,
+        metadata={key: meta.type for key, meta in envelope.metadata.items()},
+    )
+
+
+DEBEZIUM_JSON = _format(
+    "debezium-json",
+    DEBEZIUM,
+    ConfigOption(
+        "debezium-json.schema-include",
+        flag,
+        BOOL,
+        "false",
+        "Whether the messages have their schema in them (`value.converter.schemas.enable` of Kafka Connect). Reading only.",
+    ),
+)
+"""Debezium's changes of any database."""
+
+CANAL_JSON = _format(
+    "canal-json",
+    CANAL,
+    ConfigOption(
+        "canal-json.database.include",
+        text,
+        "a regular expression",
+        "",
+        "Read changes of these databases only: a regular expression in Java's syntax for the whole name.",
+    ),
+    ConfigOption(
+        "canal-json.table.include",
+        text,
+        "a regular expression",
+        "",
+        "Read changes of these tables only: a regular expression in Java's syntax for the whole name.",
+    ),
+)
+"""Canal's changes of MySQL."""
+
+MAXWELL_JSON = _format("maxwell-json", MAXWELL)
+"""Maxwell's changes of MySQL."""
+
+OGG_JSON = _format("ogg-json", OGG)
+"""Oracle GoldenGate's changes."""

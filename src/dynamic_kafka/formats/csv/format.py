@@ -1,0 +1,312 @@
+"""The format `csv`: a message is one line with the table's columns in their order.
+
+Spark splits the line into texts (`csv_dialect`), which are then converted by the rules of Flink.
+
+Source: org.apache.flink.formats.csv of Flink 2.3. What is different is in docs/migrating-from-flink.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    TimeType,
+    VarcharType,
+)
+
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
+from dynamic_kafka.formats.csv.dialect import (
+    Dialect,
+    code_point,
+    split_line,
+    too_long,
+    unescaped,
+    unreadable,
+    without_comments,
+)
+from dynamic_kafka.formats.csv.encoding import csv_text
+from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
+from dynamic_kafka.formats.native import TEMPORAL, check_names, either, let, or_error
+from dynamic_kafka.options.option import BOOL, ConfigOption, flag
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["CSV"]
+
+# --- options ---
+
+_ONE_CHARACTER = "a single character"
+_JAVA_ESCAPE = re.compile(r"\\(?:u+([0-9a-fA-F]{4})|([0-3]?[0-7]{1,2})|(.)?)", re.DOTALL)
+
+
+def _character(value: str) -> str:
+    if len(value) != 1 or ord(value) > 0xFFFF:
+        raise ValueError
+    return value
+
+
+def _escaped_character(value: str) -> str:
+    r"""A character that may be written as in Java, such as `\t`."""
+
+    def unescape(match: re.Match[str]) -> str:
+        unicode, octal, character = match.groups()
+        if unicode or octal:
+            return chr(int(unicode, 16) if unicode else int(octal, 8))
+        return {"b": "\b", "n": "\n", "t": "\t", "f": "\f", "r": "\r"}.get(character, character or "")
+
+    return _character(_JAVA_ESCAPE.sub(unescape, value))
+
+
+_FIELD_DELIMITER = ConfigOption(
+    "csv.field-delimiter",
+    _escaped_character,
+    _ONE_CHARACTER,
+    ",",
+    r"What stands between fields; may be written as `\t`.",
+)
+_DISABLE_QUOTE_CHARACTER = ConfigOption(
+    "csv.disable-quote-character", flag, BOOL, "false", "Whether no field is ever in quotes."
+)
+_QUOTE_CHARACTER = ConfigOption("csv.quote-character", _character, _ONE_CHARACTER, '"', "What encloses a field.")
+_ALLOW_COMMENTS = ConfigOption(
+    "csv.allow-comments",
+    flag,
+    BOOL,
+    "false",
+    "Whether lines that begin with `#` are left out; a message without any other line is one with a parse error.",
+)
+_IGNORE_PARSE_ERRORS = ConfigOption(
+    "csv.ignore-parse-errors",
+    flag,
+    BOOL,
+    "false",
+    "Whether a field that cannot be read, or is not there, is null, and a message that cannot be read no row; else they are "
+    "errors.",
+)
+_ARRAY_ELEMENT_DELIMITER = ConfigOption(
+    "csv.array-element-delimiter",
+    _character,
+    _ONE_CHARACTER,
+    ";",
+    "What stands between the elements of an array or a row.",
+)
+_ESCAPE_CHARACTER = ConfigOption(
+    "csv.escape-character", _character, _ONE_CHARACTER, "", "What takes the meaning of the character behind it; none."
+)
+_NULL_LITERAL = ConfigOption(
+    "csv.null-literal", str, "a text", "", "The text of null; without it null is only written."
+)
+_SCIENTIFIC = ConfigOption(
+    "csv.write-bigdecimal-in-scientific-notation",
+    flag,
+    BOOL,
+    "false",
+    "Whether decimal numbers are written without trailing zeros, and multiples of ten with an exponent (`1E+2`). Flink "
+    "documents true as the default, and does as for false.",
+)
+
+
+def _dialect(options: FormatOptions) -> Dialect:
+    quote = "" if options.get(_DISABLE_QUOTE_CHARACTER.key, False) else options.get(_QUOTE_CHARACTER.key, '"')
+    escape = options.get(_ESCAPE_CHARACTER.key, "")
+    return Dialect(
+        delimiter=options.get(_FIELD_DELIMITER.key, ","),
+        quote=quote,
+        escape="" if escape == quote else escape,  # a doubled quote is one anyway
+        element_delimiter=options.get(_ARRAY_ELEMENT_DELIMITER.key, ";"),
+        null=options.get(_NULL_LITERAL.key),
+        ignore_errors=options.get(_IGNORE_PARSE_ERRORS.key, False),
+        scientific=options.get(_SCIENTIFIC.key, False),
+    )
+
+
+_TEXTS = (StringType, CharType, VarcharType)
+_SIMPLE = (*_TEXTS, BinaryType, BooleanType, NumericType, *TEMPORAL)
+
+
+def _check(schema: StructType, options: FormatOptions) -> None:
+    if options.get(_DISABLE_QUOTE_CHARACTER.key, False) and _QUOTE_CHARACTER.key in options:
+        raise ConflictingOptionsError(
+            [_DISABLE_QUOTE_CHARACTER.key, _QUOTE_CHARACTER.key], "without quotes there is no character for them"
+        )
+    check_names(schema)
+    for field in schema.fields:
+        match field.dataType:
+            case ArrayType(elementType=element):
+                simple = isinstance(element, _SIMPLE)
+            case StructType(fields=fields):
+                simple = all(isinstance(f.dataType, _SIMPLE) for f in fields)
+            case type_:
+                simple = isinstance(type_, _SIMPLE)
+        if not simple:
+            raise ConfigurationError(
+                f"Column '{field.name}' has the type {field.dataType.simpleString()}, which the format csv does not have; "
+                "expected a simple type, or an array or a row of simple types"
+            )
+
+
+# --- reading ---
+
+_BYTE_ORDER_MARK = "\ufeff"
+_DATE = r"^\d{4}-\d{1,2}-\d{1,2}$"
+_TIME = r"^\d\d:\d\d(:\d\d(\.\d{0,9})?)?$"
+_TIMESTAMP = r"^\s*[+-]?\d{4,}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{0,9})?"
+
+
+def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
+    dialect = _dialect(options)
+    text = F.ltrim(F.rtrim(value.cast(StringType()), F.lit("\r\n")), F.lit(_BYTE_ORDER_MARK))
+    if options.get(_ALLOW_COMMENTS.key, False):
+        text = without_comments(text)
+    return F.when(value.isNotNull(), let(text, lambda line: _row(line, schema, dialect)))
+
+
+def _row(line: Column, schema: StructType, dialect: Dialect) -> Column:
+    width = len(schema.fields)
+    any_text = [i for i, f in enumerate(schema.fields) if isinstance(f.dataType, (*_TEXTS, ArrayType, StructType))]
+
+    def read(fields: Column) -> Column:
+        broken = (
+            ~F.is_valid_utf8(line)
+            | too_long(line, dialect)
+            | unreadable(line, (fields[f"_{i}"] for i in any_text), dialect)
+        )
+        # Looked at only if there are not as many fields as columns. One more that is empty is a delimiter at the end.
+        wider = split_line(line, width + 1, dialect)
+        as_many = fields[ERROR].isNull()
+        too_many = ~as_many & wider[f"_{width}"].isNotNull()
+        too_few = ~as_many & wider[ERROR].isNotNull()
+        texts = F.struct(*(_raw(fields, i, dialect).alias(f"_{i}") for i in range(width)))
+        if dialect.ignore_errors:
+            return F.when(~broken & ~too_many, let(texts, lambda t: _columns(t, schema, dialect)))
+        fault = F.when(broken, "It is empty, or not one line of UTF-8, or has quotes that do not match").when(
+            too_many | too_few, f"It has not the {width} fields of the table's columns"
+        )
+        return let(texts, lambda t: let(_columns(t, schema, dialect), lambda c: _checked(c, t, fault, schema, dialect)))
+
+    return let(split_line(line, width, dialect), read)
+
+
+def _raw(fields: Column, index: int, dialect: Dialect) -> Column:
+    """The text of a field, null if it is the text of null."""
+    # Nothing between two delimiters is an empty text in Flink, and null in Spark, which is also what is not there.
+    text = F.coalesce(unescaped(fields[f"_{index}"], dialect), F.lit(""))
+    if dialect.ignore_errors:
+        text = F.when(fields[ERROR].isNull() | fields[f"_{index}"].isNotNull(), text)
+    return _or_null(text, dialect)
+
+
+def _or_null(text: Column, dialect: Dialect) -> Column:
+    return text if dialect.null is None else F.when(text != dialect.null, text)
+
+
+def _columns(texts: Column, schema: StructType, dialect: Dialect) -> Column:
+    values = (_value(texts[f"_{i}"], f.dataType, dialect).alias(f.name) for i, f in enumerate(schema.fields))
+    return F.struct(*values, F.lit(None).cast(StringType()).alias(ERROR))
+
+
+def _checked(columns: Column, texts: Column, fault: Column, schema: StructType, dialect: Dialect) -> Column:
+    """The columns, or the error."""
+    failed = {
+        f.name: _failed(texts[f"_{i}"], columns[f.name], f.dataType, dialect)
+        for i, f in enumerate(schema.fields)
+        if not isinstance(f.dataType, (*_TEXTS, BooleanType))
+    }
+    names = F.array_compact(F.array(*(F.when(condition, name) for name, condition in failed.items())))
+    misfit = F.when(
+        either(failed.values()), F.concat(F.lit("It does not fit the columns: "), F.array_join(names, ", "))
+    )
+    return or_error(columns, F.coalesce(fault, misfit), schema)
+
+
+def _value(text: Column, type_: DataType, dialect: Dialect) -> Column:
+    """A value of a column's type from its text, null if it is none."""
+    match type_:
+        case ArrayType(elementType=element):
+            return F.transform(_elements(text, dialect), lambda x: _value(x, element, dialect))
+        case StructType():
+            fields = (
+                _value(F.get(_elements(text, dialect), F.lit(i)), f.dataType, dialect).alias(f.name)
+                for i, f in enumerate(type_.fields)
+            )
+            return F.when(text != "", F.struct(*fields))
+        case BooleanType():
+            return F.lower(F.trim(text)) == "true"
+        case BinaryType():
+            return F.try_to_binary(text, F.lit("base64"))
+        case DateType():
+            return F.when(text.rlike(_DATE), text).try_cast(type_)
+        case TimestampNTZType():
+            return F.when(text.rlike(rf"{_TIMESTAMP}\s*$"), text).try_cast(type_)
+        case TimestampType():
+            return F.when(text.rlike(rf"{_TIMESTAMP}Z\s*$"), text).try_cast(type_)
+        case TimeType():
+            # The one way to a TIME that Spark has without spark.sql.timeType.enabled.
+            return F.from_csv(F.when(text.rlike(_TIME), text), F.lit(f"t {type_.simpleString()}"))["t"]
+        case NumericType():
+            return text.try_cast(type_)
+        case _:
+            return text
+
+
+def _elements(text: Column, dialect: Dialect) -> Column:
+    """The texts of the elements of an array or a row; none for an empty text."""
+    parts = F.filter(F.split(text, code_point(dialect.element_delimiter)), lambda _: text != "")
+    return parts if dialect.null is None else F.transform(parts, lambda x: _or_null(x, dialect))
+
+
+def _failed(text: Column, value: Column, type_: DataType, dialect: Dialect) -> Column:
+    """Whether a text could not be converted."""
+    match type_:
+        case ArrayType():
+            count = F.size(F.array_compact(_elements(text, dialect)))
+            return F.coalesce(count != F.size(F.array_compact(value)), F.lit(False))
+        case StructType():
+            parts = _elements(text, dialect)
+            nested = (
+                _failed(F.get(parts, F.lit(i)), value[f.name], f.dataType, dialect) for i, f in enumerate(type_.fields)
+            )
+            return value.isNotNull() & ((F.size(parts) < len(type_.fields)) | either(nested))
+        case _:
+            return text.isNotNull() & value.isNull()
+
+
+# --- writing ---
+
+
+def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
+    return csv_text(row, schema, _dialect(options)).cast(BinaryType())
+
+
+CSV = Format(
+    "csv",
+    (
+        _FIELD_DELIMITER,
+        _DISABLE_QUOTE_CHARACTER,
+        _QUOTE_CHARACTER,
+        _ALLOW_COMMENTS,
+        _IGNORE_PARSE_ERRORS,
+        _ARRAY_ELEMENT_DELIMITER,
+        _ESCAPE_CHARACTER,
+        _NULL_LITERAL,
+        _SCIENTIFIC,
+    ),
+    _decode,
+    _encode,
+    _check,
+)
+"""Flink's format `csv`."""

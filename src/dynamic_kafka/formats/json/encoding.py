@@ -1,0 +1,141 @@
+"""Rows as JSON, byte by byte as Flink writes it.
+
+Spark's `to_json` writes most values as Flink does, both being Jackson. What it would write otherwise is turned into what it
+writes right (times into texts, intervals into numbers), and JSON around decimal numbers is put together here, since only
+text can say `1E+2`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+)
+
+from dynamic_kafka.formats.json.types import interval_number
+from dynamic_kafka.formats.native import INTERVALS, TEMPORAL, decimal_text, has, let, temporal_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["Style", "json_text"]
+
+_SUPPLEMENTARY = r"([\x{10000}-\x{10FFFF}])"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How JSON is written.
+
+    Args:
+        separator: Between the date and the time of a timestamp.
+        plain_decimals: Whether decimal numbers never have an exponent.
+        ignore_nulls: Whether fields with null are left out.
+    """
+
+    separator: str
+    plain_decimals: bool
+    ignore_nulls: bool
+
+    @property
+    def generator(self) -> dict[str, str]:
+        """Options of Spark's `to_json`."""
+        return {"ignoreNullFields": str(self.ignore_nulls).lower()}
+
+
+def json_text(row: Column, schema: StructType, style: Style) -> Column:
+    """The JSON text of a struct; null for null."""
+    return let(_text(row, schema, style), _escaped)
+
+
+def _escaped(text: Column) -> Column:
+    r"""Flink escapes characters beyond U+FFFF (`\uD83D\uDE00`), which Spark writes as they are."""
+
+    def escape(done: Column, character: Column) -> Column:
+        units = F.regexp_replace(F.hex(F.encode(character, "UTF-16BE")), "(.{4})", r"\\u$1")
+        return F.replace(done, character, units)
+
+    characters = F.array_distinct(F.regexp_extract_all(text, F.lit(_SUPPLEMENTARY), F.lit(1)))
+    ascii_only = F.octet_length(text) == F.char_length(text)
+    return F.when(ascii_only, text).otherwise(F.aggregate(characters, text, escape))
+
+
+def _text(column: Column, type_: DataType, style: Style) -> Column:
+    """The JSON text of a value that has a decimal number in it, or of any struct."""
+    match type_:
+        case DecimalType():
+            return decimal_text(column, plain=style.plain_decimals)
+        case StructType() if not has(type_, (DecimalType,)):
+            return F.to_json(_writable(column, type_, style), style.generator)
+        case StructType():
+            members = F.concat_ws(",", *_members(column, type_, style))
+            return F.when(column.isNotNull(), F.concat(F.lit("{"), members, F.lit("}")))
+        case ArrayType(elementType=element):
+            texts = F.transform(column, lambda x: _or_null(_text(x, element, style)))
+            return F.concat(F.lit("["), F.array_join(texts, ","), F.lit("]"))
+        case MapType(valueType=element):
+            texts = F.transform(
+                F.map_entries(column),
+                lambda e: F.concat(
+                    _inner(F.to_json(F.array(e["key"]))), F.lit(":"), _or_null(_text(e["value"], element, style))
+                ),
+            )
+            return F.concat(F.lit("{"), F.array_join(texts, ","), F.lit("}"))
+        case _:
+            raise AssertionError(type_)
+
+
+def _members(row: Column, type_: StructType, style: Style) -> Iterator[Column]:
+    """The members of an object; null for one that is left out."""
+    for special, group in groupby(type_.fields, lambda f: has(f.dataType, (DecimalType,))):
+        fields = list(group)
+        if special:
+            for f in fields:
+                text = _text(row[f.name], f.dataType, style)
+                yield F.concat(
+                    F.lit(json.dumps(f.name, ensure_ascii=False) + ":"), text if style.ignore_nulls else _or_null(text)
+                )
+        else:
+            members = _inner(F.to_json(F.struct(*_fields(row, fields, style)), style.generator))
+            yield F.nullif(members, F.lit(""))
+
+
+def _or_null(text: Column) -> Column:
+    return F.coalesce(text, F.lit("null"))
+
+
+def _inner(text: Column) -> Column:
+    """A JSON text without its braces or brackets."""
+    return let(text, lambda t: F.substring(t, F.lit(2), F.length(t) - 2))
+
+
+def _fields(row: Column, fields: list[StructField], style: Style) -> list[Column]:
+    return [_writable(row[f.name], f.dataType, style).alias(f.name) for f in fields]
+
+
+def _writable(column: Column, type_: DataType, style: Style) -> Column:
+    """A value of which `to_json` makes what Flink does."""
+    if not has(type_, (*TEMPORAL, *INTERVALS)):
+        return column
+    match type_:
+        case StructType():
+            return F.when(column.isNotNull(), F.struct(*_fields(column, type_.fields, style)))
+        case ArrayType(elementType=element):
+            return F.transform(column, lambda x: _writable(x, element, style))
+        case MapType(valueType=element):
+            return F.transform_values(column, lambda _, x: _writable(x, element, style))
+        case _ if isinstance(type_, INTERVALS):
+            return interval_number(column, type_)
+        case _:
+            return temporal_text(column, type_, style.separator)

@@ -1,0 +1,132 @@
+"""The format `protobuf`: Flink's flink-protobuf, with Google's library for Python.
+
+There is no class path to look Java's classes up on: the message is named as a class that protoc made for Python, or by its
+full name in a descriptor file. Its descriptors travel to the workers inside the function; executors need no file.
+
+Differences to Flink:
+
+* An `optional` scalar of proto3 that is not in the message is null without `read-default-values`; Flink reads its default.
+* A number that an enum of proto3 does not have is read as it is into a column of numbers; Flink fails.
+* More columns go with a field: see `protobuf_types`. `google.protobuf.Timestamp` may also be a timestamp.
+* Text of proto2 that is no UTF-8 is an error of its message; Java puts replacement characters.
+* The entries of maps are written in one order.
+
+Source: org.apache.flink.formats.protobuf of Flink 2.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats.arrow import decoded, evaluated
+from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.protobuf.descriptors import MessageType, message_of_options, require_protobuf
+from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+__all__ = ["PROTOBUF", "protobuf_options"]
+
+_NAME = "protobuf"
+
+
+def protobuf_options(prefix: str) -> tuple[ConfigOption, ...]:
+    """The options of a format whose messages are Protobuf's.
+
+    Args:
+        prefix: The format's name.
+    """
+    return (
+        ConfigOption(
+            f"{prefix}.message-class-name",
+            text,
+            "package.module_pb2:Message or a message's full name",
+            "-",
+            "The message: a class made by `protoc --python_out`, as `package.module_pb2:Message`, or, with "
+            f"`{prefix}.descriptor-file`, the message's full name in its .proto file.",
+        ),
+        ConfigOption(
+            f"{prefix}.descriptor-file",
+            text,
+            "a path",
+            "-",
+            "A file made by `protoc --descriptor_set_out --include_imports`; read where the query is started.",
+        ),
+        ConfigOption(
+            f"{prefix}.ignore-parse-errors",
+            flag,
+            BOOL,
+            "false",
+            "Whether a message that cannot be decoded is left out, or is an error.",
+        ),
+        ConfigOption(
+            f"{prefix}.read-default-values",
+            flag,
+            BOOL,
+            "false",
+            "Whether a field that is not in the message is read as its default, or as null. Plain scalars of proto3 are "
+            "always read as their default.",
+        ),
+        ConfigOption(
+            f"{prefix}.write-null-string-literal",
+            str,
+            "a text",
+            "empty",
+            "The text that is written for a null in an array or a map of strings.",
+        ),
+    )
+
+
+def _message(options: FormatOptions) -> MessageType:
+    require_protobuf(_NAME)
+    message = message_of_options(_NAME, options)
+    if message is None:
+        raise ConfigurationError(
+            f"Option '{_NAME}.message-class-name' is missing; set it to package.module_pb2:Message, or to a message's full "
+            f"name with '{_NAME}.descriptor-file'"
+        )
+    return message
+
+
+def _check(schema: StructType, options: FormatOptions) -> None:
+    from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
+
+    decoder(_message(options), schema, Missing(defaults=False), ignore_errors=False)
+
+
+def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
+
+    message = _message(options)
+    missing = Missing(defaults=options.get(f"{_NAME}.read-default-values", False))
+    ignore_errors: bool = options.get(f"{_NAME}.ignore-parse-errors", False)
+    decoder(message, schema, missing, ignore_errors=ignore_errors)  # whether it can be made
+
+    def from_protobuf(payloads: pa.Array) -> pa.Array:
+        return decoder(message, schema, missing, ignore_errors=ignore_errors)(payloads.to_pylist())
+
+    return decoded(from_protobuf, schema.toNullable(), column)
+
+
+def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    from pyspark.sql.types import BinaryType
+
+    from dynamic_kafka.formats.protobuf.encoding import encoder
+
+    message = _message(options)
+    literal: str = options.get(f"{_NAME}.write-null-string-literal", "")
+    encoder(message, schema, literal)  # whether it can be made
+
+    def to_protobuf(rows: pa.Array) -> pa.Array:
+        return pa.array(encoder(message, schema, literal)(rows), pa.binary())
+
+    return evaluated(to_protobuf, BinaryType(), column)
+
+
+PROTOBUF = Format(_NAME, protobuf_options(_NAME), _decode, _encode, _check)
+"""Flink's `protobuf`."""

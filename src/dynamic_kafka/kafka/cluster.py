@@ -1,0 +1,272 @@
+"""The driver's connection to one cluster: which topics are there, and where their partitions start and end.
+
+One consumer (positions and group offsets) and one admin client (topic ids) of librdkafka, made on first use. Every call
+blocks up to the time-out, so only the thread that owns the connection calls (see `source.monitor`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from dynamic_kafka.errors import ClusterUnavailableError
+from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.kafka.config.properties import client_config
+from dynamic_kafka.kafka.idle import unpark
+from dynamic_kafka.kafka.logs import CLIENT_LOG
+
+__all__ = ["ClusterConnection", "TopicInfo"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_EARLIEST, _LATEST = -2, -1  # the timestamps that stand for the two ends in Kafka's ListOffsets request
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # brokers before 2.8
+_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as a broker describes it.
+
+    Args:
+        topic_id: Kafka's topic id; "" if the broker has none.
+        leaders: For each partition the broker that leads it; -1 if none does.
+    """
+
+    topic_id: str
+    leaders: tuple[int, ...]
+
+
+class ClusterConnection:
+    """Asks one cluster; implements `PartitionOffsetsRetriever`.
+
+    Args:
+        cluster_id: The cluster's name in the metadata.
+        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
+        group_id: The consumer group whose offsets are meant; nothing joins it.
+        timeout_ms: How long one call may take.
+    """
+
+    def __init__(self, cluster_id: str, properties: Mapping[str, str], *, group_id: str, timeout_ms: int) -> None:
+        self._cluster_id = cluster_id
+        self._properties = dict(properties)
+        self._group_id = group_id
+        self._timeout_s = timeout_ms / 1000
+        self._client_error = ""
+        self.authentication_failed = False
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's name in the metadata."""
+        return self._cluster_id
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        config: dict[str, Any] = {
+            **client_config(self._properties, role="consumer"),
+            "group.id": self._group_id,
+            "enable.auto.commit": "false",
+            "enable.auto.offset.store": "false",
+            "auto.offset.reset": "error",
+            "error_cb": self._note_error,
+            "logger": CLIENT_LOG,
+        }
+        return Consumer(config)
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        config: dict[str, Any] = {
+            **client_config(self._properties, role="admin"),
+            "error_cb": self._note_error,
+            "logger": CLIENT_LOG,
+        }
+        return AdminClient(config)
+
+    def serve(self) -> None:
+        """See `idle`."""
+        for client in ("_admin", "_consumer"):
+            if client in self.__dict__:
+                self.__dict__[client].poll(0)  # calls error_cb, which knows more than "timed out"
+
+    def close(self) -> None:
+        """Close what was opened; never waits for a broker."""
+        unpark(self)
+        consumer = self.__dict__.pop("_consumer", None)
+        self.__dict__.pop("_admin", None)
+        if consumer is not None:
+            consumer.close()
+
+    # --- what is there ---
+
+    def kafka_id(self) -> str:
+        """Kafka's own cluster.id; "" if the broker does not tell."""
+        # Consumer.cluster_id() waits up to a second in a fresh client (measured); the admin client answers in one round.
+        described = self._call("cluster id", lambda: self._admin.describe_cluster(request_timeout=self._timeout_s))
+        return self._call("cluster id", described.result).cluster_id or ""
+
+    def matching_topics(self, pattern: re.Pattern[str]) -> frozenset[str]:
+        """The cluster's topics whose whole name matches, without Kafka's internal ones."""
+        found = self._call("topic names", lambda: self._consumer.list_topics(timeout=self._timeout_s))
+        return frozenset(name for name in found.topics if not name.startswith("__") and pattern.fullmatch(name))
+
+    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+        """The topics among `names` that exist and may be read."""
+        if not names:
+            return {}
+        futures = self._call(
+            "topics",
+            lambda: self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=self._timeout_s),
+        )
+        infos: dict[str, TopicInfo] = {}
+        for name, future in futures.items():
+            try:
+                infos[name] = _topic_info(self._call("topics", future.result))
+            except ClusterUnavailableError as error:
+                cause = error.__cause__
+                if isinstance(cause, KafkaException) and cause.args[0].code() in _MISSING:
+                    continue
+                raise
+        return infos
+
+    # --- where it starts and ends (PartitionOffsetsRetriever) ---
+
+    def beginning_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """See `PartitionOffsetsRetriever`."""
+        return self._all(dict.fromkeys(partitions, _EARLIEST))
+
+    def end_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """See `PartitionOffsetsRetriever`."""
+        return self._all(dict.fromkeys(partitions, _LATEST))
+
+    def offsets_for_times(self, times_ms: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, int | None]:
+        """See `PartitionOffsetsRetriever`."""
+        found = self._all(times_ms)
+        return {tp: None if offset < 0 else offset for tp, offset in found.items()}
+
+    def committed_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """See `PartitionOffsetsRetriever`."""
+        asked = [TopicPartition(topic, partition) for topic, partition in partitions]
+        answer = self._call("committed offsets", lambda: self._consumer.committed(asked, timeout=self._timeout_s))
+        self._raise_first_error(answer)
+        return {
+            KafkaTopicPartition(tp.topic, tp.partition): tp.offset
+            for tp in answer
+            if tp.offset > OFFSET_INVALID and tp.offset >= 0
+        }
+
+    def available_ends(
+        self, splits: Iterable[KafkaTopicPartition], leaders: Mapping[str, TopicInfo]
+    ) -> dict[tuple[str, int], int]:
+        """The ends of those splits whose leader answers.
+
+        One request to all leaders at once. If that fails, each leader is asked by itself, so that a broker that is down
+        takes only its own partitions out.
+
+        Raises:
+            ClusterUnavailableError: If no leader answers.
+        """
+        wanted = list(splits)
+        try:
+            return self._known(dict.fromkeys(wanted, _LATEST))
+        except ClusterUnavailableError as error:
+            by_leader: dict[int, list[KafkaTopicPartition]] = {}
+            for tp in wanted:
+                by_leader.setdefault(leaders[tp.topic].leaders[tp.partition], []).append(tp)
+            if len(by_leader) < 2:
+                raise
+            ends: dict[tuple[str, int], int] = {}
+            for some in by_leader.values():
+                try:
+                    ends |= self._known(dict.fromkeys(some, _LATEST))
+                except ClusterUnavailableError:
+                    _log.info("Cluster '%s': a broker does not answer: %s", self.cluster_id, error)
+            if not ends:
+                raise
+            return ends
+
+    def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
+        """Write the group's committed offsets, for monitoring.
+
+        Raises:
+            ClusterUnavailableError: If they could not be written.
+        """
+        asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        self._raise_first_error(
+            self._call("commit", lambda: self._consumer.commit(offsets=asked, asynchronous=False)) or []
+        )
+
+    # --- plumbing ---
+
+    def _all(self, timestamps: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, int]:
+        return {
+            KafkaTopicPartition(tp.topic, tp.partition): tp.offset
+            for tp in self._raise_first_error(self._offsets_for_times(timestamps))
+        }
+
+    def _known(self, timestamps: Mapping[KafkaTopicPartition, int]) -> dict[tuple[str, int], int]:
+        answer = self._offsets_for_times(timestamps)
+        stale = {tp.topic for tp in answer if tp.error is not None}
+        if stale:  # the client's own metadata is older than ours: partitions were added, or a leader moved
+            for topic in sorted(stale):
+                self._call("topic", partial(self._consumer.list_topics, topic, self._timeout_s))
+            answer = self._offsets_for_times(timestamps)
+        return {(tp.topic, tp.partition): tp.offset for tp in answer if tp.error is None}
+
+    def _offsets_for_times(self, timestamps: Mapping[KafkaTopicPartition, int]) -> list[TopicPartition]:
+        if not timestamps:
+            return []
+        asked = [TopicPartition(topic, partition, ts) for (topic, partition), ts in timestamps.items()]
+        return self._call("offsets", lambda: self._consumer.offsets_for_times(asked, timeout=self._timeout_s))
+
+    def _raise_first_error(self, answer: list[TopicPartition]) -> list[TopicPartition]:
+        for tp in answer:
+            if tp.error is not None:
+                raise ClusterUnavailableError(
+                    f"Cluster '{self.cluster_id}', topic '{tp.topic}', partition {tp.partition}: {tp.error.str()}",
+                    cluster_id=self.cluster_id,
+                )
+        return answer
+
+    def _call(self, what: str, function: Callable[[], T]) -> T:
+        started = time.monotonic()
+        try:
+            result = function()
+        except KafkaException as error:
+            self.serve()
+            kafka_error: KafkaError = error.args[0]
+            reason = kafka_error.str()
+            if self._client_error and kafka_error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                reason = f"{reason} ({self._client_error})"
+            raise ClusterUnavailableError(
+                f"Cluster '{self.cluster_id}' at {self._properties.get('bootstrap.servers')} "
+                f"{'refuses the login' if self.authentication_failed else 'does not answer'} "
+                f"(asked for {what}, {time.monotonic() - started:.1f} s): {reason}",
+                cluster_id=self.cluster_id,
+            ) from error
+        else:
+            self._client_error, self.authentication_failed = "", False
+            return result
+
+    def _note_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION:
+            self.authentication_failed = True
+        if not (self.authentication_failed and error.code() == KafkaError._ALL_BROKERS_DOWN):
+            self._client_error = error.str()
+
+
+def _topic_info(description: Any) -> TopicInfo:
+    topic_id = str(description.topic_id)
+    leaders = {p.id: -1 if p.leader is None or p.leader.id is None else p.leader.id for p in description.partitions}
+    return TopicInfo(
+        "" if topic_id == _NO_TOPIC_ID else topic_id, tuple(leaders.get(i, -1) for i in range(max(leaders) + 1))
+    )

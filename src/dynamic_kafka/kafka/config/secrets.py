@@ -1,0 +1,152 @@
+"""Secrets stay references until a client is made, and are never shown or stored.
+
+A value may hold references, `${env:NAME}` (an environment variable) and `${file:PATH}` (a text file, without its last
+line break), alone or within a longer value such as a JAAS string. They are resolved in the process that makes the
+client, so the variable or file must be there on the driver and on every executor.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.kafka.config import jaas
+from dynamic_kafka.kafka.config.property_names import STORABLE
+
+__all__ = ["is_secret", "redact", "resolve", "storable"]
+
+_HIDDEN = "***"
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+_ONLY_REFERENCES = re.compile(r"(?:\$\{(?:env|file):[^}]+\})+")
+_SECRET = re.compile(
+    r"password|passphrase|passwd|secret|token|jaas|credential|private|authorization|api[._-]?key"
+    r"|ssl\.key\.|ssl\.keystore\.key|user[._-]info|oauthbearer\.config|kinit\.cmd"
+)
+# A path, a URL or a class is not the secret it leads to.
+_POINTS_TO_SECRET = (".location", ".type", ".url", ".file", ".class")
+_URL_CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)")
+_PRIVATE_KEY = "PRIVATE KEY"
+_JAAS = "sasl.jaas.config"
+_NUMERIC = (".ms", ".bytes", ".kbytes")  # time-outs and sizes; stored only if the value is a number
+
+
+def resolve(properties: Mapping[str, str]) -> dict[str, str]:
+    """Put the values in the place of the references.
+
+    Within a JAAS string a value keeps its meaning whatever characters it has: quotes in a password need no escaping.
+    What a reference leads to is taken as it is, also if it looks like a reference.
+
+    Args:
+        properties: Kafka properties, in any spelling.
+
+    Returns:
+        The same properties, with secrets in clear: never log, raise or store them.
+
+    Raises:
+        ConfigurationError: If a variable or file is missing; it names the property and the reference.
+    """
+    return {key: _resolve(key, value) for key, value in properties.items()}
+
+
+def redact(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties as they may be logged or shown: secrets as `***`, references as they are.
+
+    Args:
+        properties: Kafka properties or options, in any spelling, also with a prefix such as `properties.`.
+    """
+    return {
+        key: (_without_literals(key, value) or _HIDDEN)
+        if is_secret(key) or _PRIVATE_KEY in value or _has_secret(key, value)
+        else _URL_CREDENTIALS.sub(_HIDDEN, value)
+        for key, value in properties.items()
+    }
+
+
+def _has_secret(key: str, value: str) -> bool:
+    """Whether an option is a map of properties (`basic.auth.user.info:me:secret,...`) with a secret among them."""
+    return key.lower().endswith(".properties") and _SECRET.search(value.lower()) is not None
+
+
+def is_secret(key: str) -> bool:
+    """Whether a property or option of this name holds a secret, as far as its name tells."""
+    lower = key.lower()
+    return _SECRET.search(lower) is not None and not lower.endswith(_POINTS_TO_SECRET)
+
+
+def storable(properties: Mapping[str, str]) -> dict[str, str]:
+    """The part that may be written into a checkpoint: how to reach the cluster, without any secret.
+
+    Kept are properties known to hold no secret, and values that consist of references only. A JAAS string is kept if
+    each of its secret options is a reference; it loses its comments. Everything else is left out.
+
+    Args:
+        properties: Kafka properties before `resolve`, without a prefix.
+    """
+    kept: dict[str, str] = {}
+    for key, value in properties.items():
+        if is_secret(key):
+            without_literals = _without_literals(key, value)
+            if without_literals is not None:
+                kept[key] = without_literals
+        elif _is_public(key, value) or _ONLY_REFERENCES.fullmatch(value):
+            kept[key] = value
+    return kept
+
+
+def _resolve(key: str, value: str) -> str:
+    if _REFERENCE.search(value) is None:
+        return value
+    if key == _JAAS and not _ONLY_REFERENCES.fullmatch(value):
+        # As text, a quote in a password would end the value and could even add options; so parse first.
+        module = jaas.parse(value)
+        return jaas.render(replace(module, options={k: _substitute(key, v) for k, v in module.options.items()}))
+    return _substitute(key, value)
+
+
+def _substitute(key: str, value: str) -> str:
+    return _REFERENCE.sub(lambda match: _look_up(key, match), value)
+
+
+def _look_up(key: str, reference: re.Match[str]) -> str:
+    kind, name = reference.groups()
+    if kind == "env":
+        if name not in os.environ:
+            raise ConfigurationError(
+                f"Property '{key}' refers to {reference.group()}, and there is no such environment variable; "
+                "set it on the driver and on every executor (spark.executorEnv.<NAME>)"
+            )
+        return os.environ[name]
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, whose text would show the bytes
+        reason = (error.strerror if isinstance(error, OSError) else None) or "not a text file in UTF-8"
+        raise ConfigurationError(
+            f"Property '{key}' refers to {reference.group()}, which cannot be read ({reason}); "
+            "the file must be there and readable on the driver and on every executor"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _without_literals(key: str, value: str) -> str | None:
+    """A secret property as it may be seen, or None if it holds a secret and not only references to secrets."""
+    if _ONLY_REFERENCES.fullmatch(value):
+        return value
+    if not key.endswith(_JAAS):
+        return None
+    try:
+        module = jaas.parse(value)
+    except ConfigurationError:
+        return None
+    if all(n in jaas.PUBLIC_OPTIONS or _ONLY_REFERENCES.fullmatch(v) for n, v in module.options.items()):
+        return jaas.render(module)  # not the text itself: its comments may hold anything
+    return None
+
+
+def _is_public(key: str, value: str) -> bool:
+    if key.endswith(_NUMERIC):
+        return value.strip().lstrip("-").isdecimal()
+    return key in STORABLE and _PRIVATE_KEY not in value and _URL_CREDENTIALS.search(value) is None

@@ -1,0 +1,235 @@
+"""The brokers of one cluster, for requests that librdkafka does not offer: who they are, and the patience to ask them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.kafka.config.properties import client_config
+from dynamic_kafka.kafka.transactions.connection import BrokerError, Connection
+from dynamic_kafka.kafka.transactions.security import LoginError, WireSettings, wire_settings
+
+__all__ = ["Brokers", "Wire"]
+
+T = TypeVar("T")
+
+_TRANSACTION = 1  # FindCoordinator's key type
+_SHORT_S = 4.0  # less than that is not divided further
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.01, 0.5
+_MAX_IDLE_S = 180.0  # firewalls forget connections, some after four minutes, and tell nobody
+
+
+class Brokers:
+    """Connections to the brokers of one cluster, each made when first needed.
+
+    After an exception, other than `BrokerError`, answers may be left unread: close it and make another one.
+
+    Args:
+        settings: Where the cluster is, and how to get in.
+    """
+
+    def __init__(self, settings: WireSettings) -> None:
+        self._settings = settings
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._coordinators: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Close all connections; never waits for a broker."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def refresh(self, deadline: float) -> list[int]:
+        """The ids of the cluster's brokers, asked for anew.
+
+        Args:
+            deadline: By `time.monotonic()`; so in all methods.
+
+        Raises:
+            OSError: If no broker answers; so in all methods, with `LoginError` and `BrokerError`.
+        """
+        from dynamic_kafka.kafka.transactions.kafka_python import MetadataRequest
+
+        connection = self._any_connection(deadline)
+        connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), deadline)
+        found = connection.receive(deadline).brokers
+        if not found:
+            raise ConnectionError("the cluster has no brokers yet")
+        self._brokers = {broker.node_id: (broker.host, broker.port) for broker in found}
+        for address in self._connections.keys() - self._brokers.values():
+            self._connections.pop(address).close()
+        return sorted(self._brokers)
+
+    def ask(self, requests: Sequence[tuple[int, Any]], deadline: float) -> list[Any]:
+        """Send all requests, and only then wait for the first answer.
+
+        Args:
+            requests: Broker and request.
+            deadline: See `refresh`.
+
+        Returns:
+            The answers, in the requests' order.
+        """
+        connections = [self._connection_to(broker, deadline) for broker, _ in requests]
+        for connection, (_, request) in zip(connections, requests, strict=True):
+            connection.send(request, deadline)
+        return [connection.receive(deadline) for connection in connections]
+
+    def coordinators(self, transactional_ids: Collection[str], deadline: float) -> dict[str, int]:
+        """The brokers that coordinate the transactions of these ids; looked up once.
+
+        Args:
+            transactional_ids: Any number of them.
+            deadline: See `refresh`.
+        """
+        from dynamic_kafka.kafka.transactions.kafka_python import FindCoordinatorRequest
+
+        unknown = sorted(set(transactional_ids) - self._coordinators.keys())
+        if unknown:
+            connection = self._any_connection(deadline)
+            connection.send(
+                FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=unknown, min_version=4, max_version=4),
+                deadline,
+            )
+            failed: list[BrokerError] = []
+            for found in connection.receive(deadline).coordinators:
+                if found.error_code:
+                    failed.append(BrokerError(found.error_code, found.key))
+                else:
+                    self._coordinators[found.key] = found.node_id
+                    self._brokers[found.node_id] = (found.host, found.port)
+            if failed:
+                raise min(failed, key=lambda error: error.retriable)
+        return {name: self._coordinators[name] for name in transactional_ids}
+
+    def forget_coordinator(self, transactional_id: str) -> None:
+        """Look it up again when it is needed next: it moved."""
+        self._coordinators.pop(transactional_id, None)
+
+    def _connection_to(self, broker: int, deadline: float) -> Connection:
+        return self._connect(self._brokers[broker], deadline)
+
+    def _connect(self, address: tuple[str, int], deadline: float) -> Connection:
+        if address not in self._connections:
+            self._connections[address] = Connection(address, self._settings, deadline)
+        return self._connections[address]
+
+    def _any_connection(self, deadline: float) -> Connection:
+        if self._connections:
+            return next(iter(self._connections.values()))
+        servers = random.sample(self._settings.servers, len(self._settings.servers))
+        reason: OSError = TimeoutError("timed out")
+        for left, server in zip(range(len(servers), 0, -1), servers, strict=True):
+            now = time.monotonic()
+            try:
+                # A server that is silent leaves the others their share of the time.
+                return self._connect(server, now + (deadline - now) / left)
+            except OSError as error:
+                reason = error
+        raise reason
+
+
+class Wire:
+    """Calls to one cluster, repeated within a time-out. For one thread at a time.
+
+    Nothing is opened before the first call. Connections are kept between calls, and made anew after a failure, with
+    secrets looked up again.
+
+    Args:
+        cluster_id: The cluster's name in the metadata.
+        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
+        timeout_ms: How long one call may take.
+    """
+
+    def __init__(self, cluster_id: str, properties: Mapping[str, str], *, timeout_ms: int) -> None:
+        self._cluster_id = cluster_id
+        self._properties = dict(properties)
+        self._timeout_s = timeout_ms / 1000
+        self._brokers: Brokers | None = None
+        self._used_at = 0.0
+
+    def close(self) -> None:
+        """Close what was opened; never waits for a broker. The next call opens it again."""
+        if self._brokers is not None:
+            self._brokers.close()
+            self._brokers = None
+
+    def call(self, what: str, operation: str, attempt: Callable[[Brokers, float], T]) -> T:
+        """Try until it succeeds: while brokers do not answer, or answer with an error that may pass.
+
+        Args:
+            what: For errors, as it reads after "asked for".
+            operation: The operation that an ACL must allow, for errors.
+            attempt: Asks brokers, until a deadline. It may be repeated after it was understood.
+
+        Raises:
+            ClusterUnavailableError: If the cluster does not answer in time, does not let us in, or refuses.
+            ConfigurationError: If the properties are wrong, or a broker is older than 3.0.
+        """
+        started = time.monotonic()
+        deadline = started + self._timeout_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                # Not all of it: a broker that went silent may have been replaced, or a firewall forgot the connection.
+                return attempt(self._open(), deadline - left_s / 2 if left_s > _SHORT_S else deadline)
+            except BrokerError as error:
+                if not error.retriable:
+                    self.close()
+                    raise self._refused(what, operation, error) from error
+                failure: Exception = error
+            except OSError as error:
+                self.close()
+                failure = error
+            except LoginError as error:
+                self.close()
+                raise ClusterUnavailableError(
+                    f"{self._name} does not let us in (asked for {what}): {error}; check the cluster's "
+                    "security.protocol, sasl.* and ssl.* properties",
+                    cluster_id=self._cluster_id,
+                ) from error
+            except BaseException:
+                self.close()  # answers may be left unread
+                raise
+            finally:
+                self._used_at = time.monotonic()
+            if time.monotonic() + pause_s >= deadline:
+                raise ClusterUnavailableError(
+                    f"{self._name} does not answer (asked for {what}, {time.monotonic() - started:.1f} s): {failure}; "
+                    "check that its brokers run and that the driver reaches them",
+                    cluster_id=self._cluster_id,
+                ) from failure
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+    def _open(self) -> Brokers:
+        if time.monotonic() - self._used_at > _MAX_IDLE_S:
+            self.close()
+        if self._brokers is None:
+            self._brokers = Brokers(wire_settings(client_config(self._properties, role="admin")))
+        return self._brokers
+
+    @property
+    def _name(self) -> str:
+        return f"Cluster '{self._cluster_id}' at {self._properties.get('bootstrap.servers')}"
+
+    def _refused(self, what: str, operation: str, error: BrokerError) -> Exception:
+        if error.unsupported:
+            return ConfigurationError(
+                f"{self._name} is older than Apache Kafka 3.0 (asked for {what}): exactly-once writing needs 3.0 or newer; "
+                "upgrade its brokers, or choose the delivery guarantee at-least-once",
+                cluster_id=self._cluster_id,
+            )
+        if error.unauthorized:
+            resource = f"TransactionalId '{error.subject}'" if error.subject else "Cluster"
+            remedy = f"grant the client's user {operation} on {resource} (kafka-acls.sh --add)"
+        else:
+            remedy = "see the log of its brokers"
+        return ClusterUnavailableError(
+            f"{self._name} refuses what was asked for ({what}): {error}; {remedy}", cluster_id=self._cluster_id
+        )

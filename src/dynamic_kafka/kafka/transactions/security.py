@@ -1,0 +1,293 @@
+"""From librdkafka's properties to what `kafka.wire` needs: servers, TLS, and the login.
+
+What says how to connect is translated or an error; what tunes librdkafka's own threads and queues means nothing here.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+
+__all__ = ["LoginError", "WireSettings", "wire_settings"]
+
+_DEFAULT_PORT = 9092
+_DEFAULT_CONNECT_TIMEOUT_MS = 10_000  # Java's default
+_DEFAULT_CLIENT_ID = "dynamic-kafka"
+
+# They change how or whether a connection is made, and have no counterpart in Python's ssl.
+_NO_COUNTERPART = ("ssl.curves.list", "ssl.sigalgs.list", "ssl.engine.id", "ssl.engine.location", "ssl.providers")
+
+
+class LoginError(Exception):
+    """The other side answers and does not let us in, or we do not trust it: trying again would not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireSettings:
+    """Where a cluster is, and how to get in.
+
+    Args:
+        servers: Host and port of each bootstrap server.
+        client_id: Kafka's client.id.
+        connect_timeout_s: How long one address may take to accept a connection.
+        tls: None is plain text.
+        sasl: What kafka-python's SASL mechanisms take, with secrets in clear; empty is no login.
+    """
+
+    servers: tuple[tuple[str, int], ...]
+    client_id: str = _DEFAULT_CLIENT_ID
+    connect_timeout_s: float = _DEFAULT_CONNECT_TIMEOUT_MS / 1000
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    sasl: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def wire_settings(config: Mapping[str, str]) -> WireSettings:
+    """Translate; reads the PEM files that are named, and nothing else.
+
+    Args:
+        config: librdkafka's properties with secrets in clear, as `client_config` gives them.
+
+    Raises:
+        ConfigurationError: If something that matters for connecting is missing, wrong, or cannot be had here.
+    """
+    protocol = config.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise InvalidOptionError("security.protocol", protocol, "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")
+    connect_timeout = config.get("socket.connection.setup.timeout.ms", str(_DEFAULT_CONNECT_TIMEOUT_MS))
+    if not connect_timeout.isdecimal() or int(connect_timeout) == 0:
+        raise InvalidOptionError("socket.connection.setup.timeout.ms", connect_timeout, "milliseconds, above 0")
+    return WireSettings(
+        servers=_servers(config.get("bootstrap.servers", "")),
+        client_id=config.get("client.id", _DEFAULT_CLIENT_ID),
+        connect_timeout_s=int(connect_timeout) / 1000,
+        tls=_tls(config) if protocol.endswith("SSL") else None,
+        sasl=_sasl(config) if protocol.startswith("SASL") else {},
+    )
+
+
+def _servers(text: str) -> tuple[tuple[str, int], ...]:
+    found = []
+    for server in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            parts = urlsplit("//" + server.rpartition("://")[2])  # librdkafka takes PLAINTEXT://host:port as well
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if not host:
+            raise InvalidOptionError("bootstrap.servers", text, "host:port,host:port")
+        found.append((host, port or _DEFAULT_PORT))
+    if not found:
+        raise ConfigurationError("Property 'bootstrap.servers' is missing; set it to the cluster's host:port,host:port")
+    return tuple(found)
+
+
+# --- TLS ---
+
+
+def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
+    for name in _NO_COUNTERPART:
+        if config.get(name):
+            raise ConfigurationError(
+                f"Property '{name}' cannot be had for the transactions of an exactly-once sink, which are not librdkafka's; "
+                "leave it out, or set the system's OpenSSL configuration"
+            )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Java trusts whatever is in the trust store, also the certificate of an intermediate authority.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    verify = _boolean("enable.ssl.certificate.verification", config.get("enable.ssl.certificate.verification", "true"))
+    context.check_hostname = verify and config.get("ssl.endpoint.identification.algorithm", "https") != "none"
+    if not verify:
+        context.verify_mode = ssl.CERT_NONE
+    _trust(context, config, "ssl.ca")
+    with _explained("ssl.certificate.* and ssl.key.*, or the key store"):
+        _identify(context, config)
+    if crl := config.get("ssl.crl.location"):
+        with _explained("ssl.crl.location"):
+            context.load_verify_locations(cafile=crl)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if ciphers := config.get("ssl.cipher.suites"):
+        with _explained("ssl.cipher.suites"):
+            context.set_ciphers(ciphers)
+    return context
+
+
+def _trust(context: ssl.SSLContext, config: Mapping[str, str], prefix: str) -> None:
+    """Whom to trust: `<prefix>.pem`, `<prefix>.location` (a file or a folder), or else the system's authorities."""
+    pem, location = config.get(f"{prefix}.pem"), config.get(f"{prefix}.location", "probe")
+    with _explained(f"{prefix}.*, or the trust store"):
+        if pem:
+            context.load_verify_locations(cadata=pem)
+        if location != "probe":
+            is_folder = Path(location).is_dir()
+            context.load_verify_locations(**{"capath" if is_folder else "cafile": location})
+        elif not pem:
+            context.load_default_certs()
+
+
+def _identify(context: ssl.SSLContext, config: Mapping[str, str]) -> None:
+    with _as_file(config, "ssl.certificate") as certificate, _as_file(config, "ssl.key") as key:
+        if certificate is not None:
+            # Without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(certificate, key, password=config.get("ssl.key.password", ""))
+
+
+@contextmanager
+def _as_file(config: Mapping[str, str], prefix: str) -> Iterator[str | None]:
+    pem = config.get(f"{prefix}.pem")
+    if not pem:
+        yield config.get(f"{prefix}.location")
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="dynamic-kafka-", suffix=".pem") as file:  # readable by its owner only
+        file.write(pem)
+        file.flush()
+        yield file.name
+
+
+@contextmanager
+def _explained(properties: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # also ssl.SSLError
+        raise ConfigurationError(
+            f"TLS cannot be set up: {error.strerror or error}; check the cluster's {properties}"
+        ) from error
+
+
+def _boolean(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise InvalidOptionError(name, value, "true or false")
+    return value.lower() == "true"
+
+
+# --- the login ---
+
+
+def _sasl(config: Mapping[str, str]) -> dict[str, Any]:
+    mechanism = config.get("sasl.mechanism", "GSSAPI").upper()
+    known = {"PLAIN": _password, "SCRAM-SHA-256": _scram, "SCRAM-SHA-512": _scram, "OAUTHBEARER": _oauth}
+    translate = {**known, "GSSAPI": _kerberos}.get(mechanism)
+    if translate is None:
+        hint = "; AWS MSK's IAM login is not supported, use SCRAM-SHA-512" if "IAM" in mechanism else ""
+        raise ConfigurationError(
+            f"Property 'sasl.mechanism' is '{mechanism}'; expected one of {', '.join(known)}{hint}"
+        )
+    return {"sasl_mechanism": mechanism, **translate(config)}
+
+
+def _password(config: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "sasl_plain_username": _required(config, "sasl.username"),
+        "sasl_plain_password": _required(config, "sasl.password"),
+    }
+
+
+def _scram(config: Mapping[str, str]) -> dict[str, Any]:
+    found = _password(config)
+    # RFC 5802, section 5.1; kafka-python sends the name as it is.
+    found["sasl_plain_username"] = found["sasl_plain_username"].replace("=", "=3D").replace(",", "=2C")
+    return found
+
+
+def _kerberos(config: Mapping[str, str]) -> dict[str, Any]:
+    if importlib.util.find_spec("gssapi") is None:
+        raise ConfigurationError(
+            "sasl.mechanism GSSAPI (Kerberos) needs the library gssapi for the transactions of an exactly-once sink: "
+            "pip install gssapi (on the driver), or use SCRAM, OAUTHBEARER or certificates on that cluster"
+        )
+    # The ticket is the one in the credential cache, which librdkafka's kinit fills.
+    return {"sasl_kerberos_service_name": config.get("sasl.kerberos.service.name", "kafka")}
+
+
+def _oauth(config: Mapping[str, str]) -> dict[str, Any]:
+    from dynamic_kafka.kafka.transactions.kafka_python import AbstractTokenProvider
+
+    if config.get("sasl.oauthbearer.method", "").lower() != "oidc":
+        raise ConfigurationError(
+            "sasl.mechanism OAUTHBEARER needs tokens from an endpoint for the transactions of an exactly-once sink; set "
+            "sasl.oauthbearer.method=oidc and sasl.oauthbearer.token.endpoint.url (unsecured tokens are not supported)"
+        )
+    grant = config.get("sasl.oauthbearer.grant.type", "client_credentials")
+    managed = config.get("sasl.oauthbearer.metadata.authentication.type", "none")
+    if grant != "client_credentials" or managed != "none":
+        raise ConfigurationError(
+            f"sasl.oauthbearer.{'grant.type' if managed == 'none' else 'metadata.authentication.type'} cannot be had for "
+            "the transactions of an exactly-once sink; use client_credentials with a client id and secret"
+        )
+    AbstractTokenProvider.register(ClientCredentials)
+    return {"sasl_oauth_token_provider": ClientCredentials(config)}
+
+
+class ClientCredentials:
+    """kafka-python's token provider: asks the endpoint anew for each connection, as there are few.
+
+    Args:
+        config: librdkafka's properties.
+
+    Attributes:
+        timeout_s: How long the endpoint may take; set before each use.
+    """
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._url = _required(config, "sasl.oauthbearer.token.endpoint.url")
+        parts = urlsplit(self._url)
+        self._host = parts.hostname  # of the address only this is shown: the rest may hold secrets
+        if parts.scheme not in ("http", "https"):
+            raise InvalidOptionError(
+                "sasl.oauthbearer.token.endpoint.url", f"{parts.scheme}:...", "http://... or https://..."
+            )
+        client = (
+            f"{_required(config, 'sasl.oauthbearer.client.id')}:{_required(config, 'sasl.oauthbearer.client.secret')}"
+        )
+        self.timeout_s = 0.0
+        self._authorization = "Basic " + base64.b64encode(client.encode()).decode()
+        self._form = {"grant_type": "client_credentials"}
+        if scope := config.get("sasl.oauthbearer.scope"):
+            self._form["scope"] = scope
+        pairs = (pair.partition("=") for pair in config.get("sasl.oauthbearer.extensions", "").split(",") if pair)
+        self._extensions = {name.strip(): value for name, _, value in pairs}
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        _trust(self._tls, config, "https.ca")
+
+    def token(self) -> str:
+        """A new access token."""
+        import urllib.error
+        import urllib.request
+
+        request = urllib.request.Request(  # noqa: S310  (the scheme was checked)
+            self._url,
+            data=urlencode(self._form).encode(),
+            headers={"Authorization": self._authorization, "Accept": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout_s, context=self._tls) as answer:  # noqa: S310
+                return str(json.load(answer)["access_token"])
+        except urllib.error.HTTPError as error:
+            error.close()
+            kind = LoginError if error.code in range(400, 500) else ConnectionError
+            raise kind(f"the token endpoint on {self._host} answers {error.code} {error.reason}") from None
+        except (ValueError, KeyError, TypeError):
+            raise LoginError(f"the token endpoint on {self._host} answers without an access_token") from None
+        except OSError as error:
+            raise ConnectionError(f"the token endpoint on {self._host} does not answer: {error}") from None
+
+    def extensions(self) -> dict[str, str]:
+        """SASL extensions, as in KIP-342."""
+        return self._extensions
+
+
+def _required(config: Mapping[str, str], name: str) -> str:
+    value = config.get(name)
+    if not value:
+        raise ConfigurationError(f"Property '{name}' is missing; the cluster's sasl.mechanism needs it")
+    return value

@@ -1,0 +1,426 @@
+"""What the metadata service and the clusters show at one moment: the watcher and one monitor for each cluster, together.
+
+Nothing here waits for one slow cluster, with two exceptions: the first look of a run waits, bounded, for every cluster (a
+cold cache would end an AvailableNow run with nothing read), and each later look waits up to `_NEWS_S` for news, which
+saves a round of Spark's polling.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from dynamic_kafka.errors import ClusterUnavailableError, MetadataServiceError
+from dynamic_kafka.initializer import initializer_from_json
+from dynamic_kafka.kafka.config.secrets import storable
+from dynamic_kafka.metadata.model import ClusterMetadata
+from dynamic_kafka.metadata.snapshot import Snapshot
+from dynamic_kafka.metadata.watcher import MetadataWatcher
+from dynamic_kafka.source.monitor import ClusterMonitor, Target
+from dynamic_kafka.source.offsets import Document, Split
+from dynamic_kafka.source.reconcile import Answers, ClusterView, Need, Wanted
+from dynamic_kafka.source.settings import SourceSettings
+
+__all__ = ["Observation", "Observer"]
+
+_log = logging.getLogger(__name__)
+
+_NEWS_S = 0.03
+_FIRST_METADATA_S = 30.0
+_RESUMED_METADATA_S = 10.0
+
+
+@dataclass(slots=True)
+class Observation:
+    """What was seen; the fields are `reconcile`'s arguments."""
+
+    streams: Mapping[str, Mapping[str, frozenset[str]]]
+    wanted: Mapping[str, Wanted]
+    views: Mapping[str, ClusterView]
+    fresh: bool
+    inactive: frozenset[str] = frozenset()
+    quiet: Collection[tuple[str, str]] = ()
+    regressed: Collection[tuple[str, Split]] = ()
+
+    def sees(self, views: Mapping[str, ClusterView], inactive: frozenset[str]) -> bool:
+        """Whether these are the very views it was made of."""
+        mine = self.views
+        return inactive == self.inactive and len(views) == len(mine) and all(mine.get(n) is v for n, v in views.items())
+
+
+class Observer:
+    """Looks at the metadata service and the clusters. Made without I/O; threads start with the first look.
+
+    Args:
+        settings: The user's wishes.
+    """
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self._settings = settings
+        self._watcher: MetadataWatcher | None = None
+        self._warm = False
+        self.monitors: dict[str, ClusterMonitor] = {}
+        self._own_properties: dict[str, Mapping[str, str]] = {}
+        self._refreshed_for: dict[str, int] = {}
+        self._last: tuple[Snapshot | None, Document | None, Observation] | None = None
+        self._quiet_since: dict[tuple[str, str], tuple[list[int], float]] = {}
+        self._regressed_since: dict[tuple[str, Split], float] = {}
+
+    def close(self) -> None:
+        """Let all threads end; waits for none of them."""
+        for monitor in self.monitors.values():
+            monitor.close()
+        self.monitors.clear()
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+
+    # --- the metadata ---
+
+    def snapshot(self, previous: Document | None, *, resuming: bool) -> Snapshot | None:
+        """The last good answer of the metadata service; None if a resumed query has none yet.
+
+        The first call starts the watcher and waits for an answer, bounded.
+
+        Raises:
+            MetadataServiceError: If it failed more often than tolerated, or at a first start.
+        """
+        if self._watcher is None:
+            settings = self._settings
+            self._watcher = MetadataWatcher(
+                settings.service(),
+                settings.subscriber,
+                interval_ms=settings.metadata_interval_ms,
+                failure_threshold=settings.metadata_failure_threshold,
+            )
+            known = [name for name, c in previous.clusters.items() if c.topics] if previous is not None else ()
+            self._watcher.start(resuming=resuming, previous_clusters=known)
+            self._watcher.wait_first(_RESUMED_METADATA_S if resuming else _FIRST_METADATA_S)
+        snapshot, failure = self._watcher.snapshot(), self._watcher.failure()
+        if failure is not None:
+            raise failure
+        if snapshot is not None:
+            self._own_properties |= {name: c.properties for name, c in snapshot.clusters.items()}
+        elif not resuming:
+            raise MetadataServiceError(
+                f"The metadata service has not answered within {_FIRST_METADATA_S:.0f} s and there is no checkpoint to go "
+                "on from; see that it is reachable, then start again"
+            )
+        return snapshot
+
+    def properties(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
+        """How to reach a cluster: what the metadata said last, else what the document kept."""
+        return self._settings.cluster_properties(self._own_properties.get(name, stored))
+
+    def metadata_status(self) -> Mapping[str, object]:
+        """The watcher's health."""
+        return self._watcher.status() if self._watcher is not None else {}
+
+    # --- looking ---
+
+    def look(self, previous: Document | None, *, at_once: bool) -> Observation:
+        """Look once.
+
+        Args:
+            previous: The last document; None on a first start.
+            at_once: Whether a draining topic without news counts as quiet at once, and an end that went backwards is
+                waited for (AvailableNow and batch reads, which look only once).
+
+        Returns:
+            The very object of the last call if nothing has changed since.
+
+        Raises:
+            ClusterUnavailableError: If a cluster that is wanted does not answer, by `cluster-failure-mode`.
+        """
+        first, self._warm = not self._warm, True
+        snapshot = self.snapshot(previous, resuming=previous is not None)
+        assert self._watcher is not None
+        clusters = _clusters(snapshot, previous)
+        targets = {name: self._target(name, clusters, previous) for name in _to_monitor(clusters, previous)}
+        self._sync_monitors(targets)
+        patience_s = self._settings.unavailable_after_ms / 1000 if first else _NEWS_S
+        while True:
+            self._refresh(targets, clusters, time.monotonic() + patience_s, first=first)
+            inactive = self._inactive(clusters, targets)
+            views = self._views(targets, clusters, inactive, first=first)
+            fresh = {name: view for name, view in views.items() if self.monitors[name].failing_for_s is None}
+            regressed = self._regressed(previous, fresh)
+            if not at_once or self._regressed_since.keys() <= set(regressed):
+                break
+            time.sleep(self._settings.call_retry_interval_ms / 1000)
+        last = self._last
+        timeless = not regressed and not self._regressed_since and not self._quiet_since
+        if (
+            last is not None
+            and timeless
+            and last[0] is snapshot
+            and last[1] is previous
+            and last[2].sees(views, inactive)
+        ):
+            return last[2]
+        observation = Observation(
+            streams=_streams(snapshot, previous, clusters),
+            wanted={name: self._wanted(cluster, views.get(name)) for name, cluster in clusters.items()},
+            views=views,
+            fresh=snapshot is not None,
+            inactive=inactive,
+            quiet=self._quiet(previous, fresh, at_once=at_once),
+            regressed=regressed,
+        )
+        self._last = snapshot, previous, observation
+        return observation
+
+    def answers(self) -> Answers:
+        """All answers that are not in a document yet."""
+        merged = Answers()
+        for monitor in self.monitors.values():
+            merged.start |= monitor.answers.start
+            merged.stop |= monitor.answers.stop
+        return merged
+
+    def ask(self, needs: Iterable[Need], *, patient: bool) -> bool:
+        """Put questions to the clusters and wait; whether one of them may have an answer now.
+
+        Args:
+            needs: The questions.
+            patient: Wait until the cluster counts as unavailable, instead of `_NEWS_S`.
+        """
+        by_cluster: dict[str, list[Need]] = {}
+        for need in needs:
+            by_cluster.setdefault(need.cluster, []).append(need)
+        deadline = time.monotonic() + (self._settings.unavailable_after_ms / 1000 if patient else _NEWS_S)
+        tickets = {name: self.monitors[name].ask(some) for name, some in by_cluster.items()}
+        served = [self.monitors[name].wait(ticket, deadline) for name, ticket in tickets.items()]
+        for name in tickets:
+            self._raise_fatal(self.monitors[name])
+        return any(served) and any(self.monitors[name].failing_for_s is None for name in tickets)
+
+    def forget_answers(self) -> None:
+        """Drop all answers: their positions are in a document now."""
+        for monitor in self.monitors.values():
+            monitor.forget_answers()
+
+    def _target(self, name: str, clusters: Mapping[str, ClusterMetadata], previous: Document | None) -> Target:
+        kept = previous.clusters.get(name) if previous is not None else None
+        topics = clusters[name].topics if name in clusters else frozenset()
+        if kept is not None:
+            topics |= frozenset(kept.topics)
+        pattern = self._settings.pattern if name in clusters else None
+        return Target(self.properties(name, kept.properties if kept is not None else {}), topics, pattern)
+
+    def _sync_monitors(self, targets: Mapping[str, Target]) -> None:
+        for name in set(self.monitors) - set(targets):
+            self.monitors.pop(name).close()
+        for name in set(targets) - set(self.monitors):
+            self.monitors[name] = ClusterMonitor(
+                name,
+                targets[name],
+                group_id=self._settings.consumer_group,
+                call_timeout_ms=self._settings.call_timeout_ms,
+                discovery_interval_ms=self._settings.discovery_interval_ms,
+            )
+
+    def _refresh(
+        self,
+        targets: Mapping[str, Target],
+        clusters: Mapping[str, ClusterMetadata],
+        deadline: float,
+        *,
+        first: bool,
+    ) -> None:
+        """Have all monitors look; one that is failing is not waited for, except in the first look of a run."""
+        pending = set(targets)
+        while pending:
+            tickets = {name: self.monitors[name].request(targets[name]) for name in pending}
+            for name, ticket in tickets.items():
+                monitor = self.monitors[name]
+                if first or monitor.failing_for_s is None:
+                    monitor.wait(ticket, deadline)
+                self._raise_fatal(monitor)
+            isolate = self._settings.cluster_failure_mode == "isolate"
+            pending = {
+                name
+                for name in pending
+                if first and name in clusters and not isolate and self.monitors[name].failing_for_s is not None
+            }
+            if time.monotonic() >= deadline or any(
+                self._counts(self.monitors[name], targets[name]) for name in pending
+            ):
+                break
+
+    def _views(
+        self,
+        targets: Mapping[str, Target],
+        clusters: Mapping[str, ClusterMetadata],
+        inactive: Collection[str],
+        *,
+        first: bool,
+    ) -> dict[str, ClusterView]:
+        views = {}
+        for name, target in targets.items():
+            monitor = self.monitors[name]
+            view, failing_s = monitor.view_of(target), monitor.failing_for_s
+            if view is not None and failing_s is None:
+                self._refreshed_for.pop(name, None)
+                views[name] = view
+            elif name in clusters and name not in inactive and (first or self._counts(monitor, target)):
+                why = monitor.error or f"Cluster '{name}' has not answered yet"
+                if monitor.error is not None and failing_s is not None and failing_s >= 1:
+                    why = f"{monitor.error}. It has not answered for {failing_s:.0f} s"
+                if self._settings.cluster_failure_mode == "fail":
+                    raise ClusterUnavailableError(
+                        f"{why}. The query stops because cluster-failure-mode=fail; bring the cluster back, take it out of "
+                        "the metadata, or set cluster-failure-mode=isolate to read the others meanwhile",
+                        cluster_id=name,
+                    ) from monitor.error
+                if first:
+                    _log.warning("%s. The others are read meanwhile", why)
+            elif (
+                view is not None
+                and name in clusters.keys() - inactive
+                and self._settings.cluster_failure_mode == "fail"
+            ):
+                # What it had when it was last seen is there to be read: a task waits for it. Else Spark would take what is
+                # known to be unread for read (`processAllAvailable`). In the other mode nobody waits for this cluster.
+                views[name] = view
+        return views
+
+    def _counts(self, monitor: ClusterMonitor, target: Target) -> bool:
+        """Whether a failing cluster counts as unavailable.
+
+        After the time-out, or after an authentication error that the metadata service, asked once more, had no new
+        properties for.
+        """
+        failing_s = monitor.failing_for_s
+        if failing_s is None:
+            return False
+        if monitor.authentication_failed and monitor.failures_with(target.properties):
+            assert self._watcher is not None
+            status = self._watcher.status()
+            attempts = status["refreshes"] + status["failures_total"]
+            asked_at = self._refreshed_for.get(monitor.cluster_id)
+            if asked_at is None:
+                self._refreshed_for[monitor.cluster_id] = attempts
+                self._watcher.request_refresh()
+            elif attempts > asked_at and monitor.failures_with(target.properties) > 1:
+                return True
+        return failing_s >= self._settings.unavailable_after_ms / 1000
+
+    def _raise_fatal(self, monitor: ClusterMonitor) -> None:
+        if monitor.fatal is not None:
+            raise monitor.fatal
+
+    def _inactive(self, clusters: Mapping[str, ClusterMetadata], targets: Mapping[str, Target]) -> frozenset[str]:
+        """Clusters that fail or are leaving, and that the metadata service calls inactive.
+
+        One that is leaving and has not answered for long is gone too: it was switched off before it was drained.
+        """
+        assert self._watcher is not None
+        failing_s = {name: self.monitors[name].failing_for_s for name in targets}
+        doubtful = {name for name in targets if name not in clusters or failing_s[name] is not None}
+        if doubtful:
+            self._watcher.track(doubtful)
+        gone_s = self._settings.unavailable_after_ms / 1000
+        return frozenset(
+            name
+            for name in doubtful
+            if not self._watcher.is_cluster_active(name)
+            or (name not in clusters and (failing_s[name] or 0.0) >= gone_s)
+        )
+
+    def _wanted(self, cluster: ClusterMetadata, view: ClusterView | None) -> Wanted:
+        topics = cluster.topics
+        if self._settings.pattern is not None and view is not None:
+            topics |= frozenset(view.topics)
+        return Wanted(
+            topics,
+            storable(cluster.properties),
+            cluster.starting_offsets,
+            cluster.stopping_offsets,
+            self._settings.partitions,
+        )
+
+    # --- what only time can tell ---
+
+    def _quiet(
+        self, previous: Document | None, views: Mapping[str, ClusterView], *, at_once: bool
+    ) -> set[tuple[str, str]]:
+        """Draining topics that were read to their ends, which have not moved for the quiet time."""
+        now, quiet = time.monotonic(), set()
+        draining = {
+            (name, topic)
+            for name, c in (previous.clusters if previous is not None else {}).items()
+            for topic in c.draining
+            if name in views
+        }
+        for key in set(self._quiet_since) - draining:
+            del self._quiet_since[key]
+        for name, topic in draining:
+            assert previous is not None
+            splits = [split for split in previous.clusters[name].ranges if split[0] == topic]
+            ends = [views[name].ends.get(split, -1) for split in splits]
+            caught_up = all(previous.clusters[name].ranges[s][1] >= e >= 0 for s, e in zip(splits, ends, strict=True))
+            before, since = self._quiet_since.get((name, topic), ([], now))
+            if not caught_up or ends != before:
+                since = now
+            self._quiet_since[name, topic] = ends, since
+            if caught_up and (at_once or now - since >= self._settings.drain_quiet_ms / 1000):
+                quiet.add((name, topic))
+        return quiet
+
+    def _regressed(self, previous: Document | None, views: Mapping[str, ClusterView]) -> list[tuple[str, Split]]:
+        """Splits whose end has stayed below our position for longer than a leader change takes."""
+        now = time.monotonic()
+        below = {
+            (name, split)
+            for name, c in (previous.clusters if previous is not None else {}).items()
+            if name in views
+            for split, (_, position) in c.ranges.items()
+            if views[name].ends.get(split, position) < position
+        }
+        self._regressed_since = {key: self._regressed_since.get(key, now) for key in below}
+        believed_s = self._settings.call_retries * self._settings.call_retry_interval_ms / 1000
+        return [key for key, since in self._regressed_since.items() if now - since >= believed_s]
+
+
+def _clusters(snapshot: Snapshot | None, previous: Document | None) -> Mapping[str, ClusterMetadata]:
+    """What is wanted: by the metadata, or, while it has not answered, by the document."""
+    if snapshot is not None:
+        return snapshot.clusters
+    assert previous is not None
+    clusters = {}
+    for name, c in previous.clusters.items():
+        topics = frozenset(c.topics) - c.draining
+        for parts in previous.streams.values():
+            topics |= parts.get(name) or frozenset()
+        if topics:
+            clusters[name] = ClusterMetadata(
+                topics,
+                c.properties,
+                None if c.starting is None else initializer_from_json(c.starting),
+                None if c.stopping is None else initializer_from_json(c.stopping),
+            )
+    return clusters
+
+
+def _to_monitor(clusters: Mapping[str, ClusterMetadata], previous: Document | None) -> list[str]:
+    active = [n for n, c in previous.clusters.items() if c.topics] if previous is not None else []
+    return sorted({*clusters, *active})
+
+
+def _streams(
+    snapshot: Snapshot | None, previous: Document | None, clusters: Mapping[str, ClusterMetadata]
+) -> Mapping[str, Mapping[str, frozenset[str]]]:
+    if snapshot is not None:
+        return snapshot.streams
+    assert previous is not None
+    return {
+        stream: {
+            name: clusters[name].topics if topics is None else topics
+            for name, topics in parts.items()
+            if name in clusters
+        }
+        for stream, parts in previous.streams.items()
+    }

@@ -1,0 +1,107 @@
+"""Errors about a place in SQL text, shown with the line and without its secrets.
+
+What is a secret is looked for in the text, not in the tokens: with one quote too few, the tokens of a password look like
+anything but a password.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dynamic_kafka.errors import SqlError
+from dynamic_kafka.kafka.config.secrets import is_secret
+
+__all__ = ["is_hidden", "line_number", "sql_error"]
+
+_HIDDEN = "***"
+_WIDTH = 120  # characters of a line that are shown
+_KEY = re.compile(r"[\w.-]+")
+_BLANK = r"(?>\s|--[^\n]*\n|//[^\n]*\n|/\*.*?\*/)*+"  # without going back: many comments would take for ever
+# What stands between a key and its value. Without any sign between them, both must be in quotes.
+_SEPARATOR = re.compile(rf"""['"`]?{_BLANK}(?:=>|[=:])\s*|['"`]\s*(?={_BLANK}['"`])""", re.DOTALL)
+# A comment before the value is hidden too: what looks like one may be the value.
+_VALUE = re.compile(rf"""{_BLANK}(?:'(?:[^']|'')*(?:'|\Z)|"(?:[^"]|"")*(?:"|\Z))""", re.DOTALL)
+# What follows a value that ends where it seems to end: the end of the line, or another option.
+_OPTION = r"'[\w.-]+'\s*="
+_AFTER_VALUE = re.compile(rf"[ \t]*(?:\)?[ \t]*;?$|,\s*{_OPTION})", re.MULTILINE)
+# If it does not, a quote in the value ended it too early, and the value goes on: to the end of the line at least.
+_LINE_END = re.compile(r"$", re.MULTILINE)
+_NEXT_OPTION = re.compile(rf"$(?=\s*{_OPTION})|\Z", re.MULTILINE)
+_ALWAYS_SECRET = re.compile(
+    r"(?<=://)(?:[^\s']|'')+(?=@)|-----BEGIN[^-']*PRIVATE KEY-----.*?(?:-----END[^-']*-----|\Z)", re.DOTALL
+)
+
+
+def sql_error(source: str, offset: int, problem: str) -> SqlError:
+    """An error at a place in the text.
+
+    Args:
+        source: The whole text, with secrets.
+        offset: The place, as an index into it.
+        problem: What is wrong and what to do, without any secret.
+    """
+    start = source.rfind("\n", 0, offset) + 1
+    end = source.find("\n", offset)
+    line, caret = _without_secrets(source, start, len(source) if end < 0 else end, offset)
+    first = max(0, caret - _WIDTH * 2 // 3) if len(line) > _WIDTH else 0
+    shown = _printable(line[first : first + _WIDTH])
+    return SqlError(
+        _printable(problem),
+        line=line_number(source, offset),
+        column=offset - start + 1,
+        excerpt=f"{shown.rstrip()}\n{' ' * (caret - first)}^",
+    )
+
+
+def _printable(text: str) -> str:
+    """The text on one line, with as many characters."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def line_number(source: str, offset: int) -> int:
+    """The line, counted from 1, that the index `offset` is in."""
+    return source.count("\n", 0, offset) + 1
+
+
+def is_hidden(source: str, start: int, end: int) -> bool:
+    """Whether a part of the text, from one index to another, may not be shown."""
+    return any(first < end and start < last for first, last in _secrets(source))
+
+
+def _without_secrets(source: str, start: int, end: int, offset: int) -> tuple[str, int]:
+    """The text from `start` to `end` as it may be shown, and where in it the place `offset` is."""
+    shown, caret, position = "", 0, start
+    for first, last in [*_secrets(source), (end, end)]:
+        if last <= position or first > end:
+            continue
+        if position <= offset:
+            caret = len(shown) + min(offset, max(first, position)) - position
+        shown += source[position:first]
+        if first < end:
+            shown += _HIDDEN
+        position = min(last, end)
+    return shown, caret
+
+
+def _secrets(source: str) -> list[tuple[int, int]]:
+    """The parts of the text that hold a secret, in order and apart from each other."""
+    found = [match.span() for match in _ALWAYS_SECRET.finditer(source)]
+    for key in _KEY.finditer(source):
+        separator = _SEPARATOR.match(source, key.end()) if is_secret(key.group()) else None
+        if separator is None:
+            continue
+        value = _VALUE.match(source, separator.end())
+        end = value.end() if value else separator.end()
+        if value is None or _AFTER_VALUE.match(source, end) is None:
+            quoted = source[key.end() : key.end() + 1] in ("'", '"')
+            rest = (_NEXT_OPTION if quoted else _LINE_END).search(source, end)
+            assert rest is not None
+            end = rest.start()
+        found.append((separator.end(), end))
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(found):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged

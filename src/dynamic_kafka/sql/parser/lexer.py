@@ -1,0 +1,280 @@
+"""Tokens of Flink's SQL, and a cursor to read them with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from dynamic_kafka.errors import SqlError
+from dynamic_kafka.sql.parser.dialect import flink
+from dynamic_kafka.sql.parser.errors import is_hidden, line_number, sql_error
+
+__all__ = ["STRING", "Cursor", "Name", "Token", "split", "tokenize"]
+
+Name = tuple[str, ...]
+"""A table's name in its parts: `("orders",)`, or with its catalog and database before it."""
+
+STRING = "'...'"
+"""Stands for any string where a cursor is asked for keywords."""
+
+_BLANK = re.compile(r"(?:\s+|--[^\r\n]*|//[^\r\n]*|/\*(?!\+).*?\*/)+", re.DOTALL)
+_HINT = re.compile(r"/\*\+(.*?)\*/", re.DOTALL)
+_WORD = re.compile(r"(?!\d)[\w$]+")
+_UNCLOSED = {
+    "'": "This string is not closed; a quote inside of it is written twice, and a backslash means nothing",
+    "`": "This name is not closed; a backtick inside of it is written twice",
+    '"': "This quote is not closed; strings stand in 'single quotes', names in `backticks`",
+    "/": "This comment is not closed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word, a string and so on.
+
+    Args:
+        kind: `name` is a name in backticks, `hint` what stands in a comment that starts with a plus sign.
+        text: The word as written; for strings, names and hints what is inside.
+        start: Where it starts, as an index into the source.
+        end: The index after its last character.
+    """
+
+    kind: Literal["word", "name", "string", "number", "symbol", "hint", "end"]
+    text: str
+    start: int
+    end: int
+
+    def is_word(self, word: str) -> bool:
+        """Whether it is this keyword (given in upper case) or symbol."""
+        if word == STRING:
+            return self.kind == "string"
+        return self.kind in ("word", "symbol") and self.text.upper() == word
+
+
+def tokenize(source: str, start: int = 0, end: int | None = None) -> list[Token]:
+    """The tokens of the source, or of a part of it, without blanks and comments and with a last one of kind `end`.
+
+    Raises:
+        SqlError: For a string, name or comment that is not closed.
+        MissingDependencyError: If sqlglot is not installed.
+    """
+    tokenizer = flink().tokenizer()
+    from sqlglot import TokenType
+    from sqlglot.errors import TokenError
+
+    end = len(source) if end is None else end
+    kinds: dict[TokenType, Literal["word", "name", "string", "number"]] = {
+        TokenType.VAR: "word",
+        TokenType.IDENTIFIER: "name",
+        TokenType.STRING: "string",
+        TokenType.NUMBER: "number",
+    }
+    try:
+        raw = tokenizer.tokenize(source[start:end])
+    except TokenError:
+        raw = tokenizer.tokens  # those before the fault, which is then found as what is left
+    found: list[Token] = []
+    position = start
+    for token in raw:
+        first, last = start + token.start, start + token.end + 1
+        found += _between(source, position, first)
+        found.append(Token(kinds.get(token.token_type, "symbol"), token.text, first, last))
+        position = last
+    found += _between(source, position, end)
+    return [*found, Token("end", "", end, end)]
+
+
+def _between(source: str, start: int, end: int) -> list[Token]:
+    """The hints in what sqlglot passes over; anything there but blanks, comments and hints is an error."""
+    hints: list[Token] = []
+    while start < end:
+        if blank := _BLANK.match(source, start, end):
+            start = blank.end()
+        elif hint := _HINT.match(source, start, end):
+            hints.append(Token("hint", hint[1], start, hint.end()))
+            start = hint.end()
+        else:
+            raise sql_error(source, start, _UNCLOSED.get(source[start], "This character is not understood here"))
+    return hints
+
+
+def split(tokens: list[Token]) -> list[list[Token]]:
+    """The tokens of each statement, each with an `end` where the statement ends; empty statements are left out."""
+    statements: list[list[Token]] = []
+    current: list[Token] = []
+    for token in tokens:
+        if token.kind == "end" or token.is_word(";"):
+            if current:
+                end = current[-1].end
+                statements.append([*current, Token("end", "", end, end)])
+            current = []
+        else:
+            current.append(token)
+    return statements
+
+
+class Cursor:
+    """Reads the tokens of one statement from left to right.
+
+    Args:
+        source: The whole text.
+        tokens: Those of the statement; the last one is of kind `end`.
+    """
+
+    def __init__(self, source: str, tokens: list[Token]) -> None:
+        self.source = source
+        self._tokens = tokens
+        self._index = 0
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self._tokens[self._index]
+
+    @property
+    def line(self) -> int:
+        """The line of the next token."""
+        return line_number(self.source, self.token.start)
+
+    def rest(self) -> str:
+        """The text from the next token to the last one, as written."""
+        if self.token.kind == "end":
+            return ""
+        return self.source[self.token.start : self._tokens[-2].end]
+
+    def take_rest(self) -> str:
+        """Pass over everything up to the statement's end, and give it as written."""
+        text = self.rest()
+        self._index = len(self._tokens) - 1
+        return text
+
+    def text_since(self, start: Token) -> str:
+        """The text from a token to the last one that was passed over, as written."""
+        return self.source[start.start : self._tokens[self._index - 1].end]
+
+    def at(self, *words: str) -> bool:
+        """Whether the next tokens are these keywords or symbols."""
+        ahead = self._tokens[self._index : self._index + len(words)]
+        return len(ahead) == len(words) and all(map(Token.is_word, ahead, words))
+
+    def take(self, *words: str) -> bool:
+        """Pass over these keywords or symbols, if they are next; and say whether they were."""
+        if not self.at(*words):
+            return False
+        self._index += len(words)
+        return True
+
+    def take_one_of(self, *words: str) -> str | None:
+        """Pass over the next token if it is one of these keywords, and say which."""
+        return next((word for word in words if self.take(word)), None)
+
+    def next(self) -> Token:
+        """Pass over the next token, whatever it is; the end stays where it is."""
+        token = self.token
+        if token.kind != "end":
+            self._index += 1
+        return token
+
+    def expect(self, *words: str, hint: str = "") -> None:
+        """Pass over these keywords or symbols.
+
+        Args:
+            words: In upper case.
+            hint: What to do, if something else is there.
+
+        Raises:
+            SqlError: If something else is there.
+        """
+        for word in words:
+            if not self.take(word):
+                raise self.unexpected(f"'{word}'", hint)
+
+    def expect_end(self) -> None:
+        """Raise SqlError unless the statement ends here."""
+        if self.token.kind != "end":
+            raise self.unexpected("the end of the statement", "statements are separated by ';'")
+
+    def name(self, what: str) -> str:
+        """Pass over a name: a word, or anything in backticks. `what` is what it names, with its article."""
+        token = self.token
+        if token.kind == "word" and _WORD.fullmatch(token.text) is None:
+            raise self.error(f"{self.found()} is no name; put it in `backticks`")
+        if token.kind == "name" and self.source[token.start] == '"':
+            raise self.error("Flink has no \"double quotes\"; strings stand in 'single quotes', names in `backticks`")
+        if token.kind == "name" and ("\n" in token.text or "\r" in token.text):
+            raise self.error("This name does not end in its line; is a backtick missing?")
+        if token.kind not in ("word", "name") or not token.text:
+            raise self.unexpected(what)
+        return self.next().text
+
+    def qualified_name(self, what: str) -> Name:
+        """Pass over a name of one to three parts with dots between them."""
+        start = self.token
+        parts = [self.name(what)]
+        while self.take("."):
+            parts.append(self.name(what))
+        if len(parts) > 3:
+            raise self.error("A name has at most three parts, `catalog`.`database`.`table`", start)
+        return tuple(parts)
+
+    def names(self, what: str) -> dict[str, Token]:
+        """Pass over names in parentheses. Gives each one's token, in order; one that is there twice is an error."""
+        found: dict[str, Token] = {}
+
+        def one() -> None:
+            token = self.token
+            name = self.name(what)
+            if name in found:
+                raise self.error(f"{self.shown(token)} is there twice", token)
+            found[name] = token
+
+        self.listed(one)
+        return found
+
+    def listed(self, read: Callable[[], None]) -> None:
+        """Pass over parentheses; `read` reads each of the parts between their commas, of which there is at least one."""
+        self.expect("(")
+        read()
+        while not self.take(")"):
+            if not self.take(","):
+                raise self.unexpected("',' or ')'")
+            read()
+
+    def string(self, what: str) -> str:
+        """Pass over a string in single quotes. `what` is what it says, with its article."""
+        if self.token.kind != "string":
+            raise self.unexpected(f"{what} in 'single quotes'")
+        return self.next().text
+
+    def number(self, what: str, least: int, most: int) -> int:
+        """Pass over a whole number within limits. `what` is what it counts, with its article."""
+        text = self.token.text
+        if self.token.kind != "number" or re.fullmatch(r"\d{1,10}", text, re.ASCII) is None:
+            raise self.unexpected(f"{what}, a whole number from {least} to {most}")
+        if not least <= int(text) <= most:
+            raise self.error(f"{what[:1].upper()}{what[1:]} is a whole number from {least} to {most}")
+        self.next()
+        return int(text)
+
+    def found(self) -> str:
+        """The next token as a message may call it."""
+        token = self.token
+        if token.kind == "end":
+            return "the end of the statement"
+        return f"a {token.kind}" if token.kind in ("string", "hint") else self.shown(token)
+
+    def shown(self, token: Token) -> str:
+        """The text of a token in quotes, unless it may be a secret."""
+        if is_hidden(self.source, token.start, token.end):
+            return "what is not shown"
+        return f"'{token.text if len(token.text) <= 40 else token.text[:40] + '…'}'"
+
+    def unexpected(self, expected: str, hint: str = "") -> SqlError:
+        """The error for something else than what is expected at the next token."""
+        return self.error(f"Expected {expected}, found {self.found()}{hint and f'; {hint}'}")
+
+    def error(self, problem: str, token: Token | None = None) -> SqlError:
+        """An error at a token, or else at the next one. `problem` says what is wrong and what to do."""
+        return sql_error(self.source, (token or self.token).start, problem)

@@ -1,0 +1,133 @@
+"""CREATE TABLE ... LIKE: what a table takes over from another one.
+
+The rules are those of Flink (SqlTableLike, MergeTableLikeUtil): columns of the other table come first, and what both say
+is an error unless the statement says which counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.sql.definition import (
+    Column,
+    ComputedColumn,
+    MetadataColumn,
+    PhysicalColumn,
+    TableDefinition,
+    fault,
+    qualified,
+    with_key_not_null,
+)
+from dynamic_kafka.sql.parser.lexer import Cursor, Name
+
+__all__ = ["Like", "merge", "read_like"]
+
+_FEATURE_OF = {ComputedColumn: "GENERATED", MetadataColumn: "METADATA"}  # physical columns are always taken over
+_FEATURES = ("CONSTRAINTS", "GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
+# Kafka's tables have neither, so there is nothing to take over; Flink's DDL may name them all the same.
+_IGNORED = ("PARTITIONS", "DISTRIBUTION")
+_NOT_OVERWRITTEN = ("ALL", "CONSTRAINTS", *_IGNORED)
+
+
+@dataclass(frozen=True)
+class Like:
+    """A table to take things over from.
+
+    Args:
+        table: Its name.
+        strategies: INCLUDING, EXCLUDING or OVERWRITING for each of CONSTRAINTS, GENERATED, METADATA, OPTIONS, WATERMARKS.
+    """
+
+    table: Name
+    strategies: Mapping[str, str]
+
+
+def read_like(cursor: Cursor) -> Like:
+    """Pass over what follows LIKE: a name, and `(INCLUDING ... EXCLUDING ... OVERWRITING ...)`.
+
+    Raises:
+        SqlError: If it is anything else, or Flink refuses it.
+    """
+    table = cursor.qualified_name("a table's name")
+    given: dict[str, str] = {}
+    if cursor.take("("):
+        while not cursor.take(")"):
+            start = cursor.token
+            strategy = cursor.take_one_of("INCLUDING", "EXCLUDING", "OVERWRITING")
+            feature = strategy and cursor.take_one_of("ALL", *_FEATURES, *_IGNORED)
+            if strategy is None:
+                raise cursor.unexpected("INCLUDING, EXCLUDING, OVERWRITING or ')'")
+            if feature is None:
+                raise cursor.unexpected(f"one of {', '.join(('ALL', *_FEATURES))}")
+            if feature in given:
+                raise cursor.error(f"{feature} is there twice", start)
+            if strategy == "OVERWRITING" and feature in _NOT_OVERWRITTEN:
+                raise cursor.error(f"{feature} cannot be overwritten; it is INCLUDING or EXCLUDING", start)
+            given[feature] = strategy
+    defaults: dict[str, str] = dict.fromkeys(_FEATURES, "INCLUDING")
+    defaults["OPTIONS"] = "OVERWRITING"
+    if "ALL" in given:
+        defaults = dict.fromkeys(_FEATURES, given["ALL"])
+    return Like(table, {feature: given.get(feature, defaults[feature]) for feature in _FEATURES})
+
+
+def merge(table: TableDefinition, like: Like, other: TableDefinition) -> TableDefinition:
+    """The table with what it takes over.
+
+    Args:
+        table: What CREATE TABLE says itself.
+        like: How it takes over.
+        other: The table that `like` names.
+
+    Raises:
+        ConfigurationError: If both say different things and the statement does not say which counts, or if the result
+            is no table.
+    """
+    columns: dict[str, Column] = {
+        c.name: c for c in other.columns if like.strategies.get(_FEATURE_OF.get(type(c), "")) != "EXCLUDING"
+    }
+    for column in table.columns:
+        known = columns.get(column.name)
+        if known is not None and (type(known) is not type(column) or isinstance(column, PhysicalColumn)):
+            there = f"{qualified(like.table)} has a column `{column.name}` too"
+            raise ConfigurationError(f"Table {qualified(table.name)}: {there}; name it differently")
+        if known is not None:
+            _overwrite(table, like, _FEATURE_OF[type(column)], f"the column `{column.name}`")
+        columns[column.name] = column
+
+    options = {} if like.strategies["OPTIONS"] == "EXCLUDING" else dict(other.options)
+    for key, value in table.options.items():
+        if key in options:
+            _overwrite(table, like, "OPTIONS", f"the option '{key}'")
+        options[key] = value
+
+    primary_key = () if like.strategies["CONSTRAINTS"] == "EXCLUDING" else other.primary_key
+    if primary_key and table.primary_key:
+        _overwrite(table, like, "CONSTRAINTS", "a primary key")
+    watermark = None if like.strategies["WATERMARKS"] == "EXCLUDING" else other.watermark
+    if watermark and table.watermark:
+        _overwrite(table, like, "WATERMARKS", "a watermark")
+    result = with_key_not_null(
+        replace(
+            table,
+            columns=tuple(columns.values()),
+            primary_key=table.primary_key or primary_key,
+            watermark=table.watermark or watermark,
+            options=options,
+        )
+    )
+    if found := fault(result):
+        *_, problem = found
+        raise ConfigurationError(f"Table {qualified(table.name)}: {problem}")
+    return result
+
+
+def _overwrite(table: TableDefinition, like: Like, feature: str, what: str) -> None:
+    """Raise ConfigurationError for what both tables say, unless LIKE overwrites it."""
+    if like.strategies[feature] != "OVERWRITING":
+        remedy = f"EXCLUDING {feature}" + ("" if feature in _NOT_OVERWRITTEN else f" or OVERWRITING {feature}")
+        raise ConfigurationError(
+            f"Table {qualified(table.name)}: {qualified(like.table)} has {what} already; say LIKE ... ({remedy})"
+        )

@@ -1,0 +1,255 @@
+"""Scripts into statements.
+
+The text is split at `;` by tokens, so one in a string, a name or a comment splits nothing. What goes to Spark (queries,
+view queries, computed columns) stays as it was written, with its comments and hints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dynamic_kafka.sql.parser.create_table import read_create_table, read_options
+from dynamic_kafka.sql.parser.errors import line_number, sql_error
+from dynamic_kafka.sql.parser.lexer import Cursor, Token, split, tokenize
+from dynamic_kafka.sql.parser.statements import (
+    CreateTable,
+    CreateView,
+    Describe,
+    DropTable,
+    DropView,
+    Explain,
+    InsertInto,
+    Query,
+    Reset,
+    Set,
+    ShowCreateTable,
+    ShowCreateView,
+    ShowTables,
+    ShowViews,
+    Statement,
+    StatementSet,
+)
+from dynamic_kafka.sql.parser.unsupported import refuse_unsupported
+
+__all__ = [
+    "CreateTable",
+    "CreateView",
+    "Describe",
+    "DropTable",
+    "DropView",
+    "Explain",
+    "InsertInto",
+    "Query",
+    "Reset",
+    "Set",
+    "ShowCreateTable",
+    "ShowCreateView",
+    "ShowTables",
+    "ShowViews",
+    "Statement",
+    "StatementSet",
+    "parse_script",
+    "parse_statement",
+]
+
+
+def parse_script(text: str) -> list[Statement]:
+    """All statements of a script, in order.
+
+    Raises:
+        SqlError: For the first fault, with its line and column in the script.
+        MissingDependencyError: If sqlglot is not installed.
+    """
+    cursors = (Cursor(text, tokens) for tokens in split(tokenize(text)))
+    return [_statement(cursor, cursors) for cursor in cursors]
+
+
+def parse_statement(text: str) -> Statement:
+    """The only statement of the text; a `;` after it may be there or not.
+
+    Raises:
+        SqlError: If it has a fault, or if there is none, or another one after it.
+        MissingDependencyError: If sqlglot is not installed.
+    """
+    cursors = (Cursor(text, tokens) for tokens in split(tokenize(text)))
+    first = next(cursors, None)
+    if first is None:
+        raise sql_error(text, len(text), "Expected a statement, found none")
+    statement = _statement(first, cursors)
+    second = next(cursors, None)
+    if second is not None:
+        raise second.error("Expected one statement only, found another one; run them one by one, or as a script")
+    return statement
+
+
+_QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")
+_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
+_Place = tuple[str, int]
+"""The text of a statement, and its line."""
+
+
+def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
+    """The statement under the cursor; a statement set takes those that follow, up to its END."""
+    start, place = cursor.token, (cursor.rest(), cursor.line)
+    refuse_unsupported(cursor)
+    job = _job(cursor, following)
+    if job is not None:
+        return job
+    match cursor.take_one_of("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "SET", "RESET", "EXPLAIN"):
+        case "CREATE":
+            return _create(cursor, place)
+        case "DROP":
+            return _drop(cursor, place)
+        case "SHOW":
+            return _show(cursor, place)
+        case "DESCRIBE" | "DESC":
+            extended = cursor.take("EXTENDED")
+            statement: Statement = Describe(*place, cursor.qualified_name("a table's name"), extended)
+        case "SET":
+            statement = _set(cursor, place)
+        case "RESET":
+            statement = Reset(*place, None if cursor.token.kind == "end" else cursor.string("the key"))
+        case "EXPLAIN":
+            return _explain(cursor, following, start)
+        case _:
+            raise cursor.unexpected("a statement, such as SELECT, INSERT INTO or CREATE TABLE")
+    cursor.expect_end()
+    return statement
+
+
+def _job(cursor: Cursor, following: Iterator[Cursor]) -> Query | InsertInto | StatementSet | None:
+    """What can be executed and explained: a query, an insert or a statement set; None if it is none of them."""
+    start, place = cursor.token, (cursor.rest(), cursor.line)
+    if cursor.take("BEGIN", "STATEMENT", "SET"):
+        cursor.expect_end()
+        return _statement_set(cursor, following, start)
+    cursor.take("EXECUTE")
+    if cursor.take("STATEMENT", "SET"):
+        cursor.expect("BEGIN")
+        return _statement_set(cursor, following, start)
+    if cursor.at("INSERT"):
+        return _insert(cursor, place)
+    if any(map(cursor.at, _QUERY)):
+        cursor.take_rest()
+        return Query(*place)
+    if start is not cursor.token:
+        raise cursor.unexpected("STATEMENT SET, INSERT INTO or a query")
+    return None
+
+
+def _query(cursor: Cursor) -> str:
+    if not any(map(cursor.at, _QUERY)):
+        raise cursor.unexpected("a query, such as SELECT")
+    return cursor.take_rest()
+
+
+def _create(cursor: Cursor, place: _Place) -> Statement:
+    temporary = cursor.take("TEMPORARY")
+    if cursor.take("TABLE"):
+        return CreateTable(*place, *read_create_table(cursor, temporary=temporary))
+    if not cursor.take("VIEW"):
+        raise cursor.unexpected("TABLE or VIEW")
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    name = cursor.qualified_name("the view's name")
+    columns = tuple(cursor.names("a column's name")) if cursor.at("(") else ()
+    comment = cursor.string("the comment") if cursor.take("COMMENT") else None
+    cursor.expect("AS")
+    return CreateView(*place, name, columns, _query(cursor), comment, temporary, if_not_exists)
+
+
+def _drop(cursor: Cursor, place: _Place) -> Statement:
+    temporary = cursor.take("TEMPORARY")
+    what = cursor.take_one_of("TABLE", "VIEW")
+    if what is None:
+        raise cursor.unexpected("TABLE or VIEW")
+    if_exists = cursor.take("IF", "EXISTS")
+    name = cursor.qualified_name(f"the {what.lower()}'s name")
+    cursor.expect_end()
+    return (DropTable if what == "TABLE" else DropView)(*place, name, temporary, if_exists)
+
+
+def _show(cursor: Cursor, place: _Place) -> Statement:
+    if cursor.take("CREATE"):
+        what = cursor.take_one_of("TABLE", "VIEW")
+        if what is None:
+            raise cursor.unexpected("TABLE or VIEW")
+        name = cursor.qualified_name(f"the {what.lower()}'s name")
+        cursor.expect_end()
+        return (ShowCreateTable if what == "TABLE" else ShowCreateView)(*place, name)
+    what = cursor.take_one_of("TABLES", "VIEWS")
+    if what is None:
+        raise cursor.unexpected("TABLES, VIEWS or CREATE TABLE")
+    negated = cursor.take("NOT")
+    if negated:
+        cursor.expect("LIKE")
+    pattern = cursor.string("a pattern") if negated or cursor.take("LIKE") else None
+    cursor.expect_end()
+    return (ShowTables if what == "TABLES" else ShowViews)(*place, pattern, negated)
+
+
+def _set(cursor: Cursor, place: _Place) -> Set:
+    if cursor.token.kind == "end":
+        return Set(*place, None, None)
+    key = cursor.string("the key")
+    cursor.expect("=")
+    return Set(*place, key, cursor.string("the value"))
+
+
+def _explain(cursor: Cursor, following: Iterator[Cursor], start: Token) -> Explain:
+    line = line_number(cursor.source, start.start)
+    details: list[str] = []
+    if not cursor.take("PLAN", "FOR"):
+        while detail := cursor.take_one_of(*_DETAILS):
+            details.append(detail)
+            if not cursor.take(","):
+                break
+    of_job = cursor.token.start
+    job = _job(cursor, following)
+    if job is None:
+        raise cursor.unexpected("STATEMENT SET, INSERT INTO or a query")
+    text = cursor.source[start.start : of_job] + job.text  # a statement set goes on after the first `;`
+    return Explain(text, line, job, tuple(details))
+
+
+def _insert(cursor: Cursor, place: _Place) -> InsertInto:
+    cursor.expect("INSERT")
+    if cursor.at("OVERWRITE"):
+        raise cursor.error("INSERT OVERWRITE is not supported: records in Kafka cannot be replaced; write INSERT INTO")
+    cursor.expect("INTO")
+    table = cursor.qualified_name("the table's name")
+    options = _hint(cursor) if cursor.token.kind == "hint" else {}
+    if cursor.at("PARTITION"):
+        raise cursor.error(
+            "PARTITION is not supported: Kafka's tables have no partition columns; see 'sink.partitioner'"
+        )
+    is_query = any(cursor.at("(", word) for word in _QUERY)
+    columns = tuple(cursor.names("a column's name")) if cursor.at("(") and not is_query else None
+    return InsertInto(*place, table, columns, _query(cursor), options)
+
+
+def _hint(cursor: Cursor) -> dict[str, str]:
+    token = cursor.next()
+    inside = Cursor(cursor.source, tokenize(cursor.source, token.start + len("/*+"), token.end - len("*/")))
+    inside.expect("OPTIONS", hint="a table has the hint OPTIONS('key' = 'value') only")
+    options = read_options(inside)
+    if inside.token.kind != "end":
+        raise inside.unexpected("nothing more in the hint")
+    return options
+
+
+def _statement_set(cursor: Cursor, following: Iterator[Cursor], start: Token) -> StatementSet:
+    inserts: list[InsertInto] = []
+    line = line_number(cursor.source, start.start)
+    while not cursor.take("END"):
+        if cursor.token.kind == "end":
+            end, cursor = cursor, next(following, cursor)
+            if end is cursor:
+                raise cursor.error("The statement set is not closed; END; is missing")
+        elif cursor.at("INSERT"):
+            inserts.append(_insert(cursor, (cursor.rest(), cursor.line)))
+        else:
+            raise cursor.unexpected("INSERT INTO or END")
+    cursor.expect_end()
+    if not inserts:
+        raise cursor.error("The statement set is empty; it needs at least one INSERT INTO", start)
+    return StatementSet(cursor.text_since(start), line, tuple(inserts))

@@ -1,0 +1,101 @@
+"""Errors of a script's statements, as they may be shown: where in the script, and on one line what Spark says on pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import AnalysisException, PySparkException
+
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
+from dynamic_kafka.sql.parser import statements as nodes
+from dynamic_kafka.sql.parser.errors import sql_error
+
+__all__ = ["errors_of"]
+
+
+@contextmanager
+def errors_of(statement: nodes.Statement, script: str, what: str | None = None) -> Iterator[None]:
+    """Say of errors where in the script they belong.
+
+    Args:
+        statement: What is run.
+        script: The whole text that it is from.
+        what: A part of it, such as one of its jobs; by default how it begins.
+
+    Raises:
+        SqlError: If Spark says where in a query the fault is.
+        ConfigurationError: If the statement is wrong otherwise.
+        DynamicKafkaError: For other errors of Spark and of this package.
+    """
+    try:
+        yield
+    except SqlError:
+        raise
+    except (DynamicKafkaError, PySparkException) as error:
+        offset = _offset(error, statement, script) if isinstance(error, AnalysisException) else None
+        if offset is not None:
+            raise sql_error(script, offset, re.sub(r"\s*SQLSTATE: .*", "", _reason(error))) from error
+        kind = ConfigurationError if isinstance(error, (AnalysisException, ConfigurationError)) else DynamicKafkaError
+        raise kind(f"Line {statement.line}, {what or _beginning(statement)}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What happened, on one line: of an error of Spark the part that is ours or Python's, if there is one."""
+    text = str(error).strip()
+    if ours := re.search(r"\bdynamic_kafka\.errors\.\w+: (.*)", text):
+        return ours[1]
+    if python := re.findall(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", text, re.MULTILINE):
+        return str(python[-1])
+    first = text.partition("\n")[0].rstrip(";")
+    # raise_error() gives a text of ours the name of a condition.
+    first = re.sub(r"^(?:\[STREAM_FAILED\].*? terminated with exception: )?(?:\[USER_RAISED_EXCEPTION\] )?", "", first)
+    return re.sub(r"(?:\s*SQLSTATE: \w+)+$", "", first) or type(error).__name__
+
+
+def _beginning(statement: nodes.Statement) -> str:
+    """How a statement begins, up to the first sign that is none of a name: what follows may be a secret."""
+    words = re.match(r"[\w\s`.]*", statement.text)
+    text = " ".join(words[0].split()) if words else ""
+    return f"'{text if len(text) <= 40 else text[:40] + '…'}'"
+
+
+def _offset(error: PySparkException, statement: nodes.Statement, script: str) -> int | None:
+    """Where in the script Spark sees the fault; None if it does not say, or means another text, such as a view's."""
+    start = _line_start(script, statement.line)
+    for query in _queries(statement):
+        found = _offset_in(query, error)
+        if found is not None:
+            return script.index(query, start) + found
+    return None
+
+
+def _offset_in(query: str, error: PySparkException) -> int | None:
+    for context in error.getQueryContext():
+        if context.contextType().name == "SQL":
+            first = context.startIndex()
+            if query[first : context.stopIndex() + 1] == context.fragment():
+                return first
+    place = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
+    # After it, Spark shows the text that it means, with a line of signs under the fault.
+    number, lines = (int(place[1]), query.split("\n")) if place else (1, [])
+    if place is None or number > len(lines) or lines[number - 1] not in str(error).split("\n"):
+        return None
+    return _line_start(query, number) + int(place[2])
+
+
+def _line_start(text: str, number: int) -> int:
+    return sum(len(line) + 1 for line in text.split("\n")[: number - 1])
+
+
+def _queries(statement: nodes.Statement) -> list[str]:
+    """The parts of a statement that Spark parses."""
+    match statement:
+        case nodes.StatementSet(inserts=inserts):
+            return [insert.query for insert in inserts]
+        case nodes.Explain(statement=explained):
+            return _queries(explained)
+        case nodes.InsertInto(query=query) | nodes.CreateView(query=query) | nodes.Query(text=query):
+            return [query]
+    return []

@@ -1,0 +1,175 @@
+"""The statements there are, as data; `statements` makes them out of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dynamic_kafka.sql.definition import TableDefinition
+from dynamic_kafka.sql.parser.lexer import Name
+from dynamic_kafka.sql.parser.like import Like
+
+__all__ = [
+    "CreateTable",
+    "CreateView",
+    "Describe",
+    "DropTable",
+    "DropView",
+    "Explain",
+    "InsertInto",
+    "Query",
+    "Reset",
+    "Set",
+    "ShowCreateTable",
+    "ShowCreateView",
+    "ShowTables",
+    "ShowViews",
+    "Statement",
+    "StatementSet",
+]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement.
+
+    Args:
+        text: The statement as written, without the `;`. It may hold secrets, so `repr` leaves it out.
+        line: The line of the script where it starts, counted from 1.
+    """
+
+    text: str = field(repr=False)
+    line: int
+
+
+@dataclass(frozen=True)
+class CreateTable(Statement):
+    """CREATE [TEMPORARY] TABLE; with `like`, the table is complete only after `like.merge` with the other one."""
+
+    definition: TableDefinition
+    like: Like | None = None
+
+
+@dataclass(frozen=True)
+class CreateView(Statement):
+    """CREATE [TEMPORARY] VIEW; `columns` are the names of all of its columns, or empty for those of the query."""
+
+    name: Name
+    columns: tuple[str, ...]
+    query: str = field(repr=False)
+    comment: str | None
+    temporary: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class DropTable(Statement):
+    """DROP [TEMPORARY] TABLE [IF EXISTS]."""
+
+    name: Name
+    temporary: bool
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class DropView(Statement):
+    """DROP [TEMPORARY] VIEW [IF EXISTS]."""
+
+    name: Name
+    temporary: bool
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class ShowTables(Statement):
+    """SHOW TABLES [[NOT] LIKE 'pattern']; the pattern is SQL's, with `%` and `_`."""
+
+    pattern: str | None
+    negated: bool
+
+
+@dataclass(frozen=True)
+class ShowViews(Statement):
+    """SHOW VIEWS [[NOT] LIKE 'pattern']; the pattern is SQL's, with `%` and `_`."""
+
+    pattern: str | None
+    negated: bool
+
+
+@dataclass(frozen=True)
+class ShowCreateTable(Statement):
+    """SHOW CREATE TABLE."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
+class ShowCreateView(Statement):
+    """SHOW CREATE VIEW."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    """DESCRIBE or DESC, of a table or a view."""
+
+    name: Name
+    extended: bool
+
+
+@dataclass(frozen=True)
+class InsertInto(Statement):
+    """INSERT INTO table SELECT.
+
+    Args:
+        table: Where to.
+        columns: The columns that the query gives values for, in its order; None for all.
+        query: As written.
+        options: Options of the table for this statement only, from a hint `/*+ OPTIONS('key' = 'value') */` after its name.
+    """
+
+    table: Name
+    columns: tuple[str, ...] | None
+    query: str = field(repr=False)
+    options: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class StatementSet(Statement):
+    """EXECUTE STATEMENT SET BEGIN ... END, or BEGIN STATEMENT SET; ... END: inserts that start together."""
+
+    inserts: tuple[InsertInto, ...]
+
+
+@dataclass(frozen=True)
+class Set(Statement):
+    """SET 'key' = 'value'; without a key, it asks for all that is set."""
+
+    key: str | None
+    value: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Reset(Statement):
+    """RESET 'key'; without a key, of all."""
+
+    key: str | None
+
+
+@dataclass(frozen=True)
+class Query(Statement):
+    """SELECT, WITH, VALUES and the like, in `text`."""
+
+
+@dataclass(frozen=True)
+class Explain(Statement):
+    """EXPLAIN.
+
+    Args:
+        statement: What to explain.
+        details: Such as `CHANGELOG_MODE`, in upper case.
+    """
+
+    statement: Query | InsertInto | StatementSet
+    details: tuple[str, ...]

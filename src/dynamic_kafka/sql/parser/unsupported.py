@@ -1,0 +1,69 @@
+"""Statements that Flink has and that have no meaning here, and what to do instead."""
+
+from __future__ import annotations
+
+import itertools
+
+from dynamic_kafka.sql.parser.lexer import Cursor
+
+__all__ = ["refuse_unsupported"]
+
+_CATALOGS = (
+    "Catalogs and databases are not supported: a table is known by its name alone, in the environment that made it"
+)
+_FUNCTIONS = (
+    "Functions are not made by SQL here: register them with Spark (spark.udf.register), then call them in queries"
+)
+_JARS = "JAR files are not needed here: what is Python is installed with pip, on the driver and on every executor"
+_MODULES = "Modules are not supported: queries have Spark's functions"
+_JOBS = "Jobs are Spark's streaming queries here: see spark.streams.active, and query.stop()"
+_AGAIN = "A table or view cannot be changed: DROP it, then CREATE it again"
+_APPEND_ONLY = "Records in Kafka cannot be changed or deleted: INSERT INTO an upsert-kafka table instead"
+_PLANS = "Compiled plans are not supported: Spark plans a query anew whenever it starts"
+_MODELS = "Models are not supported: call a function registered with Spark"
+_NO_BUCKETS = "Kafka's tables have no partition columns: see DESCRIBE for the metadata column 'partition'"
+
+_UNSUPPORTED = {
+    "CREATE|DROP|ALTER|DESCRIBE|DESC CATALOG|DATABASE": _CATALOGS,
+    "SHOW CATALOGS|DATABASES|CURRENT": _CATALOGS,
+    "SHOW TABLES|VIEWS FROM|IN": _CATALOGS,
+    "SHOW CREATE CATALOG": _CATALOGS,
+    "USE|LOAD|UNLOAD MODULE|MODULES": _MODULES,
+    "SHOW MODULES": _MODULES,
+    "SHOW FULL MODULES": _MODULES,
+    "USE": _CATALOGS,
+    "CREATE|DROP|ALTER|DESCRIBE|DESC FUNCTION": _FUNCTIONS,
+    "CREATE|DROP|ALTER TEMPORARY FUNCTION|SYSTEM": _FUNCTIONS,
+    "SHOW FUNCTIONS|PROCEDURES": _FUNCTIONS,
+    "SHOW USER FUNCTIONS": _FUNCTIONS,
+    "CALL": _FUNCTIONS,
+    "ADD|REMOVE JAR": _JARS,
+    "SHOW JARS": _JARS,
+    "SHOW|STOP|DESCRIBE|DESC JOB|JOBS": _JOBS,
+    "CREATE|DROP|ALTER|DESCRIBE|DESC MODEL": _MODELS,
+    "SHOW MODELS": _MODELS,
+    "CREATE|ALTER|DROP MATERIALIZED": "Materialized tables are not supported: INSERT INTO a table from a query",
+    "CREATE|ALTER|DROP|DESCRIBE|DESC CONNECTION": "Connections are not supported: give a table its options in WITH",
+    "SHOW CONNECTIONS": "Connections are not supported: give a table its options in WITH",
+    "CREATE OR REPLACE": "OR REPLACE is not supported: DROP it, then CREATE it again",
+    "REPLACE": _AGAIN,
+    "ALTER": _AGAIN,
+    "SHOW COLUMNS": "SHOW COLUMNS is not supported: DESCRIBE shows the columns of a table",
+    "SHOW PARTITIONS": _NO_BUCKETS,
+    "UPDATE|DELETE|TRUNCATE|MERGE|UPSERT": _APPEND_ONLY,
+    "COMPILE": _PLANS,
+    "EXECUTE PLAN": _PLANS,
+    "ANALYZE": "ANALYZE is not supported: Kafka has no statistics of its tables",
+}
+_SEQUENCES = {
+    words: problem
+    for pattern, problem in _UNSUPPORTED.items()
+    for words in itertools.product(*(part.split("|") for part in pattern.split()))
+}
+
+
+def refuse_unsupported(cursor: Cursor) -> None:
+    """Raise SqlError if a statement begins that there is not here."""
+    for words, problem in _SEQUENCES.items():
+        if cursor.at(*words):
+            raise cursor.error(problem)

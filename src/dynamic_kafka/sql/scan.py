@@ -1,0 +1,190 @@
+"""A table read: the source's rows, decoded, as the table's columns in their order.
+
+What is read of a message is decided here: only the columns that the table needs are sent to Spark, a message is decoded
+once, and computed columns and the watermark come last, on the table's own names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
+
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.formats import METADATA, ROW_KIND, ROWS
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.source.configure import configure
+from dynamic_kafka.spark.datasource import COLUMN_TYPES, NAME
+from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
+from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, VALUE_PREFIX, metadata_types
+from dynamic_kafka.sql.on_error import COORDINATES, Part, drop_poison, once
+from dynamic_kafka.sql.table import Encoding, KafkaTable, with_start
+from dynamic_kafka.sql.types import cast_type, quoted
+
+__all__ = ["check_expressions", "read"]
+
+_ROW = "__row"
+_PROCTIME = re.compile(r"\s*proctime\s*\(\s*\)\s*", re.IGNORECASE)  # Flink's time of processing
+
+
+def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFrame:
+    """The table as a DataFrame.
+
+    Args:
+        spark: The session, with `format("dynamic-kafka")` registered.
+        table: The table.
+        streaming: Whether to follow it, or to read what is there now.
+
+    Returns:
+        The table's columns in order; for a changelog also `row_kind`, last.
+
+    Raises:
+        ConfigurationError: If the table can only be written to.
+    """
+    options = with_start(table.source)
+    if options != table.source and not any(name in options for name in ("properties.group.id", "kafka.group.id")):
+        raise ConfigurationError(
+            f"Option 'scan.startup.mode' is missing for table {qualified(table.definition.name)}; its default, "
+            "'group-offsets', needs 'properties.group.id'"
+        )
+    # What is wrong is an error of ours here; in Spark's load() it would be one of Spark's, with a trace of its worker.
+    settings = configure(options, default_starting=KafkaOffsetsInitializer.earliest())
+    if not streaming and settings.starting == KafkaOffsetsInitializer.latest():
+        raise InvalidOptionError(
+            "scan.startup.mode", "latest-offset", "a start before the end, because a batch query ends there"
+        )
+    reader = spark.readStream if streaming else spark.read
+    messages = reader.format(NAME).schema(_needed(table)).options(**options).load()
+    decoded = drop_poison(_decoded(messages, table), _parts(table), table.on_error, _name(table), table.letters)
+    rows = _rows(decoded, table)
+    for column in table.definition.columns:
+        if isinstance(column, ComputedColumn):
+            rows = rows.withColumn(column.name, _computed(column.expression))
+    watermark = table.definition.watermark
+    if watermark is not None:  # Spark's watermarks are of TIMESTAMP_LTZ: a TIMESTAMP is one of the session's time zone
+        rows = rows.withColumn(watermark.column, _quoted(watermark.column).cast("timestamp"))
+        rows = rows.withWatermark(watermark.column, watermark.delay) if streaming else rows
+    names = [column.name for column in table.definition.columns]
+    return rows.select(*map(_quoted, names), *([ROW_KIND] if table.changelog else []))
+
+
+def check_expressions(spark: SparkSession, table: KafkaTable) -> None:
+    """Have Spark look at a table's computed columns, and at the types of its metadata.
+
+    Raises:
+        ConfigurationError: If one of them is wrong, with what Spark says.
+    """
+    columns = table.definition.columns
+    fields = [StructField(c.name, cast_type(c.type)) for c in columns if not isinstance(c, ComputedColumn)]
+    rows: DataFrame | None = None
+    for column in columns:
+        if isinstance(column, PhysicalColumn):
+            continue
+        # Most tables have no such column: nothing is asked then.
+        rows = spark.createDataFrame([], StructType(fields)) if rows is None else rows
+        try:
+            if isinstance(column, ComputedColumn):
+                rows = rows.withColumn(column.name, _computed(column.expression))
+            else:
+                known = metadata_types(table.value.format)[column.key]
+                rows.select(F.lit(None).cast(known).cast(cast_type(column.type)))
+        except (AnalysisException, ParseException) as error:
+            reason = next(line for line in str(error).splitlines() if line.strip())
+            raise ConfigurationError(
+                f"Column '{column.name}' of table {qualified(table.definition.name)} cannot be computed: {reason}"
+            ) from None
+
+
+def _computed(expression: str) -> Column:
+    return F.current_timestamp() if _PROCTIME.fullmatch(expression) else F.expr(expression)
+
+
+def _name(table: KafkaTable) -> str:
+    return ".".join(table.definition.name)
+
+
+def _quoted(name: str) -> Column:
+    return F.col(quoted(name))
+
+
+# --- from messages to rows ----------------------------------------------------------------------------------------------
+
+
+def _needed(table: KafkaTable) -> StructType:
+    """The source's columns that the table is made of; the others are not sent to Spark."""
+    needed = {"value", *COORDINATES}
+    if table.key is not None or table.on_error == "dead-letter":
+        needed.add("key")
+    needed |= {METADATA_KEYS[c.key].column for c in table.metadata if c.key in METADATA_KEYS}
+    return StructType([StructField(name, COLUMN_TYPES[name]) for name in COLUMN_TYPES if name in needed])
+
+
+def _decoded(messages: DataFrame, table: KafkaTable) -> DataFrame:
+    """The messages, each with what was decoded of it."""
+    decoded = messages.select("*", *(once(_decode(e)).alias(f"__{e.name}") for e in _encodings(table)))
+    if table.upsert:  # a message without a key is of no row; one whose value the format leaves out is no deletion
+        read = F.col("value").isNull() | F.col("__value").isNotNull()
+        return decoded.where(F.col("__key").isNotNull() & read)
+    if table.value.format.changelog:
+        return decoded
+    return decoded.where(F.col("__value").isNotNull())
+
+
+def _encodings(table: KafkaTable) -> Iterator[Encoding]:
+    if table.key is not None:
+        yield table.key
+    yield table.value
+
+
+def _decode(encoding: Encoding) -> Column:
+    return encoding.format.decode(F.col(encoding.name), encoding.schema, encoding.options)
+
+
+def _parts(table: KafkaTable) -> list[Part]:
+    return [Part(e.name, e.format.name, f"__{e.name}") for e in _encodings(table)]
+
+
+def _rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
+    """The table's physical and metadata columns, and `row_kind`."""
+    value = "__value"
+    kind: list[Column] = []
+    if table.upsert:
+        kind = [F.when(F.col("value").isNull(), "-D").otherwise("+U").alias(ROW_KIND)]
+    elif table.value.format.changelog:
+        decoded = decoded.select("*", F.explode(f"__value.{ROWS}").alias(_ROW))
+        value = f"{_ROW}.row"
+        kind = [F.col(f"{_ROW}.{ROW_KIND}").alias(ROW_KIND)]
+    physical = [column.alias(name) for name, column in _physical(table, value)]
+    metadata = [_metadata(column).alias(column.name) for column in table.metadata]
+    return decoded.select(*physical, *metadata, *kind)
+
+
+def _physical(table: KafkaTable, value: str) -> Iterator[tuple[str, Column]]:
+    """Columns of the value win over those of the key, as in Flink; a deleted row of `upsert-kafka` has its key only."""
+    of_key, of_value = (
+        {column: F.col(f"{place}.{quoted(f)}") for column, f in zip(e.columns, e.schema.names, strict=True)}
+        if e is not None
+        else {}
+        for e, place in ((table.key, "__key"), (table.value, value))
+    )
+    for column in table.definition.columns:
+        if column.name in of_value:
+            found = of_value[column.name]
+            if table.upsert and column.name in of_key:
+                found = of_key[column.name]
+            yield column.name, found
+        elif column.name in of_key:
+            yield column.name, of_key[column.name]
+
+
+def _metadata(column: MetadataColumn) -> Column:
+    if column.key.startswith(VALUE_PREFIX):
+        found = F.col(f"__value.{METADATA}.{quoted(column.key.removeprefix(VALUE_PREFIX))}")
+    else:
+        key = METADATA_KEYS[column.key]
+        found = key.read(F.col(key.column))
+    return found.cast(cast_type(column.type))
