@@ -100,12 +100,10 @@ class UnknownOptionError(ConfigurationError):
     """
 
     def __init__(self, option: str, known: Iterable[str], *, what: str = "option") -> None:
-        by_lower = {name.lower(): name for name in known}
-        near = difflib.get_close_matches(option.lower(), by_lower, n=1, cutoff=0.6)
-        hint = f"; did you mean '{by_lower[near[0]]}'?" if near else "; see the tables in the README"
-        super().__init__(f"Unknown {what} '{option}'{hint}")
+        names = list(known)
+        super().__init__(f"Unknown {what} '{option}'{suggestion(option, names) or '; see the tables in the README'}")
         self.option = option
-        self.suggestion = by_lower[near[0]] if near else None
+        self.suggestion = nearest(option, names)
 
 
 class InvalidOptionError(ConfigurationError):
@@ -312,3 +310,32 @@ class LostTransactionsError(TransactionError):
 
 class CheckpointError(DynamicKafkaError):
     """The offsets in the checkpoint are not this source's, or do not fit what is asked of it."""
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known name that is most similar to a mistyped one, in its own spelling; None if none is similar.
+
+    Args:
+        name: The name as the user wrote it; upper and lower case do not matter.
+        known: The names that exist.
+        cutoff: The similarity required, from 0 to 1.
+    """
+    by_lower = {known_name.lower(): known_name for known_name in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
+    return by_lower[near[0]] if near else None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: `; did you mean 'x'?`, or nothing if no name is similar.
+
+    The empty text lets a caller say something else instead: `suggestion(name, known) or "; expected one of ..."`.
+    """
+    near = nearest(name, known)
+    return "" if near is None else f"; did you mean '{near}'?"
+
+
+def listed(items: Iterable[str], most: int = 10) -> str:
+    """Return a list for a message: `a, b, c`, or `a, b, c and 4 more` if there are more than `most` items."""
+    names = list(items)
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

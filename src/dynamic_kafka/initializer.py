@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from dynamic_kafka.errors import OffsetResolutionError
+from dynamic_kafka.errors import OffsetResolutionError, listed
 
 __all__ = [
     "KafkaOffsetResetStrategy",
@@ -276,8 +276,7 @@ def _by_time(
 
 
 def _names(partitions: Collection[KafkaTopicPartition]) -> str:
-    shown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)[:5])
-    return shown if len(partitions) <= 5 else f"{shown} and {len(partitions) - 5} more"
+    return listed((f"{topic}-{partition}" for topic, partition in sorted(partitions)), 5)
 
 
 def _word(text: str) -> Literal["earliest", "latest", "committed"]:

@@ -28,6 +28,9 @@ from dynamic_kafka.errors import (
     SqlError,
     TransactionError,
     UnknownOptionError,
+    listed,
+    nearest,
+    suggestion,
 )
 
 ONE_OF_EACH = [
@@ -119,6 +122,22 @@ def test_unknown_options_suggest_the_nearest_name() -> None:
     far = UnknownOptionError("colour", ["subscribe"])
     assert far.suggestion is None
     assert "see the tables in the README" in str(far)
+
+
+def test_a_suggestion_is_the_end_of_a_message() -> None:
+    """It is empty if no known name is similar, so that a caller can say something else; case does not matter."""
+    assert suggestion("Jsn", ["csv", "JSON"]) == "; did you mean 'JSON'?"
+    assert suggestion("avro", ["csv", "json"]) == ""
+    assert nearest("pipeline.nam", ["pipeline.name"]) == "pipeline.name"
+    assert nearest("pipeline.nam", ["pipeline.name"], cutoff=0.99) is None
+
+
+@pytest.mark.parametrize(
+    ("items", "text"), [("", ""), ("ab", "a, b"), ("abc", "a, b, c"), ("abcdefg", "a, b, c and 4 more")]
+)
+def test_long_lists_are_cut(items: str, text: str) -> None:
+    """Only as many items as asked for are shown, and the rest is counted."""
+    assert listed(items, 3) == text
 
 
 def test_messages_name_the_place() -> None:

@@ -125,7 +125,7 @@ def test_document_may_reuse_parts_by_anchor_and_merge_key() -> None:
         (document(cluster(topics=["a", 7])), ".topics[1]: expected text, not a number (put it in quotes)"),
         (document(cluster(topics=None)), "[0].clusterMetadataList[0].topics: is missing"),
         (document(cluster(topicz=["a"])), ".topicz: unknown key; did you mean 'topics'?"),
-        (document(cluster(zzz=1)), ".zzz: unknown key; known are clusterId, bootstrapServers, topics"),
+        (document(cluster(zzz=1)), ".zzz: unknown key; the known keys are clusterId, bootstrapServers, topics"),
         (document(cluster(bootstrapServers=9092)), ".bootstrapServers: expected host:port"),
         (document(cluster(bootstrapServers=" , ")), ".bootstrapServers: expected at least one host:port"),
         (document(cluster(properties={"a.b": ["x"]})), "[0].properties['a.b']: expected text, not a list"),

@@ -19,7 +19,6 @@ This module imports pydantic, so it is imported only where a document is parsed:
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Hashable
@@ -29,7 +28,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from dynamic_kafka.errors import MetadataServiceError
+from dynamic_kafka.errors import MetadataServiceError, suggestion
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, initializer_from_json
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 
@@ -295,8 +294,7 @@ def _fault(fault: Any) -> str:
         case "extra_forbidden":
             model = _Stream if len(loc) == 2 else _Cluster
             known = [field.alias or "" for field in model.model_fields.values()]
-            near = difflib.get_close_matches(str(loc[-1]), known, n=1)
-            what = f"unknown key; did you mean '{near[0]}'?" if near else f"unknown key; known are {', '.join(known)}"
+            what = "unknown key" + (suggestion(str(loc[-1]), known) or f"; the known keys are {', '.join(known)}")
         case "string_too_short":
             what = "expected a name that is not empty"
         case "value_error":

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dynamic_kafka.errors import MetadataServiceError
+from dynamic_kafka.errors import MetadataServiceError, listed
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 
 __all__ = ["EMPTY", "Snapshot", "describe_change", "make_snapshot"]
 
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule (Topic.validate)
-_MOST_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,9 @@ def _check(stream_id: Any, cluster_id: Any, cluster: Any) -> None:
         str(key) for key, value in cluster.properties.items() if not (isinstance(key, str) and isinstance(value, str))
     )
     if wrong:
-        raise MetadataServiceError(f"{where}, has properties that are not text: {_names(wrong)}", cluster_id=cluster_id)
+        raise MetadataServiceError(
+            f"{where}, has properties that are not text: {listed(wrong, 5)}", cluster_id=cluster_id
+        )
     if not cluster.properties.get("bootstrap.servers"):
         raise MetadataServiceError(f"{where}, lacks the property 'bootstrap.servers'", cluster_id=cluster_id)
     # A str is a collection of its letters; an author of a service may well write topics="orders".
@@ -100,7 +101,7 @@ def _check(stream_id: Any, cluster_id: Any, cluster: Any) -> None:
     if illegal or topics is not cluster.topics:
         raise MetadataServiceError(
             f"{where}, must give topics as a set of names that are legal in Kafka; wrong: "
-            f"{_names(illegal) if illegal else 'a single text'}",
+            f"{listed(illegal, 5) if illegal else 'a single text'}",
             cluster_id=cluster_id,
         )
 
@@ -154,10 +155,5 @@ def describe_change(old: Snapshot, new: Snapshot) -> list[str]:
             was, now = before.get(cluster_id, frozenset()), after.get(cluster_id, frozenset())
             for verb, topics in (("removed", was - now), ("added", now - was)):
                 if topics:
-                    lines.append(f"stream '{stream_id}', cluster '{cluster_id}': {verb} {_names(sorted(topics))}")
+                    lines.append(f"stream '{stream_id}', cluster '{cluster_id}': {verb} {listed(sorted(topics), 5)}")
     return lines or ([] if old == new else ["a stream's clusters without topics changed"])
-
-
-def _names(names: list[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
-    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
