@@ -9,12 +9,12 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.admission import admit
 from dynamic_kafka.source.offsets import Cursor, Document, check_chain, decode, encode, topic_id_text
 from dynamic_kafka.source.planning import Range, plan
-from dynamic_kafka.source.reconcile import Answers, ClusterView, Policy, Wanted, reconcile
+from dynamic_kafka.source.reconcile import Answers, ClusterView, ReadPolicy, Wanted, reconcile
 
 __all__ = ["micro_batch"]
 
 _CLUSTER = "cluster"
-_POLICY = Policy(KafkaOffsetsInitializer.earliest())
+_POLICY = ReadPolicy(KafkaOffsetsInitializer.earliest())
 _MIXED = 7_777_777_777  # topic ids look random
 _OFFSET = 123_456_789
 

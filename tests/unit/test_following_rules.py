@@ -10,7 +10,7 @@ import pytest
 from dynamic_kafka.errors import CheckpointError, DataLossError
 from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from dynamic_kafka.source.offsets import Document, Split, check_chain
-from dynamic_kafka.source.reconcile import Answers, ClusterView, Need, Policy, Reconciled, Wanted, reconcile
+from dynamic_kafka.source.reconcile import Answers, ClusterView, Need, ReadPolicy, Reconciled, Wanted, reconcile
 
 EARLIEST = KafkaOffsetsInitializer.earliest()
 LATEST = KafkaOffsetsInitializer.latest()
@@ -57,7 +57,7 @@ class Query:
     """A query's documents, one after the other; answers are given at once unless the cluster is `silent`."""
 
     def __init__(self, starting: KafkaOffsetsInitializer = EARLIEST, **policy: object) -> None:
-        self.policy = Policy(starting, **policy)  # type: ignore[arg-type]  # only for brevity
+        self.policy = ReadPolicy(starting, **policy)  # type: ignore[arg-type]  # only for brevity
         self.document: Document | None = None
         self.asked: list[Need] = []
         self.said: list[str] = []

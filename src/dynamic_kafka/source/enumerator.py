@@ -28,7 +28,7 @@ from dynamic_kafka.source.offsets import (
     is_spark_kafka_offset,
 )
 from dynamic_kafka.source.planning import ReadTask, plan
-from dynamic_kafka.source.reconcile import ClusterView, Event, Need, Policy, Reconciled, reconcile
+from dynamic_kafka.source.reconcile import ClusterView, Event, Need, ReadPolicy, Reconciled, reconcile
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.view import Observation, Observer
 
@@ -49,7 +49,7 @@ class SourceEnumerator:
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
-        self._policy = Policy(
+        self._policy = ReadPolicy(
             settings.starting, settings.stopping, settings.fail_on_data_loss, settings.retention_ms, settings.drain
         )
         self._observer = Observer(settings)

@@ -44,7 +44,7 @@ from dynamic_kafka.initializer import (
 )
 from dynamic_kafka.source.offsets import ClusterOffsets, Cursor, Document, RetainedTopic, Split
 
-__all__ = ["Answers", "ClusterView", "Event", "Need", "Policy", "Reconciled", "Wanted", "reconcile"]
+__all__ = ["Answers", "ClusterView", "Event", "Need", "ReadPolicy", "Reconciled", "Wanted", "reconcile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class ClusterView:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ReadPolicy:
     """The user's choices.
 
     Args:
@@ -151,7 +151,7 @@ def reconcile(
     wanted: Mapping[str, Wanted],
     views: Mapping[str, ClusterView],
     *,
-    policy: Policy,
+    policy: ReadPolicy,
     answers: Answers,
     now_ms: int,
     fresh: bool,
@@ -224,7 +224,7 @@ def _topics_of_stream(
     }
 
 
-def _is_done(document: Document, wanted: Mapping[str, Wanted], answered: Collection[str], policy: Policy) -> bool:
+def _is_done(document: Document, wanted: Mapping[str, Wanted], answered: Collection[str], policy: ReadPolicy) -> bool:
     """Whether everything wanted has a stop and has reached it; a cluster that has not answered may have more."""
     if not wanted or not all(name in answered and (w.stopping or policy.stopping) for name, w in wanted.items()):
         return False
@@ -237,7 +237,7 @@ def _is_done(document: Document, wanted: Mapping[str, Wanted], answered: Collect
 class _Step:
     """One application of the rules; collects what they ask for and say."""
 
-    def __init__(self, policy: Policy, answers: Answers, now_ms: int, *, fresh: bool, first_start: bool) -> None:
+    def __init__(self, policy: ReadPolicy, answers: Answers, now_ms: int, *, fresh: bool, first_start: bool) -> None:
         self.policy = policy
         self.answers = answers
         self.now_ms = now_ms
