@@ -668,11 +668,26 @@ def test_a_record_that_contains_itself_without_end_is_refused(wrap: Any) -> None
             reader(writer, parse_schema(schema_text(column, legacy_timestamps=True)), arrow_type(column))
 
 
-def test_a_schema_nested_too_deeply_is_no_schema() -> None:
+@pytest.mark.parametrize("levels", [201, 5000, 100_000])
+def test_a_schema_nested_too_deeply_is_no_schema(levels: int) -> None:
     """A registry may have any text."""
-    text = '{"type": "array", "items": ' * 5000 + '"int"' + "}" * 5000
+    text = '{"type": "array", "items": ' * levels + '"int"' + "}" * levels
     with pytest.raises(ValueError, match="nested too deeply"):
         parse_schema(text)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_schema('"int"', {"deep": text})
+
+
+@pytest.mark.parametrize(("levels", "row"), [(60, {"a": 7}), (195, "l is nested too deeply")])
+def test_a_schema_as_deep_as_allowed_is_read(levels: int, row: Any) -> None:
+    """In any interpreter, also if its messages are too deep; brackets within texts do not count."""
+    deep: Any = "int"
+    for _ in range(levels):
+        deep = {"type": "array", "items": deep}
+    writer = fields(("l", deep), ("a", "long"))
+    parse_schema(json.dumps({**R, "doc": '"[{' * 300, "fields": [{"name": "l", "type": deep}]}))
+    message = b"\x02" * levels + b"\x0a" + b"\x00" * levels + b"\x0e"
+    assert decoded([message], writer, fields(("a", "long")), pa.struct({"a": pa.int64()})) == [row]
 
 
 @QUICK

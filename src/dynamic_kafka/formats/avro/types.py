@@ -13,6 +13,7 @@ column is declared as `TIMESTAMP(3)` or less. (As microseconds, Flink's jobs wou
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,10 @@ UNIT_NS = {"millis": 10**6, "micros": 10**3, "nanos": 1}
 
 _NAMESPACE = "org.apache.flink.avro.generated"
 _NAME = "record"
+_MAX_DEPTH = (
+    200  # of brackets within brackets, about 50 records: above real schemas, below every interpreter's recursion limit
+)
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)  # or a string, which may hold brackets
 _SIMPLE: dict[str, Any] = {
     "boolean": "boolean",
     "byte": "int",
@@ -98,15 +103,23 @@ def parse_schema(text: str, references: dict[str, str] | None = None) -> AvroSch
     names: dict[str, Any] = {}
     try:
         for referenced in (references or {}).values():
-            fastavro.schema.parse_schema(json.loads(referenced), names)
-        root = fastavro.schema.parse_schema(json.loads(text), names)
+            fastavro.schema.parse_schema(_parse_json(referenced), names)
+        root = fastavro.schema.parse_schema(_parse_json(text), names)
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
     except (KeyError, TypeError, AttributeError) as error:  # fastavro's, for a part that is missing
         raise ValueError(f"not a valid schema ({type(error).__name__}: {error})") from None
     return AvroSchema(root, names)
+
+
+def _parse_json(text: str) -> Any:
+    """Parse JSON that is not nested too deeply; interpreters differ in the depth at which they raise RecursionError."""
+    depth = 0
+    for found in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"it is nested too deeply: more than {_MAX_DEPTH} levels")
+    return json.loads(text)
 
 
 def schema_text(schema: StructType, *, legacy_timestamps: bool) -> str:
