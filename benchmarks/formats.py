@@ -55,7 +55,7 @@ def json_decoding(records: int, count: int, tell: Tell) -> Iterator[Result]:
             tell(f"warming up: {driver.connector}")
             measure(driver)
         ours, theirs = pairs(drivers, count, measure, tell)
-    yield compare("h", "JSON to columns, SQL front", ours, theirs, unit="s", target=1.1, better="at most")
+    yield compare("h", "JSON to columns, SQL API", ours, theirs, unit="s", target=1.1, better="at most")
 
 
 def avro_decoding(count: int, tell: Tell) -> Iterator[Result]:

@@ -1,4 +1,4 @@
-"""Draws `docs/img/bench-*.svg` from `results/latest.json`: `python benchmarks/plot.py`; needs matplotlib."""
+"""Draw `docs/img/bench-*.svg` from `results/latest.json`: run `python benchmarks/plot.py`. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _TITLES = {
 
 
 def main() -> int:
-    """Draw all that is in the results; 1 if there are none."""
+    """Draw all results that exist. Return 1 if there are none."""
     found = _HERE / "results" / "latest.json"
     if not found.is_file():
-        print(f"{found} does not exist; run the benchmarks first", file=sys.stderr)
+        print(f"{found} does not exist. Run the benchmarks first.", file=sys.stderr)
         return 1
     results = json.loads(found.read_text())["results"]
     mpl.rcParams.update({"svg.hashsalt": "bench", "svg.fonttype": "none", "font.size": 9})
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _save(figure: Any, name: str) -> None:
-    # Without a date: the same results draw the same file.
+    # Without a date, so that the same results draw the same file.
     figure.savefig(_IMAGES / f"bench-{name}.svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
 
@@ -65,35 +65,50 @@ def _bars(results: list[dict[str, Any]], title: str) -> Any:
     axes.set_yticks(range(len(results)), [r["name"] for r in results])
     axes.invert_yaxis()
     axes.set_title(title)
-    axes.legend(frameon=False)
+    _legend_below(axes, columns=2)
     axes.margins(x=0.12)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
 def _growth(results: list[dict[str, Any]]) -> Any:
-    figure, axes = plt.subplots(figsize=(6, 4))
-    for r in results:
-        axes.loglog(r["data"]["sizes"], r["data"]["costs_ms"], marker="o", ms=3, label=r["name"].partition(": ")[2])
-    axes.set_xlabel("clusters or partitions")
-    axes.set_ylabel("ms")
-    axes.set_title("What a micro-batch costs as sizes grow")
-    axes.legend(frameon=False, fontsize=7)
-    axes.spines[["top", "right"]].set_visible(False)
+    figure, both = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True)
+    for axes, unit in zip(both, ("clusters", "partitions"), strict=True):
+        for r in results:
+            title = r["name"].removeprefix("growth: ")
+            if title.endswith("by clusters") == (unit == "clusters"):
+                label = title.removesuffix(", by clusters")
+                axes.loglog(r["data"]["sizes"], r["data"]["costs_ms"], marker="o", ms=3, label=label)
+        axes.set_xlabel(unit)
+        _legend_below(axes, columns=1)
+        axes.spines[["top", "right"]].set_visible(False)
+    # Few sizes are measured, so the axis names each of them.
+    sizes = sorted({n for r in results if r["name"].endswith("by clusters") for n in r["data"]["sizes"]})
+    both[0].set_xticks(sizes, [str(n) for n in sizes])
+    both[0].minorticks_off()
+    both[0].set_ylabel("ms")
+    figure.suptitle("Cost of a micro-batch as the stream grows (ms, less is better)")
     return figure
 
 
 def _memory(results: list[dict[str, Any]]) -> Any:
-    figure, axes = plt.subplots(figsize=(6, 3))
+    figure, axes = plt.subplots(figsize=(6, 2.6))
     for r in results:
         seconds, mib = zip(*r["data"]["seconds_and_mib"], strict=True)
-        axes.plot([s / 60 for s in seconds], mib, label=r["name"].partition(",")[0])
+        axes.plot([s / 60 for s in seconds], mib, label=r["name"].partition(",")[0].removeprefix("memory of the "))
     axes.set_ylim(bottom=0)
+    axes.set_title("Resident memory of Spark's Python processes (MiB)")
     axes.set_xlabel("minutes")
-    axes.set_ylabel("resident MiB")
-    axes.legend(frameon=False)
+    _legend_below(axes, columns=2)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def _legend_below(axes: Any, *, columns: int) -> None:
+    # Below the axes, where no bar and no line can be under it.
+    space = 0.45 if axes.get_xlabel() else 0.3
+    height = axes.figure.get_size_inches()[1] * axes.get_position().height
+    axes.legend(frameon=False, fontsize=8, ncols=columns, loc="upper center", bbox_to_anchor=(0.5, -space / height))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def growth(sizes: Sizes, tell: Tell) -> Iterator[Result]:
             tell(f"planning {n} partitions, {name}")
             step = micro_batch(n, n if per_topic is None else per_topic)
             times.append([_timed_ms(step) for _ in range(_REPEATS)])
-        yield _linear(f"planning, partitions of {name}", sizes.simulated, [min(t) for t in times])
+        yield _linear(f"planning {name}", sizes.simulated, [min(t) for t in times])
         shown = f"{median(times[-1]):.1f} ms"
         what = f"planning {sizes.simulated[-1]} partitions of {name} (ms)"
         yield limit("d", what, shown, median(times[-1]), times[-1], target=_PLANNED_WITHIN_MS)
@@ -55,8 +55,8 @@ def _over_clusters(sizes: Sizes, tell: Tell) -> Iterator[Result]:
                 batch, offset = _micro_batches(driver, brokers, sizes.split_over // n, sizes.rounds, Path(folder))
                 batch_ms.append(batch)
                 offset_ms.append(offset)
-    yield _linear(f"micro-batch, {sizes.split_over} partitions on clusters", sizes.clusters, batch_ms)
-    yield _linear(f"latestOffset, {sizes.split_over} partitions on clusters", sizes.clusters, offset_ms)
+    yield _linear(f"micro-batch with {sizes.split_over} partitions, by clusters", sizes.clusters, batch_ms)
+    yield _linear(f"latestOffset with {sizes.split_over} partitions, by clusters", sizes.clusters, offset_ms)
 
 
 def _over_partitions(sizes: Sizes, tell: Tell) -> Iterator[Result]:
@@ -66,7 +66,7 @@ def _over_partitions(sizes: Sizes, tell: Tell) -> Iterator[Result]:
             tell(f"{n} partitions")
             with KafkaBroker(heap="512m") as broker:
                 costs.append(_micro_batches(driver, [broker], n, sizes.rounds, Path(folder))[0])
-    yield _linear("micro-batch, one record in each of partitions", sizes.on_brokers, costs)
+    yield _linear("micro-batch with one record in each partition", sizes.on_brokers, costs)
 
 
 def _micro_batches(
