@@ -19,7 +19,8 @@ from dynamic_kafka.sql.definition import (
     Watermark,
     with_key_not_null,
 )
-from dynamic_kafka.sql.parser.parse import CreateTable, Statement, parse_script, parse_statement
+from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
+from dynamic_kafka.sql.parser.statements import CreateTable, Statement
 from dynamic_kafka.sql.types import FlinkType, RowField, flink_type, spark_type
 
 DOCUMENTED = (Path(__file__).parents[1] / "fixtures" / "flink_tables.sql").read_text()

@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql import TableEnvironment
-from dynamic_kafka.sql.parser.parse import CreateTable, parse_script
+from dynamic_kafka.sql.parser.parse import parse_script
+from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile
 from tests.spark.tables import FOR_EVER, commit, create, on, records, rows, union, without, write

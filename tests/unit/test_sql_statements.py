@@ -17,7 +17,8 @@ from dynamic_kafka.sql.definition import (
 )
 from dynamic_kafka.sql.parser import like
 from dynamic_kafka.sql.parser.like import Like
-from dynamic_kafka.sql.parser.parse import (
+from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
+from dynamic_kafka.sql.parser.statements import (
     CreateTable,
     CreateView,
     Describe,
@@ -34,8 +35,6 @@ from dynamic_kafka.sql.parser.parse import (
     ShowViews,
     Statement,
     StatementSet,
-    parse_script,
-    parse_statement,
 )
 from dynamic_kafka.sql.types import FlinkType
 
@@ -266,7 +265,7 @@ def test_watermarks_that_spark_cannot_do_are_errors(expression: str, at: str, wh
         ("a", "Expected a type"),
         ('"a" INT', "double quotes"),
         ("a-b INT", "Expected a type, found '-'"),
-        ("a§ INT", "no name"),
+        ("a§ INT", "special characters in `backticks`"),
         ("`` INT", "a column's name"),
         ("`a INT,\nb` INT", "a backtick missing"),
         ("1a INT", "a column's name"),

@@ -8,7 +8,8 @@ import pytest
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.definition import TableDefinition
-from dynamic_kafka.sql.parser.parse import CreateTable, parse_statement
+from dynamic_kafka.sql.parser.parse import parse_statement
+from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.sql.table import KafkaTable, table_of
 
 COLUMNS = "id BIGINT, name STRING, amount INT"

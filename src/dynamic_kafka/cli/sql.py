@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from dynamic_kafka.sql.environment import TableEnvironment
-    from dynamic_kafka.sql.parser.parse import Statement
+    from dynamic_kafka.sql.parser.statements import Statement
     from dynamic_kafka.sql.result import TableResult
 
 __all__ = ["add_to"]
@@ -78,8 +78,8 @@ class _Job(NamedTuple):
 
     def ended(self) -> bool:
         """Whether it has; if it failed, that is raised."""
-        from dynamic_kafka.sql.parser.script_errors import errors_of
         from dynamic_kafka.sql.result import TableResult
+        from dynamic_kafka.sql.script_errors import errors_of
 
         with errors_of(self.statement, self.script, f"job '{self.query.name}'"):
             return TableResult(queries=[self.query]).wait(0)
@@ -217,7 +217,7 @@ def _cancel(left: threading.Event) -> None:
 
 def _run(environment: TableEnvironment, statement: Statement, script: str, jobs: list[_Job]) -> None:
     """Run a statement and show its rows; the queries that it starts are added to the jobs."""
-    from dynamic_kafka.sql.parser.script_errors import errors_of
+    from dynamic_kafka.sql.script_errors import errors_of
 
     with errors_of(statement, script):
         with _calls_to_spark():

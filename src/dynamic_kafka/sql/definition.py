@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dynamic_kafka.kafka.config.secrets import redact
-from dynamic_kafka.sql.parser.lexer import Name
 from dynamic_kafka.sql.types import FlinkType, quoted, string_literal
 
 __all__ = [
     "Column",
     "ComputedColumn",
     "MetadataColumn",
+    "Name",
     "PhysicalColumn",
     "TableDefinition",
     "Watermark",
@@ -21,6 +21,9 @@ __all__ = [
     "qualified",
     "with_key_not_null",
 ]
+
+Name = tuple[str, ...]
+"""A table's name in its parts: `("orders",)`, or with its catalog and database before it."""
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 _ANY_TIME = " or ".join(_TIMES)

@@ -18,11 +18,12 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.sql.catalog import Catalog, View, only_name
 from dynamic_kafka.sql.config import TableConfig
-from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, TableDefinition, qualified
+from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, Name, TableDefinition, qualified
 from dynamic_kafka.sql.insert import to_sink_rows
 from dynamic_kafka.sql.jobs import Jobs
-from dynamic_kafka.sql.parser import parse as s
+from dynamic_kafka.sql.parser import statements as s
 from dynamic_kafka.sql.parser.like import merge
+from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.queries import filters_groups, is_projection, selects_all, with_column
 from dynamic_kafka.sql.result import TableResult
 from dynamic_kafka.sql.scan import check_expressions
@@ -32,8 +33,6 @@ from dynamic_kafka.sql.types import flink_type, quoted, string_literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
-
-    from dynamic_kafka.sql.parser.lexer import Name
 
 __all__ = ["StatementSet", "TableEnvironment"]
 
@@ -81,7 +80,7 @@ class TableEnvironment:
             ConfigurationError: If an option or a column is wrong.
             pyspark.errors.AnalysisException: If Spark does not understand a query.
         """
-        return self.execute(s.parse_statement(statement))
+        return self.execute(parse_statement(statement))
 
     def execute(self, statement: s.Statement) -> TableResult:
         """Run a parsed statement; see `execute_sql`."""
@@ -320,7 +319,7 @@ class StatementSet:
             SqlError: If it cannot be parsed.
             ConfigurationError: If it is something else.
         """
-        parsed = s.parse_statement(statement)
+        parsed = parse_statement(statement)
         if not isinstance(parsed, s.InsertInto):
             raise ConfigurationError("A statement set takes INSERT INTO statements only; run others with execute_sql")
         self._inserts.append(parsed)

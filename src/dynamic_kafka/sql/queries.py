@@ -1,7 +1,7 @@
-"""What can be told of a query by its text: which tables it reads, and whether it keeps their rows apart. Pure.
+"""Answers about a query from its text: which tables it reads, and whether it keeps their rows apart. Pure.
 
-Queries are Spark's, and go to Spark as they were written; this only looks at them. Of a query that the parser does not
-understand, the answer is the careful one: any word may be a table, and no row is kept apart.
+Queries are Spark's and go to Spark as they were written. If sqlglot cannot parse a query, the answer is the cautious one:
+any word may be a table, and no row is kept apart.
 """
 
 from __future__ import annotations
@@ -10,51 +10,59 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from dynamic_kafka.errors import MissingDependencyError
+
 if TYPE_CHECKING:
     from sqlglot.expressions import Query
 
 __all__ = ["filters_groups", "is_projection", "mentions", "selects_all", "tables_read", "with_column"]
 
 _PLAIN = {"expressions", "from_", "where", "hint"}
-"""The parts of a SELECT that gives a row for each row it reads, or none."""
+"""The parts of a SELECT that gives at most one row for each row that it reads."""
 
 
 def tables_read(query: str) -> frozenset[str]:
-    """Names of the tables and views in a query, in lower case; names of its WITH may be among them."""
-    from sqlglot import exp
+    """Return the names of the tables and views in a query, in lower case; names from its WITH may be among them.
 
+    Raises:
+        MissingDependencyError: If sqlglot is not installed; so do the other functions here.
+    """
     parsed = _parsed(query)
     if parsed is None:
         return frozenset(name.lower() for name in re.findall(r"`([^`]+)`|(\w+)", query) for name in name if name)
+    from sqlglot import exp
+
     return frozenset(table.name.lower() for table in parsed.find_all(exp.Table))
 
 
 def mentions(query: str, column: str) -> bool:
-    """Whether a column of this name stands anywhere in a query."""
-    from sqlglot import exp
-
+    """Return whether a query contains a column of this name."""
     parsed = _parsed(query)
     if parsed is None:
         return re.search(rf"\b{column}\b", query, re.IGNORECASE) is not None
+    from sqlglot import exp
+
     return any(found.name.lower() == column for found in parsed.find_all(exp.Column))
 
 
 def selects_all(query: str) -> bool:
-    """Whether a query is a SELECT whose last column is `*`."""
+    """Return whether a query is a SELECT with `*` as its last column."""
+    parsed = _parsed(query)
+    if parsed is None:
+        return False
     from sqlglot import exp
 
-    parsed = _parsed(query)
     return isinstance(parsed, exp.Select) and bool(parsed.expressions) and bool(parsed.expressions[-1].is_star)
 
 
 def is_projection(query: str) -> bool:
-    """Whether a query is a SELECT of named columns of one table, with or without WHERE."""
+    """Return whether a query is a SELECT of named columns of one table, with or without WHERE."""
+    parsed = _parsed(query)
+    if parsed is None or not query.lstrip().upper().startswith("SELECT"):
+        return False
     from sqlglot import exp
 
-    parsed = _parsed(query)
-    if not isinstance(parsed, exp.Select) or not query.lstrip().upper().startswith("SELECT"):
-        return False
-    if {part for part, value in parsed.args.items() if value} - _PLAIN:
+    if not isinstance(parsed, exp.Select) or {part for part, value in parsed.args.items() if value} - _PLAIN:
         return False
     relation = parsed.args["from_"].this if parsed.args.get("from_") else None
     return (
@@ -67,7 +75,7 @@ def is_projection(query: str) -> bool:
 
 
 def with_column(query: str, column: str) -> str:
-    """A query that `is_projection`, with one more column at the end."""
+    """Return a query that `is_projection` with one more column at the end."""
     from sqlglot import TokenType, tokenize
 
     depth = 0
@@ -79,17 +87,22 @@ def with_column(query: str, column: str) -> str:
 
 
 def filters_groups(query: str) -> bool:
-    """Whether a query has a condition on what it has aggregated."""
+    """Return whether a query has a HAVING."""
+    parsed = _parsed(query)
+    if parsed is None:
+        return False
     from sqlglot import exp
 
-    parsed = _parsed(query)
-    return parsed is not None and parsed.find(exp.Having) is not None
+    return parsed.find(exp.Having) is not None
 
 
-@lru_cache(maxsize=64)  # several questions are asked of each query, and nobody changes the answer
+@lru_cache(maxsize=64)  # several functions parse the same query, and none of them changes the result
 def _parsed(query: str) -> Query | None:
-    from sqlglot import exp, parse_one
-    from sqlglot.errors import SqlglotError
+    try:
+        from sqlglot import exp, parse_one
+        from sqlglot.errors import SqlglotError
+    except ImportError as error:
+        raise MissingDependencyError("sqlglot", "sql", "to read queries") from error
 
     try:
         parsed = parse_one(query, dialect="spark")

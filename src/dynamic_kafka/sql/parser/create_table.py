@@ -25,7 +25,7 @@ from dynamic_kafka.sql.types import interval_units
 
 __all__ = ["read_create_table", "read_options"]
 
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_CLOSING = {"(": ")", "[": "]"}
 _NOT_ENFORCED = "the data is Kafka's, nobody checks the key: write PRIMARY KEY (...) NOT ENFORCED"
 _WATERMARK_FORMS = "Spark's watermarks are `column` or `column - INTERVAL '5' SECOND`"
 _UNSUPPORTED_CLAUSES = {

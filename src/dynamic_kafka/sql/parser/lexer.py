@@ -1,33 +1,47 @@
-"""Tokens of Flink's SQL, and a cursor to read them with."""
+"""Tokens of Flink's SQL, and a cursor to read them with.
+
+The rules are those of Calcite's grammar with Flink's default settings (Lex.JAVA): the only escape is the doubled quote,
+and a double quote has no meaning. It opens a token all the same, so that a `;` behind it does not end a statement.
+
+No keyword is special to the lexer, and every sign is a token of its own: `PRIMARY KEY` may have a comment in the middle,
+`ARRAY<ROW<>>` closes two types. Nothing but the text is needed, so DDL works without the `sql` extra.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from dynamic_kafka.errors import SqlError
-from dynamic_kafka.sql.parser.dialect import flink
+from dynamic_kafka.sql.definition import Name
 from dynamic_kafka.sql.parser.errors import is_hidden, line_number, sql_error
 
-__all__ = ["STRING", "Cursor", "Name", "Token", "split", "tokenize"]
-
-Name = tuple[str, ...]
-"""A table's name in its parts: `("orders",)`, or with its catalog and database before it."""
+__all__ = ["STRING", "Cursor", "Token", "split", "tokenize"]
 
 STRING = "'...'"
 """Stands for any string where a cursor is asked for keywords."""
 
-_BLANK = re.compile(r"(?:\s+|--[^\r\n]*|//[^\r\n]*|/\*(?!\+).*?\*/)+", re.DOTALL)
-_HINT = re.compile(r"/\*\+(.*?)\*/", re.DOTALL)
-_WORD = re.compile(r"(?!\d)[\w$]+")
+Kind = Literal["word", "name", "string", "number", "symbol", "hint", "end"]
+
+_TOKEN = re.compile(
+    r"""(?P<skip>\s+|--[^\r\n]*|//[^\r\n]*|/\*(?!\+).*?\*/)
+      | (?P<word>(?!\d)[\w$]+)
+      | (?P<number>\d[\w.]*)
+      | (?P<string>'(?:[^']|'')*+')
+      | (?P<name>`(?:[^`]|``)*+`|"(?:[^"]|"")*+")
+      | (?P<hint>/\*\+.*?\*/)
+      | (?P<symbol>(?!/\*)[-+*/%=<>!~^|&?:;.,()\[\]@])""",
+    re.VERBOSE | re.DOTALL,
+)
 _UNCLOSED = {
-    "'": "This string is not closed; a quote inside of it is written twice, and a backslash means nothing",
-    "`": "This name is not closed; a backtick inside of it is written twice",
-    '"': "This quote is not closed; strings stand in 'single quotes', names in `backticks`",
+    "'": "This string is not closed. Write a quote inside a string twice; a backslash does not escape it",
+    "`": "This name is not closed. Write a backtick inside a name twice",
+    '"': "This quote is not closed. Put strings in 'single quotes' and names in `backticks`",
     "/": "This comment is not closed",
 }
+_NOT_UNDERSTOOD = "This character is not understood here. Put a name with special characters in `backticks`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,69 +49,46 @@ class Token:
     """A word, a string and so on.
 
     Args:
-        kind: `name` is a name in backticks, `hint` what stands in a comment that starts with a plus sign.
-        text: The word as written; for strings, names and hints what is inside.
-        start: Where it starts, as an index into the source.
+        kind: `name` is a name in backticks or double quotes, `hint` the inside of a comment that starts with a plus sign.
+        text: The word as written; for strings, names and hints the inside, without doubled quotes.
+        start: Its start, as an index into the source.
         end: The index after its last character.
     """
 
-    kind: Literal["word", "name", "string", "number", "symbol", "hint", "end"]
+    kind: Kind
     text: str
     start: int
     end: int
 
     def is_word(self, word: str) -> bool:
-        """Whether it is this keyword (given in upper case) or symbol."""
+        """Return whether it is this keyword (given in upper case) or symbol."""
         if word == STRING:
             return self.kind == "string"
         return self.kind in ("word", "symbol") and self.text.upper() == word
 
 
 def tokenize(source: str, start: int = 0, end: int | None = None) -> list[Token]:
-    """The tokens of the source, or of a part of it, without blanks and comments and with a last one of kind `end`.
+    """Return the tokens of the source, or of a part of it, without blanks and comments, and a last one of kind `end`.
 
     Raises:
-        SqlError: For a string, name or comment that is not closed.
-        MissingDependencyError: If sqlglot is not installed.
+        SqlError: If a string, name or comment is not closed, or for a character that SQL does not have.
     """
-    tokenizer = flink().tokenizer()
-    from sqlglot import TokenType
-    from sqlglot.errors import TokenError
-
     end = len(source) if end is None else end
-    kinds: dict[TokenType, Literal["word", "name", "string", "number"]] = {
-        TokenType.VAR: "word",
-        TokenType.IDENTIFIER: "name",
-        TokenType.STRING: "string",
-        TokenType.NUMBER: "number",
-    }
-    try:
-        raw = tokenizer.tokenize(source[start:end])
-    except TokenError:
-        raw = tokenizer.tokens  # those before the fault, which is then found as what is left
-    found: list[Token] = []
+    tokens: list[Token] = []
     position = start
-    for token in raw:
-        first, last = start + token.start, start + token.end + 1
-        found += _between(source, position, first)
-        found.append(Token(kinds.get(token.token_type, "symbol"), token.text, first, last))
-        position = last
-    found += _between(source, position, end)
-    return [*found, Token("end", "", end, end)]
-
-
-def _between(source: str, start: int, end: int) -> list[Token]:
-    """The hints in what sqlglot passes over; anything there but blanks, comments and hints is an error."""
-    hints: list[Token] = []
-    while start < end:
-        if blank := _BLANK.match(source, start, end):
-            start = blank.end()
-        elif hint := _HINT.match(source, start, end):
-            hints.append(Token("hint", hint[1], start, hint.end()))
-            start = hint.end()
-        else:
-            raise sql_error(source, start, _UNCLOSED.get(source[start], "This character is not understood here"))
-    return hints
+    while position < end:
+        match = _TOKEN.match(source, position, end)
+        if match is None:
+            raise sql_error(source, position, _UNCLOSED.get(source[position], _NOT_UNDERSTOOD))
+        kind, text = cast("Kind | Literal['skip']", match.lastgroup), match.group()
+        if kind in ("string", "name"):
+            text = text[1:-1].replace(text[0] * 2, text[0])
+        elif kind == "hint":
+            text = text[len("/*+") : -len("*/")]
+        if kind != "skip":
+            tokens.append(Token(kind, text, position, match.end()))
+        position = match.end()
+    return [*tokens, Token("end", "", end, end)]
 
 
 def split(tokens: list[Token]) -> list[list[Token]]:
@@ -199,8 +190,6 @@ class Cursor:
     def name(self, what: str) -> str:
         """Pass over a name: a word, or anything in backticks. `what` is what it names, with its article."""
         token = self.token
-        if token.kind == "word" and _WORD.fullmatch(token.text) is None:
-            raise self.error(f"{self.found()} is no name; put it in `backticks`")
         if token.kind == "name" and self.source[token.start] == '"':
             raise self.error("Flink has no \"double quotes\"; strings stand in 'single quotes', names in `backticks`")
         if token.kind == "name" and ("\n" in token.text or "\r" in token.text):

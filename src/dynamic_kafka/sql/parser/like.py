@@ -14,13 +14,14 @@ from dynamic_kafka.sql.definition import (
     Column,
     ComputedColumn,
     MetadataColumn,
+    Name,
     PhysicalColumn,
     TableDefinition,
     fault,
     qualified,
     with_key_not_null,
 )
-from dynamic_kafka.sql.parser.lexer import Cursor, Name
+from dynamic_kafka.sql.parser.lexer import Cursor
 
 __all__ = ["Like", "merge", "read_like"]
 

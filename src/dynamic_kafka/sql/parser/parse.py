@@ -31,26 +31,7 @@ from dynamic_kafka.sql.parser.statements import (
 )
 from dynamic_kafka.sql.parser.unsupported import refuse_unsupported
 
-__all__ = [
-    "CreateTable",
-    "CreateView",
-    "Describe",
-    "DropTable",
-    "DropView",
-    "Explain",
-    "InsertInto",
-    "Query",
-    "Reset",
-    "Set",
-    "ShowCreateTable",
-    "ShowCreateView",
-    "ShowTables",
-    "ShowViews",
-    "Statement",
-    "StatementSet",
-    "parse_script",
-    "parse_statement",
-]
+__all__ = ["parse_script", "parse_statement"]
 
 
 def parse_script(text: str) -> list[Statement]:
@@ -58,7 +39,6 @@ def parse_script(text: str) -> list[Statement]:
 
     Raises:
         SqlError: For the first fault, with its line and column in the script.
-        MissingDependencyError: If sqlglot is not installed.
     """
     cursors = (Cursor(text, tokens) for tokens in split(tokenize(text)))
     return [_statement(cursor, cursors) for cursor in cursors]
@@ -69,7 +49,6 @@ def parse_statement(text: str) -> Statement:
 
     Raises:
         SqlError: If it has a fault, or if there is none, or another one after it.
-        MissingDependencyError: If sqlglot is not installed.
     """
     cursors = (Cursor(text, tokens) for tokens in split(tokenize(text)))
     first = next(cursors, None)

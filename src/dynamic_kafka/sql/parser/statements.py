@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dynamic_kafka.sql.definition import TableDefinition
-from dynamic_kafka.sql.parser.lexer import Name
+from dynamic_kafka.sql.definition import Name, TableDefinition
 from dynamic_kafka.sql.parser.like import Like
 
 __all__ = [

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from dynamic_kafka.errors import MissingDependencyError, SqlError
-from dynamic_kafka.sql.parser.dialect import flink
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import tokenize
 from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
+from dynamic_kafka.sql.queries import tables_read
 
 
 def kinds(text: str) -> list[tuple[str, str]]:
@@ -200,11 +200,11 @@ def test_repr_shows_no_secret() -> None:
 
 
 def test_without_sqlglot_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is needed for SQL only."""
+    """It is needed for queries only."""
     monkeypatch.setitem(sys.modules, "sqlglot", None)
-    flink.cache_clear()
+    parse_script("CREATE TABLE t (a INT); INSERT INTO t SELECT 'without sqlglot'")
     with pytest.raises(MissingDependencyError, match=r"pyspark-dynamic-kafka\[sql\]"):
-        parse_script("SELECT 1")
+        tables_read("SELECT 'without sqlglot'")
 
 
 def test_looking_for_secrets_is_quick() -> None:
