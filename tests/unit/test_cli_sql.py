@@ -240,7 +240,7 @@ def test_a_fault_in_the_text_shows_its_line(run: Run, tmp_path: Path) -> None:
     code, out, err = run("-f", str(script))
     assert (code, out) == (2, "")
     assert err.splitlines() == [
-        "dynamic-kafka: error: Line 3, column 6: 'BIGINTT' is no type of Flink's; did you mean BIGINT?",
+        "dynamic-kafka: error: Line 3, column 6: 'BIGINTT' is not a type of Flink; did you mean 'BIGINT'?",
         "  id BIGINTT",
         "     ^",
     ]

@@ -97,7 +97,7 @@ def test_statements_are_split_by_tokens() -> None:
 def test_errors_show_the_line_and_the_place() -> None:
     """The first line stands alone: line, column, what is wrong, what to do; then the line itself and a caret."""
     error = fault("CREATE TABLE t (\n  a BIGNT,\n  b INT\n)")
-    assert str(error) == "Line 2, column 5: 'BIGNT' is no type of Flink's; did you mean BIGINT?\n  a BIGNT,\n    ^"
+    assert str(error) == "Line 2, column 5: 'BIGNT' is not a type of Flink; did you mean 'BIGINT'?\n  a BIGNT,\n    ^"
     assert (error.line, error.column, error.excerpt) == (2, 5, "  a BIGNT,\n    ^")
 
 

@@ -215,11 +215,11 @@ def test_watermarks_that_spark_can_do(expression: str, delay: str) -> None:
         ("ts - INTERVAL 5 SECOND", "5 SECOND", "in 'single quotes'"),
         ("ts - INTERVAL '5'", ")", "a unit of time"),
         ("ts - INTERVAL -'5' SECOND", "-'5'", "cannot be negative"),
-        ("ts - INTERVAL '-5' SECOND", "'-5'", "write '1'"),
+        ("ts - INTERVAL '-5' SECOND", "'-5'", "The form is '1'"),
         ("ts - INTERVAL '1' MONTH", "MONTH", "no fixed length"),
         ("ts - INTERVAL '1-2' YEAR TO MONTH", "YEAR", "no fixed length"),
-        ("ts - INTERVAL '1' DAY TO SECOND", "'1'", "no interval of DAY TO SECOND; write '1 1:1:1'"),
-        ("ts - INTERVAL '1:1' SECOND", "'1:1'", "no interval of SECOND; write '1'"),
+        ("ts - INTERVAL '1' DAY TO SECOND", "'1'", "not an interval of DAY TO SECOND. The form is '1 1:1:1'"),
+        ("ts - INTERVAL '1:1' SECOND", "'1:1'", "not an interval of SECOND. The form is '1'"),
         ("", ")", "Expected the column `ts`"),
     ],
 )
@@ -237,16 +237,16 @@ def test_watermarks_that_spark_cannot_do_are_errors(expression: str, at: str, wh
     [
         ("a INT, a STRING", "two columns 'a'"),
         ("a INT, WATERMARK FOR a AS a", "of type INT"),
-        ("a INT, WATERMARK FOR b AS b", "has not"),
+        ("a INT, WATERMARK FOR b AS b", "WATERMARK refers to column `b`, which does not exist"),
         ("a TIMESTAMP(3), WATERMARK FOR a AS a, WATERMARK FOR a AS a", "only one WATERMARK"),
         ("a ROW<b TIMESTAMP(3)>, WATERMARK FOR a.b AS a.b", "fields of a row"),
-        ("watermark STRING", "stands in `backticks`"),
+        ("watermark STRING", "put a column of that name in `backticks`"),
         ("a INT PRIMARY KEY", "NOT ENFORCED"),
-        ("a INT PRIMARY KEY ENFORCED", "nobody checks the key"),
+        ("a INT PRIMARY KEY ENFORCED", "Kafka does not check keys"),
         ("a INT, PRIMARY KEY (a)", "NOT ENFORCED"),
-        ("a INT, PRIMARY KEY (a) ENFORCED", "nobody checks the key"),
+        ("a INT, PRIMARY KEY (a) ENFORCED", "Kafka does not check keys"),
         ("a INT PRIMARY KEY NOT ENFORCED, PRIMARY KEY (a) NOT ENFORCED", "only one PRIMARY KEY"),
-        ("a INT, PRIMARY KEY (b) NOT ENFORCED", "has not"),
+        ("a INT, PRIMARY KEY (b) NOT ENFORCED", "PRIMARY KEY refers to column `b`, which does not exist"),
         ("a INT, PRIMARY KEY (a, a) NOT ENFORCED", "twice"),
         ("a INT, PRIMARY KEY () NOT ENFORCED", "a column's name"),
         ("a AS 1, PRIMARY KEY (a) NOT ENFORCED", "not a physical column"),
@@ -258,7 +258,7 @@ def test_watermarks_that_spark_cannot_do_are_errors(expression: str, at: str, wh
         ("a INT DEFAULT 1", "Expected ',' or ')'"),
         ("a AS", "Expected an expression"),
         ("a AS f(1", "found the end"),
-        ("a AS f(1]", "closes nothing"),
+        ("a AS f(1]", "does not close anything"),
         ("a AS 1 + COMMENT 'x' || 'y'", "Expected ',' or ')'"),
         ("a INT,", "a column's name"),
         ("a INT COMMENT x", "in 'single quotes'"),
@@ -285,7 +285,7 @@ def test_wrong_columns_are_errors(parts: str, what: str) -> None:
         ("DISTRIBUTED BY HASH(a) INTO 3 BUCKETS", 1, "no buckets"),
         ("AS SELECT 1", 1, "INSERT INTO"),
         ("WITH ('a' = 'b') AS SELECT 1", 18, "INSERT INTO"),
-        ("WITH ('a' = 'b', 'a' = 'c')", 18, "'a' is there twice"),
+        ("WITH ('a' = 'b', 'a' = 'c')", 18, "'a' is given twice"),
         ("WITH ('a' = 'b',)", 17, "an option's name"),
         ("WITH ('a', 'b')", 10, "Expected '='"),
         ("WITH ('a' = b)", 13, "in 'single quotes'"),
@@ -384,8 +384,11 @@ def test_like_overwrites_in_place() -> None:
         ("CREATE TABLE t (WATERMARK FOR ts AS ts) LIKE base", "EXCLUDING WATERMARKS or OVERWRITING WATERMARKS"),
         ("CREATE TABLE t (PRIMARY KEY (a) NOT ENFORCED) LIKE base", r"(EXCLUDING CONSTRAINTS)"),
         ("CREATE TABLE t WITH ('topic' = 'y') LIKE base (INCLUDING OPTIONS)", "option 'topic' already"),
-        ("CREATE TABLE t LIKE base (EXCLUDING METADATA)", "The watermark names a column `ts`"),
-        ("CREATE TABLE t (PRIMARY KEY (x) NOT ENFORCED) LIKE base (EXCLUDING CONSTRAINTS)", "The primary key names"),
+        ("CREATE TABLE t LIKE base (EXCLUDING METADATA)", "WATERMARK refers to column `ts`"),
+        (
+            "CREATE TABLE t (PRIMARY KEY (x) NOT ENFORCED) LIKE base (EXCLUDING CONSTRAINTS)",
+            "PRIMARY KEY refers to column `x`",
+        ),
     ],
 )
 def test_like_refuses_contradictions(text: str, what: str) -> None:
@@ -546,7 +549,7 @@ def test_what_is_not_supported_says_what_to_do(text: str, what: str) -> None:
         ("'SELECT 1'", "Expected a statement"),
         ("CREATE INDEX i", "Expected TABLE or VIEW"),
         ("CREATE VIEW v AS 1", "Expected a query"),
-        ("CREATE VIEW v (a, a) AS SELECT 1, 2", "'a' is there twice"),
+        ("CREATE VIEW v (a, a) AS SELECT 1, 2", "'a' is listed twice"),
         ("CREATE VIEW v SELECT 1", "Expected 'AS'"),
         ("DROP t", "Expected TABLE or VIEW"),
         ("DROP TABLE t CASCADE", "the end of the statement"),
@@ -563,15 +566,15 @@ def test_what_is_not_supported_says_what_to_do(text: str, what: str) -> None:
         ("INSERT INTO t (a)", "Expected a query, such as SELECT, found the end"),
         ("INSERT INTO t (a, a) SELECT 1", "twice"),
         ("INSERT INTO t (1) SELECT 1", "a column's name"),
-        ("INSERT INTO t /*+ BROADCAST(a) */ SELECT 1", "OPTIONS('key' = 'value') only"),
-        ("INSERT INTO t /*+ OPTIONS('a'='b'), x */ SELECT 1", "nothing more in the hint"),
+        ("INSERT INTO t /*+ BROADCAST(a) */ SELECT 1", "the only hint for a table is OPTIONS('key' = 'value')"),
+        ("INSERT INTO t /*+ OPTIONS('a'='b'), x */ SELECT 1", "the end of the hint"),
         ("EXPLAIN DROP TABLE t", "INSERT INTO or a query"),
         ("EXPLAIN EXPLAIN SELECT 1", "INSERT INTO or a query"),
         ("EXECUTE DROP TABLE t", "INSERT INTO or a query"),
-        ("BEGIN STATEMENT SET", "END; is missing"),
+        ("BEGIN STATEMENT SET", "Add END;"),
         ("BEGIN STATEMENT SET; END", "empty"),
         ("BEGIN STATEMENT SET; SELECT 1; END", "Expected INSERT INTO or END"),
-        ("BEGIN STATEMENT SET; INSERT INTO t SELECT 1", "END; is missing"),
+        ("BEGIN STATEMENT SET; INSERT INTO t SELECT 1", "Add END;"),
         ("EXECUTE STATEMENT SET INSERT INTO t SELECT 1", "Expected 'BEGIN'"),
         ("BEGIN STATEMENT SET; INSERT INTO t SELECT 1; END x", "the end of the statement"),
         ("END", "Expected a statement"),
@@ -585,7 +588,7 @@ def test_wrong_statements_are_errors(text: str, what: str) -> None:
 def test_one_statement_is_one_statement() -> None:
     """No more, and no less."""
     assert parse_statement(" SELECT 1 ;; ").text == "SELECT 1"
-    with pytest.raises(SqlError, match="Line 2, column 2: Expected one statement only"):
+    with pytest.raises(SqlError, match="Line 2, column 2: Expected one statement, found another"):
         parse_statement("SELECT 1;\n SELECT 2")
     with pytest.raises(SqlError, match="Expected a statement, found none"):
         parse_statement(" -- nothing")

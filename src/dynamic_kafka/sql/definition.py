@@ -1,4 +1,4 @@
-"""What a table is: its columns, key, watermark and options, and the DDL that says so."""
+"""A table's definition: its columns, key, watermark and options, and the DDL for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 Name = tuple[str, ...]
-"""A table's name in its parts: `("orders",)`, or with its catalog and database before it."""
+"""A table's name in its parts: `("orders",)`, or with its catalog and database in front."""
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 _ANY_TIME = " or ".join(_TIMES)
@@ -40,14 +40,14 @@ class PhysicalColumn:
 
 @dataclass(frozen=True)
 class MetadataColumn:
-    """A column of what the connector or the format knows beside the message.
+    """A column with metadata of the connector or of the format.
 
     Args:
         name: The column.
-        type: What the metadata is cast to.
+        type: The type that the metadata is cast to.
         key: The metadata's own name, such as `timestamp` or `value.source.table`; without FROM, the column's name.
-        virtual: Whether the column is only read, and no column of an INSERT.
-        comment: What it means.
+        virtual: True if the column is only read, and is not a column of an INSERT.
+        comment: Its description.
     """
 
     name: str
@@ -71,12 +71,12 @@ Column = PhysicalColumn | MetadataColumn | ComputedColumn
 
 @dataclass(frozen=True)
 class Watermark:
-    """How late rows may be.
+    """The lateness allowed for rows.
 
     Args:
         column: The column with the time of the event.
         expression: The watermark as the user wrote it.
-        delay: The same as Spark's `withWatermark` takes it, such as `5 SECOND` or `1 DAY 2 HOUR`.
+        delay: The delay as an argument of Spark's `withWatermark`, such as `5 SECOND` or `1 DAY 2 HOUR`.
     """
 
     column: str
@@ -86,17 +86,17 @@ class Watermark:
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """What CREATE TABLE says of a table.
+    """The content of a CREATE TABLE statement.
 
     Args:
         name: The name in its parts, as it was written.
         columns: All columns in order.
         primary_key: The columns of the primary key in its order; their types are NOT NULL.
-        watermark: None if there is none.
-        options: The options in WITH, with secrets; `repr` does not show them, and `ddl` masks what is secret.
-        comment: What the table means.
-        temporary: Whether it was made by CREATE TEMPORARY TABLE.
-        if_not_exists: Whether to leave alone a table of this name that is already there.
+        watermark: The watermark, if there is one.
+        options: The options in WITH, with secrets; `repr` does not show them, and `ddl` masks the secrets.
+        comment: The table's description.
+        temporary: True for CREATE TEMPORARY TABLE.
+        if_not_exists: True to keep a table of this name that exists already.
     """
 
     name: Name
@@ -109,7 +109,7 @@ class TableDefinition:
     if_not_exists: bool = False
 
     def ddl(self) -> str:
-        """The CREATE TABLE that makes this table, laid out as by Flink's SHOW CREATE TABLE, with `***` for secrets."""
+        """Return the CREATE TABLE statement in the layout of Flink's SHOW CREATE TABLE, with `***` for secrets."""
         parts = [_column(column) for column in self.columns]
         if self.watermark is not None:
             parts.append(f"WATERMARK FOR {quoted(self.watermark.column)} AS {self.watermark.expression}")
@@ -126,7 +126,7 @@ class TableDefinition:
 
 
 def with_key_not_null(table: TableDefinition) -> TableDefinition:
-    """The table with the columns of its primary key NOT NULL, as Flink makes them."""
+    """Return the table with NOT NULL for the columns of its primary key, as in Flink."""
     columns = (
         replace(c, type=replace(c.type, nullable=False))
         if c.name in table.primary_key and isinstance(c, PhysicalColumn)
@@ -137,35 +137,35 @@ def with_key_not_null(table: TableDefinition) -> TableDefinition:
 
 
 def fault(table: TableDefinition) -> tuple[Literal["PRIMARY KEY", "WATERMARK"], str, str] | None:
-    """What is wrong with the key or the watermark: where, in which column, and why; None if nothing is."""
+    """Return the clause, the column and the problem if the key or the watermark is wrong; None if both are right."""
     by_name = {column.name: column for column in table.columns}
     for name in table.primary_key:
         if name not in by_name:
-            return "PRIMARY KEY", name, f"The primary key names a column `{name}` that the table has not"
+            return "PRIMARY KEY", name, f"PRIMARY KEY refers to column `{name}`, which does not exist"
         if not isinstance(by_name[name], PhysicalColumn):
             return (
                 "PRIMARY KEY",
                 name,
-                f"The primary key names `{name}`, which is not a physical column; it has to be one",
+                f"PRIMARY KEY refers to column `{name}`, which is not a physical column; it has to be one",
             )
     if table.watermark is not None:
         name = table.watermark.column
         match by_name.get(name):
             case None:
-                return "WATERMARK", name, f"The watermark names a column `{name}` that the table has not"
+                return "WATERMARK", name, f"WATERMARK refers to column `{name}`, which does not exist"
             case PhysicalColumn(type=type_) | MetadataColumn(type=type_) if type_.name not in _TIMES:
                 return (
                     "WATERMARK",
                     name,
-                    f"The watermark's column `{name}` is of type {type_}; it has to be {_ANY_TIME}",
+                    f"WATERMARK refers to column `{name}` of type {type_}; it has to be {_ANY_TIME}",
                 )
             case _:
-                pass  # what type a computed column has is for Spark to find out
+                pass  # the type of a computed column is known to Spark only
     return None
 
 
 def qualified(name: Name) -> str:
-    """A table's name as it stands in SQL, each part in backticks."""
+    """Return a table's name as in SQL, each part in backticks."""
     return ".".join(map(quoted, name))
 
 

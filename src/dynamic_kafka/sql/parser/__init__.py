@@ -1,4 +1,4 @@
-"""Flink's SQL text becomes dataclasses, and errors point at a line. No Spark, no Kafka, no I/O.
+"""Flink's SQL text becomes dataclasses, and errors show the line: no Spark session, no Kafka client, no I/O.
 
-Called by `sql.environment`, `sql.catalog` and the command line.
+Called by `sql.environment` and by the command line.
 """

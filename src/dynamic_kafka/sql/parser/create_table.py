@@ -1,4 +1,4 @@
-"""CREATE TABLE: its columns, constraints, watermark and options, read from tokens.
+"""CREATE TABLE: its columns, constraints, watermark and options.
 
 The rules and their order are those of Flink's grammar (flink-sql-parser: parserImpls.ftl) and validation.
 """
@@ -26,18 +26,18 @@ from dynamic_kafka.sql.types import interval_units
 __all__ = ["read_create_table", "read_options"]
 
 _CLOSING = {"(": ")", "[": "]"}
-_NOT_ENFORCED = "the data is Kafka's, nobody checks the key: write PRIMARY KEY (...) NOT ENFORCED"
+_NOT_ENFORCED = "Kafka does not check keys, so write PRIMARY KEY (...) NOT ENFORCED"
 _WATERMARK_FORMS = "Spark's watermarks are `column` or `column - INTERVAL '5' SECOND`"
 _UNSUPPORTED_CLAUSES = {
-    "PARTITIONED": "PARTITIONED BY is not supported: Kafka's tables have no partition columns; see 'sink.partitioner'",
-    "DISTRIBUTED": "DISTRIBUTED is not supported: Kafka's tables have no buckets; see 'key.fields'",
-    "AS": "CREATE TABLE ... AS is not supported: create the table with its columns, then INSERT INTO it",
+    "PARTITIONED": "PARTITIONED BY is not supported because Kafka tables have no partition columns; see 'sink.partitioner'",
+    "DISTRIBUTED": "DISTRIBUTED is not supported because Kafka tables have no buckets; see 'key.fields'",
+    "AS": "CREATE TABLE ... AS is not supported. Create the table with its columns, then INSERT INTO it",
 }
 
 
 @dataclass
 class _Table:
-    """What was read so far; with tokens, for errors that show only when everything is read."""
+    """The parts read so far, with their tokens for errors that are found only at the end."""
 
     columns: list[Column] = field(default_factory=list)
     column_names: set[str] = field(default_factory=set)
@@ -47,14 +47,14 @@ class _Table:
 
 
 def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefinition, Like | None]:
-    """Pass over what follows CREATE TABLE, up to the statement's end.
+    """Pass over a CREATE TABLE behind these words, up to the end of the statement.
 
     Returns:
-        The table; and, if the statement has LIKE, the table it adds to and how. A table that is LIKE another one may name
-        columns in its key and its watermark that only the other one has; `like.merge` checks them.
+        The table, and the LIKE clause if there is one. The key and the watermark of a table with LIKE may name columns of
+        the other table; `like.merge` checks them.
 
     Raises:
-        SqlError: If Flink would refuse the statement, or there is nothing here for what it asks.
+        SqlError: If Flink does not accept the statement, or a part of it is not supported here.
     """
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.qualified_name("the table's name")
@@ -92,7 +92,7 @@ def read_options(cursor: Cursor) -> dict[str, str]:
     """Pass over `('key' = 'value', ...)`.
 
     Raises:
-        SqlError: If it is not there, or an option is there twice.
+        SqlError: If there is something else, or an option is given twice.
     """
     found: dict[str, str] = {}
 
@@ -100,7 +100,7 @@ def read_options(cursor: Cursor) -> dict[str, str]:
         token = cursor.token
         key = cursor.string("an option's name")
         if key in found:
-            raise cursor.error(f"The option {cursor.shown(token)} is there twice", token)
+            raise cursor.error(f"The option {cursor.shown(token)} is given twice", token)
         cursor.expect("=")
         found[key] = cursor.string("the option's value")
 
@@ -128,7 +128,7 @@ def _read_part(cursor: Cursor, table: _Table) -> None:
         if table.watermark is not None:
             raise cursor.error("A table has only one WATERMARK")
         cursor.next()
-        cursor.expect("FOR", hint="a column of that name stands in `backticks`")
+        cursor.expect("FOR", hint="put a column of that name in `backticks`")
         table.watermark_token = cursor.token
         table.watermark = _read_watermark(cursor)
     else:
@@ -160,7 +160,7 @@ def _read_comment(cursor: Cursor) -> str | None:
 
 
 def _read_expression(cursor: Cursor) -> str:
-    """Pass over an expression, up to the comma, parenthesis or comment behind it, and give it as it is written."""
+    """Pass over an expression, up to the comma, parenthesis or comment behind it, and return it as written."""
     start = end = cursor.token
     open_: list[str] = []
     while cursor.token.kind != "end":
@@ -170,7 +170,7 @@ def _read_expression(cursor: Cursor) -> str:
         if end.kind == "symbol" and end.text in _CLOSING:
             open_.append(_CLOSING[end.text])
         elif end.kind == "symbol" and end.text in _CLOSING.values() and (not open_ or open_.pop() != end.text):
-            raise cursor.error(f"'{end.text}' closes nothing here", end)
+            raise cursor.error(f"'{end.text}' does not close anything here", end)
     if open_:
         raise cursor.unexpected(f"'{open_[-1]}'")
     if cursor.token is start:
@@ -186,7 +186,7 @@ def _read_constraint_start(cursor: Cursor) -> Token:
     if cursor.take("CONSTRAINT"):
         cursor.name("the constraint's name")
     if cursor.at("UNIQUE"):
-        raise cursor.error("UNIQUE constraints are not supported, as in Flink; only PRIMARY KEY is")
+        raise cursor.error("UNIQUE constraints are not supported, as in Flink. The only constraint is PRIMARY KEY")
     cursor.expect("PRIMARY", "KEY")
     return start
 
@@ -208,7 +208,7 @@ def _set_primary_key(cursor: Cursor, table: _Table, columns: dict[str, Token], s
 def _read_watermark(cursor: Cursor) -> Watermark:
     column = cursor.name("a column's name")
     if cursor.at("."):
-        raise cursor.error("Spark has no watermarks on fields of a row; add a column `name AS row.field`")
+        raise cursor.error("Spark does not support watermarks on fields of a row. Add a column `name AS row.field`")
     cursor.expect("AS")
     start = cursor.token
     delay = _read_delay(cursor, column)
@@ -218,13 +218,13 @@ def _read_watermark(cursor: Cursor) -> Watermark:
 
 
 def _read_delay(cursor: Cursor, column: str) -> str:
-    """Pass over `column [- INTERVAL ...]`, also in parentheses, and give the interval as Spark takes it."""
+    """Pass over `column [- INTERVAL ...]`, also in parentheses, and return the interval as Spark writes it."""
     depth = 0
     while cursor.take("("):
         depth += 1
     if cursor.at("SOURCE_WATERMARK", "("):
         raise cursor.error(
-            "SOURCE_WATERMARK() is not supported: Kafka has no watermarks of its own; " + _WATERMARK_FORMS
+            "SOURCE_WATERMARK() is not supported because Kafka has no watermarks of its own; " + _WATERMARK_FORMS
         )
     token = cursor.token
     if token.kind not in ("word", "name") or token.text != column:
@@ -251,11 +251,11 @@ _FORMS = {
     "MINUTE": (":", _NUMBER),
     "SECOND": (":", r"(\d{1,7}(?:\.\d{1,9})?)"),
 }
-"""What stands before each number of an interval that is not the first one, and the number."""
+"""For each unit of an interval, the separator in front of its number (except for the first one), and the number."""
 
 
 def _read_interval(cursor: Cursor) -> str:
-    """Pass over `'1:30' MINUTE TO SECOND` and the like, and give it as `1 MINUTE 30 SECOND`."""
+    """Pass over an interval such as `'1:30' MINUTE TO SECOND`, and return it as `1 MINUTE 30 SECOND`."""
     if cursor.at("-"):
         raise cursor.error("A watermark's delay cannot be negative")
     cursor.take("+")
@@ -271,7 +271,8 @@ def _read_interval(cursor: Cursor) -> str:
     if match is None:
         example = "".join(f"{s}1" for s in separators)
         raise cursor.error(
-            f"This is no interval of {' TO '.join(dict.fromkeys((units[0], units[-1])))}; write '{example}'", value
+            f"This is not an interval of {' TO '.join(dict.fromkeys((units[0], units[-1])))}. The form is '{example}'",
+            value,
         )
     parts = [f"{number} {unit}" for number, unit in zip(match.groups(), units, strict=True) if float(number)]
     return " ".join(parts) or "0 SECOND"

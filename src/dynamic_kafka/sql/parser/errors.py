@@ -1,7 +1,7 @@
-"""Errors about a place in SQL text, shown with the line and without its secrets.
+"""Errors at a place in SQL text, shown with the line and without its secrets.
 
-What is a secret is looked for in the text, not in the tokens: with one quote too few, the tokens of a password look like
-anything but a password.
+Secrets are searched for in the text, not in the tokens: if a quote is missing, the tokens of a password do not look like a
+password.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["is_hidden", "line_number", "sql_error"]
 _HIDDEN = "***"
 _WIDTH = 120  # characters of a line that are shown
 _KEY = re.compile(r"[\w.-]+")
-_BLANK = r"(?>\s|--[^\n]*\n|//[^\n]*\n|/\*.*?\*/)*+"  # without going back: many comments would take for ever
-# What stands between a key and its value. Without any sign between them, both must be in quotes.
+_BLANK = r"(?>\s|--[^\n]*\n|//[^\n]*\n|/\*.*?\*/)*+"  # possessive: backtracking over many comments would take minutes
+# The text between a key and its value. If there is no sign, both must be in quotes.
 _SEPARATOR = re.compile(rf"""['"`]?{_BLANK}(?:=>|[=:])\s*|['"`]\s*(?={_BLANK}['"`])""", re.DOTALL)
-# A comment before the value is hidden too: what looks like one may be the value.
+# A comment before the value is hidden too, because it may be the value.
 _VALUE = re.compile(rf"""{_BLANK}(?:'(?:[^']|'')*(?:'|\Z)|"(?:[^"]|"")*(?:"|\Z))""", re.DOTALL)
-# What follows a value that ends where it seems to end: the end of the line, or another option.
+# The text behind a value that ends at its closing quote: the end of the line, or another option.
 _OPTION = r"'[\w.-]+'\s*="
 _AFTER_VALUE = re.compile(rf"[ \t]*(?:\)?[ \t]*;?$|,\s*{_OPTION})", re.MULTILINE)
-# If it does not, a quote in the value ended it too early, and the value goes on: to the end of the line at least.
+# Otherwise that quote was part of the value, which goes on to the end of the line at least.
 _LINE_END = re.compile(r"$", re.MULTILINE)
 _NEXT_OPTION = re.compile(rf"$(?=\s*{_OPTION})|\Z", re.MULTILINE)
 _ALWAYS_SECRET = re.compile(
@@ -33,12 +33,12 @@ _ALWAYS_SECRET = re.compile(
 
 
 def sql_error(source: str, offset: int, problem: str) -> SqlError:
-    """An error at a place in the text.
+    """Return an error at a place in the text.
 
     Args:
         source: The whole text, with secrets.
         offset: The place, as an index into it.
-        problem: What is wrong and what to do, without any secret.
+        problem: The problem and what to do about it, without any secret.
     """
     start = source.rfind("\n", 0, offset) + 1
     end = source.find("\n", offset)
@@ -54,22 +54,22 @@ def sql_error(source: str, offset: int, problem: str) -> SqlError:
 
 
 def _printable(text: str) -> str:
-    """The text on one line, with as many characters."""
+    """Return the text on one line, with the same number of characters."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 def line_number(source: str, offset: int) -> int:
-    """The line, counted from 1, that the index `offset` is in."""
+    """Return the line, counted from 1, of the index `offset`."""
     return source.count("\n", 0, offset) + 1
 
 
 def is_hidden(source: str, start: int, end: int) -> bool:
-    """Whether a part of the text, from one index to another, may not be shown."""
+    """Return whether the text from `start` to `end` overlaps a secret."""
     return any(first < end and start < last for first, last in _secrets(source))
 
 
 def _without_secrets(source: str, start: int, end: int, offset: int) -> tuple[str, int]:
-    """The text from `start` to `end` as it may be shown, and where in it the place `offset` is."""
+    """Return the text from `start` to `end` without its secrets, and the place of `offset` in it."""
     shown, caret, position = "", 0, start
     for first, last in [*_secrets(source), (end, end)]:
         if last <= position or first > end:
@@ -84,7 +84,7 @@ def _without_secrets(source: str, start: int, end: int, offset: int) -> tuple[st
 
 
 def _secrets(source: str) -> list[tuple[int, int]]:
-    """The parts of the text that hold a secret, in order and apart from each other."""
+    """Return the parts of the text that hold a secret, in order and without overlaps."""
     found = [match.span() for match in _ALWAYS_SECRET.finditer(source)]
     for key in _KEY.finditer(source):
         separator = _SEPARATOR.match(source, key.end()) if is_secret(key.group()) else None

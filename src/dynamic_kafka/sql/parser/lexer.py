@@ -92,7 +92,7 @@ def tokenize(source: str, start: int = 0, end: int | None = None) -> list[Token]
 
 
 def split(tokens: list[Token]) -> list[list[Token]]:
-    """The tokens of each statement, each with an `end` where the statement ends; empty statements are left out."""
+    """Return the tokens of each statement, with an `end` behind its last one; empty statements are left out."""
     statements: list[list[Token]] = []
     current: list[Token] = []
     for token in tokens:
@@ -107,7 +107,7 @@ def split(tokens: list[Token]) -> list[list[Token]]:
 
 
 class Cursor:
-    """Reads the tokens of one statement from left to right.
+    """The tokens of one statement, read from left to right.
 
     Args:
         source: The whole text.
@@ -121,48 +121,48 @@ class Cursor:
 
     @property
     def token(self) -> Token:
-        """The next token."""
+        """Return the next token."""
         return self._tokens[self._index]
 
     @property
     def line(self) -> int:
-        """The line of the next token."""
+        """Return the line of the next token."""
         return line_number(self.source, self.token.start)
 
     def rest(self) -> str:
-        """The text from the next token to the last one, as written."""
+        """Return the text from the next token to the last one, as written."""
         if self.token.kind == "end":
             return ""
         return self.source[self.token.start : self._tokens[-2].end]
 
     def take_rest(self) -> str:
-        """Pass over everything up to the statement's end, and give it as written."""
+        """Pass over everything up to the end of the statement, and return it as written."""
         text = self.rest()
         self._index = len(self._tokens) - 1
         return text
 
     def text_since(self, start: Token) -> str:
-        """The text from a token to the last one that was passed over, as written."""
+        """Return the text from a token to the last one that was passed over, as written."""
         return self.source[start.start : self._tokens[self._index - 1].end]
 
     def at(self, *words: str) -> bool:
-        """Whether the next tokens are these keywords or symbols."""
+        """Return whether the next tokens are these keywords or symbols."""
         ahead = self._tokens[self._index : self._index + len(words)]
         return len(ahead) == len(words) and all(map(Token.is_word, ahead, words))
 
     def take(self, *words: str) -> bool:
-        """Pass over these keywords or symbols, if they are next; and say whether they were."""
+        """Pass over these keywords or symbols if they are next, and return whether they were."""
         if not self.at(*words):
             return False
         self._index += len(words)
         return True
 
     def take_one_of(self, *words: str) -> str | None:
-        """Pass over the next token if it is one of these keywords, and say which."""
+        """Pass over the next token if it is one of these keywords, and return it."""
         return next((word for word in words if self.take(word)), None)
 
     def next(self) -> Token:
-        """Pass over the next token, whatever it is; the end stays where it is."""
+        """Pass over the next token and return it; the cursor stays at the end."""
         token = self.token
         if token.kind != "end":
             self._index += 1
@@ -173,10 +173,10 @@ class Cursor:
 
         Args:
             words: In upper case.
-            hint: What to do, if something else is there.
+            hint: The advice for the error.
 
         Raises:
-            SqlError: If something else is there.
+            SqlError: If the next tokens are different ones.
         """
         for word in words:
             if not self.take(word):
@@ -188,12 +188,14 @@ class Cursor:
             raise self.unexpected("the end of the statement", "statements are separated by ';'")
 
     def name(self, what: str) -> str:
-        """Pass over a name: a word, or anything in backticks. `what` is what it names, with its article."""
+        """Pass over a name, which is a word or anything in backticks. `what` describes it in errors: `a column's name`."""
         token = self.token
         if token.kind == "name" and self.source[token.start] == '"':
-            raise self.error("Flink has no \"double quotes\"; strings stand in 'single quotes', names in `backticks`")
+            raise self.error(
+                "Flink does not have \"double quotes\". Put strings in 'single quotes' and names in `backticks`"
+            )
         if token.kind == "name" and ("\n" in token.text or "\r" in token.text):
-            raise self.error("This name does not end in its line; is a backtick missing?")
+            raise self.error("This name does not end on its line. Is a backtick missing?")
         if token.kind not in ("word", "name") or not token.text:
             raise self.unexpected(what)
         return self.next().text
@@ -209,21 +211,21 @@ class Cursor:
         return tuple(parts)
 
     def names(self, what: str) -> dict[str, Token]:
-        """Pass over names in parentheses. Gives each one's token, in order; one that is there twice is an error."""
+        """Pass over names in parentheses, and return the token of each in order; a name that occurs twice is an error."""
         found: dict[str, Token] = {}
 
         def one() -> None:
             token = self.token
             name = self.name(what)
             if name in found:
-                raise self.error(f"{self.shown(token)} is there twice", token)
+                raise self.error(f"{self.shown(token)} is listed twice", token)
             found[name] = token
 
         self.listed(one)
         return found
 
     def listed(self, read: Callable[[], None]) -> None:
-        """Pass over parentheses; `read` reads each of the parts between their commas, of which there is at least one."""
+        """Pass over a list in parentheses that is not empty; `read` passes over each of its items."""
         self.expect("(")
         read()
         while not self.take(")"):
@@ -232,13 +234,13 @@ class Cursor:
             read()
 
     def string(self, what: str) -> str:
-        """Pass over a string in single quotes. `what` is what it says, with its article."""
+        """Pass over a string in single quotes. `what` describes it in errors: `the comment`."""
         if self.token.kind != "string":
             raise self.unexpected(f"{what} in 'single quotes'")
         return self.next().text
 
     def number(self, what: str, least: int, most: int) -> int:
-        """Pass over a whole number within limits. `what` is what it counts, with its article."""
+        """Pass over a whole number within limits. `what` describes it in errors: `a length`."""
         text = self.token.text
         if self.token.kind != "number" or re.fullmatch(r"\d{1,10}", text, re.ASCII) is None:
             raise self.unexpected(f"{what}, a whole number from {least} to {most}")
@@ -248,22 +250,22 @@ class Cursor:
         return int(text)
 
     def found(self) -> str:
-        """The next token as a message may call it."""
+        """Describe the next token for an error."""
         token = self.token
         if token.kind == "end":
             return "the end of the statement"
         return f"a {token.kind}" if token.kind in ("string", "hint") else self.shown(token)
 
     def shown(self, token: Token) -> str:
-        """The text of a token in quotes, unless it may be a secret."""
+        """Return the text of a token in quotes, or `<hidden>` if it may be a secret."""
         if is_hidden(self.source, token.start, token.end):
-            return "what is not shown"
+            return "<hidden>"
         return f"'{token.text if len(token.text) <= 40 else token.text[:40] + '…'}'"
 
     def unexpected(self, expected: str, hint: str = "") -> SqlError:
-        """The error for something else than what is expected at the next token."""
+        """Return the error for a next token that is not the expected one."""
         return self.error(f"Expected {expected}, found {self.found()}{hint and f'; {hint}'}")
 
     def error(self, problem: str, token: Token | None = None) -> SqlError:
-        """An error at a token, or else at the next one. `problem` says what is wrong and what to do."""
+        """Return an error at a token, by default the next one. `problem` says what is wrong and what to do."""
         return sql_error(self.source, (token or self.token).start, problem)

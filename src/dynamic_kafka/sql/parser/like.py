@@ -1,7 +1,7 @@
-"""CREATE TABLE ... LIKE: what a table takes over from another one.
+"""CREATE TABLE ... LIKE: a table that takes over parts of another one.
 
-The rules are those of Flink (SqlTableLike, MergeTableLikeUtil): columns of the other table come first, and what both say
-is an error unless the statement says which counts.
+The rules are those of Flink (SqlTableLike, MergeTableLikeUtil): columns of the other table come first. A part that both
+tables have is an error, unless the statement excludes or overwrites it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = ["Like", "merge", "read_like"]
 
 _FEATURE_OF = {ComputedColumn: "GENERATED", MetadataColumn: "METADATA"}  # physical columns are always taken over
 _FEATURES = ("CONSTRAINTS", "GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
-# Kafka's tables have neither, so there is nothing to take over; Flink's DDL may name them all the same.
+# Kafka tables have neither. Flink's DDL may name them, which has no effect.
 _IGNORED = ("PARTITIONS", "DISTRIBUTION")
 _NOT_OVERWRITTEN = ("ALL", "CONSTRAINTS", *_IGNORED)
 
 
 @dataclass(frozen=True)
 class Like:
-    """A table to take things over from.
+    """A LIKE clause.
 
     Args:
-        table: Its name.
+        table: The name of the other table.
         strategies: INCLUDING, EXCLUDING or OVERWRITING for each of CONSTRAINTS, GENERATED, METADATA, OPTIONS, WATERMARKS.
     """
 
@@ -46,10 +46,10 @@ class Like:
 
 
 def read_like(cursor: Cursor) -> Like:
-    """Pass over what follows LIKE: a name, and `(INCLUDING ... EXCLUDING ... OVERWRITING ...)`.
+    """Pass over a LIKE clause behind this word: a name, and `(INCLUDING ... EXCLUDING ... OVERWRITING ...)`.
 
     Raises:
-        SqlError: If it is anything else, or Flink refuses it.
+        SqlError: If it is something else, or Flink does not accept it.
     """
     table = cursor.qualified_name("a table's name")
     given: dict[str, str] = {}
@@ -63,9 +63,9 @@ def read_like(cursor: Cursor) -> Like:
             if feature is None:
                 raise cursor.unexpected(f"one of {', '.join(('ALL', *_FEATURES))}")
             if feature in given:
-                raise cursor.error(f"{feature} is there twice", start)
+                raise cursor.error(f"{feature} is given twice", start)
             if strategy == "OVERWRITING" and feature in _NOT_OVERWRITTEN:
-                raise cursor.error(f"{feature} cannot be overwritten; it is INCLUDING or EXCLUDING", start)
+                raise cursor.error(f"{feature} cannot be overwritten; write INCLUDING or EXCLUDING", start)
             given[feature] = strategy
     defaults: dict[str, str] = dict.fromkeys(_FEATURES, "INCLUDING")
     defaults["OPTIONS"] = "OVERWRITING"
@@ -75,16 +75,15 @@ def read_like(cursor: Cursor) -> Like:
 
 
 def merge(table: TableDefinition, like: Like, other: TableDefinition) -> TableDefinition:
-    """The table with what it takes over.
+    """Return the table with the parts that it takes over.
 
     Args:
-        table: What CREATE TABLE says itself.
-        like: How it takes over.
+        table: The parts that CREATE TABLE has itself.
+        like: The LIKE clause.
         other: The table that `like` names.
 
     Raises:
-        ConfigurationError: If both say different things and the statement does not say which counts, or if the result
-            is no table.
+        ConfigurationError: If both tables have a part that may not be overwritten, or if the result is not a valid table.
     """
     columns: dict[str, Column] = {
         c.name: c for c in other.columns if like.strategies.get(_FEATURE_OF.get(type(c), "")) != "EXCLUDING"
@@ -93,7 +92,7 @@ def merge(table: TableDefinition, like: Like, other: TableDefinition) -> TableDe
         known = columns.get(column.name)
         if known is not None and (type(known) is not type(column) or isinstance(column, PhysicalColumn)):
             there = f"{qualified(like.table)} has a column `{column.name}` too"
-            raise ConfigurationError(f"Table {qualified(table.name)}: {there}; name it differently")
+            raise ConfigurationError(f"Table {qualified(table.name)}: {there}. Give it another name")
         if known is not None:
             _overwrite(table, like, _FEATURE_OF[type(column)], f"the column `{column.name}`")
         columns[column.name] = column
@@ -126,9 +125,9 @@ def merge(table: TableDefinition, like: Like, other: TableDefinition) -> TableDe
 
 
 def _overwrite(table: TableDefinition, like: Like, feature: str, what: str) -> None:
-    """Raise ConfigurationError for what both tables say, unless LIKE overwrites it."""
+    """Raise ConfigurationError for a part that both tables have, unless LIKE overwrites it."""
     if like.strategies[feature] != "OVERWRITING":
         remedy = f"EXCLUDING {feature}" + ("" if feature in _NOT_OVERWRITTEN else f" or OVERWRITING {feature}")
         raise ConfigurationError(
-            f"Table {qualified(table.name)}: {qualified(like.table)} has {what} already; say LIKE ... ({remedy})"
+            f"Table {qualified(table.name)}: {qualified(like.table)} has {what} already. Write LIKE ... ({remedy})"
         )

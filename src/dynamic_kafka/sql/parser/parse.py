@@ -1,7 +1,7 @@
 """Scripts into statements.
 
-The text is split at `;` by tokens, so one in a string, a name or a comment splits nothing. What goes to Spark (queries,
-view queries, computed columns) stays as it was written, with its comments and hints.
+The text is split at `;` by tokens, so a `;` in a string, a name or a comment does not end a statement. The parts for Spark
+(queries, view queries, computed columns) stay as they were written, with their comments and hints.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ __all__ = ["parse_script", "parse_statement"]
 
 
 def parse_script(text: str) -> list[Statement]:
-    """All statements of a script, in order.
+    """Return all statements of a script, in order.
 
     Raises:
-        SqlError: For the first fault, with its line and column in the script.
+        SqlError: For the first error, with its line and column in the script.
     """
     cursors = (Cursor(text, tokens) for tokens in split(tokenize(text)))
     return [_statement(cursor, cursors) for cursor in cursors]
 
 
 def parse_statement(text: str) -> Statement:
-    """The only statement of the text; a `;` after it may be there or not.
+    """Return the only statement of a text; the `;` behind it is optional.
 
     Raises:
-        SqlError: If it has a fault, or if there is none, or another one after it.
+        SqlError: If it cannot be parsed, or if the text does not contain exactly one statement.
     """
     cursors = (Cursor(text, tokens) for tokens in split(tokenize(text)))
     first = next(cursors, None)
@@ -57,18 +57,18 @@ def parse_statement(text: str) -> Statement:
     statement = _statement(first, cursors)
     second = next(cursors, None)
     if second is not None:
-        raise second.error("Expected one statement only, found another one; run them one by one, or as a script")
+        raise second.error("Expected one statement, found another one behind it. Run them one by one, or as a script")
     return statement
 
 
 _QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 _Place = tuple[str, int]
-"""The text of a statement, and its line."""
+"""A statement's text and line."""
 
 
 def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
-    """The statement under the cursor; a statement set takes those that follow, up to its END."""
+    """Return the statement at the cursor; a statement set takes the following ones up to its END."""
     start, place = cursor.token, (cursor.rest(), cursor.line)
     refuse_unsupported(cursor)
     job = _job(cursor, following)
@@ -97,7 +97,7 @@ def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
 
 
 def _job(cursor: Cursor, following: Iterator[Cursor]) -> Query | InsertInto | StatementSet | None:
-    """What can be executed and explained: a query, an insert or a statement set; None if it is none of them."""
+    """Return a query, an insert or a statement set, which can be explained; None for any other statement."""
     start, place = cursor.token, (cursor.rest(), cursor.line)
     if cursor.take("BEGIN", "STATEMENT", "SET"):
         cursor.expect_end()
@@ -193,13 +193,15 @@ def _explain(cursor: Cursor, following: Iterator[Cursor], start: Token) -> Expla
 def _insert(cursor: Cursor, place: _Place) -> InsertInto:
     cursor.expect("INSERT")
     if cursor.at("OVERWRITE"):
-        raise cursor.error("INSERT OVERWRITE is not supported: records in Kafka cannot be replaced; write INSERT INTO")
+        raise cursor.error(
+            "INSERT OVERWRITE is not supported because records in Kafka cannot be replaced; write INSERT INTO"
+        )
     cursor.expect("INTO")
     table = cursor.qualified_name("the table's name")
     options = _hint(cursor) if cursor.token.kind == "hint" else {}
     if cursor.at("PARTITION"):
         raise cursor.error(
-            "PARTITION is not supported: Kafka's tables have no partition columns; see 'sink.partitioner'"
+            "PARTITION is not supported because Kafka tables have no partition columns; see 'sink.partitioner'"
         )
     is_query = any(cursor.at("(", word) for word in _QUERY)
     columns = tuple(cursor.names("a column's name")) if cursor.at("(") and not is_query else None
@@ -209,10 +211,10 @@ def _insert(cursor: Cursor, place: _Place) -> InsertInto:
 def _hint(cursor: Cursor) -> dict[str, str]:
     token = cursor.next()
     inside = Cursor(cursor.source, tokenize(cursor.source, token.start + len("/*+"), token.end - len("*/")))
-    inside.expect("OPTIONS", hint="a table has the hint OPTIONS('key' = 'value') only")
+    inside.expect("OPTIONS", hint="the only hint for a table is OPTIONS('key' = 'value')")
     options = read_options(inside)
     if inside.token.kind != "end":
-        raise inside.unexpected("nothing more in the hint")
+        raise inside.unexpected("the end of the hint")
     return options
 
 
@@ -223,12 +225,12 @@ def _statement_set(cursor: Cursor, following: Iterator[Cursor], start: Token) ->
         if cursor.token.kind == "end":
             end, cursor = cursor, next(following, cursor)
             if end is cursor:
-                raise cursor.error("The statement set is not closed; END; is missing")
+                raise cursor.error("The statement set is not closed. Add END;")
         elif cursor.at("INSERT"):
             inserts.append(_insert(cursor, (cursor.rest(), cursor.line)))
         else:
             raise cursor.unexpected("INSERT INTO or END")
     cursor.expect_end()
     if not inserts:
-        raise cursor.error("The statement set is empty; it needs at least one INSERT INTO", start)
+        raise cursor.error("The statement set is empty. Add at least one INSERT INTO", start)
     return StatementSet(cursor.text_since(start), line, tuple(inserts))

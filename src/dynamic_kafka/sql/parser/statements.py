@@ -1,4 +1,4 @@
-"""The statements there are, as data; `statements` makes them out of text."""
+"""The statements, as data."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Statement:
     """One statement.
 
     Args:
-        text: The statement as written, without the `;`. It may hold secrets, so `repr` leaves it out.
-        line: The line of the script where it starts, counted from 1.
+        text: The statement as written, without the `;`. `repr` leaves it out because it may hold secrets.
+        line: Its first line in the script, counted from 1.
     """
 
     text: str = field(repr=False)
@@ -43,7 +43,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class CreateTable(Statement):
-    """CREATE [TEMPORARY] TABLE; with `like`, the table is complete only after `like.merge` with the other one."""
+    """CREATE [TEMPORARY] TABLE; a table with `like` is complete only after `like.merge` with the other one."""
 
     definition: TableDefinition
     like: Like | None = None
@@ -51,7 +51,7 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True)
 class CreateView(Statement):
-    """CREATE [TEMPORARY] VIEW; `columns` are the names of all of its columns, or empty for those of the query."""
+    """CREATE [TEMPORARY] VIEW; `columns` are the names of all its columns, or empty if the query names them."""
 
     name: Name
     columns: tuple[str, ...]
@@ -122,10 +122,10 @@ class InsertInto(Statement):
     """INSERT INTO table SELECT.
 
     Args:
-        table: Where to.
-        columns: The columns that the query gives values for, in its order; None for all.
-        query: As written.
-        options: Options of the table for this statement only, from a hint `/*+ OPTIONS('key' = 'value') */` after its name.
+        table: The name of the table.
+        columns: The columns that the query has values for, in its order; None for all.
+        query: The query as written.
+        options: Options of the table for this statement only, from a hint `/*+ OPTIONS('key' = 'value') */` behind its name.
     """
 
     table: Name
@@ -143,7 +143,7 @@ class StatementSet(Statement):
 
 @dataclass(frozen=True)
 class Set(Statement):
-    """SET 'key' = 'value'; without a key, it asks for all that is set."""
+    """SET 'key' = 'value'; without a key, it lists all settings."""
 
     key: str | None
     value: str | None = field(repr=False)
@@ -151,7 +151,7 @@ class Set(Statement):
 
 @dataclass(frozen=True)
 class Reset(Statement):
-    """RESET 'key'; without a key, of all."""
+    """RESET 'key'; without a key, it resets all settings."""
 
     key: str | None
 
@@ -166,8 +166,8 @@ class Explain(Statement):
     """EXPLAIN.
 
     Args:
-        statement: What to explain.
-        details: Such as `CHANGELOG_MODE`, in upper case.
+        statement: The statement to explain.
+        details: The requested details, such as `CHANGELOG_MODE`, in upper case.
     """
 
     statement: Query | InsertInto | StatementSet

@@ -1,20 +1,20 @@
-"""Types out of DDL: `DECIMAL(10, 2) NOT NULL`, `ROW<a INT, b ARRAY<STRING>>` and all the rest of Flink's."""
+"""Types of columns: `DECIMAL(10, 2) NOT NULL`, `ROW<a INT, b ARRAY<STRING>>` and all others of Flink."""
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 
+from dynamic_kafka.errors import suggestion
 from dynamic_kafka.sql.parser.lexer import Cursor
 from dynamic_kafka.sql.types import DAY_UNITS, YEAR_UNITS, FlinkType, RowField
 
 __all__ = ["read_interval_units", "read_type"]
 
 _MAX_LENGTH = 2**31 - 1
-_MAX_DEPTH = 20  # of types within types: far above any real one, far below Python's limit of recursion
+_MAX_DEPTH = 20  # of types within types: far above real ones, far below Python's recursion limit
 
 _Parameter = tuple[str, int, int, int]
-"""What it is, the least, the most, and the default."""
+"""A parameter of a type: its name, least and greatest value, and default."""
 _LENGTH: _Parameter = ("a length", 1, _MAX_LENGTH, 1)
 _PARAMETERS: dict[str, tuple[_Parameter, ...]] = {
     **dict.fromkeys(("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE"), ()),
@@ -25,17 +25,17 @@ _PARAMETERS: dict[str, tuple[_Parameter, ...]] = {
     "TIMESTAMP": (("a precision", 0, 9, 6),),
     "TIMESTAMP_LTZ": (("a precision", 0, 9, 6),),
 }
-"""The types without other types in them."""
+"""The types that do not contain other types."""
 _UNLIMITED = {"VARCHAR": "STRING", "VARBINARY": "BYTES"}
 _SYNONYMS = {"INTEGER": "INT", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "CHARACTER": "CHAR"}
 _NESTED = ("ARRAY", "MULTISET", "MAP", "ROW")
 _UNSUPPORTED = {
-    "RAW": "RAW types hold Java objects, which Spark cannot read; take BYTES",
+    "RAW": "RAW types hold Java objects, which Spark cannot read; use BYTES",
     "STRUCTURED": "STRUCTURED types belong to Java classes; write ROW<...> with the same fields",
-    "NULL": "no column can have the type NULL; name the type of its values",
-    "SYMBOL": "SYMBOL is a type of Flink's own; no column can have it",
-    "DESCRIPTOR": "DESCRIPTOR is a type of Flink's own; no column can have it",
-    "BITMAP": "Spark has no type for BITMAP; take BYTES",
+    "NULL": "a column cannot have the type NULL; use the type of its values",
+    "SYMBOL": "SYMBOL is an internal type of Flink",
+    "DESCRIPTOR": "DESCRIPTOR is an internal type of Flink",
+    "BITMAP": "Spark does not have this type; use BYTES",
 }
 
 
@@ -43,7 +43,7 @@ def read_type(cursor: Cursor, *, depth: int = 0) -> FlinkType:
     """Pass over a type with its nullability, such as `ARRAY<INT NOT NULL> NOT NULL` or `INT NOT NULL ARRAY`.
 
     Raises:
-        SqlError: If there is none, or one that Spark has nothing for.
+        SqlError: If there is no type, or one that Spark does not have.
     """
     found = _read_nullability(cursor, _read_name(cursor, depth))
     while collection := cursor.take_one_of("ARRAY", "MULTISET"):
@@ -68,7 +68,7 @@ def _read_nullability(cursor: Cursor, type_: FlinkType) -> FlinkType:
 def _read_name(cursor: Cursor, depth: int) -> FlinkType:
     token = cursor.token
     if token.kind == "name":
-        raise cursor.error(f"{cursor.found()} is no type of Flink's; types of one's own are not supported")
+        raise cursor.error(f"{cursor.found()} is not a type of Flink; user-defined types are not supported")
     if token.kind != "word":
         raise cursor.unexpected("a type")
     word = token.text.upper()
@@ -76,8 +76,8 @@ def _read_name(cursor: Cursor, depth: int) -> FlinkType:
     if name in _UNSUPPORTED:
         raise cursor.error(f"The type {name} is not supported: {_UNSUPPORTED[name]}")
     if name not in _PARAMETERS and name not in (*_NESTED, "INTERVAL"):
-        near = difflib.get_close_matches(name, [*_PARAMETERS, *_SYNONYMS, *_NESTED], n=1, cutoff=0.6)
-        raise cursor.error(f"{cursor.found()} is no type of Flink's{f'; did you mean {near[0]}?' if near else ''}")
+        hint = suggestion(name, [*_PARAMETERS, *_SYNONYMS, *_NESTED])
+        raise cursor.error(f"{cursor.found()} is not a type of Flink{hint}")
     cursor.next()
     if name == "INTERVAL":
         return FlinkType(f"INTERVAL {read_interval_units(cursor)}")
@@ -111,7 +111,7 @@ def _read_time_zone(cursor: Cursor, name: str) -> str:
         return "TIMESTAMP_LTZ"
     if cursor.at("WITH", "TIME", "ZONE"):
         raise cursor.error(
-            f"{name} WITH TIME ZONE is not supported, as in Flink's connectors; take TIMESTAMP_LTZ for a point in time"
+            f"{name} WITH TIME ZONE is not supported, as in Flink's connectors; use TIMESTAMP_LTZ for a point in time"
         )
     cursor.take("WITHOUT", "TIME", "ZONE")
     return name
@@ -121,12 +121,12 @@ def _read_nested(cursor: Cursor, name: str, depth: int) -> FlinkType:
     if name == "ROW":
         close = ")" if cursor.take("(") else ">"
         if close == ">":
-            cursor.expect("<", hint="a row is written ROW<name type, ...>")
+            cursor.expect("<", hint="write ROW<name type, ...>")
         return FlinkType(name, fields=_read_fields(cursor, close, depth))
     cursor.expect("<", hint=f"write {name}<...> with the type of its elements")
     elements = [read_type(cursor, depth=depth)]
     if name == "MAP":
-        cursor.expect(",", hint="a map is written MAP<key type, value type>")
+        cursor.expect(",", hint="write MAP<key type, value type>")
         elements.append(read_type(cursor, depth=depth))
     cursor.expect(">")
     return FlinkType(name, elements=tuple(elements))
@@ -142,7 +142,7 @@ def _read_fields(cursor: Cursor, close: str, depth: int) -> tuple[RowField, ...]
         if name in fields:
             raise cursor.error(f"The row has two fields {cursor.shown(token)}", token)
         type_ = read_type(cursor, depth=depth)
-        # Flink writes the comment without the keyword; both are understood.
+        # Flink prints the comment without the keyword; both forms are accepted.
         comment = cursor.string("a comment") if cursor.take("COMMENT") or cursor.token.kind == "string" else None
         fields[name] = RowField(name, type_, comment)
         if cursor.take(close):
@@ -152,10 +152,10 @@ def _read_fields(cursor: Cursor, close: str, depth: int) -> tuple[RowField, ...]
 
 
 def read_interval_units(cursor: Cursor) -> str:
-    """Pass over the units of an interval and give them as `DAY`, or as `DAY(2) TO SECOND(3)`; plurals are understood.
+    """Pass over the units of an interval and return them, as `DAY` or `DAY(2) TO SECOND(3)`; plurals are accepted.
 
     Raises:
-        SqlError: If they are none that Flink has.
+        SqlError: If Flink does not have them.
     """
     unit, text = _read_unit(cursor, (*YEAR_UNITS, *DAY_UNITS))
     family = YEAR_UNITS if unit in YEAR_UNITS else DAY_UNITS

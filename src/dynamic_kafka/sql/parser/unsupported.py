@@ -1,4 +1,4 @@
-"""Statements that Flink has and that have no meaning here, and what to do instead."""
+"""Statements of Flink that are not supported here, and the alternative to each."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from dynamic_kafka.sql.parser.lexer import Cursor
 
 __all__ = ["refuse_unsupported"]
 
-_CATALOGS = (
-    "Catalogs and databases are not supported: a table is known by its name alone, in the environment that made it"
-)
+_CATALOGS = "Catalogs and databases are not supported: a table has a name only, in the environment that created it"
 _FUNCTIONS = (
-    "Functions are not made by SQL here: register them with Spark (spark.udf.register), then call them in queries"
+    "Functions cannot be created by SQL: register them with Spark (spark.udf.register), then call them in queries"
 )
-_JARS = "JAR files are not needed here: what is Python is installed with pip, on the driver and on every executor"
-_MODULES = "Modules are not supported: queries have Spark's functions"
-_JOBS = "Jobs are Spark's streaming queries here: see spark.streams.active, and query.stop()"
-_AGAIN = "A table or view cannot be changed: DROP it, then CREATE it again"
+_JARS = "JAR files are not supported: install Python packages with pip, on the driver and on every executor"
+_MODULES = "Modules are not supported: queries use Spark's functions"
+_JOBS = "Jobs cannot be managed by SQL: they are Spark's streaming queries, see spark.streams.active and query.stop()"
+_AGAIN = "Tables and views cannot be changed: DROP it, then CREATE it again"
 _APPEND_ONLY = "Records in Kafka cannot be changed or deleted: INSERT INTO an upsert-kafka table instead"
-_PLANS = "Compiled plans are not supported: Spark plans a query anew whenever it starts"
+_PLANS = "Compiled plans are not supported: Spark plans a query each time it starts"
 _MODELS = "Models are not supported: call a function registered with Spark"
-_NO_BUCKETS = "Kafka's tables have no partition columns: see DESCRIBE for the metadata column 'partition'"
+_PARTITIONS = "Kafka tables have no partition columns: add a column `partition` INT METADATA VIRTUAL"
 
 _UNSUPPORTED = {
     "CREATE|DROP|ALTER|DESCRIBE|DESC CATALOG|DATABASE": _CATALOGS,
@@ -49,11 +47,11 @@ _UNSUPPORTED = {
     "REPLACE": _AGAIN,
     "ALTER": _AGAIN,
     "SHOW COLUMNS": "SHOW COLUMNS is not supported: DESCRIBE shows the columns of a table",
-    "SHOW PARTITIONS": _NO_BUCKETS,
+    "SHOW PARTITIONS": _PARTITIONS,
     "UPDATE|DELETE|TRUNCATE|MERGE|UPSERT": _APPEND_ONLY,
     "COMPILE": _PLANS,
     "EXECUTE PLAN": _PLANS,
-    "ANALYZE": "ANALYZE is not supported: Kafka has no statistics of its tables",
+    "ANALYZE": "ANALYZE is not supported: Kafka has no statistics about tables",
 }
 _SEQUENCES = {
     words: problem
@@ -63,7 +61,7 @@ _SEQUENCES = {
 
 
 def refuse_unsupported(cursor: Cursor) -> None:
-    """Raise SqlError if a statement begins that there is not here."""
+    """Raise SqlError if the next statement is a Flink statement that is not supported here."""
     for words, problem in _SEQUENCES.items():
         if cursor.at(*words):
             raise cursor.error(problem)
