@@ -14,7 +14,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
-from dynamic_kafka.formats.native import has, let
+from dynamic_kafka.formats.expressions import has, let
+from dynamic_kafka.formats.on_error import row_or_error
 from dynamic_kafka.sql.options import check_unknown, format_options
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["from_kafka", "to_kafka"]
 
 _ON_ERROR = "format.on-error"
-_SHOWN_BYTES = 48
 
 
 def from_kafka(
@@ -63,14 +63,7 @@ def from_kafka(
     def checked(message: Column) -> Column:
         decoded = message["decoded"]
         row = _changes(decoded) if used.changelog else decoded.dropFields(ERROR)
-        fine = decoded.isNull() | decoded[ERROR].isNull()
-        if policy == "skip":
-            return F.when(fine, row)
-        beginning = F.make_valid_utf8(F.substring(message["value"], 1, _SHOWN_BYTES).cast("string"))
-        problem = F.concat(
-            F.lit(f"A message cannot be read as {used.name}: "), decoded[ERROR], F.lit("; it begins with "), beginning
-        )
-        return F.when(fine, row).otherwise(F.raise_error(problem))
+        return row_or_error(row, decoded, message["value"], used.name, skip=policy == "skip")
 
     return let(F.struct(column.alias("value"), used.decode(column, fields, parsed).alias("decoded")), checked)
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.formats import ERROR, format_named
-from dynamic_kafka.formats.native import decimal_text
+from dynamic_kafka.formats.expressions import decimal_text
 from tests.spark.texts import (
     ALL,
     ALL_NULL,

@@ -2,7 +2,7 @@
 
 A format's functions take and give `Column`s, so that Spark evaluates them where it evaluates everything else: as its own
 native expressions (JSON, CSV), or over Arrow batches (Avro, Protobuf). None of them raises for a message that does not fit:
-it tells what is wrong in the field `ERROR`, and who reads the message decides (`poison`).
+it tells what is wrong in the field `ERROR`, and `on_error` decides what then happens.
 """
 
 from __future__ import annotations

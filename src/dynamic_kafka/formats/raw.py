@@ -24,8 +24,8 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats.expressions import check_names, let
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
-from dynamic_kafka.formats.native import check_names, let
 from dynamic_kafka.options.option import ConfigOption, text, word
 
 if TYPE_CHECKING:

@@ -1,13 +1,14 @@
-"""The executor's side of `format.on-error` = `dead-letter`: messages that cannot be read go to a topic, as they were.
+"""The executor's side of `format.on-error` = `dead-letter`: messages that cannot be read go to a topic, unchanged.
 
-Headers say why and where from: `dynamic-kafka.error`, `.cluster`, `.topic`, `.partition` and `.offset`, as text.
+Headers say why and where from: `dynamic-kafka.error`, `.cluster`, `.topic`, `.partition` and `.offset`, as text. A message
+is acknowledged before its batch ends, at least once: a task that Spark repeats writes it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, Message
 
@@ -17,15 +18,36 @@ from dynamic_kafka.sink.producers import acquire, release
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import Column
 
     from dynamic_kafka.sql.table import DeadLetters
 
-__all__ = ["send"]
+__all__ = ["send", "set_aside"]
 
 _HEADERS = tuple(f"dynamic-kafka.{name}" for name in ("error", "cluster", "topic", "partition", "offset"))
 _FLUSH_S = 0.5
 
 Headers = list[tuple[str, str | bytes | None]]
+
+
+def set_aside(letters: DeadLetters) -> Callable[..., Column]:
+    """Return the function that `formats.on_error.apply_error_policy` calls for `dead-letter`.
+
+    Args:
+        letters: The topic for dead letters.
+    """
+    import pyarrow as pa
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    def send_broken(*columns: pa.Array) -> pa.Array:
+        """Send the messages with an error; return true for each message."""
+        send(letters, columns)
+        return pa.repeat(pa.scalar(True), len(columns[0]))
+
+    send_broken.__annotations__ = {"columns": pa.Array, "return": pa.Array}
+    make: Callable[..., Any] = arrow_udf
+    udf: Any = make(send_broken, returnType="boolean")
+    return udf.asNondeterministic()  # type: ignore[no-any-return]
 
 
 def send(letters: DeadLetters, columns: Sequence[pa.Array]) -> None:

@@ -16,12 +16,14 @@ from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import METADATA, ROW_KIND, ROWS
+from dynamic_kafka.formats.expressions import once
+from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure
 from dynamic_kafka.spark.datasource import COLUMN_TYPES, NAME
+from dynamic_kafka.sql.dead_letters import set_aside
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, VALUE_PREFIX, metadata_types
-from dynamic_kafka.sql.on_error import COORDINATES, Part, drop_poison, once
 from dynamic_kafka.sql.table import Encoding, KafkaTable, with_start
 from dynamic_kafka.sql.types import cast_type, quoted
 
@@ -59,7 +61,8 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
         )
     reader = spark.readStream if streaming else spark.read
     messages = reader.format(NAME).schema(_needed(table)).options(**options).load()
-    decoded = drop_poison(_decoded(messages, table), _parts(table), table.on_error, _name(table), table.letters)
+    dead_letter = None if table.letters is None else set_aside(table.letters)
+    decoded = apply_error_policy(_decoded(messages, table), _parts(table), table.on_error, _name(table), dead_letter)
     rows = _rows(decoded, table)
     for column in table.definition.columns:
         if isinstance(column, ComputedColumn):

@@ -28,10 +28,10 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
+from dynamic_kafka.formats.expressions import let
 from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions
 from dynamic_kafka.formats.json.format import JSON
 from dynamic_kafka.formats.json.lenient import PARSER, converted, lost, relaxed
-from dynamic_kafka.formats.native import let
 from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from dynamic_kafka.formats.expressions import either
 from dynamic_kafka.formats.format import ERROR
-from dynamic_kafka.formats.native import either
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.formats.csv.dialect import Dialect, code_point
-from dynamic_kafka.formats.native import TEMPORAL, decimal_text, let, temporal_text
+from dynamic_kafka.formats.expressions import TEMPORAL, decimal_text, let, temporal_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

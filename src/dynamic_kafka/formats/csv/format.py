@@ -38,8 +38,8 @@ from dynamic_kafka.formats.csv.dialect import (
     without_comments,
 )
 from dynamic_kafka.formats.csv.encoding import csv_text
+from dynamic_kafka.formats.expressions import TEMPORAL, check_names, either, let, or_error
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
-from dynamic_kafka.formats.native import TEMPORAL, check_names, either, let, or_error
 from dynamic_kafka.options.option import BOOL, ConfigOption, flag
 
 if TYPE_CHECKING:

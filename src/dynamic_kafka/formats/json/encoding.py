@@ -23,8 +23,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from dynamic_kafka.formats.expressions import INTERVALS, TEMPORAL, decimal_text, has, let, temporal_text
 from dynamic_kafka.formats.json.types import interval_number
-from dynamic_kafka.formats.native import INTERVALS, TEMPORAL, decimal_text, has, let, temporal_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

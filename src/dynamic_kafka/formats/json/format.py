@@ -26,12 +26,12 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
+from dynamic_kafka.formats.expressions import INTERVALS, check_names, either, has, let, with_error
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
 from dynamic_kafka.formats.json.encoding import Style, json_text
 from dynamic_kafka.formats.json.lenient import PARSER, beyond_calendar, repaired
 from dynamic_kafka.formats.json.missing import with_missing_field
 from dynamic_kafka.formats.json.types import from_wire, wire_schema
-from dynamic_kafka.formats.native import INTERVALS, check_names, either, has, let, with_error
 from dynamic_kafka.options.option import BOOL, ConfigOption, flag, word
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from dynamic_kafka.formats.expressions import INTERVALS, either, has, let, or_error, with_error
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.json.types import from_wire
-from dynamic_kafka.formats.native import INTERVALS, either, has, let, or_error, with_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

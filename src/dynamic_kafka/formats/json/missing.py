@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
+from dynamic_kafka.formats.expressions import either, has, let
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.json.lenient import NAMES, PARSER
-from dynamic_kafka.formats.native import either, has, let
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from dynamic_kafka.formats.native import INTERVALS, has
+from dynamic_kafka.formats.expressions import INTERVALS, has
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -39,6 +39,7 @@ __all__ = [
     "either",
     "has",
     "let",
+    "once",
     "or_error",
     "temporal_text",
     "with_error",
@@ -57,6 +58,14 @@ def let(value: Column, use: Callable[[Column], Column]) -> Column:
     stands, and finds repetitions again only where all of them are always needed.
     """
     return F.get(F.transform(F.array(value), use), F.lit(0))
+
+
+def once(column: Column) -> Column:
+    """Return a column that Spark evaluates where it stands, and not again in the filters above it.
+
+    The optimizer copies a deterministic expression into each filter that uses it, but not one that depends on the partition.
+    """
+    return F.when(F.spark_partition_id() >= 0, column)
 
 
 def either(conditions: Iterable[Column]) -> Column:

@@ -1,0 +1,113 @@
+"""What happens to a message that a format cannot read: `format.on-error` (fail, skip or dead-letter).
+
+A format never raises for a bad message. It puts the reason into the field `ERROR` of the decoded struct, and the policy
+is applied here, for tables (`apply_error_policy`) and for single columns (`row_or_error`).
+
+Rules for tables:
+
+1. A message is decoded once. `once` keeps Spark from evaluating the decoding again in the filter of the policy.
+2. The policy is a filter: it holds for each row that is read, whichever columns a query selects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from dynamic_kafka.formats.format import ERROR
+
+__all__ = ["COORDINATES", "Part", "apply_error_policy", "row_or_error"]
+
+COORDINATES = ("cluster", "topic", "partition", "offset")
+"""Columns of the source that say where a message comes from."""
+
+_SHOWN_BYTES = 48
+
+
+@dataclass(frozen=True)
+class Part:
+    """A decoded part of a message.
+
+    Args:
+        name: `key` or `value`: the column with its bytes.
+        format: The name of its format, for errors.
+        decoded: The column with the decoded struct. It is computed by `expressions.once`.
+    """
+
+    name: str
+    format: str
+    decoded: str
+
+    @property
+    def error(self) -> Column:
+        """The reason why the part cannot be read; null if it can."""
+        return F.col(f"{self.decoded}.{ERROR}")
+
+
+def apply_error_policy(
+    messages: DataFrame,
+    parts: Sequence[Part],
+    policy: str,
+    table: str,
+    dead_letter: Callable[..., Column] | None = None,
+) -> DataFrame:
+    """Return the messages of which all parts could be decoded.
+
+    Args:
+        messages: Messages with the columns of `COORDINATES`, those of the parts, and the decoded ones. Dead letters need
+            both `key` and `value`.
+        parts: The decoded parts.
+        policy: `fail`, `skip` or `dead-letter`.
+        table: The table's name. Bad messages are counted in the query's observed metric `dynamic-kafka: <table>`.
+        dead_letter: For `dead-letter`: takes the columns reason, key, value and `COORDINATES`, all null for a good
+            message, and returns a boolean column that is true once the bad messages are in the dead-letter topic.
+    """
+    broken = reduce(or_, (part.error.isNotNull() for part in parts))
+    why = F.coalesce(
+        *(F.when(p.error.isNotNull(), _reason(f"the {p.name}", p.format, p.error, F.col(p.name))) for p in parts)
+    )
+    if policy == "fail":
+        return messages.where(F.when(~broken, True).otherwise(F.raise_error(_located(why)).cast("boolean")))
+    counted = messages.observe(f"dynamic-kafka: {table}", F.count_if(broken).alias(policy.replace("-", "_")))
+    if policy == "skip":
+        return counted.where(~broken)
+    assert dead_letter is not None
+    letters = [why, *(F.when(broken, F.col(column)) for column in ("key", "value", *COORDINATES))]
+    return counted.where(~broken & dead_letter(*letters))
+
+
+def row_or_error(row: Column, decoded: Column, message: Column, format_name: str, *, skip: bool) -> Column:
+    """Return a column's row if its message could be decoded.
+
+    Args:
+        row: The row that is made of the decoded struct.
+        decoded: The decoded struct, with `ERROR`; null where there is no row.
+        message: The message.
+        format_name: The format, for the error.
+        skip: True for null instead of an error.
+    """
+    fine = F.when(decoded.isNull() | decoded[ERROR].isNull(), row)
+    return fine if skip else fine.otherwise(F.raise_error(_reason("A message", format_name, decoded[ERROR], message)))
+
+
+def _reason(subject: str, format_name: str, error: Column, message: Column) -> Column:
+    """Return the text that says why a message cannot be read, and how it begins."""
+    beginning = F.substring(message, 1, _SHOWN_BYTES)
+    # The last character may be cut. `to_json` escapes control characters; quotes need no escape here.
+    text = F.btrim(F.to_json(F.array(F.make_valid_utf8(beginning.cast("string")))), F.lit("[]"))
+    quoted = F.replace(text, F.lit('\\"'), F.lit('"'))
+    shown = F.when(F.is_valid_utf8(message.cast("string")), quoted).otherwise(F.concat(F.lit("0x"), F.hex(beginning)))
+    return F.concat(F.lit(f"{subject} cannot be read as {format_name}: "), error, F.lit("; it begins with "), shown)
+
+
+def _located(why: Column) -> Column:
+    place = [F.lit("Cluster '"), F.col("cluster"), F.lit("', topic '"), F.col("topic"), F.lit("', partition ")]
+    place += [F.col("partition").cast("string"), F.lit(", offset "), F.col("offset").cast("string"), F.lit(": ")]
+    return F.concat(
+        *place, why, F.lit(". Set 'format.on-error' to 'skip' or 'dead-letter' to continue without such messages")
+    )
