@@ -14,7 +14,10 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint format test soak demo changes bench clean
+.PHONY: help install lint format test test-slow test-crash test-all soak demo changes bench clean
+
+# The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own.
+PYTEST = $(BIN)/python -m pytest
 
 ##@ Set-up
 
@@ -22,7 +25,7 @@ help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test), SOAK_ARGS=... (soak), BENCH_ARGS=... (bench)\n'
+	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SOAK_ARGS=... (soak), BENCH_ARGS=... (bench)\n'
 
 install: $(STAMP) ## Make .venv with the project (editable) and all that developing it needs
 
@@ -45,8 +48,19 @@ format: install ## Repair what can be repaired of style and formatting
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-test: install ## Run the tests, e.g. PYTEST_ARGS='tests/unit -k jaas'
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+##@ Tests
+
+test: install ## Run what a change needs, in minutes, e.g. PYTEST_ARGS='tests/unit -k jaas'
+	$(PYTEST) -m 'not slow and not crash and not network' $(PYTEST_ARGS)
+
+test-slow: install ## Run the longer tests, and those of properties with more examples
+	HYPOTHESIS_PROFILE=ci $(PYTEST) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
+
+test-crash: install ## Run the tests that kill processes midway, and explore the whole model of the protocol
+	$(PYTEST) -m crash $(PYTEST_ARGS)
+
+test-all: install ## Run all of the tests, e.g. PYTEST_ARGS='tests/crash -k zombie'
+	HYPOTHESIS_PROFILE=ci $(PYTEST) $(PYTEST_ARGS)
 
 soak: install ## Kill all that the exactly-once sink consists of, at random, for an hour; for another one explore its model
 	$(BIN)/python -m tests.crash.soak $(SOAK_ARGS)

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import faulthandler
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dynamic_kafka.testing import KafkaBroker
 
 _numbers = itertools.count(1)
 _END_S = 60
+
+# A test may take a multiple of its profile's number: `@settings(max_examples=3 * settings().max_examples)`.
+for _profile, _examples in (("dev", 20), ("ci", 300)):
+    settings.register_profile(
+        _profile,
+        max_examples=_examples,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_unconfigure() -> None:

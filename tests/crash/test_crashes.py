@@ -22,7 +22,7 @@ from tests.crash.driver import recorded
 from tests.crash.standalone import standalone_cluster
 from tests.engine import MetadataFile
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 Topic = Callable[..., str]
 ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}

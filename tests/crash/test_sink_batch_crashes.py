@@ -10,7 +10,7 @@ import pytest
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.crash.sink_world import Driver, World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 @pytest.fixture

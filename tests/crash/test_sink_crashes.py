@@ -20,7 +20,7 @@ from tests.crash.sink_world import TASK_POINTS, Driver, World
 
 NewWorld = Callable[..., World]
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(name="world_of")

@@ -10,7 +10,7 @@ from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.crash.sink_world import World, environment
 from tests.crash.standalone import standalone_cluster
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
 
 SPECULATION = {
     "spark.speculation": "true",

@@ -591,10 +591,11 @@ class Bounded(History):
         return max(stop, start)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("history", [History, WithLimits, WithLimitOne, Draining, Bounded])
 def test_every_offset_is_planned_once_and_in_order(history: type[History]) -> None:
     """Whatever happens to clusters, metadata and processes, each log is read once, from its resolved start on."""
-    run_state_machine_as_test(history, settings=settings(max_examples=200, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(history, settings=settings())
 
 
 def test_a_split_whose_stop_is_not_known_waits() -> None:

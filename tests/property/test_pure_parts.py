@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_kafka.source.admission import admit
@@ -44,7 +44,6 @@ Backlog = dict[str, dict[Split, int]]
 # --- admission ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
 @given(backlogs, cursors, limits, st.dictionaries(st.sampled_from("abcd"), st.integers(1, 500)), limits)
 def test_admission_keeps_limits_wastes_nothing_and_is_max_min_fair(
     backlog: Backlog, cursor: Cursor, limit: int | None, cluster_limits: dict[str, int], default: int | None
@@ -63,7 +62,6 @@ def test_admission_keeps_limits_wastes_nothing_and_is_max_min_fair(
     assert all(shares[c] >= most - 1 for c in shares if shares[c] < wanted[c])
 
 
-@settings(deadline=None)
 @given(backlogs, cursors, st.integers(1, 5000))
 def test_admission_gives_splits_one_each_then_shares_in_proportion(
     backlog: Backlog, cursor: Cursor, limit: int
@@ -81,7 +79,6 @@ def test_admission_gives_splits_one_each_then_shares_in_proportion(
             assert abs(given_to[split] - (1 + (n - 1) * (spare / rest if rest else 0))) <= 1
 
 
-@settings(deadline=None)
 @given(backlogs, cursors, limits)
 def test_admission_does_not_depend_on_the_order_of_its_input(
     backlog: Backlog, cursor: Cursor, limit: int | None
@@ -91,7 +88,6 @@ def test_admission_does_not_depend_on_the_order_of_its_input(
     assert admit(backlog, cursor, limit=limit) == admit(shuffled, cursor, limit=limit)
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from("abcd"), st.integers(1, 5), min_size=1),
     cursors,
@@ -109,7 +105,6 @@ def test_nobody_starves(sizes: dict[str, int], cursor: Cursor, limit: int, of_cl
     assert served.keys() == {(c, split) for c, of_splits in backlog.items() for split in of_splits}
 
 
-@settings(deadline=None)
 @given(st.integers(2, 5), st.integers(1, 3))
 def test_nobody_starves_on_a_cluster_that_comes_and_goes(partitions: int, other: int) -> None:
     """Its turn is remembered while it is away."""
@@ -148,7 +143,6 @@ sizes_of_ranges = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(sizes_of_ranges, packings)
 def test_planning_covers_every_range_once_in_order(sizes: list[int], packing: Packing) -> None:
     """Put together again, the tasks are the document's ranges; none is empty; there are not too many."""
@@ -181,7 +175,6 @@ def test_planning_covers_every_range_once_in_order(sizes: list[int], packing: Pa
     assert plan(decode(json.loads(json.dumps(encode(document))))) == tasks
 
 
-@settings(deadline=None)
 @given(sizes_of_ranges, packings)
 @example([1] * 10_000, Packing())
 @example([1_000_000, *[1] * 1000], Packing(1000, 1, 8, cuts=True))
@@ -216,7 +209,6 @@ def test_planning_keeps_a_partition_in_one_task(sizes: list[int], tasks: list[li
     assert [[r.end - r.start for r in task] for task in plan(document_of(sizes, Packing()))] == tasks
 
 
-@settings(deadline=None)
 @given(st.integers(1, 20), st.integers(0, 3_000_000))
 def test_planning_gives_the_least_number_of_tasks_also_on_small_batches(least: int, more: int) -> None:
     """`minPartitions` holds as long as there is a record for each task, for one range as for many."""
@@ -224,14 +216,12 @@ def test_planning_gives_the_least_number_of_tasks_also_on_small_batches(least: i
     assert len(plan(document_of([1 + more] * least, Packing(10**9, least, cuts=True)))) == least
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=500))
 def test_planning_packs_many_quiet_splits_into_one_task(sizes: list[int]) -> None:
     """A task costs more than what it would read here."""
     assert len(plan(document_of(sizes, Packing()))) == 1
 
 
-@settings(deadline=None)
 @given(st.integers(1_000_000, 50_000_000), st.integers(10_000, 300_000))
 def test_planning_splits_one_large_range(records: int, per_task: int) -> None:
     """About as many records in a task as asked for."""
@@ -300,7 +290,6 @@ documents = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(documents)
 def test_a_document_survives_its_text(document: Document) -> None:
     """Written and read it is equal, and written again it is the same text."""

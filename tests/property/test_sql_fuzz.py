@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import SqlError
@@ -78,7 +78,7 @@ def parse_or_fault(text: str) -> list[Statement] | SqlError:
     return found
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3 * settings().max_examples)
 @given(soups | mutants() | st.text(max_size=60))
 @example("`" * 3)
 @example("CREATE TABLE t (a " + "ROW<a " * 2000)
@@ -106,7 +106,7 @@ def test_any_text_is_a_script_or_has_a_fault_at_a_place(text: str) -> None:
                 assert again.definition.options.keys() == definition.options.keys()
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(
     st.text("'\",;)(=\\ -/*", max_size=5),
     st.text("'\",;)( \\-/*", max_size=5),
@@ -194,7 +194,6 @@ def definitions(draw: st.DrawFn) -> TableDefinition:
     )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(definitions())
 def test_a_printed_table_is_the_same_table(definition: TableDefinition) -> None:
     """With any name, type, comment and option."""
@@ -204,7 +203,6 @@ def test_a_printed_table_is_the_same_table(definition: TableDefinition) -> None:
     assert statement.definition.ddl() == definition.ddl()
 
 
-@settings(max_examples=300, deadline=None)
 @given(types)
 def test_a_type_of_spark_has_a_type_of_flink_that_means_it(type_: FlinkType) -> None:
     """There and back, what Spark has of a type stays."""

@@ -11,7 +11,12 @@ from examples.debezium.main import Rows, follow, same
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.spark.test_changelog import FIXTURES
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(1500)]  # it may have to make an environment
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.broker,
+    pytest.mark.spark,
+    pytest.mark.timeout(1500),  # it may have to make an environment
+]
 
 
 @pytest.mark.parametrize("kind", ["schemaless", "with-schema"])

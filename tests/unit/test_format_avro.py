@@ -14,7 +14,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
@@ -30,8 +30,6 @@ from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.types import AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.avro.values import UnreadableError
 from dynamic_kafka.formats.format import ERROR
-
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # --- helpers: fastavro, which works record by record and never sees an Arrow column, is the judge ---
 
@@ -297,7 +295,6 @@ def test_columns_that_avro_does_not_have_are_refused(columns: spark.StructType, 
 # --- round trips ---
 
 
-@QUICK
 @given(table=tables(), number=FEW)
 def test_rows_are_written_as_fastavro_writes_them_and_read_back(
     table: tuple[spark.StructType, list[Any], list[Any]], number: int
@@ -357,7 +354,6 @@ def test_blocks_of_arrays_may_be_many_and_may_tell_their_size() -> None:
     assert decoded(messages, parsed, parsed, target) == [{"a": [1, 2, 3]}, {"a": [1, 2]}, {"a": []}, {"a": [1, 2]}]
 
 
-@QUICK
 @given(
     messages=st.lists(
         st.lists(st.tuples(st.lists(st.text(max_size=3), min_size=1, max_size=4), st.booleans()), max_size=5),
@@ -690,7 +686,6 @@ def test_a_schema_as_deep_as_allowed_is_read(levels: int, row: Any) -> None:
     assert decoded([message], writer, fields(("a", "long")), pa.struct({"a": pa.int64()})) == [row]
 
 
-@QUICK
 @given(table=tables(), data=st.data())
 def test_columns_that_are_not_wanted_are_skipped(
     table: tuple[spark.StructType, list[Any], list[Any]], data: st.DataObject
@@ -737,7 +732,6 @@ def damaged(draw: st.DrawFn, message: bytes) -> bytes:
     return noise
 
 
-@settings(QUICK, max_examples=200)
 @given(table=tables().filter(lambda t: len(t[1]) > 0), data=st.data())
 def test_a_damaged_message_is_told_and_its_neighbours_are_whole(
     table: tuple[spark.StructType, list[Any], list[Any]], data: st.DataObject

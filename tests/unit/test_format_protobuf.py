@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
@@ -519,7 +519,6 @@ VALUES = st.fixed_dictionaries(
 
 
 @given(values=st.lists(st.none() | VALUES, max_size=5))
-@settings(max_examples=200, deadline=None)
 def test_any_rows_come_back(proto2: MessageType, values: list[dict[str, Any] | None]) -> None:
     """Decoding what was encoded gives the same rows."""
     payloads = encode(proto2, SIMPLE, *values)
@@ -532,7 +531,6 @@ def test_any_rows_come_back(proto2: MessageType, values: list[dict[str, Any] | N
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
 def test_damaged_bytes_cost_no_row(proto2: MessageType, data: st.DataObject) -> None:
     """Each record gives one row or one error, and an undamaged one its row, whatever stands beside it."""
     (good,) = encode(proto2, SIMPLE, FULL_ROW)

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError, RowError
@@ -130,7 +129,6 @@ _rows = st.lists(
 )
 
 
-@example_settings(deadline=None)  # the first example imports Arrow's compute functions
 @given(_rows, st.sets(st.sampled_from(["key", "topic", "partition", "headers", "timestamp"])), st.data())
 def test_records_are_the_rows(rows: list[dict[str, Any]], names: set[str], data: st.DataObject) -> None:
     """Every row is one record, in order, whatever columns there are, nulls among them, and slices of batches."""
