@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.admission import admit
 from dynamic_kafka.source.offsets import Cursor, Document, check_chain, decode, encode, topic_id_text
 from dynamic_kafka.source.planning import Range, plan
-from dynamic_kafka.source.reconcile import Answers, ClusterView, ReadPolicy, Wanted, reconcile
+from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, reconcile
 
 __all__ = ["micro_batch"]
 
@@ -27,28 +27,32 @@ def micro_batch(partitions: int, per_topic: int) -> Callable[[], list[list[Range
         per_topic: How many of them a topic has.
     """
     topics = {f"topic-{i:05d}": topic_id_text(f"{i * _MIXED % 10**11:011d}") for i in range(partitions // per_topic)}
-    ends = {(topic, p): _OFFSET + 1000 + 7 * i for i, topic in enumerate(topics) for p in range(per_topic)}
+    ends = {
+        KafkaTopicPartition(topic, p): _OFFSET + 1000 + 7 * i
+        for i, topic in enumerate(topics)
+        for p in range(per_topic)
+    }
     view = ClusterView("kafka-id", topics, dict.fromkeys(topics, per_topic), ends)
-    wanted = {_CLUSTER: Wanted(frozenset(topics), {"bootstrap.servers": "broker:9092"})}
+    wanted = {_CLUSTER: DesiredCluster(frozenset(topics), {"bootstrap.servers": "broker:9092"})}
     streams = {"stream": {_CLUSTER: frozenset(topics)}}
 
-    def resolve(previous: Document | None, answers: Answers) -> Document:
+    def resolve(previous: Document | None, answers: OffsetAnswers) -> Document:
         return reconcile(
             previous, streams, wanted, {_CLUSTER: view}, policy=_POLICY, answers=answers, now_ms=0, fresh=True
         ).document
 
-    known = Answers(start={(_CLUSTER, split): _OFFSET for split in ends})
+    known = OffsetAnswers(start={(_CLUSTER, tp): _OFFSET for tp in ends})
     start = json.dumps(encode(resolve(None, known)))
 
     def step() -> list[list[Range]]:
         previous = decode(json.loads(start))
-        document = resolve(previous, Answers())
+        document = resolve(previous, OffsetAnswers())
         cluster = document.clusters[_CLUSTER]
-        backlog = {_CLUSTER: {split: ends[split] - position for split, (_, position) in cluster.ranges.items()}}
+        backlog = {_CLUSTER: {tp: ends[tp] - position for tp, (_, position) in cluster.ranges.items()}}
         admitted, document.cursor = admit(backlog, Cursor(), limit=500 * partitions)
-        for split, count in admitted[_CLUSTER].items():
-            position = cluster.ranges[split][0]
-            cluster.ranges[split] = (position, position + count)
+        for tp, count in admitted[_CLUSTER].items():
+            position = cluster.ranges[tp][0]
+            cluster.ranges[tp] = (position, position + count)
         text = json.dumps(encode(document))
         end = decode(json.loads(text))  # Spark hands the text back
         check_chain(previous, end)

@@ -167,7 +167,7 @@ def test_removed_cluster_warns_with_the_count_of_unread_records(
     file.write(s={"a": part(cluster_a, name)})
     query.enumerator  # noqa: B018  # keeps the process
     wait_until(
-        lambda: "b" not in {c for s in query.enumerator._observer._watcher.snapshot().streams.values() for c in s},  # type: ignore[union-attr]
+        lambda: "b" not in {c for s in query.enumerator._view._watcher.snapshot().streams.values() for c in s},  # type: ignore[union-attr]
         10,
         "the watcher to see the change",
     )
@@ -521,7 +521,7 @@ def test_what_is_known_to_be_unread_is_read_over_an_outage(topic: Topic) -> None
         assert query.step() == 4
         broker.kill()
         wait_until(lambda: not broker.is_running, 10, "the broker to be gone")
-        monitors = query.enumerator._observer.monitors
+        monitors = query.enumerator._view.monitors
         wait_until(
             lambda: (
                 query.enumerator.latest_offset(query.document, limited=True)

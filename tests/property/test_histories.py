@@ -1,6 +1,6 @@
 """Random histories of clusters and metadata, read by the real enumerator: no offset is ever skipped or read twice.
 
-The clusters are a small model behind a stand-in for the observer; everything else is the code that runs in production:
+The clusters are a small model behind a stand-in for the source view; everything else is the code that runs in production:
 the enumerator, `reconcile`, `admission`, the document's text, `planning`. A test's process may die at any time; what
 is left then is the log of offset documents, as Spark keeps it.
 """
@@ -25,11 +25,11 @@ from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source import enumerator as enumerator_module
 from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER, Document, Packing, Split, decode, encode, topic_id_text
+from dynamic_kafka.source.offsets import MARKER, Document, Packing, decode, encode, topic_id_text
 from dynamic_kafka.source.planning import ReadTask
-from dynamic_kafka.source.reconcile import Answers, ClusterView, Need, Wanted
+from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.settings import SourceSettings
-from dynamic_kafka.source.view import Observation, _clusters, _streams, _to_monitor
+from dynamic_kafka.source.view import SourceSnapshot, _clusters, _streams, _to_monitor
 
 CLUSTERS = ("a", "b", "c")
 TOPICS = ("t", "u", "v")
@@ -81,9 +81,9 @@ class Cluster:
     answers: bool = True
     active: bool = True
 
-    def log(self, split: Split) -> list[int]:
+    def log(self, tp: KafkaTopicPartition) -> list[int]:
         """The times of a partition's records."""
-        return self.topics[split[0]].partitions[split[1]].times_ms
+        return self.topics[tp.topic].partitions[tp.partition].times_ms
 
     # What an initializer may ask; the names are Flink's.
 
@@ -139,13 +139,13 @@ class World:
         return make_snapshot(KafkaStream(stream, clusters) for stream, clusters in streams.items())
 
 
-class ModelObserver:
-    """What `Observer` is to the enumerator, over the model; its memory ends with the process."""
+class ModelView:
+    """What `SourceView` is to the enumerator, over the model; its memory ends with the process."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._last_good: Snapshot | None = None
-        self._answers = Answers()
+        self._answers = OffsetAnswers()
         self.monitors: dict[str, Any] = {}
 
     def snapshot(self, previous: Document | None, *, resuming: bool) -> Snapshot | None:
@@ -159,7 +159,7 @@ class ModelObserver:
         """What the document kept."""
         return dict(stored)
 
-    def look(self, previous: Document | None, *, at_once: bool) -> Observation:
+    def collect(self, previous: Document | None, *, at_once: bool) -> SourceSnapshot:
         """As the real one, without waiting."""
         snapshot = self.snapshot(previous, resuming=previous is not None)
         clusters = _clusters(snapshot, previous)
@@ -168,10 +168,10 @@ class ModelObserver:
             for name in _to_monitor(clusters, previous)
             if self._world.clusters[name].reachable
         }
-        return Observation(
+        return SourceSnapshot(
             streams=_streams(snapshot, previous, clusters),
             wanted={
-                name: Wanted(c.topics, dict(c.properties), c.starting_offsets, c.stopping_offsets)
+                name: DesiredCluster(c.topics, dict(c.properties), c.starting_offsets, c.stopping_offsets)
                 for name, c in clusters.items()
             },
             views=views,
@@ -190,26 +190,26 @@ class ModelObserver:
             {name: topic_id_text(topic.topic_id) for name, topic in topics.items()},
             {name: len(topic.partitions) for name, topic in topics.items()},
             {
-                (name, p): len(partition.times_ms)
+                KafkaTopicPartition(name, p): len(partition.times_ms)
                 for name, topic in topics.items()
                 for p, partition in enumerate(topic.partitions)
                 if partition.leader
             },
         )
 
-    def answers(self) -> Answers:
+    def answers(self) -> OffsetAnswers:
         """All that were given since the last document."""
         return self._answers
 
-    def ask(self, needs: Iterable[Need], *, patient: bool) -> bool:
+    def request_offsets(self, needs: Iterable[OffsetRequest], *, patient: bool) -> bool:
         """Ask the clusters that answer questions at all; waiting for the others makes it late."""
         answered = False
         for need in needs:
             cluster = self._world.clusters[need.cluster]
             if cluster.reachable and cluster.answers:
-                found = need.initializer.get_partition_offsets([KafkaTopicPartition(*s) for s in need.splits], cluster)
+                found = need.initializer.get_partition_offsets(need.partitions, cluster)
                 kind = self._answers.start if need.purpose == "start" else self._answers.stop
-                kind.update({(need.cluster, (split.topic, split.partition)): offset for split, offset in found.items()})
+                kind.update({(need.cluster, tp): offset for tp, offset in found.items()})
                 answered = True
         if not answered and patient:
             self._world.clock.now_ms += 60_001
@@ -217,7 +217,7 @@ class ModelObserver:
 
     def forget_answers(self) -> None:
         """They are in a document now."""
-        self._answers = Answers()
+        self._answers = OffsetAnswers()
 
     def metadata_status(self) -> Mapping[str, object]:
         """Not looked at."""
@@ -282,7 +282,7 @@ class History(RuleBasedStateMachine):
     def new_process(self) -> SourceEnumerator:
         """Spark's reader process, without a memory."""
         source = SourceEnumerator(self.settings)
-        source._observer = ModelObserver(self.world)  # type: ignore[assignment]
+        source._view = ModelView(self.world)  # type: ignore[assignment]
         return source
 
     # --- the world ---
@@ -489,19 +489,21 @@ class History(RuleBasedStateMachine):
         planned = [r for task in tasks for r in task.ranges]
         assert sum(r.end - r.start for r in planned) == document.record_count
         assert all(r.start < r.end for r in planned)
-        merged: dict[tuple[str, Split], tuple[int, int]] = {}
+        merged: dict[tuple[str, KafkaTopicPartition], tuple[int, int]] = {}
         for r in planned:
-            start, end = merged.setdefault((r.cluster, (r.topic, r.partition)), (r.start, r.start))
+            key = r.cluster, KafkaTopicPartition(r.topic, r.partition)
+            start, end = merged.setdefault(key, (r.start, r.start))
             assert end == r.start, r
-            merged[r.cluster, (r.topic, r.partition)] = (start, r.end)
+            merged[key] = (start, r.end)
         for name, cluster in document.clusters.items():
-            for (topic, partition), (start, end) in cluster.ranges.items():
+            for tp, (start, end) in cluster.ranges.items():
+                topic, partition = tp
                 chain = (name, cluster.topics[topic], partition)
                 if chain not in self.read:
                     assert start <= self.latest_start(name, topic, partition, cluster.topics[topic]), chain
                     assert start >= self.first_starts.get(chain, 0), chain
                 assert self.read.setdefault(chain, start) == start, chain
-                assert merged.get((name, (topic, partition)), (start, start)) == (start, end)
+                assert merged.get((name, tp), (start, start)) == (start, end)
                 self.read[chain] = end
 
     def latest_start(self, name: str, topic: str, partition: int, topic_id: str) -> int:
@@ -532,8 +534,9 @@ class History(RuleBasedStateMachine):
             for topic in state.topics:
                 found = cluster.topics[topic]
                 for p, partition in enumerate(found.partitions):
-                    start, end = state.ranges[topic, p]
-                    assert end == self.expected_end(state.stops.get((topic, p)), start, len(partition.times_ms))
+                    tp = KafkaTopicPartition(topic, p)
+                    start, end = state.ranges[tp]
+                    assert end == self.expected_end(state.stops.get(tp), start, len(partition.times_ms))
                     assert self.read[name, topic_id_text(found.topic_id), p] == end
         for name in document.clusters.keys() - self.world.metadata.keys():
             assert not document.clusters[name].topics
@@ -577,7 +580,7 @@ class Bounded(History):
         """Nothing is read beyond its stop."""
         super().read_tasks(tasks, document)
         for cluster in document.clusters.values():
-            assert all(end <= cluster.stops[split] for split, (start, end) in cluster.ranges.items() if end > start)
+            assert all(end <= cluster.stops[tp] for tp, (start, end) in cluster.ranges.items() if end > start)
 
     def check_complete(self, document: Document) -> None:
         """At rest the document says so."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.admission import admit
 from dynamic_kafka.source.offsets import (
     ClusterOffsets,
@@ -18,27 +19,28 @@ from dynamic_kafka.source.offsets import (
     Document,
     Packing,
     RetainedTopic,
-    Split,
     decode,
     encode,
 )
 from dynamic_kafka.source.planning import Range, plan
 
 names = st.text("abcxyz019._-", min_size=1, max_size=12)
-splits = st.tuples(names, st.integers(0, 200))
+partitions = st.builds(KafkaTopicPartition, names, st.integers(0, 200))
 offsets = st.integers(0, 2**63 - 1)
 backlogs = st.dictionaries(
     st.sampled_from("abcd"),
-    st.dictionaries(st.tuples(st.sampled_from("tuv"), st.integers(0, 3)), st.integers(1, 1000), min_size=1),
+    st.dictionaries(
+        st.builds(KafkaTopicPartition, st.sampled_from("tuv"), st.integers(0, 3)), st.integers(1, 1000), min_size=1
+    ),
 )
 cursors = st.builds(
     Cursor,
     st.sampled_from(["", "a", "b", "zz"]),
-    st.dictionaries(st.sampled_from("abcd"), st.tuples(st.sampled_from("tuv"), st.integers(0, 5))),
+    st.dictionaries(st.sampled_from("abcd"), st.builds(KafkaTopicPartition, st.sampled_from("tuv"), st.integers(0, 5))),
 )
 limits = st.none() | st.integers(1, 50) | st.integers(1, 5000)
 
-Backlog = dict[str, dict[Split, int]]
+Backlog = dict[str, dict[KafkaTopicPartition, int]]
 
 
 # --- admission ----------------------------------------------------------------------------------------------------
@@ -53,7 +55,7 @@ def test_admission_keeps_limits_wastes_nothing_and_is_max_min_fair(
     shares = {c: sum(admitted.get(c, {}).values()) for c in backlog}
     wanted = {}
     for c, of_splits in backlog.items():
-        assert all(0 < n <= of_splits[split] for split, n in admitted.get(c, {}).items())
+        assert all(0 < n <= of_splits[tp] for tp, n in admitted.get(c, {}).items())
         cap = cluster_limits.get(c, default)
         wanted[c] = min(sum(of_splits.values()), math.inf if cap is None else cap)
         assert shares[c] <= wanted[c]
@@ -75,8 +77,8 @@ def test_admission_gives_splits_one_each_then_shares_in_proportion(
             continue
         assert given_to.keys() == of_splits.keys()
         spare, rest = share - len(of_splits), sum(of_splits.values()) - len(of_splits)
-        for split, n in of_splits.items():
-            assert abs(given_to[split] - (1 + (n - 1) * (spare / rest if rest else 0))) <= 1
+        for tp, n in of_splits.items():
+            assert abs(given_to[tp] - (1 + (n - 1) * (spare / rest if rest else 0))) <= 1
 
 
 @given(backlogs, cursors, limits)
@@ -96,21 +98,21 @@ def test_admission_does_not_depend_on_the_order_of_its_input(
 )
 def test_nobody_starves(sizes: dict[str, int], cursor: Cursor, limit: int, of_cluster: int | None) -> None:
     """With a backlog that never ends, each split is served at least once while all others are at most once round."""
-    backlog = {c: {("t", p): 10**6 for p in range(n)} for c, n in sizes.items()}
+    backlog = {c: {KafkaTopicPartition("t", p): 10**6 for p in range(n)} for c, n in sizes.items()}
     enough = sum(sizes.values()) * len(sizes) + len(sizes)
-    served: Counter[tuple[str, Split]] = Counter()
+    served: Counter[tuple[str, KafkaTopicPartition]] = Counter()
     for _ in range(enough):
         admitted, cursor = admit(backlog, cursor, limit=limit, default_cluster_limit=of_cluster)
-        served.update((c, split) for c, of_splits in admitted.items() for split in of_splits)
-    assert served.keys() == {(c, split) for c, of_splits in backlog.items() for split in of_splits}
+        served.update((c, tp) for c, of_splits in admitted.items() for tp in of_splits)
+    assert served.keys() == {(c, tp) for c, of_splits in backlog.items() for tp in of_splits}
 
 
 @given(st.integers(2, 5), st.integers(1, 3))
 def test_nobody_starves_on_a_cluster_that_comes_and_goes(partitions: int, other: int) -> None:
     """Its turn is remembered while it is away."""
-    here = {"a": {("t", p): 10**6 for p in range(partitions)}}
-    away = {"b": {("t", p): 10**6 for p in range(other)}}
-    cursor, served = Cursor(), set[Split]()
+    here = {"a": {KafkaTopicPartition("t", p): 10**6 for p in range(partitions)}}
+    away = {"b": {KafkaTopicPartition("t", p): 10**6 for p in range(other)}}
+    cursor, served = Cursor(), set[KafkaTopicPartition]()
     for _ in range(partitions):
         admitted, cursor = admit(here, cursor, limit=1)
         served.update(admitted["a"])
@@ -127,7 +129,7 @@ def document_of(sizes: list[int], packing: Packing) -> Document:
     for i, n in enumerate(sizes):
         cluster = document.clusters.setdefault(f"c{i // 7:03}", ClusterOffsets(discovered=True))
         cluster.topics[f"t{i // 3:03}"] = f"id{i // 3:09}"
-        cluster.ranges[f"t{i // 3:03}", i % 3] = (10 * i, 10 * i + n)
+        cluster.ranges[KafkaTopicPartition(f"t{i // 3:03}", i % 3)] = (10 * i, 10 * i + n)
     return document
 
 
@@ -238,18 +240,16 @@ def test_planning_splits_one_large_range(records: int, per_task: int) -> None:
 def cluster_offsets(draw: st.DrawFn) -> ClusterOffsets:
     """Any state of a cluster that the rules allow, from none to a few hundred splits."""
     topics = draw(st.dictionaries(names, st.just("") | st.text("abcABC019-_", min_size=11, max_size=11), max_size=200))
-    chosen: list[Split] = []
+    chosen: list[KafkaTopicPartition] = []
     for topic in topics:
         numbers = draw(st.just(range(1)) | st.integers(0, 3).map(range) | st.sets(st.integers(0, 5), max_size=3))
-        chosen += [(topic, p) for p in numbers]
+        chosen += [KafkaTopicPartition(topic, p) for p in numbers]
     if draw(st.booleans()) and topics:
-        chosen += [(min(topics), p) for p in range(10, draw(st.integers(10, 300)))]
+        chosen += [KafkaTopicPartition(min(topics), p) for p in range(10, draw(st.integers(10, 300)))]
     starts = draw(st.sampled_from([0, 5, 2**40, 2**62]))
     step = draw(st.sampled_from([0, 1, 255, 256, 10**9]))
-    ranges = {
-        split: (starts + i * step, starts + i * step + draw(st.integers(0, 2**20))) for i, split in enumerate(chosen)
-    }
-    some = st.sets(st.sampled_from(chosen), max_size=5) if chosen else st.just(set[Split]())
+    ranges = {tp: (starts + i * step, starts + i * step + draw(st.integers(0, 2**20))) for i, tp in enumerate(chosen)}
+    some = st.sets(st.sampled_from(chosen), max_size=5) if chosen else st.just(set[KafkaTopicPartition]())
     return ClusterOffsets(
         draw(names),
         draw(st.dictionaries(names, names, max_size=2)),
@@ -259,8 +259,8 @@ def cluster_offsets(draw: st.DrawFn) -> ClusterOffsets:
         draw(st.none() | st.integers(1, 10**13)),
         topics,
         ranges,
-        {split: draw(offsets) for split in draw(some)},
-        draw(st.dictionaries(splits, st.integers(0, 10**13), max_size=3)),
+        {tp: draw(offsets) for tp in draw(some)},
+        draw(st.dictionaries(partitions, st.integers(0, 10**13), max_size=3)),
         frozenset(draw(st.sets(st.sampled_from(sorted(topics)), max_size=3)) if topics else ()),
         frozenset(draw(some)),
         draw(
@@ -284,7 +284,7 @@ documents = st.builds(
         names, st.dictionaries(names, st.none() | st.frozensets(names, max_size=3), max_size=2), max_size=3
     ),
     st.dictionaries(names, cluster_offsets(), max_size=2),
-    st.builds(Cursor, names, st.dictionaries(names, splits, max_size=2)) | st.just(Cursor()),
+    st.builds(Cursor, names, st.dictionaries(names, partitions, max_size=2)) | st.just(Cursor()),
     st.builds(Packing, st.integers(1, 10**9), st.integers(1, 100), st.integers(0, 100)),
     st.integers(0, 3),
 )

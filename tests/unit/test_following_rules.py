@@ -8,16 +8,25 @@ from dataclasses import replace
 import pytest
 
 from dynamic_kafka.errors import CheckpointError, DataLossError
-from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
-from dynamic_kafka.source.offsets import Document, Split, check_chain
-from dynamic_kafka.source.reconcile import Answers, ClusterView, Need, ReadPolicy, Reconciled, Wanted, reconcile
+from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.source.offsets import Document, check_chain
+from dynamic_kafka.source.reconcile import (
+    ClusterView,
+    DesiredCluster,
+    OffsetAnswers,
+    OffsetRequest,
+    ReadPolicy,
+    Reconciled,
+    reconcile,
+)
 
+TP = KafkaTopicPartition
 EARLIEST = KafkaOffsetsInitializer.earliest()
 LATEST = KafkaOffsetsInitializer.latest()
 COMMITTED = KafkaOffsetsInitializer.committed_offsets()
 DAY_MS = 24 * 3600 * 1000
 
-Oracle = Callable[[Need, Split], int]
+Oracle = Callable[[OffsetRequest, TP], int]
 
 
 def view(kafka_id: str = "k", /, **topics: list[int | None]) -> ClusterView:
@@ -26,7 +35,7 @@ def view(kafka_id: str = "k", /, **topics: list[int | None]) -> ClusterView:
         kafka_id,
         {topic: f"id-{topic}" for topic in topics},
         {topic: len(ends) for topic, ends in topics.items()},
-        {(topic, p): end for topic, ends in topics.items() for p, end in enumerate(ends) if end is not None},
+        {TP(topic, p): end for topic, ends in topics.items() for p, end in enumerate(ends) if end is not None},
     )
 
 
@@ -35,13 +44,13 @@ def made_again(seen: ClusterView, topic: str) -> ClusterView:
     return replace(seen, topics={**seen.topics, topic: "id-new"})
 
 
-def wants(*topics: str, **more: object) -> Wanted:
+def wants(*topics: str, **more: object) -> DesiredCluster:
     """These topics, and no property."""
-    return Wanted(frozenset(topics), {}, **more)  # type: ignore[arg-type]  # only for brevity
+    return DesiredCluster(frozenset(topics), {}, **more)  # type: ignore[arg-type]  # only for brevity
 
 
-def oracle(need: Need, split: Split) -> int:
-    """Answers that show by which initializer they came."""
+def oracle(need: OffsetRequest, tp: TP) -> int:
+    """OffsetAnswers that show by which initializer they came."""
     if need.initializer == EARLIEST:
         return 0
     if need.initializer == LATEST:
@@ -59,23 +68,23 @@ class Query:
     def __init__(self, starting: KafkaOffsetsInitializer = EARLIEST, **policy: object) -> None:
         self.policy = ReadPolicy(starting, **policy)  # type: ignore[arg-type]  # only for brevity
         self.document: Document | None = None
-        self.asked: list[Need] = []
+        self.asked: list[OffsetRequest] = []
         self.said: list[str] = []
         self.now_ms = 1_000
 
     def look(
         self,
-        wanted: Mapping[str, Wanted],
+        wanted: Mapping[str, DesiredCluster],
         views: Mapping[str, ClusterView],
         *,
         fresh: bool = True,
         silent: Collection[str] = (),
         inactive: Collection[str] = (),
         quiet: Collection[tuple[str, str]] = (),
-        regressed: Collection[tuple[str, Split]] = (),
+        regressed: Collection[tuple[str, TP]] = (),
     ) -> Reconciled:
         """One call, as the enumerator makes it: again until no question that would be answered is open."""
-        answers = Answers()
+        answers = OffsetAnswers()
         self.asked = []
         while True:
             result = reconcile(
@@ -97,7 +106,7 @@ class Query:
             self.asked += needs
             for need in needs:
                 kind = answers.start if need.purpose == "start" else answers.stop
-                kind.update({(need.cluster, split): oracle(need, split) for split in need.splits})
+                kind.update({(need.cluster, tp): oracle(need, tp) for tp in need.partitions})
         if self.document is not None:
             check_chain(self.document, result.document)
         if result.changed:
@@ -105,16 +114,16 @@ class Query:
         self.said = [f"{event.level}: {event.text}" for event in result.events]
         return result
 
-    def read(self, cluster: str, split: Split, end: int) -> None:
+    def read(self, cluster: str, tp: TP, end: int) -> None:
         """A batch reads a split up to `end`."""
         assert self.document is not None
         ranges = self.document.clusters[cluster].ranges
-        ranges[split] = (ranges[split][1], end)
+        ranges[tp] = (ranges[tp][1], end)
 
-    def positions(self, cluster: str = "c") -> dict[Split, int]:
+    def positions(self, cluster: str = "c") -> dict[TP, int]:
         """Where each split stands."""
         assert self.document is not None
-        return {split: end for split, (_, end) in self.document.clusters[cluster].ranges.items()}
+        return {tp: end for tp, (_, end) in self.document.clusters[cluster].ranges.items()}
 
     def heard(self, *parts: str) -> bool:
         """Whether one event holds all these texts."""
@@ -202,7 +211,7 @@ def test_cluster_found_later_partition_without_leader(own: KafkaOffsetsInitializ
     query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100, None])})
     assert set(query.positions("d")) == {("t", 0)}
     query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100, 100])})
-    assert query.positions("d")["t", 1] == position
+    assert query.positions("d")[TP("t", 1)] == position
 
 
 # --- new topic or partition ---------------------------------------------------------------------------------------
@@ -343,7 +352,7 @@ def test_isolate_a_cluster_that_is_away_keeps_its_positions() -> None:
     query = Query()
     wanted = {"c": wants("t"), "d": wants("t")}
     query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100])})
-    query.read("d", ("t", 0), 40)
+    query.read("d", TP("t", 0), 40)
     result = query.look(wanted, {"c": view(t=[200])})
     assert (result.changed, query.asked) == (False, [])
     assert query.positions("d") == {("t", 0): 40}
@@ -356,8 +365,8 @@ def test_isolate_health_is_not_in_the_document_of_a_finished_query() -> None:
     query = Query(stopping=LATEST)
     wanted, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])}
     query.look(wanted, views)
-    query.read("c", ("t", 0), 100)
-    query.read("d", ("t", 0), 100)
+    query.read("c", TP("t", 0), 100)
+    query.read("d", TP("t", 0), 100)
     assert query.look(wanted, views).document.done
     assert not query.look(wanted, {"c": views["c"]}).changed
     assert not query.look(wanted, views).changed
@@ -370,7 +379,7 @@ def test_cluster_removed_is_cut_with_the_count_of_unread_records() -> None:
     """The warning names cluster and topic, and the positions are retained."""
     query = Query()
     query.look({"c": wants("t"), "d": wants("t")}, {"c": view(t=[10]), "d": view("kd", t=[100, 50])})
-    query.read("d", ("t", 0), 70)
+    query.read("d", TP("t", 0), 70)
     query.look({"c": wants("t")}, {"c": view(t=[10]), "d": view("kd", t=[100, 50])})
     assert query.heard("warning", "'d'", "'t'", "removed", "80 records")
     assert query.document is not None
@@ -392,7 +401,7 @@ def test_topic_removed_after_it_was_read_is_no_warning() -> None:
     """Nothing is left unread."""
     query = Query()
     query.look({"c": wants("t")}, {"c": view(t=[10])})
-    query.read("c", ("t", 0), 10)
+    query.read("c", TP("t", 0), 10)
     query.look({}, {"c": view(t=[10])})
     assert query.said == ["info: Cluster 'c', topic 't' was removed; 0 records are left unread"]
 
@@ -432,7 +441,7 @@ def test_a_stream_that_vanished_is_named() -> None:
     """With a fresh answer only."""
     query = Query()
     query.look({"c": wants("t")}, {"c": view(t=[10])})
-    result = reconcile(query.document, {}, {}, {}, policy=query.policy, answers=Answers(), now_ms=1, fresh=True)
+    result = reconcile(query.document, {}, {}, {}, policy=query.policy, answers=OffsetAnswers(), now_ms=1, fresh=True)
     assert any("Stream 's' is no longer described" in event.text for event in result.events)
 
 
@@ -443,7 +452,7 @@ def drained_query() -> Query:
     """A query with a topic that is being drained, at offset 4 of 10."""
     query = Query(drain=True)
     query.look({"c": wants("t")}, {"c": view(t=[10])})
-    query.read("c", ("t", 0), 4)
+    query.read("c", TP("t", 0), 4)
     query.look({}, {"c": view(t=[10])})
     assert query.document is not None
     assert query.document.clusters["c"].draining == {"t"}
@@ -454,7 +463,7 @@ def test_drain_until_quiet() -> None:
     """It is read on although it is not wanted, and cut without loss once the caller calls it quiet."""
     query = drained_query()
     assert not query.look({}, {"c": view(t=[10])}).changed
-    query.read("c", ("t", 0), 12)
+    query.read("c", TP("t", 0), 12)
     query.look({}, {"c": view(t=[12])}, quiet={("c", "t")})
     assert query.said == ["info: Cluster 'c', topic 't' was drained; 0 records are left unread"]
     assert query.document is not None
@@ -466,7 +475,7 @@ def test_drain_until_inactive_with_targets_in_the_document() -> None:
     query = drained_query()
     assert query.look({}, {"c": view(t=[10])}, inactive={"c"}).document.clusters["c"].stops == {("t", 0): 10}
     query.look({}, {"c": view(t=[10])}, inactive={"c"})
-    query.read("c", ("t", 0), 10)
+    query.read("c", TP("t", 0), 10)
     query.look({}, {"c": view(t=[15])}, inactive={"c"})
     assert query.heard("warning", "'t'", "5 records")
     assert query.document is not None
@@ -622,7 +631,7 @@ def test_recreated_topic_is_data_loss() -> None:
     """The error names cluster, topic, partition, offsets and both topic ids."""
     query = Query()
     query.look({"c": wants("t")}, {"c": view(t=[10])})
-    query.read("c", ("t", 0), 4)
+    query.read("c", TP("t", 0), 4)
     with pytest.raises(
         DataLossError, match=r"'c', topic 't', partition 0, offsets \[4, 10\).*made again.*id-t.*id-new"
     ):
@@ -662,7 +671,7 @@ def test_an_unknown_topic_id_is_adopted() -> None:
     """An imported checkpoint knows none."""
     query = Query()
     query.look({"c": wants("t")}, {"c": replace(view(t=[10]), topics={"t": ""})})
-    query.read("c", ("t", 0), 4)
+    query.read("c", TP("t", 0), 4)
     query.look({"c": wants("t")}, {"c": view(t=[10])})
     assert query.positions() == {("t", 0): 4}
 
@@ -680,21 +689,21 @@ def test_an_end_that_went_backwards_is_data_loss_once_it_is_believed() -> None:
     """A leader change may show an old end for a moment: the caller says when to believe it."""
     query = Query()
     query.look({"c": wants("t")}, {"c": view(t=[10])})
-    query.read("c", ("t", 0), 10)
+    query.read("c", TP("t", 0), 10)
     assert not query.look({"c": wants("t")}, {"c": view(t=[6])}).changed
     with pytest.raises(DataLossError, match="log now ends at offset 6, below our position"):
-        query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", ("t", 0))})
+        query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", TP("t", 0))})
 
 
 def test_an_end_that_went_backwards_is_the_new_position_if_data_loss_is_tolerated() -> None:
     """What is written there from now on is read; the document says that the chain is broken."""
     query = Query(fail_on_data_loss=False)
     query.look({"c": wants("t")}, {"c": view(t=[10])})
-    query.read("c", ("t", 0), 10)
-    result = query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", ("t", 0))})
+    query.read("c", TP("t", 0), 10)
+    result = query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", TP("t", 0))})
     assert query.positions() == {("t", 0): 6}
     assert result.document.clusters["c"].resets == {("t", 0)}
-    query.look({"c": wants("t")}, {"c": view(t=[7])}, regressed={("c", ("t", 0))})
+    query.look({"c": wants("t")}, {"c": view(t=[7])}, regressed={("c", TP("t", 0))})
     assert query.positions() == {("t", 0): 6}
 
 
@@ -711,7 +720,7 @@ def test_stops_are_resolved_once_and_reached() -> None:
     assert query.document.clusters["c"].stops == {("t", 0): 100}
     assert query.document.clusters["d"].stops == {("t", 0): 0}
     assert not query.document.done
-    query.read("c", ("t", 0), 100)
+    query.read("c", TP("t", 0), 100)
     assert query.look(wanted, {"c": view(t=[500]), "d": view("kd", t=[500])}).document.done
     assert query.asked == []
 
@@ -736,8 +745,8 @@ def test_a_cluster_that_has_not_answered_is_not_done() -> None:
 def test_changed_properties_ride_with_the_next_batch() -> None:
     """They are in the next document, and no reason for one."""
     query = Query()
-    query.look({"c": Wanted(frozenset({"t"}), {"bootstrap.servers": "old:1"})}, {"c": view(t=[5])})
-    result = query.look({"c": Wanted(frozenset({"t"}), {"bootstrap.servers": "new:1"})}, {"c": view(t=[5])})
+    query.look({"c": DesiredCluster(frozenset({"t"}), {"bootstrap.servers": "old:1"})}, {"c": view(t=[5])})
+    result = query.look({"c": DesiredCluster(frozenset({"t"}), {"bootstrap.servers": "new:1"})}, {"c": view(t=[5])})
     assert not result.changed
     assert result.document.clusters["c"].properties == {"bootstrap.servers": "new:1"}
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.errors import CheckpointError
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.offsets import (
     MARKER,
     ClusterOffsets,
@@ -19,7 +20,6 @@ from dynamic_kafka.source.offsets import (
     Document,
     Packing,
     RetainedTopic,
-    Split,
     check_chain,
     decode,
     encode,
@@ -29,6 +29,7 @@ from dynamic_kafka.source.offsets import (
 )
 from dynamic_kafka.source.planning import Range, plan
 
+TP = KafkaTopicPartition
 ID = "AbCdEfGhIjK"
 
 
@@ -44,7 +45,7 @@ def stored(document: Document) -> Document:
 
 def one_topic(start: int, end: int, *, topic_id: str = ID, **more: Any) -> Document:
     """A document with one range, of partition 0 of topic `t` on cluster `c`."""
-    cluster = ClusterOffsets("k", discovered=True, topics={"t": topic_id}, ranges={("t", 0): (start, end)}, **more)
+    cluster = ClusterOffsets("k", discovered=True, topics={"t": topic_id}, ranges={TP("t", 0): (start, end)}, **more)
     return Document(streams={"s": {"c": None}}, clusters={"c": cluster})
 
 
@@ -61,15 +62,15 @@ def everything() -> Document:
                 "latest",
                 discovered=True,
                 topics={"u": "", "t": ID},
-                ranges={("u", 1): (7, 7), ("t", 10): (0, 2), ("t", 9): (3, 2**62), ("u", 0): (1, 4)},
-                stops={("u", 0): 9, ("t", 9): 2**62},
-                unresolved={("t", 3): 1_700_000_000_000},
+                ranges={TP("u", 1): (7, 7), TP("t", 10): (0, 2), TP("t", 9): (3, 2**62), TP("u", 0): (1, 4)},
+                stops={TP("u", 0): 9, TP("t", 9): 2**62},
+                unresolved={TP("t", 3): 1_700_000_000_000},
                 draining=frozenset({"u"}),
-                resets=frozenset({("u", 1), ("u", 0)}),
+                resets=frozenset({TP("u", 1), TP("u", 0)}),
                 retained={"w": RetainedTopic(ID, 1_700_000_000_001, {1: 8, 0: 0}), "v": RetainedTopic("", 1, {})},
             ),
         },
-        cursor=Cursor("c", {"d": ("t", 1), "c": ("u", 0)}),
+        cursor=Cursor("c", {"d": TP("t", 1), "c": TP("u", 0)}),
         packing=Packing(1000, 2, 8),
         done=1,
     )
@@ -83,8 +84,8 @@ def shuffled(value: Any) -> Any:
         case Document() | ClusterOffsets() | RetainedTopic():
             fields = {f.name: shuffled(getattr(value, f.name)) for f in dataclasses.fields(value)}
             return type(value)(**fields)
-        case Cursor(cluster, splits):
-            return Cursor(cluster, shuffled(splits))
+        case Cursor(cluster, tps):
+            return Cursor(cluster, shuffled(tps))
         case _:
             return value
 
@@ -152,7 +153,7 @@ def test_rule_2_a_retained_position_is_part_of_the_chain() -> None:
     """A topic that came back has to go on at its retained position."""
     before = Document(clusters={"c": ClusterOffsets(retained={"t": RetainedTopic(ID, 1, {0: 5})})})
     check_chain(before, one_topic(5, 9))
-    check_chain(before, Document(clusters={"c": ClusterOffsets(topics={"t": ID}, ranges={("t", 1): (0, 3)})}))
+    check_chain(before, Document(clusters={"c": ClusterOffsets(topics={"t": ID}, ranges={TP("t", 1): (0, 3)})}))
     with pytest.raises(CheckpointError, match="offset 5"):
         check_chain(before, one_topic(0, 9))
 
@@ -222,7 +223,7 @@ def test_rule_4_a_missing_partition_is_kept_missing(topics: int, gap: int) -> No
     document = wide(topics, 1)
     cluster = document.clusters["c"]
     cluster.topics["gappy"] = ID
-    cluster.ranges |= {("gappy", p): (p, 2 * p) for p in range(300) if p != gap}
+    cluster.ranges |= {TP("gappy", p): (p, 2 * p) for p in range(300) if p != gap}
     assert stored(document) == document
 
 
@@ -232,7 +233,7 @@ def test_rule_4_offsets_up_to_kafkas_greatest_are_kept(offsets: list[int]) -> No
     document = wide(1, 300)
     ranges = document.clusters["c"].ranges
     for p in range(300):
-        ranges["t00000", p] = (offsets[p % len(offsets)], max(offsets))
+        ranges[TP("t00000", p)] = (offsets[p % len(offsets)], max(offsets))
     assert stored(document) == document
 
 
@@ -265,11 +266,11 @@ def test_rule_6_a_topic_id_is_kept_as_its_first_characters() -> None:
 def wide(topics: int, partitions: int) -> Document:
     """A document with this many topics of this many partitions, with offsets as real ones."""
     names = [f"t{i:05}" for i in range(topics)]
-    ranges: dict[Split, tuple[int, int]] = {}
+    ranges: dict[TP, tuple[int, int]] = {}
     for i, topic in enumerate(names):
         for p in range(partitions):
             start = (i + 1) * (p + 7) * 7_919_113 % 10**10
-            ranges[topic, p] = (start, start + (i + p) * 31 % 100_000)
+            ranges[TP(topic, p)] = (start, start + (i + p) * 31 % 100_000)
     ids = {name: f"{i * 7_919_113 % 10**11:011}" for i, name in enumerate(names)}
     return Document(
         streams={"s": {"c": None}}, clusters={"c": ClusterOffsets("k", discovered=True, topics=ids, ranges=ranges)}
@@ -285,7 +286,7 @@ def real_names(document: Document) -> Document:
         for i, old in enumerate(cluster.topics)
     }
     cluster.topics = {names[t]: topic_id for t, topic_id in sorted(cluster.topics.items(), key=lambda kv: names[kv[0]])}
-    cluster.ranges = dict(sorted(((names[t], p), r) for (t, p), r in cluster.ranges.items()))
+    cluster.ranges = dict(sorted((TP(names[t], p), r) for (t, p), r in cluster.ranges.items()))
     return document
 
 
@@ -329,7 +330,7 @@ def test_rule_7_one_leaderless_partition_does_not_make_the_document_fat() -> Non
     document = real_names(wide(10_000, 1))
     cluster = document.clusters["c"]
     last = max(cluster.topics)
-    cluster.ranges[last, 2] = (0, 10)
+    cluster.ranges[TP(last, 2)] = (0, 10)
     assert stored(document) == document
     assert len(text_of(document)) < 300_000
 

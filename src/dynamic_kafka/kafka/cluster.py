@@ -165,9 +165,9 @@ class ClusterConnection:
         }
 
     def available_ends(
-        self, splits: Iterable[KafkaTopicPartition], leaders: Mapping[str, TopicInfo]
-    ) -> dict[tuple[str, int], int]:
-        """The ends of those splits whose leader answers.
+        self, partitions: Iterable[KafkaTopicPartition], leaders: Mapping[str, TopicInfo]
+    ) -> dict[KafkaTopicPartition, int]:
+        """The ends of those partitions whose leader answers.
 
         One request to all leaders at once. If that fails, each leader is asked by itself, so that a broker that is down
         takes only its own partitions out.
@@ -175,7 +175,7 @@ class ClusterConnection:
         Raises:
             ClusterUnavailableError: If no leader answers.
         """
-        wanted = list(splits)
+        wanted = list(partitions)
         try:
             return self._known(dict.fromkeys(wanted, _LATEST))
         except ClusterUnavailableError as error:
@@ -184,7 +184,7 @@ class ClusterConnection:
                 by_leader.setdefault(leaders[tp.topic].leaders[tp.partition], []).append(tp)
             if len(by_leader) < 2:
                 raise
-            ends: dict[tuple[str, int], int] = {}
+            ends: dict[KafkaTopicPartition, int] = {}
             for some in by_leader.values():
                 try:
                     ends |= self._known(dict.fromkeys(some, _LATEST))
@@ -213,14 +213,14 @@ class ClusterConnection:
             for tp in self._raise_first_error(self._offsets_for_times(timestamps))
         }
 
-    def _known(self, timestamps: Mapping[KafkaTopicPartition, int]) -> dict[tuple[str, int], int]:
+    def _known(self, timestamps: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, int]:
         answer = self._offsets_for_times(timestamps)
         stale = {tp.topic for tp in answer if tp.error is not None}
         if stale:  # the client's own metadata is older than ours: partitions were added, or a leader moved
             for topic in sorted(stale):
                 self._call("topic", partial(self._consumer.list_topics, topic, self._timeout_s))
             answer = self._offsets_for_times(timestamps)
-        return {(tp.topic, tp.partition): tp.offset for tp in answer if tp.error is None}
+        return {KafkaTopicPartition(tp.topic, tp.partition): tp.offset for tp in answer if tp.error is None}
 
     def _offsets_for_times(self, timestamps: Mapping[KafkaTopicPartition, int]) -> list[TopicPartition]:
         if not timestamps:

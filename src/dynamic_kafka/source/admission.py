@@ -18,21 +18,22 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import TypeVar
 
-from dynamic_kafka.source.offsets import Cursor, Split
+from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.offsets import Cursor
 
 __all__ = ["admit"]
 
-K = TypeVar("K", str, Split)
+K = TypeVar("K", str, KafkaTopicPartition)
 
 
 def admit(
-    backlog: Mapping[str, Mapping[Split, int]],
+    backlog: Mapping[str, Mapping[KafkaTopicPartition, int]],
     cursor: Cursor,
     *,
     limit: int | None,
     cluster_limits: Mapping[str, int] | None = None,
     default_cluster_limit: int | None = None,
-) -> tuple[dict[str, dict[Split, int]], Cursor]:
+) -> tuple[dict[str, dict[KafkaTopicPartition, int]], Cursor]:
     """Share out one micro-batch.
 
     Args:
@@ -46,16 +47,16 @@ def admit(
         The offsets admitted (only positive numbers), and the cursor for the document of this batch.
     """
     wanted = {}
-    for cluster, splits in backlog.items():
-        total = sum(splits.values())
+    for cluster, tps in backlog.items():
+        total = sum(tps.values())
         cap = (cluster_limits or {}).get(cluster, default_cluster_limit)
         if total:
             wanted[cluster] = total if cap is None else min(total, cap)
     shares, last_cluster = _share_equally(wanted, limit, cursor.cluster)
-    admitted: dict[str, dict[Split, int]] = {}
-    last_splits = dict(cursor.splits)
+    admitted: dict[str, dict[KafkaTopicPartition, int]] = {}
+    last_splits = dict(cursor.partitions)
     for cluster, share in shares.items():
-        admitted[cluster], last = _share_in_proportion(backlog[cluster], share, cursor.splits.get(cluster))
+        admitted[cluster], last = _share_in_proportion(backlog[cluster], share, cursor.partitions.get(cluster))
         if last is None:
             last_splits.pop(cluster, None)
         else:
@@ -83,8 +84,8 @@ def _share_equally(wanted: Mapping[str, int], limit: int | None, last: str) -> t
 
 
 def _share_in_proportion(
-    backlog: Mapping[Split, int], share: int, last: Split | None
-) -> tuple[dict[Split, int], Split | None]:
+    backlog: Mapping[KafkaTopicPartition, int], share: int, last: KafkaTopicPartition | None
+) -> tuple[dict[KafkaTopicPartition, int], KafkaTopicPartition | None]:
     """One each, then in proportion; the last one served if not everybody was."""
     total = sum(backlog.values())
     if share >= total:
@@ -93,13 +94,13 @@ def _share_in_proportion(
         turn = _after(sorted(backlog), last)[:share]
         return dict.fromkeys(turn, 1), turn[-1]
     spare, rest = share - len(backlog), total - len(backlog)
-    given = {split: 1 + (n - 1) * spare // rest for split, n in backlog.items()}
+    given = {tp: 1 + (n - 1) * spare // rest for tp, n in backlog.items()}
     left = share - sum(given.values())  # less than one per split, by the rounding down
-    for split in sorted(backlog, key=lambda s: (given[s] - backlog[s], s)):
+    for tp in sorted(backlog, key=lambda s: (given[s] - backlog[s], s)):
         if not left:
             break
-        more = min(1, backlog[split] - given[split])
-        given[split] += more
+        more = min(1, backlog[tp] - given[tp])
+        given[tp] += more
         left -= more
     return given, None
 

@@ -21,7 +21,7 @@ from dynamic_kafka.metadata.configure import one_cluster, service_of
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber
 from dynamic_kafka.options import OPTIONS, ParsedOptions, parse_options
-from dynamic_kafka.source.offsets import Packing, Split
+from dynamic_kafka.source.offsets import Packing
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["BuilderObjects", "configure"]
@@ -130,7 +130,12 @@ def configure(
 
 def _subscription(
     parsed: ParsedOptions, objects: BuilderObjects, properties: Mapping[str, str]
-) -> tuple[Callable[[], KafkaMetadataService], KafkaStreamSubscriber, re.Pattern[str] | None, frozenset[Split] | None]:
+) -> tuple[
+    Callable[[], KafkaMetadataService],
+    KafkaStreamSubscriber,
+    re.Pattern[str] | None,
+    frozenset[KafkaTopicPartition] | None,
+]:
     given = parsed.given(*_SUBSCRIPTIONS)
     if len(given) > 1:
         raise ConflictingOptionsError(given, "a source reads by one of them")
@@ -156,17 +161,19 @@ def _subscription(
     return service, StreamSetSubscriber([name]), pattern, partitions
 
 
-def _partitions(parsed: ParsedOptions) -> frozenset[Split]:
+def _partitions(parsed: ParsedOptions) -> frozenset[KafkaTopicPartition]:
     text = parsed.get("topic-partitions")
     try:
-        splits = frozenset(
-            (topic, _partition_number(p)) for topic, numbers in json.loads(text).items() for p in numbers
+        partitions = frozenset(
+            KafkaTopicPartition(topic, _partition_number(p))
+            for topic, numbers in json.loads(text).items()
+            for p in numbers
         )
-        if not splits:
+        if not partitions:
             raise ValueError
     except (ValueError, TypeError, AttributeError):
         raise _invalid(parsed, "topic-partitions") from None
-    return splits
+    return partitions
 
 
 def _partition_number(value: Any) -> int:

@@ -13,14 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source.admission import admit
 from dynamic_kafka.source.offsets import (
     ClusterOffsets,
     Document,
-    Split,
     check_chain,
     decode,
     encode,
@@ -28,9 +27,9 @@ from dynamic_kafka.source.offsets import (
     is_spark_kafka_offset,
 )
 from dynamic_kafka.source.planning import ReadTask, plan
-from dynamic_kafka.source.reconcile import ClusterView, Event, Need, ReadPolicy, Reconciled, reconcile
+from dynamic_kafka.source.reconcile import ClusterView, Event, OffsetRequest, ReadPolicy, Reconciled, reconcile
 from dynamic_kafka.source.settings import SourceSettings
-from dynamic_kafka.source.view import Observation, Observer
+from dynamic_kafka.source.view import SourceSnapshot, SourceView
 
 __all__ = ["SourceEnumerator"]
 
@@ -41,7 +40,7 @@ _REMEMBERED = 1000
 
 
 class SourceEnumerator:
-    """Answers Spark's questions about offsets and partitions. Made without I/O.
+    """OffsetAnswers Spark's questions about offsets and partitions. Made without I/O.
 
     Args:
         settings: The user's wishes.
@@ -52,10 +51,10 @@ class SourceEnumerator:
         self._policy = ReadPolicy(
             settings.starting, settings.stopping, settings.fail_on_data_loss, settings.retention_ms, settings.drain
         )
-        self._observer = Observer(settings)
+        self._view = SourceView(settings)
         self._available_now = False
-        self._frozen: Observation | None = None
-        self._seen: Observation | None = None
+        self._frozen: SourceSnapshot | None = None
+        self._seen: SourceSnapshot | None = None
         self._last: tuple[Mapping[str, Any], Document] | None = None
         self._last_batch_at = time.monotonic()
         self._committed: Document | None = None
@@ -81,7 +80,7 @@ class SourceEnumerator:
         settings = self._settings
         previous = self._previous(start)
         if self._frozen is None:
-            before, self._seen = self._seen, self._observer.look(previous, at_once=self._available_now)
+            before, self._seen = self._seen, self._view.collect(previous, at_once=self._available_now)
             if self._available_now:
                 self._frozen = self._seen
             if self._seen is before and self._idle:
@@ -107,13 +106,13 @@ class SourceEnumerator:
             cluster_limits=settings.cluster_limits if limited else None,
             default_cluster_limit=settings.max_offsets_per_cluster if limited else None,
         )
-        for cluster, splits in admitted.items():
+        for cluster, tps in admitted.items():
             ranges = document.clusters[cluster].ranges
-            for split, count in splits.items():
-                position = ranges[split][0]
-                ranges[split] = (position, position + count)
+            for tp, count in tps.items():
+                position = ranges[tp][0]
+                ranges[tp] = (position, position + count)
         document.packing = settings.packing
-        self._observer.forget_answers()
+        self._view.forget_answers()
         self._last_batch_at = time.monotonic()
         self._last = encode(document), document
         return self._last[0]
@@ -135,7 +134,7 @@ class SourceEnumerator:
         if self._policy.stopping is None:
             self._policy = replace(self._policy, stopping=KafkaOffsetsInitializer.latest())
         try:
-            seen = self._observer.look(None, at_once=True)
+            seen = self._view.collect(None, at_once=True)
             document = self._resolve(None, seen).document
             document.packing = self._settings.packing
             self._check_topics(document)
@@ -148,8 +147,7 @@ class SourceEnumerator:
                         cluster_id=name,
                     )
                 cluster.ranges = {
-                    split: (position, max(position, cluster.stops[split]))
-                    for split, (position, _) in cluster.ranges.items()
+                    tp: (position, max(position, cluster.stops[tp])) for tp, (position, _) in cluster.ranges.items()
                 }
             return self._packed(document)
         finally:
@@ -177,7 +175,7 @@ class SourceEnumerator:
         views = self._seen.views if self._seen is not None else {}
         clusters = {}
         for name, state in document.clusters.items():
-            monitor = self._observer.monitors.get(name)
+            monitor = self._view.monitors.get(name)
             error = monitor.error if monitor is not None else None
             ends = views[name].ends if name in views else {}
             clusters[name] = {
@@ -190,15 +188,15 @@ class SourceEnumerator:
         return {
             "version": 1,
             "clusters": clusters,
-            "metadata": self._observer.metadata_status(),
+            "metadata": self._view.metadata_status(),
             "events": list(self._events),
-            "commitsFailed": sum(m.commits_failed for m in self._observer.monitors.values()),
+            "commitsFailed": sum(m.commits_failed for m in self._view.monitors.values()),
             "done": bool(document.done),
         }
 
     def close(self) -> None:
         """Let all threads end."""
-        self._observer.close()
+        self._view.close()
 
     # --- documents ---
 
@@ -219,7 +217,7 @@ class SourceEnumerator:
                 "The checkpoint was written by Spark's own Kafka source: set import-kafka-checkpoint=true to go on from "
                 "its offsets (one cluster, same topics), or start with a new checkpoint"
             )
-        snapshot = self._observer.snapshot(None, resuming=False)
+        snapshot = self._view.snapshot(None, resuming=False)
         assert snapshot is not None
         if len(snapshot.clusters) != 1:
             raise CheckpointError(
@@ -238,10 +236,10 @@ class SourceEnumerator:
                         f"Topic '{topic}', partition {partition}: the last batch in the checkpoint of Spark's own Kafka "
                         "source was not finished and does not say where it started; finish it there, then import"
                     )
-                cluster.ranges[topic, partition] = (int(start), end)
+                cluster.ranges[KafkaTopicPartition(topic, partition)] = (int(start), end)
         return Document(clusters={name: cluster}, packing=self._settings.packing)
 
-    def _resolve(self, previous: Document | None, seen: Observation) -> Reconciled:
+    def _resolve(self, previous: Document | None, seen: SourceSnapshot) -> Reconciled:
         """Reconcile until no question is open; a first start waits for the answers, later calls only for news."""
         patient = previous is None or self._available_now
         deadline = time.monotonic() + self._settings.unavailable_after_ms / 1000
@@ -252,20 +250,20 @@ class SourceEnumerator:
                 seen.wanted,
                 seen.views,
                 policy=self._policy,
-                answers=self._observer.answers(),
+                answers=self._view.answers(),
                 now_ms=int(time.time() * 1000),
                 fresh=seen.fresh,
                 inactive=seen.inactive,
                 quiet=seen.quiet,
                 regressed=seen.regressed,
             )
-            answered = not result.needs or self._observer.ask(result.needs, patient=patient)
+            answered = not result.needs or self._view.request_offsets(result.needs, patient=patient)
             if not result.needs or not (answered or patient):
                 break
             if time.monotonic() > deadline:
                 if patient and self._settings.cluster_failure_mode == "fail":
                     name = result.needs[0].cluster
-                    error = self._observer.monitors[name].error
+                    error = self._view.monitors[name].error
                     raise ClusterUnavailableError(
                         f"Cluster '{name}' does not say where to start or stop: {error}", cluster_id=name
                     )
@@ -277,12 +275,12 @@ class SourceEnumerator:
         groups = plan(document)
         if groups:
             # On a replay this is the first call of the process: what the metadata says now beats what was written down.
-            self._observer.snapshot(document, resuming=True)
+            self._view.snapshot(document, resuming=True)
         return [
             ReadTask(
                 ranges,
                 {
-                    name: self._observer.properties(name, document.clusters[name].properties)
+                    name: self._view.properties(name, document.clusters[name].properties)
                     for name in sorted({r.cluster for r in ranges})
                 },
             )
@@ -291,14 +289,14 @@ class SourceEnumerator:
 
     # --- small things ---
 
-    def _hold_back(self, backlog: Mapping[str, Mapping[Split, int]]) -> bool:
+    def _hold_back(self, backlog: Mapping[str, Mapping[KafkaTopicPartition, int]]) -> bool:
         """Whether to wait for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""
         least = self._settings.min_offsets_per_trigger
         if least is None or self._available_now:
             return False
         if time.monotonic() - self._last_batch_at >= self._settings.max_trigger_delay_ms / 1000:
             return False
-        return sum(sum(splits.values()) for splits in backlog.values()) < least
+        return sum(sum(tps.values()) for tps in backlog.values()) < least
 
     def _commit(self, finished: Document) -> None:
         """Commit a finished batch to the consumer groups, for monitoring: Spark asks what follows only once it is done."""
@@ -307,8 +305,8 @@ class SourceEnumerator:
         first, self._committed = self._committed is None, finished
         for name, cluster in finished.clusters.items():
             moved = {s: end for s, (start, end) in cluster.ranges.items() if end > start or first}
-            if moved and name in self._observer.monitors:
-                self._observer.monitors[name].commit(moved)
+            if moved and name in self._view.monitors:
+                self._view.monitors[name].commit(moved)
 
     def _tell(self, events: Iterable[Event]) -> None:
         """Log what happened, each thing once."""
@@ -322,25 +320,25 @@ class SourceEnumerator:
 
 
 def _backlog(
-    document: Document, views: Mapping[str, ClusterView], needs: Iterable[Need]
-) -> dict[str, dict[Split, int]]:
+    document: Document, views: Mapping[str, ClusterView], needs: Iterable[OffsetRequest]
+) -> dict[str, dict[KafkaTopicPartition, int]]:
     """How many offsets each split could read now."""
     # A split whose stop is not known yet waits, lest it be read beyond it.
-    waiting = {(need.cluster, split) for need in needs if need.purpose == "stop" for split in need.splits}
-    backlog: dict[str, dict[Split, int]] = {}
+    waiting = {(need.cluster, tp) for need in needs if need.purpose == "stop" for tp in need.partitions}
+    backlog: dict[str, dict[KafkaTopicPartition, int]] = {}
     for name, cluster in document.clusters.items():
         if name not in views:
             continue
         ends, stops = views[name].ends, cluster.stops
-        splits = {}
-        for split, (_, position) in cluster.ranges.items():
-            available = ends.get(split, 0)
-            if split in stops:
-                available = min(available, stops[split])
-            if available > position and (name, split) not in waiting:
-                splits[split] = available - position
-        if splits:
-            backlog[name] = splits
+        tps = {}
+        for tp, (_, position) in cluster.ranges.items():
+            available = ends.get(tp, 0)
+            if tp in stops:
+                available = min(available, stops[tp])
+            if available > position and (name, tp) not in waiting:
+                tps[tp] = available - position
+        if tps:
+            backlog[name] = tps
     return backlog
 
 

@@ -21,10 +21,10 @@ from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.kafka.idle import park, unpark
-from dynamic_kafka.source.offsets import Split, topic_id_text
-from dynamic_kafka.source.reconcile import Answers, ClusterView, Need
+from dynamic_kafka.source.offsets import topic_id_text
+from dynamic_kafka.source.reconcile import ClusterView, OffsetAnswers, OffsetRequest
 
-__all__ = ["ClusterMonitor", "Target"]
+__all__ = ["ClusterMonitor", "MonitorTarget"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _LONGEST_REST_S = 1.0
 
 
 @dataclass(frozen=True)
-class Target:
+class MonitorTarget:
     """What a monitor looks at; a new target replaces the old one.
 
     Args:
@@ -64,7 +64,7 @@ class ClusterMonitor:
     """
 
     def __init__(
-        self, cluster_id: str, target: Target, *, group_id: str, call_timeout_ms: int, discovery_interval_ms: int
+        self, cluster_id: str, target: MonitorTarget, *, group_id: str, call_timeout_ms: int, discovery_interval_ms: int
     ) -> None:
         self.cluster_id = cluster_id
         self._group_id = group_id
@@ -74,12 +74,12 @@ class ClusterMonitor:
         # Guarded by the condition:
         self._target = target
         self._requested = self._served = 0
-        self._needs: list[Need] = []
-        self._commit: dict[Split, int] = {}
+        self._needs: list[OffsetRequest] = []
+        self._commit: dict[KafkaTopicPartition, int] = {}
         self._closed = False
         self.view: ClusterView | None = None
-        self._view_target: Target | None = None
-        self.answers = Answers()
+        self._view_target: MonitorTarget | None = None
+        self.answers = OffsetAnswers()
         self.error: DynamicKafkaError | None = None
         self.fatal: DynamicKafkaError | None = None
         self.authentication_failed = False
@@ -91,12 +91,12 @@ class ClusterMonitor:
         self._infos: dict[str, TopicInfo] = {}
         self._kafka_id = ""
         self._discovered_at = -float("inf")
-        self._discovered_for: Target | None = None
+        self._discovered_for: MonitorTarget | None = None
         threading.Thread(target=self._run, name=f"dynamic-kafka-{cluster_id}", daemon=True).start()
 
     # --- for the enumerator ---
 
-    def request(self, target: Target) -> int:
+    def request(self, target: MonitorTarget) -> int:
         """Ask for a fresh view of `target`; returns the ticket to wait for."""
         with self._changed:
             self._target = target
@@ -104,7 +104,7 @@ class ClusterMonitor:
             self._changed.notify_all()
             return self._requested
 
-    def ask(self, needs: Collection[Need]) -> int:
+    def ask(self, needs: Collection[OffsetRequest]) -> int:
         """Have questions answered; the answers appear in `answers`. Returns the ticket to wait for."""
         with self._changed:
             self._needs = list(needs)
@@ -112,7 +112,7 @@ class ClusterMonitor:
             self._changed.notify_all()
             return self._requested
 
-    def commit(self, offsets: Mapping[Split, int]) -> None:
+    def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
         """Write the group's offsets when there is time; newer ones replace older ones that still wait."""
         with self._changed:
             self._commit |= offsets
@@ -126,7 +126,7 @@ class ClusterMonitor:
                 self._changed.wait(left)
             return self._served >= ticket
 
-    def view_of(self, target: Target) -> ClusterView | None:
+    def view_of(self, target: MonitorTarget) -> ClusterView | None:
         """The last view, if it was of this target or of more topics."""
         with self._changed:
             seen = self._view_target
@@ -147,7 +147,7 @@ class ClusterMonitor:
     def forget_answers(self) -> None:
         """Drop the answers: their positions are in a document now."""
         with self._changed:
-            self.answers = Answers()
+            self.answers = OffsetAnswers()
 
     def close(self) -> None:
         """End the thread; does not wait for it, because it may be in a call to a dead broker."""
@@ -193,25 +193,28 @@ class ClusterMonitor:
         if connection is not None:
             connection.close()
 
-    def _has_new_target(self, old: Target) -> bool:
+    def _has_new_target(self, old: MonitorTarget) -> bool:
         return self._closed or self._target != old
 
-    def _is_urgent(self, old: Target) -> bool:
+    def _is_urgent(self, old: MonitorTarget) -> bool:
         return bool(self._needs) or self._has_new_target(old)
 
     def _serve(
-        self, connection: ClusterConnection, target: Target, needs: list[Need], commit: Mapping[Split, int]
+        self,
+        connection: ClusterConnection,
+        target: MonitorTarget,
+        needs: list[OffsetRequest],
+        commit: Mapping[KafkaTopicPartition, int],
     ) -> None:
         if commit:
             self._commit_quietly(connection, commit)
         try:
             view = self._look(connection, target)
-            answers = Answers(dict(self.answers.start), dict(self.answers.stop))
+            answers = OffsetAnswers(dict(self.answers.start), dict(self.answers.stop))
             for need in needs:
-                splits = [KafkaTopicPartition(*split) for split in need.splits]
-                found = need.initializer.get_partition_offsets(splits, connection)
+                found = need.initializer.get_partition_offsets(need.partitions, connection)
                 kept = answers.start if need.purpose == "start" else answers.stop
-                kept |= {(self.cluster_id, split): found[KafkaTopicPartition(*split)] for split in need.splits}
+                kept |= {(self.cluster_id, tp): found[tp] for tp in need.partitions}
         except ClusterUnavailableError as error:
             with self._changed:
                 self.error, self.authentication_failed = error, connection.authentication_failed
@@ -227,12 +230,12 @@ class ClusterMonitor:
                 self.error, self.authentication_failed = None, False
                 self._failures, self._failing_since = 0, None
 
-    def _look(self, connection: ClusterConnection, target: Target) -> ClusterView:
+    def _look(self, connection: ClusterConnection, target: MonitorTarget) -> ClusterView:
         if self._discovery_is_due(target):
             self._discover(connection, target)
         ends = self._ends(connection)
         before = self.view.ends if self.view is not None else {}
-        if any(end < before.get(split, 0) for split, end in ends.items()):
+        if any(end < before.get(tp, 0) for tp, end in ends.items()):
             self._discover(connection, target)
             ends = self._ends(connection)
         view = ClusterView(
@@ -243,7 +246,7 @@ class ClusterMonitor:
         )
         return view if view != self.view else self.view  # the same object tells the observer that nothing is new
 
-    def _discovery_is_due(self, target: Target) -> bool:
+    def _discovery_is_due(self, target: MonitorTarget) -> bool:
         if self._discovered_for is None or self._discovered_for != target:
             return True
         age_s = time.monotonic() - self._discovered_at
@@ -252,27 +255,27 @@ class ClusterMonitor:
         )
         return age_s >= (min(_INCOMPLETE_RETRY_S, self._interval_s) if incomplete else self._interval_s)
 
-    def _discover(self, connection: ClusterConnection, target: Target) -> None:
+    def _discover(self, connection: ClusterConnection, target: MonitorTarget) -> None:
         matching = connection.matching_topics(target.pattern) if target.pattern is not None else frozenset()
         self._infos = connection.topics(target.topics | matching)
         self._kafka_id = connection.kafka_id()
         self._discovered_for, self._discovered_at = target, time.monotonic()
 
-    def _ends(self, connection: ClusterConnection) -> Mapping[Split, int]:
-        splits = [
+    def _ends(self, connection: ClusterConnection) -> Mapping[KafkaTopicPartition, int]:
+        tps = [
             KafkaTopicPartition(name, partition)
             for name, info in self._infos.items()
             for partition, leader in enumerate(info.leaders)
             if leader >= 0
         ]
-        ends = connection.available_ends(splits, self._infos)
-        if len(ends) < len(splits):
+        ends = connection.available_ends(tps, self._infos)
+        if len(ends) < len(tps):
             self._discovered_for = None  # a leader moved or went: look again next time
         return ends
 
-    def _commit_quietly(self, connection: ClusterConnection, commit: Mapping[Split, int]) -> None:
+    def _commit_quietly(self, connection: ClusterConnection, commit: Mapping[KafkaTopicPartition, int]) -> None:
         try:
-            connection.commit({KafkaTopicPartition(*split): offset for split, offset in commit.items()})
+            connection.commit(commit)
         except DynamicKafkaError as error:
             self.commits_failed += 1
             _log.warning("Group offsets were not committed (%d failures so far): %s", self.commits_failed, error)

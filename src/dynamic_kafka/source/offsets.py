@@ -43,6 +43,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import CheckpointError
+from dynamic_kafka.initializer import KafkaTopicPartition, topic_partition
 
 __all__ = [
     "MARKER",
@@ -65,9 +66,6 @@ _PACK_FROM = 128
 _ID_CHARS = 11
 _UNKNOWN_ID = "-" * _ID_CHARS
 
-Split = tuple[str, int]
-"""A topic and a partition of the cluster at hand."""
-
 
 class Packing(NamedTuple):
     """How ranges become tasks; part of the document so that a replay packs the same way.
@@ -89,7 +87,7 @@ class Cursor(NamedTuple):
     """Who was served last when a limit was too small for everybody; the next batch goes on after them."""
 
     cluster: str = ""
-    splits: Mapping[str, Split] = {}
+    partitions: Mapping[str, KafkaTopicPartition] = {}
 
 
 @dataclass(slots=True)
@@ -112,11 +110,11 @@ class ClusterOffsets:
     discovered: bool = False
     since_ms: int | None = None
     topics: dict[str, str] = field(default_factory=dict)
-    ranges: dict[Split, tuple[int, int]] = field(default_factory=dict)
-    stops: dict[Split, int] = field(default_factory=dict)
-    unresolved: dict[Split, int] = field(default_factory=dict)
+    ranges: dict[KafkaTopicPartition, tuple[int, int]] = field(default_factory=dict)
+    stops: dict[KafkaTopicPartition, int] = field(default_factory=dict)
+    unresolved: dict[KafkaTopicPartition, int] = field(default_factory=dict)
     draining: frozenset[str] = frozenset()
-    resets: frozenset[Split] = frozenset()
+    resets: frozenset[KafkaTopicPartition] = frozenset()
     retained: dict[str, RetainedTopic] = field(default_factory=dict)
 
 
@@ -171,10 +169,10 @@ def encode(document: Document) -> dict[str, Any]:
         },
         "clusters": {name: _encode_cluster(c) for name, c in sorted(document.clusters.items())},
     }
-    if document.cursor.cluster or document.cursor.splits:
+    if document.cursor.cluster or document.cursor.partitions:
         result["cursor"] = {
             "cluster": document.cursor.cluster,
-            "splits": {c: list(split) for c, split in sorted(document.cursor.splits.items())},
+            "splits": {c: list(tp) for c, tp in sorted(document.cursor.partitions.items())},
         }
     result["packing"] = list(document.packing)
     if document.done:
@@ -188,15 +186,15 @@ def _encode_cluster(c: ClusterOffsets) -> dict[str, Any]:
     result |= {key: value for key, value in optional.items() if value is not None}
     result["discovered"] = c.discovered
     topics = sorted(c.topics)
-    splits = sorted(c.ranges)
-    highest = dict(splits)  # of each topic's splits the last one stays
+    tps = sorted(c.ranges)
+    highest = dict(tps)  # of each topic's splits the last one stays
     counts = [highest.get(topic, -1) + 1 for topic in topics]
     result["topics"] = _pack_names(topics)
     result["ids"] = _pack_ids([c.topics[topic] for topic in topics])
     result["partitions"] = _pack_ints(counts)
-    if sum(counts) != len(splits):
-        result["only"] = {t: numbers for t, numbers in _nest(splits).items() if len(numbers) <= highest[t]}
-    ranges = [c.ranges[split] for split in splits]
+    if sum(counts) != len(tps):
+        result["only"] = {t: numbers for t, numbers in _nest(tps).items() if len(numbers) <= highest[t]}
+    ranges = [c.ranges[tp] for tp in tps]
     result["start"] = _pack_ints([start for start, _ in ranges])
     result["count"] = _pack_ints([end - start for start, end in ranges])
     if c.stops:
@@ -219,14 +217,14 @@ def _encode_cluster(c: ClusterOffsets) -> dict[str, Any]:
     return result
 
 
-def _nest(splits: Sequence[Split]) -> dict[str, list[int]]:
+def _nest(tps: Sequence[KafkaTopicPartition]) -> dict[str, list[int]]:
     nested: dict[str, list[int]] = {}
-    for topic, partition in splits:
+    for topic, partition in tps:
         nested.setdefault(topic, []).append(partition)
     return nested
 
 
-def _nest_values(values: Mapping[Split, int]) -> dict[str, dict[str, int]]:
+def _nest_values(values: Mapping[KafkaTopicPartition, int]) -> dict[str, dict[str, int]]:
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), value in sorted(values.items()):
         nested.setdefault(topic, {})[str(partition)] = value
@@ -284,7 +282,7 @@ def decode(value: Mapping[str, Any]) -> Document:
             clusters={name: _decode_cluster(c) for name, c in value["clusters"].items()},
             cursor=Cursor(
                 cursor.get("cluster", ""),
-                {c: (str(t), int(p)) for c, (t, p) in cursor.get("splits", {}).items()},
+                {c: KafkaTopicPartition(str(t), int(p)) for c, (t, p) in cursor.get("splits", {}).items()},
             ),
             packing=_packing(value["packing"]),
             done=int(value.get("done", 0)),
@@ -308,7 +306,11 @@ def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
     topics = _unpack_names(value["topics"])
     only = value.get("only", {})
     counts = _unpack_ints(value["partitions"])
-    splits = [(topic, p) for topic, n in zip(topics, counts, strict=True) for p in only.get(topic) or range(n)]
+    tps = [
+        topic_partition((topic, p))
+        for topic, n in zip(topics, counts, strict=True)
+        for p in only.get(topic) or range(n)
+    ]
     starts = _unpack_ints(value["start"])
     lengths = _unpack_ints(value["count"])
     if min(starts, default=0) < 0 or min(lengths, default=0) < 0:
@@ -322,11 +324,13 @@ def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
         discovered=value["discovered"],
         since_ms=value.get("since"),
         topics=dict(zip(topics, _unpack_ids(value["ids"]), strict=True)),
-        ranges=dict(zip(splits, zip(starts, ends, strict=True), strict=True)),
+        ranges=dict(zip(tps, zip(starts, ends, strict=True), strict=True)),
         stops=_flatten(value.get("stops", {})),
         unresolved=_flatten(value.get("unresolved", {})),
         draining=frozenset(value.get("draining", ())),
-        resets=frozenset((topic, p) for topic, numbers in value.get("resets", {}).items() for p in numbers),
+        resets=frozenset(
+            KafkaTopicPartition(topic, p) for topic, numbers in value.get("resets", {}).items() for p in numbers
+        ),
         retained={
             topic: RetainedTopic(kept["id"], kept["since"], {int(p): o for p, o in kept["offsets"].items()})
             for topic, kept in value.get("retained", {}).items()
@@ -334,8 +338,12 @@ def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
     )
 
 
-def _flatten(nested: Mapping[str, Mapping[str, int]]) -> dict[Split, int]:
-    return {(topic, int(p)): value for topic, by_partition in nested.items() for p, value in by_partition.items()}
+def _flatten(nested: Mapping[str, Mapping[str, int]]) -> dict[KafkaTopicPartition, int]:
+    return {
+        KafkaTopicPartition(topic, int(p)): value
+        for topic, by_partition in nested.items()
+        for p, value in by_partition.items()
+    }
 
 
 def _unpack_ints(packed: list[int] | str) -> list[int]:
@@ -381,16 +389,16 @@ def check_chain(start: Document, end: Document) -> None:
         before = start.clusters.get(name)
         if before is None:
             continue
-        for split, (first, last) in cluster.ranges.items():
-            if split in before.ranges:
-                position = before.ranges[split][1]
-            elif (kept := before.retained.get(split[0])) and kept.topic_id in ("", cluster.topics[split[0]]):
-                position = kept.offsets.get(split[1], first)
+        for tp, (first, last) in cluster.ranges.items():
+            if tp in before.ranges:
+                position = before.ranges[tp][1]
+            elif (kept := before.retained.get(tp.topic)) and kept.topic_id in ("", cluster.topics[tp.topic]):
+                position = kept.offsets.get(tp.partition, first)
             else:
                 continue
-            if first != position and split not in cluster.resets:
+            if first != position and tp not in cluster.resets:
                 raise CheckpointError(
-                    f"Cluster '{name}', topic '{split[0]}', partition {split[1]}: the checkpoint ends one batch at "
+                    f"Cluster '{name}', topic '{tp.topic}', partition {tp.partition}: the checkpoint ends one batch at "
                     f"offset {position} and starts the next range [{first}, {last}) elsewhere; offset files of "
                     "different queries were mixed or edited: restore them, or start with a new checkpoint",
                     cluster_id=name,

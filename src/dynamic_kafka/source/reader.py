@@ -28,10 +28,11 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
 from dynamic_kafka.errors import ClusterUnavailableError, DataLossError
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.pool import PooledClients, acquire, release
-from dynamic_kafka.source.offsets import Split, topic_id_text
+from dynamic_kafka.source.offsets import topic_id_text
 from dynamic_kafka.source.planning import Range, ReadTask
-from dynamic_kafka.source.rows import Messages, Run, to_batch
+from dynamic_kafka.source.rows import Messages, PartitionMessages, to_batch
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["read"]
@@ -93,11 +94,11 @@ class _ClusterReader:
     ) -> None:
         self.cluster = cluster
         self._settings = settings
-        self._ranges: dict[Split, Range] = {(r.topic, r.partition): r for r in ranges}
-        self._positions: dict[Split, int] = {split: r.start for split, r in self._ranges.items()}
+        self._ranges = {KafkaTopicPartition(r.topic, r.partition): r for r in ranges}
+        self._positions = {tp: r.start for tp, r in self._ranges.items()}
         self._open = set(self._ranges)
         self._topic = ranges[0].topic if len({r.topic for r in ranges}) == 1 else None
-        self._gone_since: dict[Split, float] = {}
+        self._gone_since: dict[KafkaTopicPartition, float] = {}
         self._last_error = ""
         self._planned_ids = {r.topic: r.topic_id for r in ranges if r.topic_id}
         self._topic_futures: Mapping[str, Future[Any]] | None = None
@@ -107,7 +108,7 @@ class _ClusterReader:
         """Begin to fetch, in the background."""
         self.clients.consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in self._ranges.values()])
 
-    def runs(self) -> Iterator[list[Run]]:
+    def runs(self) -> Iterator[list[PartitionMessages]]:
         """The records of the ranges, as they come."""
         consumer = self.clients.consumer
         progress_at = time.monotonic()
@@ -130,24 +131,24 @@ class _ClusterReader:
             elif not found:
                 self._check_progress(progress_at)
 
-    def _in_ranges(self, found: Messages) -> list[Run]:
+    def _in_ranges(self, found: Messages) -> list[PartitionMessages]:
         """The messages within their ranges, by partition; moves the positions."""
-        kept: list[Run] = []
-        finished: list[Split] = []
+        kept: list[PartitionMessages] = []
+        finished: list[KafkaTopicPartition] = []
         if self._topic is not None:
             topic = self._topic
             partitions = cast("Iterator[int]", map(Message.partition, found))
             runs = [((topic, p), len(list(run))) for p, run in groupby(partitions)]
         else:
-            splits = zip(map(Message.topic, found), map(Message.partition, found), strict=True)
-            runs = [(split, len(list(run))) for split, run in groupby(cast("Iterator[Split]", splits))]
+            tps = zip(map(Message.topic, found), map(Message.partition, found), strict=True)
+            runs = [(tp, len(list(run))) for tp, run in groupby(cast("Iterator[KafkaTopicPartition]", tps))]
         begin = 0
-        for split, length in runs:
+        for tp, length in runs:
             run = found[begin : begin + length]
             begin += length
-            if split not in self._open:
+            if tp not in self._open:
                 continue  # fetched before the end of the range was known to be passed
-            position, end = self._positions[split], self._ranges[split].end
+            position, end = self._positions[tp], self._ranges[tp].end
             if _offset(run[0]) < position:  # fetched again after a seek
                 run = run[bisect_left(run, position, key=_offset) :]
                 if not run:
@@ -155,20 +156,20 @@ class _ClusterReader:
             last = _offset(run[-1])
             if last >= end - 1:
                 run = run[: bisect_left(run, end, key=_offset)]
-                finished.append(split)
-                self._open.discard(split)
-            self._positions[split] = min(last + 1, end)
+                finished.append(tp)
+                self._open.discard(tp)
+            self._positions[tp] = min(last + 1, end)
             if run:
-                kept.append(Run(*split, run))
+                kept.append(PartitionMessages(*tp, run))
         self._stop_fetching(finished)
         return kept
 
-    def _finish(self, split: Split) -> None:
-        self._positions[split] = self._ranges[split].end
-        self._open.discard(split)
-        self._stop_fetching([split])
+    def _finish(self, tp: KafkaTopicPartition) -> None:
+        self._positions[tp] = self._ranges[tp].end
+        self._open.discard(tp)
+        self._stop_fetching([tp])
 
-    def _stop_fetching(self, finished: Sequence[Split]) -> None:
+    def _stop_fetching(self, finished: Sequence[KafkaTopicPartition]) -> None:
         if finished and self._open:
             self.clients.consumer.incremental_unassign([TopicPartition(topic, p) for topic, p in finished])
 
@@ -177,100 +178,101 @@ class _ClusterReader:
     def _handle(self, event: Message) -> None:
         error = event.error()
         assert error is not None
-        split = (event.topic() or "", -1 if event.partition() is None else event.partition())
-        if split not in self._open:
-            if split[0] == "":
+        partition = event.partition()
+        tp = KafkaTopicPartition(event.topic() or "", -1 if partition is None else partition)
+        if tp not in self._open:
+            if tp.topic == "":
                 self._last_error = error.str()
             return
         offset = event.offset()
         if error.code() == KafkaError._PARTITION_EOF:
-            if offset is not None and offset >= self._ranges[split].end:
-                self._finish(split)
+            if offset is not None and offset >= self._ranges[tp].end:
+                self._finish(tp)
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            self._handle_out_of_range(split)
+            self._handle_out_of_range(tp)
         elif error.code() in _GONE:
-            self._handle_gone(split)
+            self._handle_gone(tp)
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise ClusterUnavailableError(
-                f"Cluster '{self.cluster}', topic '{split[0]}': not authorized to read; grant Read on the topic to the "
+                f"Cluster '{self.cluster}', topic '{tp.topic}': not authorized to read; grant Read on the topic to the "
                 "principal of this query",
                 cluster_id=self.cluster,
             )
         else:
             self._last_error = error.str()
 
-    def _handle_out_of_range(self, split: Split) -> None:
-        low, high = self._watermarks(split)
-        position, end = self._positions[split], self._ranges[split].end
+    def _handle_out_of_range(self, tp: KafkaTopicPartition) -> None:
+        low, high = self._watermarks(tp)
+        position, end = self._positions[tp], self._ranges[tp].end
         if low <= position <= high:  # a moment's disagreement between brokers
-            self._seek(split, position)
+            self._seek(tp, position)
         elif low > position:
-            self._lost(split, f"offsets up to {low} were deleted (retention, or DeleteRecords)")
+            self._lost(tp, f"offsets up to {low} were deleted (retention, or DeleteRecords)")
             if low >= end:
-                self._finish(split)
+                self._finish(tp)
             else:
-                self._seek(split, low)
+                self._seek(tp, low)
         else:
-            self._lost(split, f"the log ends at offset {high}, below what was planned")
-            self._finish(split)
+            self._lost(tp, f"the log ends at offset {high}, below what was planned")
+            self._finish(tp)
 
-    def _handle_gone(self, split: Split) -> None:
-        if split not in self._gone_since:
-            self._gone_since[split] = time.monotonic()
-            self._refresh_metadata(split[0])  # a kept consumer may not know a new partition yet
-        since = self._gone_since[split]
+    def _handle_gone(self, tp: KafkaTopicPartition) -> None:
+        if tp not in self._gone_since:
+            self._gone_since[tp] = time.monotonic()
+            self._refresh_metadata(tp.topic)  # a kept consumer may not know a new partition yet
+        since = self._gone_since[tp]
         patience_s = self._settings.call_retries * self._settings.call_retry_interval_ms / 1000
-        if time.monotonic() - since >= patience_s and split[0] not in self._ids(self._describe([split[0]])):
-            self._lost(split, "the topic was deleted")
-            self._finish(split)
+        if time.monotonic() - since >= patience_s and tp.topic not in self._ids(self._describe([tp.topic])):
+            self._lost(tp, "the topic was deleted")
+            self._finish(tp)
 
     def _check_progress(self, progress_at: float) -> None:
         """Nothing came: maybe only because what is left of a range holds no records."""
-        for split in list(self._open & set(self._gone_since)):
-            self._handle_gone(split)
+        for tp in list(self._open & set(self._gone_since)):
+            self._handle_gone(tp)
         asked = [TopicPartition(topic, p) for topic, p in self._open]
-        for tp in self.clients.consumer.position(asked):
-            split = (tp.topic, tp.partition)
-            if tp.offset >= self._ranges[split].end:
-                self._finish(split)
+        for position in self.clients.consumer.position(asked):
+            tp = KafkaTopicPartition(position.topic, position.partition)
+            if position.offset >= self._ranges[tp].end:
+                self._finish(tp)
         waited_s = time.monotonic() - progress_at
         if self._open and waited_s * 1000 > self._settings.poll_timeout_ms:
-            topic, partition = min(self._open)
-            r, position = self._ranges[topic, partition], self._positions[topic, partition]
+            tp = min(self._open)
+            r = self._ranges[tp]
             why = self.clients.last_error or self._last_error or "no error was reported"
             raise ClusterUnavailableError(
-                f"Cluster '{self.cluster}', topic '{topic}', partition {partition}: nothing could be read at offset "
-                f"{position} of [{r.start}, {r.end}) for {waited_s:.0f} s ({why}); bring the cluster back and start the "
-                "query again: the batch is read again as it was planned",
+                f"Cluster '{self.cluster}', topic '{tp.topic}', partition {tp.partition}: nothing could be read at offset "
+                f"{self._positions[tp]} of [{r.start}, {r.end}) for {waited_s:.0f} s ({why}); bring the cluster back and "
+                "start the query again: the batch is read again as it was planned",
                 cluster_id=self.cluster,
             )
 
-    def _lost(self, split: Split, reason: str) -> None:
-        r = self._ranges[split]
+    def _lost(self, tp: KafkaTopicPartition, reason: str) -> None:
+        r = self._ranges[tp]
         error = DataLossError(
             reason,
             cluster_id=self.cluster,
             topic=r.topic,
             partition=r.partition,
-            start=self._positions[split],
+            start=self._positions[tp],
             end=r.end,
         )
         if self._settings.fail_on_data_loss:
             raise error
         _log.warning("%s", error)
 
-    def _seek(self, split: Split, offset: int) -> None:
-        self._positions[split] = offset
+    def _seek(self, tp: KafkaTopicPartition, offset: int) -> None:
+        self._positions[tp] = offset
         consumer = self.clients.consumer
-        consumer.incremental_unassign([TopicPartition(*split)])
-        consumer.incremental_assign([TopicPartition(*split, offset)])
+        consumer.incremental_unassign([TopicPartition(*tp)])
+        consumer.incremental_assign([TopicPartition(*tp, offset)])
 
-    def _watermarks(self, split: Split) -> tuple[int, int]:
+    def _watermarks(self, tp: KafkaTopicPartition) -> tuple[int, int]:
         try:
-            watermarks = self.clients.consumer.get_watermark_offsets(TopicPartition(*split), timeout=_LOOKUP_S)
+            watermarks = self.clients.consumer.get_watermark_offsets(TopicPartition(*tp), timeout=_LOOKUP_S)
         except KafkaException as error:
             raise ClusterUnavailableError(
-                f"Cluster '{self.cluster}', topic '{split[0]}', partition {split[1]}: offset {self._positions[split]} is "
+                f"Cluster '{self.cluster}', topic '{tp.topic}', partition {tp.partition}: offset {self._positions[tp]} is "
                 f"out of range and the log's ends are not to be had: {error.args[0].str()}",
                 cluster_id=self.cluster,
             ) from error
@@ -305,9 +307,9 @@ class _ClusterReader:
         for topic, planned_id in self._planned_ids.items():
             found_id = found.get(topic)
             if found_id not in (None, "", planned_id):
-                split = min(s for s in self._ranges if s[0] == topic)
-                self._positions[split] = self._ranges[split].start
-                self._lost(split, f"the topic was made again (topic id {planned_id} is now {found_id})")
+                tp = min(s for s in self._ranges if s[0] == topic)
+                self._positions[tp] = self._ranges[tp].start
+                self._lost(tp, f"the topic was made again (topic id {planned_id} is now {found_id})")
 
     def _describe(self, topics: Collection[str]) -> Mapping[str, Future[Any]]:
         described: Mapping[str, Future[Any]] = self.clients.admin.describe_topics(

@@ -2,7 +2,8 @@
 
 `reconcile` takes the last document, what the metadata says is wanted, and what each reachable cluster shows, and returns
 the next document with every position in place and no range yet (`admission` opens the ranges). Where a position needs
-an answer from a cluster it returns a `Need`; the caller gets the answer, calls again, and meanwhile that split waits.
+an offset from the cluster it returns an `OffsetRequest`. The caller gets the answer and calls again; meanwhile that
+partition waits.
 
 ==================================================  =====================================================================
 situation                                           rule
@@ -27,7 +28,7 @@ cluster name, other physical cluster                an error
 two names, one physical cluster                     a warning
 ==================================================  =====================================================================
 
-No position is ever taken from anywhere but the last document, a retained one, or an answer to a `Need`.
+No position is ever taken from anywhere but the last document, a retained one, or an answer to a `OffsetRequest`.
 """
 
 from __future__ import annotations
@@ -40,15 +41,26 @@ from dynamic_kafka.errors import CheckpointError, DataLossError
 from dynamic_kafka.initializer import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
+    KafkaTopicPartition,
     initializer_to_json,
+    topic_partition,
 )
-from dynamic_kafka.source.offsets import ClusterOffsets, Cursor, Document, RetainedTopic, Split
+from dynamic_kafka.source.offsets import ClusterOffsets, Cursor, Document, RetainedTopic
 
-__all__ = ["Answers", "ClusterView", "Event", "Need", "ReadPolicy", "Reconciled", "Wanted", "reconcile"]
+__all__ = [
+    "ClusterView",
+    "DesiredCluster",
+    "Event",
+    "OffsetAnswers",
+    "OffsetRequest",
+    "ReadPolicy",
+    "Reconciled",
+    "reconcile",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredCluster:
     """One cluster's part of what the metadata wants read.
 
     Args:
@@ -63,7 +75,7 @@ class Wanted:
     properties: Mapping[str, str]
     starting: KafkaOffsetsInitializer | None = None
     stopping: KafkaOffsetsInitializer | None = None
-    partitions: frozenset[Split] | None = None
+    partitions: frozenset[KafkaTopicPartition] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +92,7 @@ class ClusterView:
     kafka_id: str
     topics: Mapping[str, str]
     partitions: Mapping[str, int]
-    ends: Mapping[Split, int]
+    ends: Mapping[KafkaTopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +117,21 @@ class ReadPolicy:
 Purpose = Literal["start", "stop"]
 
 
-class Need(NamedTuple):
+class OffsetRequest(NamedTuple):
     """A question to a cluster: the offsets of some splits by an initializer."""
 
     cluster: str
     purpose: Purpose
     initializer: KafkaOffsetsInitializer
-    splits: tuple[Split, ...]
+    partitions: tuple[KafkaTopicPartition, ...]
 
 
 @dataclass(slots=True)
-class Answers:
-    """Answers to needs, by cluster and split."""
+class OffsetAnswers:
+    """OffsetAnswers to needs, by cluster and split."""
 
-    start: dict[tuple[str, Split], int] = field(default_factory=dict)
-    stop: dict[tuple[str, Split], int] = field(default_factory=dict)
+    start: dict[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
+    stop: dict[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
 
 
 class Event(NamedTuple):
@@ -134,7 +146,7 @@ class Reconciled:
     """The next document without ranges, what is still asked, what happened, and whether positions came or went."""
 
     document: Document
-    needs: list[Need]
+    needs: list[OffsetRequest]
     events: list[Event]
     changed: bool
 
@@ -148,16 +160,16 @@ _COMMITTED_OR_EARLIEST = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetRe
 def reconcile(
     previous: Document | None,
     streams: Mapping[str, Mapping[str, frozenset[str]]],
-    wanted: Mapping[str, Wanted],
+    wanted: Mapping[str, DesiredCluster],
     views: Mapping[str, ClusterView],
     *,
     policy: ReadPolicy,
-    answers: Answers,
+    answers: OffsetAnswers,
     now_ms: int,
     fresh: bool,
     inactive: Collection[str] = (),
     quiet: Collection[tuple[str, str]] = (),
-    regressed: Collection[tuple[str, Split]] = (),
+    regressed: Collection[tuple[str, KafkaTopicPartition]] = (),
 ) -> Reconciled:
     """Apply the rules above once.
 
@@ -189,7 +201,7 @@ def reconcile(
             views.get(name),
             inactive=name in inactive,
             quiet={topic for cluster, topic in quiet if cluster == name},
-            regressed={split for cluster, split in regressed if cluster == name},
+            regressed={tp for cluster, tp in regressed if cluster == name},
         )
         if state.topics or state.retained or name in wanted:
             clusters[name] = state
@@ -203,9 +215,9 @@ def reconcile(
     )
     if previous is not None:
         last = previous.cursor
-        document.cursor = Cursor(last.cluster, {name: split for name, split in last.splits.items() if name in clusters})
+        document.cursor = Cursor(last.cluster, {name: tp for name, tp in last.partitions.items() if name in clusters})
         document.packing = previous.packing
-    needs = [Need(*asked[:3], tuple(asked[3])) for asked in step.asked]
+    needs = [OffsetRequest(*asked[:3], tuple(asked[3])) for asked in step.asked]
     done_before = previous.done if previous is not None else 0
     # Health is not in the document: a cluster that was done stays so while it is away.
     answered = {*views, *(name for name, c in before.items() if done_before and c.discovered)}
@@ -215,7 +227,7 @@ def reconcile(
 
 
 def _topics_of_stream(
-    parts: Mapping[str, frozenset[str]], wanted: Mapping[str, Wanted], clusters: Mapping[str, ClusterOffsets]
+    parts: Mapping[str, frozenset[str]], wanted: Mapping[str, DesiredCluster], clusters: Mapping[str, ClusterOffsets]
 ) -> dict[str, frozenset[str] | None]:
     """Topics by cluster; None where they are all of the cluster's, and the document names those anyway."""
     return {
@@ -224,12 +236,14 @@ def _topics_of_stream(
     }
 
 
-def _is_done(document: Document, wanted: Mapping[str, Wanted], answered: Collection[str], policy: ReadPolicy) -> bool:
+def _is_done(
+    document: Document, wanted: Mapping[str, DesiredCluster], answered: Collection[str], policy: ReadPolicy
+) -> bool:
     """Whether everything wanted has a stop and has reached it; a cluster that has not answered may have more."""
     if not wanted or not all(name in answered and (w.stopping or policy.stopping) for name, w in wanted.items()):
         return False
     return all(
-        not c.unresolved and all(split in c.stops and c.stops[split] <= end for split, (_, end) in c.ranges.items())
+        not c.unresolved and all(tp in c.stops and c.stops[tp] <= end for tp, (_, end) in c.ranges.items())
         for c in document.clusters.values()
     )
 
@@ -237,13 +251,15 @@ def _is_done(document: Document, wanted: Mapping[str, Wanted], answered: Collect
 class _Step:
     """One application of the rules; collects what they ask for and say."""
 
-    def __init__(self, policy: ReadPolicy, answers: Answers, now_ms: int, *, fresh: bool, first_start: bool) -> None:
+    def __init__(
+        self, policy: ReadPolicy, answers: OffsetAnswers, now_ms: int, *, fresh: bool, first_start: bool
+    ) -> None:
         self.policy = policy
         self.answers = answers
         self.now_ms = now_ms
         self.fresh = fresh
         self.first_start = first_start
-        self.asked: list[tuple[str, Purpose, KafkaOffsetsInitializer, list[Split]]] = []
+        self.asked: list[tuple[str, Purpose, KafkaOffsetsInitializer, list[KafkaTopicPartition]]] = []
         self.events: list[Event] = []
         self.changed = False
 
@@ -251,12 +267,12 @@ class _Step:
         self,
         name: str,
         before: ClusterOffsets | None,
-        wanted: Wanted | None,
+        wanted: DesiredCluster | None,
         view: ClusterView | None,
         *,
         inactive: bool,
         quiet: Collection[str],
-        regressed: Collection[Split],
+        regressed: Collection[KafkaTopicPartition],
     ) -> ClusterOffsets:
         state = self._carried_over(before)
         if wanted is not None:
@@ -275,9 +291,9 @@ class _Step:
         self._expire(name, state, wanted)
         if before is not None:
             state.resets = frozenset(
-                split
-                for split, (position, _) in state.ranges.items()
-                if split in before.ranges and before.ranges[split][1] != position
+                tp
+                for tp, (position, _) in state.ranges.items()
+                if tp in before.ranges and before.ranges[tp][1] != position
             )
         return state
 
@@ -288,7 +304,7 @@ class _Step:
         return replace(
             before,
             topics=dict(before.topics),
-            ranges={split: (end, end) for split, (_, end) in before.ranges.items()},
+            ranges={tp: (end, end) for tp, (_, end) in before.ranges.items()},
             stops=dict(before.stops),
             unresolved=dict(before.unresolved),
             retained=dict(before.retained),
@@ -307,39 +323,43 @@ class _Step:
 
     # --- data loss ---
 
-    def _handle_lost(self, name: str, state: ClusterOffsets, view: ClusterView, regressed: Collection[Split]) -> None:
+    def _handle_lost(
+        self, name: str, state: ClusterOffsets, view: ClusterView, regressed: Collection[KafkaTopicPartition]
+    ) -> None:
         for topic, known in state.topics.items():
             now = view.topics.get(topic, known)
             state.topics[topic] = now  # an imported checkpoint knows no topic ids: the first one seen is adopted
             if not known or now == known:
                 continue
-            splits = [split for split in state.ranges if split[0] == topic]
-            self._lost(name, state, splits, view, f"the topic was made again (topic id {known} is now {now})")
-            for split in splits:  # they are added again below, as splits of a new topic: from the earliest offset
-                del state.ranges[split]
-                state.stops.pop(split, None)
-            state.unresolved = {split: since for split, since in state.unresolved.items() if split[0] != topic}
+            tps = [tp for tp in state.ranges if tp.topic == topic]
+            self._lost(name, state, tps, view, f"the topic was made again (topic id {known} is now {now})")
+            for tp in tps:  # they are added again below, as splits of a new topic: from the earliest offset
+                del state.ranges[tp]
+                state.stops.pop(tp, None)
+            state.unresolved = {tp: since for tp, since in state.unresolved.items() if tp.topic != topic}
             self.changed = True
-        for split in sorted(set(regressed) & set(state.ranges)):
-            end = view.ends.get(split)
-            if end is not None and end < state.ranges[split][1]:
-                self._lost(name, state, [split], view, f"the log now ends at offset {end}, below our position")
-                state.ranges[split] = (end, end)
+        for tp in sorted(set(regressed) & set(state.ranges)):
+            end = view.ends.get(tp)
+            if end is not None and end < state.ranges[tp][1]:
+                self._lost(name, state, [tp], view, f"the log now ends at offset {end}, below our position")
+                state.ranges[tp] = (end, end)
                 self.changed = True
 
-    def _lost(self, name: str, state: ClusterOffsets, splits: list[Split], view: ClusterView, reason: str) -> None:
-        if self.policy.fail_on_data_loss and splits:
-            topic, partition = splits[0]
-            position = state.ranges[splits[0]][1]
+    def _lost(
+        self, name: str, state: ClusterOffsets, tps: list[KafkaTopicPartition], view: ClusterView, reason: str
+    ) -> None:
+        if self.policy.fail_on_data_loss and tps:
+            topic, partition = tps[0]
+            position = state.ranges[tps[0]][1]
             raise DataLossError(
                 reason,
                 cluster_id=name,
                 topic=topic,
                 partition=partition,
                 start=position,
-                end=max(position, view.ends.get(splits[0], position)),
+                end=max(position, view.ends.get(tps[0], position)),
             )
-        for topic, partition in splits:
+        for topic, partition in tps:
             where = f"Cluster '{name}', topic '{topic}', partition {partition}"
             self.events.append(Event("warning", f"{where}: {reason}; going on without what is gone"))
 
@@ -349,7 +369,7 @@ class _Step:
         self,
         name: str,
         state: ClusterOffsets,
-        wanted: Wanted | None,
+        wanted: DesiredCluster | None,
         view: ClusterView | None,
         *,
         inactive: bool,
@@ -361,13 +381,13 @@ class _Step:
                 if topic in state.draining:
                     state.draining -= {topic}
                     if wanted is None or (wanted.stopping or self.policy.stopping) is None:  # else they were asked for
-                        state.stops = {split: stop for split, stop in state.stops.items() if split[0] != topic}
+                        state.stops = {tp: stop for tp, stop in state.stops.items() if tp.topic != topic}
                     self.changed = True
                     self.events.append(Event("info", f"Cluster '{name}', topic '{topic}' is back while draining"))
                 continue
-            splits = [split for split in state.ranges if split[0] == topic]
+            tps = [tp for tp in state.ranges if tp.topic == topic]
             ends = view.ends if view is not None else {}
-            unread = sum(max(0, ends.get(s, 0) - state.ranges[s][1]) for s in splits)
+            unread = sum(max(0, ends.get(s, 0) - state.ranges[s][1]) for s in tps)
             unreachable = view is None and inactive
             if self.policy.drain and topic not in state.draining and not unreachable:
                 state.draining |= {topic}
@@ -379,22 +399,24 @@ class _Step:
                     )
                 )
             if topic in state.draining and inactive and view is not None:
-                for split in set(splits) - set(state.stops):
-                    state.stops[split] = max(state.ranges[split][1], ends.get(split, 0))
+                for tp in set(tps) - set(state.stops):
+                    state.stops[tp] = max(state.ranges[tp][1], ends.get(tp, 0))
                     self.changed = True
-            at_stops = all(s in state.stops and state.ranges[s][1] >= state.stops[s] for s in splits)
+            at_stops = all(s in state.stops and state.ranges[s][1] >= state.stops[s] for s in tps)
             if topic in state.draining and not (at_stops or topic in quiet or unreachable):
                 continue
-            self._cut(name, state, topic, splits, unread if view is not None else None)
+            self._cut(name, state, topic, tps, unread if view is not None else None)
 
-    def _cut(self, name: str, state: ClusterOffsets, topic: str, splits: list[Split], unread: int | None) -> None:
+    def _cut(
+        self, name: str, state: ClusterOffsets, topic: str, tps: list[KafkaTopicPartition], unread: int | None
+    ) -> None:
         if self.policy.retention_ms > 0:
-            positions = {partition: state.ranges[topic, partition][1] for _, partition in splits}
+            positions = {tp.partition: state.ranges[tp][1] for tp in tps}
             state.retained[topic] = RetainedTopic(state.topics[topic], self.now_ms, positions)
-        for split in splits:
-            del state.ranges[split]
-            state.stops.pop(split, None)
-        state.unresolved = {split: t for split, t in state.unresolved.items() if split[0] != topic}
+        for tp in tps:
+            del state.ranges[tp]
+            state.stops.pop(tp, None)
+        state.unresolved = {tp: t for tp, t in state.unresolved.items() if tp.topic != topic}
         drained = topic in state.draining
         state.draining -= {topic}
         del state.topics[topic]
@@ -408,7 +430,7 @@ class _Step:
             )
         )
 
-    def _expire(self, name: str, state: ClusterOffsets, wanted: Wanted | None) -> None:
+    def _expire(self, name: str, state: ClusterOffsets, wanted: DesiredCluster | None) -> None:
         if not self.fresh:
             return
         kept = wanted.topics if wanted is not None else frozenset()
@@ -419,7 +441,7 @@ class _Step:
 
     # --- addition ---
 
-    def _add(self, name: str, state: ClusterOffsets, wanted: Wanted, view: ClusterView) -> None:
+    def _add(self, name: str, state: ClusterOffsets, wanted: DesiredCluster, view: ClusterView) -> None:
         initial = self._initial_initializer(state, wanted)
         waiting = False
         for topic in sorted(wanted.topics):
@@ -431,26 +453,26 @@ class _Step:
             state.topics.setdefault(topic, view.topics[topic])
             retained = self._take_retained(name, state, topic)
             for partition in range(view.partitions[topic]):
-                split = (topic, partition)
-                if split in state.ranges or (wanted.partitions is not None and split not in wanted.partitions):
+                tp = topic_partition((topic, partition))
+                if tp in state.ranges or (wanted.partitions is not None and tp not in wanted.partitions):
                     continue
                 position = retained.get(partition)
-                if position is None and split not in view.ends:
+                if position is None and tp not in view.ends:
                     if not state.discovered:  # no leader at the first discovery
                         bound_to_now = self.first_start or initial == _LATEST
-                        state.unresolved.setdefault(split, state.since_ms or (self.now_ms if bound_to_now else 0))
+                        state.unresolved.setdefault(tp, state.since_ms or (self.now_ms if bound_to_now else 0))
                     continue
                 if position is None:
-                    if split in state.unresolved:
-                        initializer = self._since(wanted, state.unresolved[split])
+                    if tp in state.unresolved:
+                        initializer = self._since(wanted, state.unresolved[tp])
                     else:
                         initializer = _EARLIEST if state.discovered else initial
-                    position = self._answer(name, "start", split, initializer)
+                    position = self._answer(name, "start", tp, initializer)
                 if position is None:
                     waiting = True
                     continue
-                state.ranges[split] = (position, position)
-                state.unresolved.pop(split, None)
+                state.ranges[tp] = (position, position)
+                state.unresolved.pop(tp, None)
                 self.changed = True
         self._resolve_stops(name, state, wanted)
         if not state.discovered and not waiting:
@@ -470,13 +492,13 @@ class _Step:
         self.events.append(Event("info", text))
         return retained.offsets
 
-    def _initial_initializer(self, state: ClusterOffsets, wanted: Wanted) -> KafkaOffsetsInitializer:
+    def _initial_initializer(self, state: ClusterOffsets, wanted: DesiredCluster) -> KafkaOffsetsInitializer:
         """Where splits of the cluster's first discovery start."""
         if self.first_start:
             return wanted.starting or self.policy.starting
         return self._since(wanted, state.since_ms or 0)
 
-    def _since(self, wanted: Wanted, since_ms: int) -> KafkaOffsetsInitializer:
+    def _since(self, wanted: DesiredCluster, since_ms: int) -> KafkaOffsetsInitializer:
         """The same for what has waited since a first start; 0 stands for a cluster found later."""
         if since_ms:
             starting = wanted.starting or self.policy.starting
@@ -484,35 +506,35 @@ class _Step:
         own = wanted.starting or _EARLIEST
         return _COMMITTED_OR_EARLIEST if own == _COMMITTED else own
 
-    def _resolve_stops(self, name: str, state: ClusterOffsets, wanted: Wanted) -> None:
+    def _resolve_stops(self, name: str, state: ClusterOffsets, wanted: DesiredCluster) -> None:
         stopping = wanted.stopping or self.policy.stopping
         if stopping is None:
             return
-        for split in state.ranges:
-            if split not in state.stops:
-                stop = self._answer(name, "stop", split, stopping)
+        for tp in state.ranges:
+            if tp not in state.stops:
+                stop = self._answer(name, "stop", tp, stopping)
                 if stop is not None:
-                    state.stops[split] = stop
+                    state.stops[tp] = stop
                     self.changed = True
 
     def _answer(
         self,
         name: str,
         purpose: Purpose,
-        split: Split,
+        tp: KafkaTopicPartition,
         initializer: KafkaOffsetsInitializer,
     ) -> int | None:
-        known = (self.answers.start if purpose == "start" else self.answers.stop).get((name, split))
+        known = (self.answers.start if purpose == "start" else self.answers.stop).get((name, tp))
         if known is None:
-            self._ask(name, purpose, split, initializer)
+            self._ask(name, purpose, tp, initializer)
         return known
 
-    def _ask(self, name: str, purpose: Purpose, split: Split, initializer: KafkaOffsetsInitializer) -> None:
-        for cluster, for_what, by, splits in self.asked:
+    def _ask(self, name: str, purpose: Purpose, tp: KafkaTopicPartition, initializer: KafkaOffsetsInitializer) -> None:
+        for cluster, for_what, by, tps in self.asked:
             if cluster == name and for_what == purpose and by == initializer:
-                splits.append(split)
+                tps.append(tp)
                 return
-        self.asked.append((name, purpose, initializer, [split]))
+        self.asked.append((name, purpose, initializer, [tp]))
 
     def warn_of_aliases(self, clusters: Mapping[str, ClusterOffsets]) -> None:
         by_id: dict[str, str] = {}

@@ -17,12 +17,12 @@ from confluent_kafka import Message
 
 from dynamic_kafka.errors import RecordError
 
-__all__ = ["COLUMNS", "Messages", "Run", "arrow_schema", "to_batch"]
+__all__ = ["COLUMNS", "Messages", "PartitionMessages", "arrow_schema", "to_batch"]
 
 Messages = Sequence[Message]
 
 
-class Run(NamedTuple):
+class PartitionMessages(NamedTuple):
     """Records of one partition, in order of offset; at least one."""
 
     topic: str
@@ -50,7 +50,7 @@ def arrow_schema(columns: Iterable[str]) -> pa.Schema:
     return pa.schema([(name, COLUMNS[name]) for name in columns])
 
 
-def to_batch(schema: pa.Schema, cluster: str, runs: Sequence[Run]) -> pa.RecordBatch:
+def to_batch(schema: pa.Schema, cluster: str, runs: Sequence[PartitionMessages]) -> pa.RecordBatch:
     """Turn messages into one batch.
 
     Args:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
-from dynamic_kafka.source.offsets import Packing, Split
+from dynamic_kafka.source.offsets import Packing
 
 __all__ = ["SourceSettings"]
 
@@ -35,7 +35,7 @@ class SourceSettings:
     stopping: KafkaOffsetsInitializer | None = None
     topics: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
-    partitions: frozenset[Split] | None = None
+    partitions: frozenset[KafkaTopicPartition] | None = None
     # following the metadata
     metadata_interval_ms: int = -1
     metadata_failure_threshold: int = 1

@@ -13,17 +13,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from dynamic_kafka.errors import ClusterUnavailableError, MetadataServiceError
-from dynamic_kafka.initializer import initializer_from_json
+from dynamic_kafka.initializer import KafkaTopicPartition, initializer_from_json
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.metadata.model import ClusterMetadata
 from dynamic_kafka.metadata.snapshot import Snapshot
 from dynamic_kafka.metadata.watcher import MetadataWatcher
-from dynamic_kafka.source.monitor import ClusterMonitor, Target
-from dynamic_kafka.source.offsets import Document, Split
-from dynamic_kafka.source.reconcile import Answers, ClusterView, Need, Wanted
+from dynamic_kafka.source.monitor import ClusterMonitor, MonitorTarget
+from dynamic_kafka.source.offsets import Document
+from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["Observation", "Observer"]
+__all__ = ["SourceSnapshot", "SourceView"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,16 +33,16 @@ _RESUMED_METADATA_S = 10.0
 
 
 @dataclass(slots=True)
-class Observation:
+class SourceSnapshot:
     """What was seen; the fields are `reconcile`'s arguments."""
 
     streams: Mapping[str, Mapping[str, frozenset[str]]]
-    wanted: Mapping[str, Wanted]
+    wanted: Mapping[str, DesiredCluster]
     views: Mapping[str, ClusterView]
     fresh: bool
     inactive: frozenset[str] = frozenset()
     quiet: Collection[tuple[str, str]] = ()
-    regressed: Collection[tuple[str, Split]] = ()
+    regressed: Collection[tuple[str, KafkaTopicPartition]] = ()
 
     def sees(self, views: Mapping[str, ClusterView], inactive: frozenset[str]) -> bool:
         """Whether these are the very views it was made of."""
@@ -50,7 +50,7 @@ class Observation:
         return inactive == self.inactive and len(views) == len(mine) and all(mine.get(n) is v for n, v in views.items())
 
 
-class Observer:
+class SourceView:
     """Looks at the metadata service and the clusters. Made without I/O; threads start with the first look.
 
     Args:
@@ -64,9 +64,9 @@ class Observer:
         self.monitors: dict[str, ClusterMonitor] = {}
         self._own_properties: dict[str, Mapping[str, str]] = {}
         self._refreshed_for: dict[str, int] = {}
-        self._last: tuple[Snapshot | None, Document | None, Observation] | None = None
+        self._last: tuple[Snapshot | None, Document | None, SourceSnapshot] | None = None
         self._quiet_since: dict[tuple[str, str], tuple[list[int], float]] = {}
-        self._regressed_since: dict[tuple[str, Split], float] = {}
+        self._regressed_since: dict[tuple[str, KafkaTopicPartition], float] = {}
 
     def close(self) -> None:
         """Let all threads end; waits for none of them."""
@@ -120,7 +120,7 @@ class Observer:
 
     # --- looking ---
 
-    def look(self, previous: Document | None, *, at_once: bool) -> Observation:
+    def collect(self, previous: Document | None, *, at_once: bool) -> SourceSnapshot:
         """Look once.
 
         Args:
@@ -160,7 +160,7 @@ class Observer:
             and last[2].sees(views, inactive)
         ):
             return last[2]
-        observation = Observation(
+        observation = SourceSnapshot(
             streams=_streams(snapshot, previous, clusters),
             wanted={name: self._wanted(cluster, views.get(name)) for name, cluster in clusters.items()},
             views=views,
@@ -172,22 +172,22 @@ class Observer:
         self._last = snapshot, previous, observation
         return observation
 
-    def answers(self) -> Answers:
+    def answers(self) -> OffsetAnswers:
         """All answers that are not in a document yet."""
-        merged = Answers()
+        merged = OffsetAnswers()
         for monitor in self.monitors.values():
             merged.start |= monitor.answers.start
             merged.stop |= monitor.answers.stop
         return merged
 
-    def ask(self, needs: Iterable[Need], *, patient: bool) -> bool:
+    def request_offsets(self, needs: Iterable[OffsetRequest], *, patient: bool) -> bool:
         """Put questions to the clusters and wait; whether one of them may have an answer now.
 
         Args:
             needs: The questions.
             patient: Wait until the cluster counts as unavailable, instead of `_NEWS_S`.
         """
-        by_cluster: dict[str, list[Need]] = {}
+        by_cluster: dict[str, list[OffsetRequest]] = {}
         for need in needs:
             by_cluster.setdefault(need.cluster, []).append(need)
         deadline = time.monotonic() + (self._settings.unavailable_after_ms / 1000 if patient else _NEWS_S)
@@ -202,15 +202,15 @@ class Observer:
         for monitor in self.monitors.values():
             monitor.forget_answers()
 
-    def _target(self, name: str, clusters: Mapping[str, ClusterMetadata], previous: Document | None) -> Target:
+    def _target(self, name: str, clusters: Mapping[str, ClusterMetadata], previous: Document | None) -> MonitorTarget:
         kept = previous.clusters.get(name) if previous is not None else None
         topics = clusters[name].topics if name in clusters else frozenset()
         if kept is not None:
             topics |= frozenset(kept.topics)
         pattern = self._settings.pattern if name in clusters else None
-        return Target(self.properties(name, kept.properties if kept is not None else {}), topics, pattern)
+        return MonitorTarget(self.properties(name, kept.properties if kept is not None else {}), topics, pattern)
 
-    def _sync_monitors(self, targets: Mapping[str, Target]) -> None:
+    def _sync_monitors(self, targets: Mapping[str, MonitorTarget]) -> None:
         for name in set(self.monitors) - set(targets):
             self.monitors.pop(name).close()
         for name in set(targets) - set(self.monitors):
@@ -224,7 +224,7 @@ class Observer:
 
     def _refresh(
         self,
-        targets: Mapping[str, Target],
+        targets: Mapping[str, MonitorTarget],
         clusters: Mapping[str, ClusterMetadata],
         deadline: float,
         *,
@@ -252,7 +252,7 @@ class Observer:
 
     def _views(
         self,
-        targets: Mapping[str, Target],
+        targets: Mapping[str, MonitorTarget],
         clusters: Mapping[str, ClusterMetadata],
         inactive: Collection[str],
         *,
@@ -287,7 +287,7 @@ class Observer:
                 views[name] = view
         return views
 
-    def _counts(self, monitor: ClusterMonitor, target: Target) -> bool:
+    def _counts(self, monitor: ClusterMonitor, target: MonitorTarget) -> bool:
         """Whether a failing cluster counts as unavailable.
 
         After the time-out, or after an authentication error that the metadata service, asked once more, had no new
@@ -312,7 +312,9 @@ class Observer:
         if monitor.fatal is not None:
             raise monitor.fatal
 
-    def _inactive(self, clusters: Mapping[str, ClusterMetadata], targets: Mapping[str, Target]) -> frozenset[str]:
+    def _inactive(
+        self, clusters: Mapping[str, ClusterMetadata], targets: Mapping[str, MonitorTarget]
+    ) -> frozenset[str]:
         """Clusters that fail or are leaving, and that the metadata service calls inactive.
 
         One that is leaving and has not answered for long is gone too: it was switched off before it was drained.
@@ -330,11 +332,11 @@ class Observer:
             or (name not in clusters and (failing_s[name] or 0.0) >= gone_s)
         )
 
-    def _wanted(self, cluster: ClusterMetadata, view: ClusterView | None) -> Wanted:
+    def _wanted(self, cluster: ClusterMetadata, view: ClusterView | None) -> DesiredCluster:
         topics = cluster.topics
         if self._settings.pattern is not None and view is not None:
             topics |= frozenset(view.topics)
-        return Wanted(
+        return DesiredCluster(
             topics,
             storable(cluster.properties),
             cluster.starting_offsets,
@@ -359,9 +361,9 @@ class Observer:
             del self._quiet_since[key]
         for name, topic in draining:
             assert previous is not None
-            splits = [split for split in previous.clusters[name].ranges if split[0] == topic]
-            ends = [views[name].ends.get(split, -1) for split in splits]
-            caught_up = all(previous.clusters[name].ranges[s][1] >= e >= 0 for s, e in zip(splits, ends, strict=True))
+            tps = [tp for tp in previous.clusters[name].ranges if tp.topic == topic]
+            ends = [views[name].ends.get(tp, -1) for tp in tps]
+            caught_up = all(previous.clusters[name].ranges[s][1] >= e >= 0 for s, e in zip(tps, ends, strict=True))
             before, since = self._quiet_since.get((name, topic), ([], now))
             if not caught_up or ends != before:
                 since = now
@@ -370,15 +372,17 @@ class Observer:
                 quiet.add((name, topic))
         return quiet
 
-    def _regressed(self, previous: Document | None, views: Mapping[str, ClusterView]) -> list[tuple[str, Split]]:
+    def _regressed(
+        self, previous: Document | None, views: Mapping[str, ClusterView]
+    ) -> list[tuple[str, KafkaTopicPartition]]:
         """Splits whose end has stayed below our position for longer than a leader change takes."""
         now = time.monotonic()
         below = {
-            (name, split)
+            (name, tp)
             for name, c in (previous.clusters if previous is not None else {}).items()
             if name in views
-            for split, (_, position) in c.ranges.items()
-            if views[name].ends.get(split, position) < position
+            for tp, (_, position) in c.ranges.items()
+            if views[name].ends.get(tp, position) < position
         }
         self._regressed_since = {key: self._regressed_since.get(key, now) for key in below}
         believed_s = self._settings.call_retries * self._settings.call_retry_interval_ms / 1000
