@@ -21,18 +21,18 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a run is.
+    """The sizes of a run.
 
     Args:
-        records: Of the throughput case.
-        partitions: Of the case of many partitions, and records in each of them.
-        warm_up_s: Of each block of the latency case, before it counts.
-        block_s: Of each block of the latency case, that counts.
-        clusters: Numbers of clusters.
-        split_over: Partitions that the clusters share.
-        on_brokers: Numbers of partitions that are really read.
-        simulated: Numbers of partitions that are only planned.
-        rounds: Micro-batches of each of those sizes.
+        records: The number of records of the throughput case.
+        partitions: The number of partitions of the case of many partitions, and of records in each of them.
+        warm_up_s: The seconds of each latency block that do not count.
+        block_s: The seconds of each latency block that count.
+        clusters: The numbers of clusters to measure.
+        split_over: The number of partitions that the clusters share.
+        on_brokers: The numbers of partitions to read from brokers.
+        simulated: The numbers of partitions that are only planned.
+        rounds: The number of micro-batches of each of these sizes.
     """
 
     records: int
@@ -71,7 +71,7 @@ QUICK = Sizes(
 
 
 def throughput(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
-    """Case (a): one large topic, read as a whole."""
+    """Measure case (a): read one large topic completely."""
     with KafkaBroker(heap="1g") as broker, both() as drivers:
         tell("writing the records")
         options = _filled(broker, "throughput", partitions=8, records=sizes.records)
@@ -94,10 +94,10 @@ def throughput(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
 
 
 def many_partitions(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
-    """Case (b): many partitions with few records each; the JVM connector has a task and a consumer for each.
+    """Measure case (b): many partitions with few records each. The JVM connector has a task and a consumer for each.
 
-    Each measurement comes right after the same one that does not count: while the other contender has its minutes, Spark
-    ends Python workers that rest for one.
+    Each measurement follows the same measurement that does not count, because Spark ends Python workers that are idle for
+    one minute, and the other contender takes several minutes.
     """
     partitions, each = sizes.partitions
     with KafkaBroker(heap="1g") as broker, both() as drivers:
@@ -124,14 +124,16 @@ def many_partitions(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
 
 
 def latency(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
-    """Case (c): from a record's creation to the sink that has it, at an even rate, with the default trigger."""
+    """Measure case (c): the time from a record's creation until the sink has it, at an even rate, default trigger."""
     partitions = 4
     p95: dict[str, list[float]] = {}
 
     def measure(driver: Driver) -> float:
         found = driver("latencies", options=options, warm_up_s=sizes.warm_up_s, seconds=sizes.block_s)
         if abs(len(found) / (sizes.block_s * _RATE) - 1) > 0.05:
-            raise RuntimeError(f"{driver.connector} has seen {len(found)} records of {sizes.block_s} s")
+            raise RuntimeError(
+                f"{driver.connector} saw {len(found)} records in {sizes.block_s} s, expected about {sizes.block_s * _RATE}"
+            )
         steps = quantiles(found, n=20)
         p95.setdefault(driver.connector, []).append(steps[18])
         return float(steps[9])
@@ -156,7 +158,7 @@ def _tell(tell: Tell, name: str, text: str) -> None:
 
 
 def _filled(broker: KafkaBroker, topic: str, *, partitions: int, records: int) -> dict[str, str]:
-    """Make and fill a topic; the options to read it with, in both connectors."""
+    """Create and fill a topic, and return the options with which both connectors read it."""
     broker.create_topic(topic, partitions)
     fill(broker.bootstrap_servers, topic, partitions=partitions, records=records)
     return {
@@ -169,6 +171,6 @@ def _filled(broker: KafkaBroker, topic: str, *, partitions: int, records: int) -
 def _seconds(found: dict[str, float | None], records: int) -> float:
     rows, seconds = found["rows"], found["seconds"]
     if rows not in (None, records):
-        raise RuntimeError(f"{rows} rows were read, there are {records}")
+        raise RuntimeError(f"{rows} rows were read, but the topic has {records} records")
     assert seconds is not None
     return seconds

@@ -1,7 +1,7 @@
-"""One Spark driver with one connector: does the measurements it is told to, one at a time.
+"""One Spark driver with one connector. It runs the requested measurements, one at a time.
 
-`python -m benchmarks.contender FORMAT JARS`; each line on standard input is a JSON list [function, arguments], each line on
-standard output its JSON result. Both connectors are given the same options, as Spark's own names them.
+Started as `python -m benchmarks.contender FORMAT JARS`. Each line on standard input is a JSON list [function, arguments],
+and each line on standard output is its JSON result. Both connectors get the same options, named as in Spark's own connector.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Result = dict[str, Any]
 
 
 class Contender:
-    """The measurements; the public methods are what can be asked for.
+    """The measurements. The public methods are the functions that can be requested.
 
     Args:
         connector: The name for `format(...)`.
-        jars: The rival's jars, which both drivers have.
+        jars: The jars of Spark's own connector. Both drivers load them.
     """
 
     def __init__(self, connector: str, jars: str) -> None:
@@ -67,7 +67,7 @@ class Contender:
         return environment
 
     def batch(self, options: Options, *, aggregate: bool) -> Result:
-        """Read a topic to its end in a batch query; the seconds it takes."""
+        """Read a topic to its end in a batch query, and return the seconds it takes."""
         began = time.perf_counter()
         df = self._spark.read.format(self._format).options(**options).load()
         rows = None
@@ -78,7 +78,7 @@ class Contender:
         return {"seconds": time.perf_counter() - began, "rows": rows}
 
     def available_now(self, options: Options, *, aggregate: bool) -> Result:
-        """Read a topic to its end in a streaming query that then ends; the seconds it takes."""
+        """Read a topic to its end in a streaming query that then ends, and return the seconds it takes."""
         began = time.perf_counter()
         df = self._stream(options)
         writer = _aggregated(df).writeStream.outputMode("complete") if aggregate else df.writeStream
@@ -90,31 +90,31 @@ class Contender:
     def micro_batches(
         self, options: Options, *, targets: list[tuple[str, str, int]], rounds: int, trigger: str | None
     ) -> list[Result]:
-        """Start a stream; in each round write a record to each partition and wait until all are processed.
+        """Start a stream. In each round, write a record to each partition and wait until all are processed.
 
         Args:
             options: What to read, from the latest offsets.
             targets: (bootstrap servers, topic, partitions) to write to.
-            rounds: How often.
-            trigger: The processing-time trigger, whole seconds; None is the default trigger.
+            rounds: The number of rounds.
+            trigger: The processing-time trigger in whole seconds. None is the default trigger.
 
         Returns:
-            For each round the seconds from the first record written to the end of the batch that processed the last one,
-            and what Spark says its batches took: in all, and for the offsets (ms).
+            For each round, the seconds from the first written record to the end of the batch that processed the last one,
+            and the times that Spark reports for its batches: the total, and the part for the offsets (ms).
         """
         producers = [(Producer({"bootstrap.servers": servers}), topic, n) for servers, topic, n in targets]
         writer = self._stream(options).writeStream
         query = self._start(writer if trigger is None else writer.trigger(processingTime=trigger))
-        query.processAllAvailable()  # from now on it reads whatever is written
+        query.processAllAvailable()  # from now on it reads all new records
         produce_one_each([(producer, topic, 1) for producer, topic, _ in producers])
         began = time.perf_counter()
         while sum(p["numInputRows"] for p in query.recentProgress) < len(producers):
-            _check(query, began)  # a stream that runs: both contenders have run a task
+            _check(query, began)  # the stream is running: each contender has run a task
             time.sleep(_POLL_S)
         results, seen = [], query.recentProgress[-1]["batchId"]
         for _ in range(rounds):
             if trigger is not None:
-                time.sleep(1.05 - time.time() % 1)  # such triggers come at full seconds: one batch for all records
+                time.sleep(1.05 - time.time() % 1)  # such triggers fire at full seconds, so one batch takes all records
             began = time.perf_counter()
             missing, batches = produce_one_each(producers), []
             while missing > 0:
@@ -133,7 +133,7 @@ class Contender:
         return results
 
     def latencies(self, options: Options, *, warm_up_s: float, seconds: float) -> list[float]:
-        """Run a stream, and measure for each record the time from its creation to the sink that has it (ms)."""
+        """Run a stream, and return for each record the time from its creation until the sink has it (ms)."""
         found: list[tuple[float, float]] = [(0.0, 0.0)]
 
         def note(batch: DataFrame, _: int) -> None:
@@ -143,7 +143,7 @@ class Contender:
 
         query = self._start(self._stream(options).writeStream.foreachBatch(note), sink=None)
         _await_started(query)
-        # By creation, not by arrival: no record is left out because it was late.
+        # By creation and not by arrival, so that a late record is not left out.
         begin_ms = (time.time() + warm_up_s) * 1000
         end_ms, began = begin_ms + seconds * 1000, time.perf_counter()
         while found[-1][0] < end_ms:
@@ -153,13 +153,13 @@ class Contender:
         return [latency_ms for created_ms, latency_ms in found if begin_ms <= created_ms < end_ms]
 
     def decode(self, options: Options, *, columns: str) -> Result:
-        """Read a topic's JSON to its end in a batch query, as columns; the seconds it takes.
+        """Read a topic's JSON to its end in a batch query, as columns, and return the seconds it takes.
 
-        With Spark's connector by `from_json`, with ours by the SQL front's table.
+        Spark's connector uses `from_json`, ours a table of the SQL API.
 
         Args:
-            options: What to read, for Spark's connector.
-            columns: In Spark's DDL, which is Flink's here, too.
+            options: The options of Spark's connector.
+            columns: The columns in Spark's DDL, which is also valid in Flink's DDL here.
         """
         if self._format == "kafka":
             began = time.perf_counter()
@@ -178,14 +178,14 @@ class Contender:
         return {"seconds": time.perf_counter() - began, "rows": None}
 
     def write(self, options: Options, *, rows: int, value_bytes: int) -> Result:
-        """Write rows in a batch, made on the way in two tasks; the seconds it takes."""
+        """Write rows in a batch, generated in two tasks, and return the seconds it takes."""
         df = self._spark.range(0, rows, 1, 2).select(rpad(col("id").cast("string"), value_bytes, "x").alias("value"))
         began = time.perf_counter()
         df.write.format(self._format).options(**options).mode("append").save()
         return {"seconds": time.perf_counter() - began}
 
     def write_micro_batches(self, options: Options, *, rows_per_second: int, batches: int, warm_up: int) -> list[float]:
-        """Write a stream of few rows; how long each micro-batch took (ms, `addBatch`), after some that do not count."""
+        """Write a stream of few rows, and return the time of each micro-batch (ms, `addBatch`) after the warm-up batches."""
         df = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", str(rows_per_second)).load()
         query = self._start(df.select(col("value").cast("string")).writeStream.options(**options), sink=self._format)
         found: dict[int, float] = {}
@@ -203,7 +203,7 @@ class Contender:
         _await_started(self._running)
 
     def progress(self) -> Result:
-        """Where the running stream stands."""
+        """Return the progress of the running stream."""
         assert self._running is not None
         _check(self._running, time.perf_counter())
         last = self._running.lastProgress
@@ -246,11 +246,11 @@ def _check(query: StreamingQuery, since: float) -> None:
     if error is not None:
         raise error
     if time.perf_counter() - since > _DEADLINE_S:
-        raise TimeoutError(f"The stream did not get there within {_DEADLINE_S:.0f} s")
+        raise TimeoutError(f"The stream did not process the expected records within {_DEADLINE_S:.0f} s")
 
 
 def _serve() -> None:
-    # Spark and its children may write to standard output; the answers have a descriptor of their own.
+    # Spark and its children may write to standard output, so the answers get their own file descriptor.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -19,7 +19,7 @@ RIVAL = ROOT / "benchmarks" / "pom.xml"
 
 
 class Driver:
-    """A Spark driver of its own, idle until it is asked for a measurement.
+    """One Spark driver as a child process. It is idle until a measurement is requested.
 
     Args:
         connector: `OURS` or `JVM`.
@@ -47,10 +47,10 @@ class Driver:
         self._log.close()
 
     def __call__(self, function: str, **arguments: Any) -> Any:
-        """Have a method of `benchmarks.contender.Contender` run, and return its result.
+        """Run a method of `benchmarks.contender.Contender` in the driver, and return its result.
 
         Raises:
-            RuntimeError: If it failed; with the end of the driver's log.
+            RuntimeError: If the driver failed. The error has the end of the driver's log.
         """
         assert self._process.stdin is not None
         self.wait_until_ready()
@@ -59,7 +59,7 @@ class Driver:
         return json.loads(self._answer())
 
     def wait_until_ready(self) -> None:
-        """Wait until the session is there; several drivers can be started at once."""
+        """Wait until the Spark session exists. Several drivers can start at the same time."""
         if not self._ready:
             self._ready = self._answer() == "ready\n"
 
@@ -74,7 +74,7 @@ class Driver:
 
 @contextmanager
 def both() -> Iterator[tuple[Driver, Driver]]:
-    """Ours and the JVM connector's driver."""
+    """Start our driver and the JVM connector's driver, and wait until both are ready."""
     with Driver(OURS) as ours, Driver(JVM) as theirs:
         for driver in (ours, theirs):
             driver.wait_until_ready()  # nothing else happens while one of them is measured
@@ -84,16 +84,16 @@ def both() -> Iterator[tuple[Driver, Driver]]:
 def pairs(
     drivers: tuple[Driver, Driver], count: int, measure: Callable[[Driver], float], tell: Callable[[str], None]
 ) -> tuple[list[float], list[float]]:
-    """Measure by turns, A B, B A, A B: whoever is first may find the machine in another state.
+    """Measure by turns (A B, B A, A B), because the first one may find the machine in another state.
 
     Args:
-        drivers: Ours and the rival's.
-        count: Number of pairs.
+        drivers: Our driver and the JVM connector's.
+        count: The number of pairs.
         measure: The measurement.
-        tell: Shows progress.
+        tell: A function that shows progress.
 
     Returns:
-        Ours and the rival's, pair by pair.
+        Our values and the JVM connector's, pair by pair.
     """
     found: dict[str, list[float]] = {driver.connector: [] for driver in drivers}
     for i in range(count):

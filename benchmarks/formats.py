@@ -1,4 +1,4 @@
-"""Formats: (h) JSON through the SQL front beside Spark's own connector and `from_json`, (i) Avro, what one core decodes."""
+"""Formats: (h) JSON through the SQL API compared with Spark's connector and `from_json`, (i) Avro decoding on one core."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Tell = Callable[[str], None]
 
 
 def json_decoding(records: int, count: int, tell: Tell) -> Iterator[Result]:
-    """Case (h): the same records of 120 bytes, five columns, to noop."""
+    """Measure case (h): the same records of 120 bytes, five columns, to noop."""
     with KafkaBroker(heap="1g") as broker, both() as drivers:
         broker.create_topic("json", 8)
         tell("writing the records")
@@ -59,7 +59,7 @@ def json_decoding(records: int, count: int, tell: Tell) -> Iterator[Result]:
 
 
 def avro_decoding(count: int, tell: Tell) -> Iterator[Result]:
-    """Case (i): a column of Avro bytes to columns, in batches as Spark cuts them, as a task on one core does it."""
+    """Measure case (i): a column of Avro bytes to columns on one core, in batches of the size that Spark uses."""
     text = schema_text(_SCHEMA, legacy_timestamps=True)
     schema = fastavro.parse_schema(json.loads(text))
     encoded = []

@@ -1,6 +1,6 @@
-"""Makes the records, in a process of its own: `python -m benchmarks.records fill|steady ...`.
+"""Write the records of the benchmarks, in its own process: `python -m benchmarks.records fill|steady ...`.
 
-`fill` writes a topic as fast as it can; `steady` writes at an even rate until its standard input ends.
+`fill` writes a topic as fast as possible. `steady` writes at an even rate until its standard input ends.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ def fill(servers: str, topic: str, *, partitions: int, records: int) -> None:
 
 @contextmanager
 def steady(servers: str, topic: str, *, partitions: int, rate: int) -> Iterator[None]:
-    """Within the block, write `rate` records a second, in turn to the partitions, each sent at once."""
+    """Within the block, write `rate` records a second to the partitions in turn, and send each one at once."""
     command = [sys.executable, "-m", "benchmarks.records", "steady", servers, topic, str(partitions), str(rate)]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE)
     try:
         yield
         if process.poll() is not None:
-            raise RuntimeError(f"The producer of topic '{topic}' ended early; its message is above")
+            raise RuntimeError(f"The producer of topic '{topic}' ended early. Its message is above.")
     finally:
         process.communicate(timeout=60)
 
 
 def produce_one_each(producers: list[tuple[Producer, str, int]]) -> int:
-    """Write one record to each partition of (producer, topic, partitions), wait for all, and return how many."""
+    """Write one record to each partition of (producer, topic, partitions), wait for all, and return their number."""
     for producer, topic, partitions in producers:
         for partition in range(partitions):
             producer.produce(topic, b"x" * VALUE_BYTES, partition=partition, on_delivery=_check)

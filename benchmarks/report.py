@@ -1,4 +1,4 @@
-"""Results: what was measured against which target, as a table and as JSON."""
+"""Results: the measured values and their targets, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Result:
     """One line of the table.
 
     Args:
-        case: The case's letter.
-        name: What was measured.
+        case: The letter of the case.
+        name: The name of the measurement.
         ours: Our figure as text, with its unit.
-        theirs: The JVM connector's, if it took part.
-        value: What is compared with the target: a median, or the worst of `values`.
-        values: All of it, one for each pair, step or repetition.
-        target: The bound.
-        better: Whether the value has to be at least or at most the target.
-        data: What was measured, for plots.
+        theirs: The JVM connector's figure, or "" if it was not measured.
+        value: The value to compare with the target: a median, or the worst of `values`.
+        values: All values, one for each pair, step or repetition.
+        target: The target.
+        better: If the value must be at least or at most the target.
+        data: The measured data, for plots.
     """
 
     case: str
@@ -47,7 +47,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Whether the target is met."""
+        """Return whether the target is met."""
         return self.value >= self.target if self.better == "at least" else self.value <= self.target
 
 
@@ -61,7 +61,7 @@ def compare(
     target: float,
     better: Literal["at least", "at most"],
 ) -> Result:
-    """Ours and the JVM connector's pairs: how many times faster we are (`at least`), or our part of its time (`at most`)."""
+    """Compare pairs: how many times faster we are (`at least`), or our time divided by the JVM's (`at most`)."""
     ratios = [b / a if better == "at least" else a / b for a, b in zip(ours, theirs, strict=True)]
     figures = f"{median(ours):.3g} {unit}", f"{median(theirs):.3g} {unit}"
     data = {"ours": list(ours), "theirs": list(theirs), "unit": unit}
@@ -78,7 +78,7 @@ def limit(
     target: float,
     data: dict[str, Any] | None = None,
 ) -> Result:
-    """Ours alone: the value must not be above the target; `values` are what it was chosen from."""
+    """Return a result of ours alone. The value must not be above the target. It was chosen from `values`."""
     return Result(case, name, ours, "", value, values, target, "at most", data or {})
 
 
@@ -96,9 +96,9 @@ def show(results: Iterable[Result], console: Console) -> None:
 
 
 def save(results: Iterable[Result], *, quick: bool) -> None:
-    """Write `results/latest.json`; a quick run writes `quick.json`, because its figures mean nothing.
+    """Write `results/latest.json`. A quick run writes `quick.json`, because its figures mean nothing.
 
-    Cases that were not run keep the results they have; each says when it was measured.
+    Cases that were not run keep their results. Each result has the time of its measurement.
     """
     path = RESULTS.with_name("quick.json") if quick else RESULTS
     at = datetime.now(UTC).isoformat(timespec="seconds")

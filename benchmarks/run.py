@@ -1,4 +1,4 @@
-"""All benchmarks: `python benchmarks/run.py [--only a,c] [--quick]`; README.md beside this file explains them."""
+"""All benchmarks: `python benchmarks/run.py [--only a,c] [--quick]`. README.md in this folder explains them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,21 @@ from scripts import spark42  # noqa: E402
 
 
 def main() -> int:
-    """Run what was asked for; 1 if a target was missed."""
+    """Run the chosen cases. Return 1 if a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i", help="cases, such as a,c")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: tests the harness, measures nothing")
-    parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements for each line of a")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i", help="the cases to run, such as a,c (default: all)")
     parser.add_argument(
-        "--partition-pairs", type=int, default=1, help="the same for b; the JVM needs four minutes for each"
+        "--quick", action="store_true", help="use tiny sizes: tests the harness, the figures mean nothing"
     )
-    parser.add_argument("--latency-pairs", type=int, default=3, help="the same for c, 40 s each")
-    parser.add_argument("--soak-minutes", type=float, default=10, help="how long e runs")
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements for each line of case a")
+    parser.add_argument(
+        "--partition-pairs",
+        type=int,
+        default=1,
+        help="the same for case b; the JVM connector needs four minutes for each",
+    )
+    parser.add_argument("--latency-pairs", type=int, default=3, help="the same for case c, 40 s each")
+    parser.add_argument("--soak-minutes", type=float, default=10, help="the minutes that case e runs")
     arguments = parser.parse_args()
     quick = arguments.quick
     sizes, count = (QUICK, 2) if quick else (FULL, arguments.pairs)
@@ -48,11 +53,11 @@ def main() -> int:
     }
     chosen = arguments.only.split(",")
     if unknown := set(chosen) - set(cases):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+        parser.error(f"unknown case: {', '.join(sorted(unknown))}; the cases are {', '.join(sorted(cases))}")
 
-    spark42.python()  # both are made now, and not while something is measured
+    spark42.python()  # prepare both now, not during a measurement
     spark42.jars(RIVAL)
-    # The table needs room; a pipe has as much as we like.
+    # The table is wide, and a pipe does not limit the width.
     console = Console() if sys.stdout.isatty() else Console(width=160)
     began = time.monotonic()
     results: list[Result] = []

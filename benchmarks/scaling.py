@@ -1,4 +1,4 @@
-"""Ours alone: (d) what a micro-batch costs with more clusters and partitions, (e) memory over minutes."""
+"""Ours alone: (d) the cost of a micro-batch with more clusters and partitions, (e) memory over minutes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dynamic_kafka.testing import KafkaBroker
 
 __all__ = ["growth", "memory"]
 
-_NO_WORSE_THAN_LINEAR = 1.1  # 1.0 and what a measurement may be off
+_NO_WORSE_THAN_LINEAR = 1.1  # 1.0, and 0.1 for the error of measurement
 _PLANNED_WITHIN_MS = 100
 _REPEATS = 20
 _SOAK_RATE = 2_000
@@ -30,7 +30,7 @@ _FLAT = 1.02  # growth over the second half of the run
 
 
 def growth(sizes: Sizes, tell: Tell) -> Iterator[Result]:
-    """Case (d)."""
+    """Measure case (d): the cost of a micro-batch as the stream grows."""
     yield from _over_clusters(sizes, tell)
     yield from _over_partitions(sizes, tell)
     for name, per_topic in (("one topic", None), ("one-partition topics", 1)):
@@ -72,7 +72,7 @@ def _over_partitions(sizes: Sizes, tell: Tell) -> Iterator[Result]:
 def _micro_batches(
     driver: Driver, brokers: Sequence[KafkaBroker], partitions: int, rounds: int, folder: Path
 ) -> tuple[float, float]:
-    """What a micro-batch costs (ms), in all and for its offsets, with one record in each partition of each cluster."""
+    """Return the cost of a micro-batch (ms), in total and for its offsets, with one record in each partition."""
     for broker in brokers:
         broker.create_topic("scaling", partitions)
     clusters = [
@@ -93,7 +93,7 @@ def _micro_batches(
 
 
 def _linear(name: str, sizes: Sequence[int], costs: Sequence[float]) -> Result:
-    """The worst step from one size to the next: how much more the cost grew than the size."""
+    """Return the worst step from one size to the next: the growth of the cost divided by the growth of the size."""
     steps = [(b / a) / (m / n) for a, b, n, m in zip(costs, costs[1:], sizes, sizes[1:], strict=False)]
     shown = ", ".join(f"{n}: {cost:.3g}" for n, cost in zip(sizes, costs, strict=True)) + " ms"
     data = {"sizes": list(sizes), "costs_ms": list(costs)}
@@ -110,7 +110,7 @@ def _timed_ms(step: Callable[[], object]) -> float:
 
 
 def memory(minutes: float, tell: Tell) -> Iterator[Result]:
-    """Case (e): the resident memory of Spark's reader process and of its largest worker while a stream runs."""
+    """Measure case (e): the resident memory of Spark's reader process and of its largest worker while a stream runs."""
     partitions = 4
     with KafkaBroker(heap="1g") as broker, Driver(OURS) as driver:
         broker.create_topic("soak", partitions)
@@ -130,7 +130,7 @@ def memory(minutes: float, tell: Tell) -> Iterator[Result]:
 
 
 def _watch(driver: Driver, seconds: float, tell: Tell) -> dict[str, list[tuple[float, float]]]:
-    """The resident memory (MiB) of the two processes over time."""
+    """Return the resident memory (MiB) of the two processes over time."""
     began = time.monotonic()
     readers: list[tuple[float, float]] = []
     workers: dict[int, list[tuple[float, float]]] = {}
@@ -150,13 +150,13 @@ def _watch(driver: Driver, seconds: float, tell: Tell) -> dict[str, list[tuple[f
 
 
 def _descendants(pid: int) -> Iterator[tuple[int, str]]:
-    """All processes below one: pid and command line."""
+    """Yield the pid and command line of all descendants of a process."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = stat.read_text().rpartition(")")[2].split()[1]
         except OSError:
-            continue  # it ended
+            continue  # the process ended
         children.setdefault(int(parent), []).append(int(stat.parent.name))
     todo = list(children.get(pid, ()))
     while todo:

@@ -1,4 +1,4 @@
-"""The driver's work for one micro-batch over made-up clusters: everything but the calls to brokers."""
+"""The driver's work for one micro-batch over simulated clusters: everything except the calls to brokers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _OFFSET = 123_456_789
 
 
 def micro_batch(partitions: int, per_topic: int) -> Callable[[], list[list[Range]]]:
-    """A function that does the work of one batch: texts are read, positions found, shared out, written and planned.
+    """Return a function that does the work of one batch: decode, reconcile, admit, encode and plan.
 
     Args:
-        partitions: How many partitions there are, each of which has something new.
-        per_topic: How many of them a topic has.
+        partitions: The number of partitions. Each of them has new records.
+        per_topic: The number of partitions of each topic.
     """
     topics = {f"topic-{i:05d}": topic_id_text(f"{i * _MIXED % 10**11:011d}") for i in range(partitions // per_topic)}
     ends = {

@@ -1,4 +1,4 @@
-"""The sink: (f) throughput beside the JVM connector's, (g) what exactly-once costs above at-least-once."""
+"""The sink: (f) throughput compared with the JVM connector, (g) the cost of exactly-once above at-least-once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tell = Callable[[str], None]
 
 
 def sink_throughput(rows: int, count: int, tell: Tell) -> Iterator[Result]:
-    """Case (f): the same rows through both sinks, lz4, 8 partitions, acknowledged by the broker."""
+    """Measure case (f): the same rows through both sinks, lz4, 8 partitions, acknowledged by the broker."""
     with KafkaBroker(heap="1g") as broker, both() as drivers:
         options = _options(broker, "throughput", partitions=8)
 
@@ -35,7 +35,7 @@ def sink_throughput(rows: int, count: int, tell: Tell) -> Iterator[Result]:
 
 
 def exactly_once_cost(rows: int, count: int, batches: int, tell: Tell) -> Iterator[Result]:
-    """Case (g): ours against ours: large batches, and the fixed cost of small ones."""
+    """Measure case (g): our exactly-once compared with our at-least-once, for large batches and for small ones."""
     with KafkaBroker(heap="1g") as broker, Driver(OURS) as driver:
         driver.wait_until_ready()
         options = _options(broker, "exactly-once", partitions=8)

@@ -1,6 +1,6 @@
-"""A second environment, `.venv-spark42`: pyspark 4.2 and this package, for jars that go with that release only.
+"""A second environment, `.venv-spark42`: pyspark 4.2 and this package, for jars that work only with that release.
 
-The benchmarks' rival (Spark's own Kafka connector) and Delta are such jars; `.venv` has the newest pyspark.
+Such jars are Spark's own Kafka connector (for the benchmarks) and Delta. `.venv` has the newest pyspark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PYSPARK = "pyspark==4.2.0"
 
 
 def python() -> str:
-    """The environment's Python. The first call makes the environment, in a minute or two.
+    """Return the path of the environment's Python. The first call creates the environment, in a minute or two.
 
     Raises:
         SystemExit: If pip fails.
@@ -27,7 +27,7 @@ def python() -> str:
     stamp = _VENV / "made-from"
     recipe = f"{_PYSPARK}\n{(ROOT / 'pyproject.toml').read_text()}"
     if not stamp.is_file() or stamp.read_text() != recipe:
-        print(f"making {_VENV.name} (once) ...", file=sys.stderr, flush=True)
+        print(f"creating {_VENV.name} (only once) ...", file=sys.stderr, flush=True)
         _run("python -m venv", [sys.executable, "-m", "venv", str(_VENV)])
         install = [str(_PYTHON), "-m", "pip", "install", "--quiet", _PYSPARK, "--editable"]
         _run("pip", [*install, f"{ROOT}[sql,avro,rich,delta]"])
@@ -36,7 +36,7 @@ def python() -> str:
 
 
 def jars(pom: Path) -> str:
-    """The dependencies that a pom.xml names, as `spark.jars` takes them. The first call fetches them, by Maven.
+    """Return the dependencies of a pom.xml as a value for `spark.jars`. The first call fetches them with Maven.
 
     Raises:
         SystemExit: If Maven is missing, or fails.
@@ -46,7 +46,7 @@ def jars(pom: Path) -> str:
     if not stamp.is_file() or stamp.read_text() != pom.read_text():
         maven = shutil.which("mvn")
         if maven is None:
-            raise SystemExit(f"The jars of {pom} are fetched by mvn (Maven), which is not on PATH; install Maven")
+            raise SystemExit(f"mvn (Maven) is not on PATH. It is needed to fetch the jars of {pom}. Install Maven.")
         shutil.rmtree(folder, ignore_errors=True)
         command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
         _run("mvn", [*command, "-DincludeScope=runtime"])
@@ -56,4 +56,6 @@ def jars(pom: Path) -> str:
 
 def _run(what: str, command: list[str]) -> None:
     if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode:
-        raise SystemExit(f"{what} failed (above), so {_VENV.name} is not complete")
+        raise SystemExit(
+            f"{what} failed, see its output above. {_VENV.name} is not complete. Run the command again to repeat this step."
+        )

@@ -1,8 +1,8 @@
-"""A small shop's database changes, and real Debezium writes the changes to Kafka.
+"""The changes of a small shop's database, written to Kafka by real Debezium.
 
-The story has all that a change stream can have: rows that were there before (the snapshot), inserts, updates, deletes,
-rows that come back, a key that changes, transactions over several tables, nulls, quotes and other alphabets, and a
-column that is added while the stream runs.
+The story has every kind of change: rows from before the start (the snapshot), inserts, updates, deletes, rows that are
+inserted again, a key that changes, transactions over several tables, nulls, quotes and other alphabets, and a column that
+is added while the stream runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CREATE TABLE customers (
 CREATE TABLE orders (
   region text, number bigint, customer integer, amount double precision, note text, PRIMARY KEY (region, number)
 );
--- Without it, updates and deletions carry only the key of the old row.
+-- Without this, updates and deletions have only the key of the old row.
 ALTER TABLE customers REPLICA IDENTITY FULL;
 ALTER TABLE orders REPLICA IDENTITY FULL;
 INSERT INTO customers VALUES
@@ -57,7 +57,7 @@ UPDATE orders SET note = NULL, amount = amount * 2 WHERE region = 'eu';
 """,
     ),
     (
-        "deletes, and a row that comes back",
+        "deletes, and a row that is inserted again",
         """
 DELETE FROM customers WHERE id = 3;
 INSERT INTO customers VALUES (3, 'Edsger again', NULL, 7.00, false, '2025-06-01 12:00:00+02');
@@ -88,7 +88,7 @@ ROLLBACK;
     (
         "a new column",
         """
-ALTER TABLE customers ADD COLUMN city text; -- a default would fill the rows that are there, and tell nobody
+ALTER TABLE customers ADD COLUMN city text; -- a default would fill the existing rows without a change event
 INSERT INTO customers VALUES (7, 'Frances', NULL, 5, false, NULL, 'Peru');
 UPDATE customers SET city = 'London' WHERE id = 1;
 DELETE FROM customers WHERE id = 2;
@@ -96,42 +96,42 @@ DELETE FROM customers WHERE id = 2;
     ),
 )
 
-# Decimals as Debezium is told to write them.
+# Decimals as text, as Debezium is configured to write them.
 _TABLES = {
     "customers": "SELECT id, name, email, balance::text AS balance, vip, joined, city FROM customers ORDER BY id",
     "orders": "SELECT region, number, customer, amount, note FROM orders ORDER BY region, number",
 }
 
 STEPS = len(_STORY) + 3
-"""How many steps `run_change_stream` tells of."""
+"""The number of steps that `run_change_stream` reports."""
 
 
 def run_change_stream(
     broker: KafkaBroker, topic_prefix: str, *, with_schema: bool, on_step: Callable[[str], None] = lambda _: None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Fill the topics `<topic_prefix>.public.customers` and `….orders` by real Debezium on a real PostgreSQL.
+    """Fill the topics `<topic_prefix>.public.customers` and `….orders` with real Debezium on a real PostgreSQL.
 
-    Debezium also writes what is no row: heartbeats into `__debezium-heartbeat.<topic_prefix>`, and a logical message
-    into `<topic_prefix>.message`.
+    Debezium also writes messages that are not rows: heartbeats into `__debezium-heartbeat.<topic_prefix>`, and a logical
+    message into `<topic_prefix>.message`.
 
     Args:
-        broker: Where to write.
-        topic_prefix: The first part of the topics' names; one that was not used before.
-        with_schema: Whether the messages carry their schema.
-        on_step: Is told what happens next, for people.
+        broker: The broker to write to.
+        topic_prefix: The first part of the topics' names. Use a new one for each call.
+        with_schema: If True, the messages contain their schema.
+        on_step: A function that gets the name of each step, for the user.
 
     Returns:
         The rows of each table (`customers`, `orders`) at the end, in order of their keys (`id`; `region` and `number`).
-        Decimals are texts, times are ISO 8601 texts with an offset, all others are as in JSON.
+        Decimals are text, times are ISO 8601 text with an offset, all other values are as in JSON.
 
     Raises:
-        RuntimeError: If PostgreSQL, Maven or Java is missing, or one of the servers fails.
+        RuntimeError: If PostgreSQL, Maven or Java is missing, or a server fails.
         TimeoutError: If Debezium does not keep up within 2 minutes.
     """
-    on_step("PostgreSQL starts")
+    on_step("starting PostgreSQL")
     with Postgres() as database:
         database.execute(_BEFORE)
-        on_step("Debezium starts, and takes its snapshot")
+        on_step("starting Debezium, which takes its snapshot")
         with Connect(broker, database, topic_prefix, with_schema=with_schema) as connect:
 
             def wait(query: str, what: str) -> None:

@@ -37,16 +37,16 @@ log4j.appender.stderr.layout.ConversionPattern=%d %p %c{1} %m%n
 
 
 class Connect:
-    """A standalone worker with one connector, for the length of a `with` block; whatever it has read is written then.
+    """A standalone worker with one connector, for the length of a `with` block. At its end all read changes are written.
 
-    Its records are what any Debezium deployment with the JSON converter has: the row's key as JSON, the envelope as
-    JSON, and a tombstone after each deletion, in a topic `<topic prefix>.<schema>.<table>` of two partitions.
+    Its records are those of any Debezium deployment with the JSON converter: the row's key as JSON, the envelope as JSON,
+    and a tombstone after each deletion, in a topic `<topic prefix>.<schema>.<table>` with two partitions.
 
     Args:
-        broker: Where to write.
-        database: What to follow; the tables of its schema `public`.
+        broker: The broker to write to.
+        database: The database to follow: the tables of its schema `public`.
         topic_prefix: The first part of all topics' names.
-        with_schema: Whether each message carries its schema, as Connect does by default.
+        with_schema: If True, each message contains its schema, as by default in Connect.
     """
 
     def __init__(self, broker: KafkaBroker, database: Postgres, topic_prefix: str, *, with_schema: bool) -> None:
@@ -77,7 +77,7 @@ class Connect:
             "schema.include.list": "public",
             "plugin.name": "pgoutput",
             "publication.autocreate.mode": "filtered",
-            "decimal.handling.mode": "string",  # by default decimals are Base64 of their bytes
+            "decimal.handling.mode": "string",  # by default decimals are the Base64 text of their bytes
             "heartbeat.interval.ms": "1000",
             "topic.creation.default.partitions": "2",
             "topic.creation.default.replication.factor": "1",
@@ -103,15 +103,15 @@ class Connect:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def check(self) -> None:
-        """See that all is well.
+        """Check the worker and the connector.
 
         Raises:
-            RuntimeError: If the worker has ended, or the connector has failed; with what it says.
+            RuntimeError: If the worker has ended, or the connector has failed. The error has its log or its trace.
         """
         assert self._process is not None
         if self._process.poll() is not None:
             log = (self._folder / "connect.log").read_text(errors="replace")
-            raise RuntimeError(f"Kafka Connect ended; its log:\n{log[-4000:]}")
+            raise RuntimeError(f"Kafka Connect ended. The end of its log:\n{log[-4000:]}")
         for part in self._states():
             if part["state"] == "FAILED":
                 raise RuntimeError(f"Debezium failed: {part['trace']}")
@@ -120,7 +120,7 @@ class Connect:
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self._port}/connectors/{_NAME}/status", timeout=10) as answer:
                 status = json.load(answer)
-        except OSError:  # not up yet, or no such connector yet
+        except OSError:  # Connect does not answer yet, or does not know the connector yet
             return []
         return [status["connector"], *status["tasks"]]
 
@@ -143,11 +143,13 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
 
 
 def _class_path() -> str:
-    """Debezium's class path; Maven fetches the jars (36 MB) once into a cache folder."""
+    """Return Debezium's class path. Maven fetches the jars (36 MB) once into a cache folder."""
     if not _JARS.is_dir():
         maven = shutil.which("mvn")
         if maven is None:
-            raise RuntimeError("Debezium is fetched by mvn (Maven); install it with 'apt-get install maven' (Debian)")
+            raise RuntimeError(
+                "mvn (Maven) is needed to fetch Debezium. Install it with 'apt-get install maven' (Debian)."
+            )
         _JARS.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=_JARS.parent) as scratch:
             fetched = Path(scratch, "jars")
@@ -156,5 +158,5 @@ def _class_path() -> str:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False)
             if done.returncode != 0:
                 raise RuntimeError(f"Maven could not fetch Debezium {DEBEZIUM_VERSION}:\n{done.stdout[-4000:]}")
-            fetched.rename(_JARS)  # within a file system, so a folder of that name is complete
+            fetched.rename(_JARS)  # atomic within a file system, so a folder of this name is complete
     return f"{_JARS}/*"

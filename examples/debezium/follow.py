@@ -1,7 +1,7 @@
-"""Keeps Delta tables up to date from the shop's change stream: what a Spark job of your own would have in it.
+"""Keep Delta tables up to date from the shop's change stream, as a Spark job of your own would do it.
 
-`main.py` runs it in `.venv-spark42`, since there is a Delta for Spark 4.2. When its standard input ends, it applies what is
-left, and prints each table's rows as JSON.
+`main.py` runs it in `.venv-spark42`, because Delta has a release for Spark 4.2. When its standard input ends, it applies the
+remaining changes and prints each table's rows as JSON.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ COLUMNS = {
     "city STRING",
     "orders": "region STRING, number BIGINT, customer INT, amount DOUBLE, note STRING",
 }
-"""The columns of each table, in SQL of Flink."""
+"""The columns of each table, in Flink's SQL."""
 
 KEYS = {"customers": ["id"], "orders": ["region", "number"]}
-"""The columns of each table that tell its rows apart."""
+"""The key columns of each table."""
 
 
 def create_table(
@@ -97,7 +97,7 @@ def main() -> None:
     sys.stdin.read()
     for query in queries:
         query.stop()
-    # Started again where they were stopped, they take all that is there by now, and end.
+    # Started again where they stopped, the queries process all changes up to now, and end.
     for query in [writer(table).trigger(availableNow=True).start() for table in KEYS]:
         query.awaitTermination()
     rows = {

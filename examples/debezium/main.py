@@ -1,4 +1,4 @@
-"""PostgreSQL's tables as Delta tables: real Debezium writes a shop's changes to Kafka, and `materialize` follows them.
+"""PostgreSQL's tables as Delta tables: real Debezium writes a shop's changes to Kafka, and `materialize` applies them.
 
 Run it with `python -m examples.debezium.main` in the project's folder. It needs Java 17, Maven (once), and PostgreSQL.
 """
@@ -34,12 +34,12 @@ _PREFIX = "shop"
 
 
 def main() -> int:
-    """Let the story happen; 0 if the Delta tables have the database's rows in the end."""
+    """Run the example. Return 0 if the Delta tables have the same rows as the database in the end."""
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     try:
         with Progress(*columns, console=console) as progress, KafkaBroker() as broker:
-            task = progress.add_task("Spark starts", total=STEPS + 2)
+            task = progress.add_task("starting Spark", total=STEPS + 2)
 
             def step(what: str) -> None:
                 progress.update(task, advance=1, description=what)
@@ -49,39 +49,43 @@ def main() -> int:
 
             def story() -> Rows:
                 rows = run_change_stream(broker, _PREFIX, with_schema=True, on_step=step)
-                step("Spark catches up")
+                step("Spark applies the remaining changes")
                 return rows
 
             found, expected = follow(broker.bootstrap_servers, _PREFIX, story, with_schema=True)
             step("done")
-    except Exception as error:  # noqa: BLE001  # whatever it is: a line for people
-        console.print(f"It came to no end: {error}", style="bold red", markup=False, highlight=False)
+    except Exception as error:  # noqa: BLE001  # one line for the user
+        console.print(f"The example failed: {error}", style="bold red", markup=False, highlight=False)
         return 1
     for table, rows in found.items():
         _show(console, table, rows)
     if not same(found, expected):
-        console.print(f"The database has other rows: {json.dumps(expected)}", style="bold red", markup=False)
+        console.print(
+            f"The Delta tables differ from the database, which has these rows: {json.dumps(expected)}",
+            style="bold red",
+            markup=False,
+        )
         return 1
-    console.print("The Delta tables have the rows that the database has.")
+    console.print("The Delta tables have the same rows as the database.")
     return 0
 
 
 def follow(
     bootstrap_servers: str, topic_prefix: str, story: Callable[[], Rows], *, with_schema: bool
 ) -> tuple[Rows, Rows]:
-    """Keep Delta tables up to date while something happens.
+    """Keep Delta tables up to date while `story` changes the topics.
 
     Args:
         bootstrap_servers: The cluster with the topics `<topic_prefix>.public.<table>`.
         topic_prefix: The first part of their names.
-        story: What happens; it returns the rows that the tables should have then.
-        with_schema: Whether the messages carry their schema.
+        story: A function that writes the changes, and returns the rows that the tables should have then.
+        with_schema: If True, the messages contain their schema.
 
     Returns:
-        The rows of the Delta tables, and what the story returned.
+        The rows of the Delta tables, and the rows that `story` returned.
 
     Raises:
-        RuntimeError: If Spark failed; with the end of its log.
+        RuntimeError: If Spark failed. The error has the end of its log.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-"))
@@ -110,7 +114,7 @@ def follow(
 
 
 def same(found: Rows, expected: Rows) -> bool:
-    """Whether these are the same rows, whatever the zone and the digits of their times."""
+    """Return whether the rows are the same, independent of the zone and the digits of their times."""
     return _comparable(found) == _comparable(expected)
 
 

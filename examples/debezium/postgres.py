@@ -21,12 +21,12 @@ _DEADLINE_S = 60
 
 
 class Postgres:
-    """A server with one empty database, `database`; gone with its data at the end of the `with` block.
+    """A server with one empty database, `database`. It is removed with its data at the end of the `with` block.
 
-    It refuses to run as root, so for root it runs as `postgres`, or as `nobody` where there is no such user.
+    PostgreSQL refuses to run as root. For root it runs as the user `postgres`, or as `nobody` if that user does not exist.
 
     Raises:
-        RuntimeError: If PostgreSQL is not installed, or does not start; the message says what to do, or ends with the
+        RuntimeError: If PostgreSQL is not installed, or does not start. The message says what to do, or ends with the
             server's log.
     """
 
@@ -53,7 +53,7 @@ class Postgres:
 
     def __exit__(self, *_: object) -> None:
         if self._server is not None:
-            self._server.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown: waits for no session
+            self._server.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown does not wait for sessions
             try:
                 self._server.wait(_DEADLINE_S)
             except subprocess.TimeoutExpired:
@@ -68,7 +68,7 @@ class Postgres:
             What they print: a line for each row, values separated by `|`.
 
         Raises:
-            RuntimeError: At the first statement that fails, with the server's message.
+            RuntimeError: If a statement fails. The error has the server's message.
         """
         command = [str(self._bin / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
         command += ["-h", HOST, "-p", str(self.port), "-U", _SUPERUSER, "-d", self.database]
@@ -98,7 +98,9 @@ class Postgres:
         try:
             wait_until(self._answers, _DEADLINE_S, "PostgreSQL to answer")
         except (TimeoutError, RuntimeError) as error:
-            raise RuntimeError(f"PostgreSQL does not start ({error}); its log:\n{log.read_text()[-4000:]}") from None
+            raise RuntimeError(
+                f"PostgreSQL does not start ({error}). The end of its log:\n{log.read_text()[-4000:]}"
+            ) from None
 
     def _answers(self) -> bool:
         assert self._server is not None
@@ -109,13 +111,13 @@ class Postgres:
 
 
 def _find_bin() -> Path:
-    # Debian keeps the programs of each version in a folder of its own, off PATH.
+    # Debian keeps the programs of each version in their own folder, which is not on PATH.
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
     on_path = shutil.which("initdb")
     if found:
         return found[-1].parent
     if on_path is None:
-        raise RuntimeError("This needs PostgreSQL 10 or newer; install it with 'apt-get install postgresql' (Debian)")
+        raise RuntimeError("PostgreSQL 10 or newer is needed. Install it with 'apt-get install postgresql' (Debian).")
     return Path(on_path).resolve().parent
 
 

@@ -1,7 +1,7 @@
-"""Records what real Debezium writes, as fixtures for the tests of the changelog formats.
+"""Record the messages of real Debezium, as fixtures for the tests of the changelog formats.
 
-Run it with `python -m examples.debezium.record` in the project's folder. It needs Java 17, Maven (once), and PostgreSQL;
-it writes `schemaless.json` and `with-schema.json`, one message a line, and the database's rows in the end, `rows.json`,
+Run it with `python -m examples.debezium.record` in the project's folder. It needs Java 17, Maven (once), and PostgreSQL.
+It writes `schemaless.json` and `with-schema.json`, one message a line, and the final rows of the database, `rows.json`,
 into `tests/fixtures/debezium`.
 """
 
@@ -31,8 +31,8 @@ _TIMEOUT_S = 15.0
 
 
 def main() -> int:
-    """Record all fixtures; the exit code is 0 if they are written."""
-    parser = argparse.ArgumentParser(description="Records the messages of real Debezium on a real PostgreSQL.")
+    """Record all fixtures. Return 0 if they are written."""
+    parser = argparse.ArgumentParser(description="Record the messages of real Debezium on a real PostgreSQL.")
     parser.add_argument("--output", type=Path, default=_FIXTURES, help="the folder to write to (default: the tests')")
     folder: Path = parser.parse_args().output
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,9 +45,11 @@ def main() -> int:
             recorded: dict[str, list[str]] = {}
             for kind, task in tasks.items():
                 recorded[kind], rows = _record(kind, progress, task)
-                recorded["rows"] = [json.dumps(rows, ensure_ascii=False, indent=2) + "\n"]  # of all kinds the same
-    except Exception as error:  # noqa: BLE001  # whatever it is: a line for people
-        console.print(f"Nothing was recorded: {error}", style="bold red", markup=False, highlight=False)
+                recorded["rows"] = [json.dumps(rows, ensure_ascii=False, indent=2) + "\n"]  # the same for all kinds
+    except Exception as error:  # noqa: BLE001  # one line for the user
+        console.print(
+            f"The recording failed, no file was written: {error}", style="bold red", markup=False, highlight=False
+        )
         return 1
     table = Table("fixture", "bytes")
     for kind, lines in recorded.items():
@@ -59,9 +61,9 @@ def main() -> int:
 
 
 def _record(kind: str, progress: Progress, task: TaskID) -> tuple[list[str], dict[str, Any]]:
-    """Let the story happen once; a line of JSON for each message, and the database's rows in the end."""
+    """Run the story once. Return a line of JSON for each message, and the final rows of the database."""
     progress.start_task(task)
-    progress.update(task, step="Kafka starts")
+    progress.update(task, step="starting Kafka")
     with KafkaBroker() as broker:
         rows = run_change_stream(
             broker, _PREFIX, with_schema=_KINDS[kind], on_step=lambda step: progress.update(task, advance=1, step=step)
@@ -72,7 +74,7 @@ def _record(kind: str, progress: Progress, task: TaskID) -> tuple[list[str], dic
 
 
 def _messages(broker: KafkaBroker) -> Iterator[dict[str, Any]]:
-    """All that was written by Debezium, of the heartbeats only the first."""
+    """Yield all messages of Debezium, but only the first heartbeat."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "recorder", "log_level": 3})
     with closing(consumer):
         for topic, description in consumer.list_topics(timeout=_TIMEOUT_S).topics.items():
@@ -84,7 +86,9 @@ def _messages(broker: KafkaBroker) -> Iterator[dict[str, Any]]:
                 for _ in range(first, end):
                     message = consumer.poll(_TIMEOUT_S)
                     if message is None or message.error():
-                        raise RuntimeError(f"Partition {partition} of topic '{topic}' cannot be read back")
+                        raise RuntimeError(
+                            f"Partition {partition} of topic '{topic}' cannot be read back. Run the recording again."
+                        )
                     yield {
                         "topic": topic,
                         "partition": partition,

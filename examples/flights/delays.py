@@ -1,4 +1,4 @@
-"""The Spark side: one session, one query over the stream `flights`, and what the query has counted."""
+"""The Spark side: one session, one query over the stream `flights`, and the results of the query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _JVM_END_S = 15
 
 @contextmanager
 def spark_session(scratch: Path) -> Iterator[SparkSession]:
-    """A quiet local session that keeps its files in `scratch`; ends with its JVM."""
+    """Create a quiet local session with its files in `scratch`. At the end of the block, stop it and its JVM."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings: dict[str, str | int | float | bool | None] = {
@@ -46,12 +46,12 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
-        jvm.stdin.close()  # it ends with its standard input; otherwise it would outlive us by a moment
+        jvm.stdin.close()  # the JVM ends with its standard input; otherwise it would outlive this process for a moment
         jvm.wait(_JVM_END_S)
 
 
 def start_query(spark: SparkSession, metadata_file: Path, checkpoint: Path, delays: Delays) -> StreamingQuery:
-    """Start to aggregate the delays by carrier, from all clusters that the metadata file names now or later."""
+    """Start a query that aggregates the delays by carrier, over all clusters in the metadata file, now or later."""
     dynamic_kafka.register(spark)
     records = (
         spark.readStream.format("dynamic-kafka")
@@ -67,7 +67,7 @@ def start_query(spark: SparkSession, metadata_file: Path, checkpoint: Path, dela
     )
     flight = F.from_json(F.col("value").cast("string"), "number LONG, carrier STRING, dep_delay LONG")
     flights = records.select("cluster", flight.alias("flight")).select("cluster", "flight.*")
-    # Sums alone would not notice one flight lost and another read twice; so one bit for each flight, in buckets.
+    # Sums alone would not show one lost flight and another one read twice, so there is one bit for each flight, in buckets.
     aggregated = flights.groupBy("carrier", "cluster", F.bitmap_bucket_number("number").alias("bucket")).agg(
         F.count("*").alias("flights"),
         F.count("dep_delay").alias("departed"),
@@ -85,7 +85,7 @@ def start_query(spark: SparkSession, metadata_file: Path, checkpoint: Path, dela
 
 
 def source_report(query: StreamingQuery) -> dict[str, Any] | None:
-    """What the source says of itself in the query's last progress: clusters, metadata, events. None if there is none."""
+    """Return the source's report in the query's last progress: clusters, metadata, events. None without a progress."""
     progress = query.lastProgress
     if progress is None or not progress.sources:
         return None
@@ -95,7 +95,7 @@ def source_report(query: StreamingQuery) -> dict[str, Any] | None:
 
 @dataclass
 class CarrierDelay:
-    """One carrier's flights, how many of them departed, and the sum of their departures' delays in minutes."""
+    """One carrier's number of flights, number of departed flights, and sum of departure delays in minutes."""
 
     flights: int = 0
     departed: int = 0
@@ -103,12 +103,12 @@ class CarrierDelay:
 
     @property
     def mean(self) -> float:
-        """The mean delay in minutes of the flights that departed; NaN if none did."""
+        """Return the mean delay in minutes of the departed flights, or NaN if none departed."""
         return self.delay / self.departed if self.departed else float("nan")
 
 
 class Delays:
-    """What the query has counted: the last value of each of its groups, so a batch done again changes nothing."""
+    """The results of the query: the last value of each group, so a repeated batch changes nothing."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, str, int], Row] = {}
@@ -116,31 +116,31 @@ class Delays:
         self.batch_ids: list[int] = []
 
     def update(self, changed: DataFrame, batch_id: int) -> None:
-        """Take over the groups that a micro-batch has changed; for `foreachBatch`."""
+        """Store the groups that a micro-batch has changed. For `foreachBatch`."""
         rows = changed.collect()
         with self._lock:
             self.batch_ids.append(batch_id)
             self._groups.update({(row.carrier, row.cluster, row.bucket): row for row in rows})
 
     def by_carrier(self) -> dict[str, CarrierDelay]:
-        """The delays of each carrier."""
+        """Return the delays of each carrier."""
         carriers: dict[str, CarrierDelay] = {}
         for row in self._rows():
             carrier = carriers.setdefault(row.carrier, CarrierDelay())
             carrier.flights += row.flights
             carrier.departed += row.departed
-            carrier.delay += row.delay or 0  # the sum over cancelled flights only is null
+            carrier.delay += row.delay or 0  # the sum is null if all flights are cancelled
         return carriers
 
     def by_cluster(self) -> Counter[str]:
-        """How many records came from each cluster."""
+        """Return the number of records from each cluster."""
         counts: Counter[str] = Counter()
         for row in self._rows():
             counts[row.cluster] += row.flights
         return counts
 
     def distinct(self) -> int:
-        """How many different flights were seen."""
+        """Return the number of different flights that were read."""
         seen: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
         for row in self._rows():
             bits = np.frombuffer(row.seen, np.uint8)

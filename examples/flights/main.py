@@ -1,15 +1,16 @@
-"""The demo: a year of flights, on clusters that come and go, read by one query that never restarts.
+"""The demo: a year of flights on clusters that are added and removed, read by one query that never restarts.
 
 The flights that left New York City's three airports in 2013 are replayed to real Kafka brokers, one cluster for each
 airport, while a Spark query aggregates their delays by carrier from the stream `flights`:
 
 * It begins with the clusters of EWR and JFK.
-* A third into the year LGA's cluster is started and added to the metadata file; all that LGA had missed follows.
-* At two thirds EWR's topic moves to LGA's cluster. Some of EWR's producers still write to the old one for a while: it
-  is drained, and switched off once the query has let go of it.
+* After a third of the year, LGA's cluster is started and added to the metadata file. LGA's earlier flights are written at
+  once.
+* After two thirds, EWR's topic moves to LGA's cluster. Some of EWR's producers still write to the old cluster for a while.
+  It is drained, and switched off when the query no longer reads it.
 
-At the end every carrier's count and mean delay are compared with what pandas finds in the file, and every flight must
-have been read exactly once. Run it with `python examples/flights/main.py`; it needs Java 17 or newer.
+At the end, every carrier's count and mean delay are compared with the values that pandas computes from the file, and every
+flight must have been read exactly once. Run it with `python examples/flights/main.py`. It needs Java 17 or newer.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from display import Display
 from replay import Replay
 from verdict import judge
 
-_JOIN_AT, _MOVE_AT = 0.33, 0.64  # shares of the year; the last of EWR's producers moves at departures.MOVED_AT
+_JOIN_AT, _MOVE_AT = 0.33, 0.64  # shares of the year; EWR's last producer moves at departures.MOVED_AT
 _LIMIT_S = 170
 _CLEANING_LIMIT_S = 30
 _CATCHING_UP_S = 30.0
@@ -45,8 +46,8 @@ _POLL_S = 0.1
 
 
 def main() -> int:
-    """Run the demo; the exit code is 0 only if every flight was counted exactly once."""
-    parser = argparse.ArgumentParser(description="Replays a year of flights over Kafka clusters that come and go.")
+    """Run the demo. Return 0 only if every flight was counted exactly once."""
+    parser = argparse.ArgumentParser(description="Replay a year of flights on Kafka clusters that come and go.")
     parser.add_argument("--speed", type=float, default=5000, metavar="N", help="flights per second (default: 5000)")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N flights of the year")
     arguments = parser.parse_args()
@@ -56,22 +57,22 @@ def main() -> int:
     ok = stopped = False
     try:
         with _stderr_to(log):
-            console.print(f"Starting two Kafka brokers and Spark; their warnings go to {log}", soft_wrap=True)
+            console.print(f"Starting two Kafka brokers and Spark. Their warnings go to {log}", soft_wrap=True)
             ok = _run(console, load_departures(arguments.limit), arguments.speed)
     except KeyboardInterrupt:
         stopped = True
-        console.print("Stopped; nothing is left running")
-    except Exception as error:  # noqa: BLE001  # whatever it is: a line for people, the rest is in the log
+        console.print("Stopped. All brokers and Spark have ended.")
+    except Exception as error:  # noqa: BLE001  # one line for the user, the rest is in the log
         console.print(f"The demo failed: {error}", style="bold red", markup=False, highlight=False)
     if ok or stopped:
         log.unlink()
     else:
-        console.print(f"What Spark and the Kafka clients had to say is in {log}", soft_wrap=True)
+        console.print(f"The log of Spark and the Kafka clients is in {log}", soft_wrap=True)
     return 0 if ok else 1
 
 
 def _run(console: Console, departures: pd.DataFrame, speed: float) -> bool:
-    """Set everything up, let the story happen, compare, and leave nothing behind; whether all is as it should be."""
+    """Set everything up, run the story, compare, and clean up. Return whether all results are correct."""
     with ExitStack() as stack:
         stack.callback(signal.alarm, 0)
         try:
@@ -106,7 +107,7 @@ def _run(console: Console, departures: pd.DataFrame, speed: float) -> bool:
 
 
 def _story(clusters: Clusters, replay: Replay, query: StreamingQuery, delays: Delays, display: Display) -> None:
-    """What happens to the clusters while the query runs."""
+    """Change the clusters while the query runs."""
 
     def wait(condition: Callable[[], bool], limit_s: float = _LIMIT_S) -> None:
         deadline = time.monotonic() + limit_s
@@ -124,31 +125,31 @@ def _story(clusters: Clusters, replay: Replay, query: StreamingQuery, delays: De
     replay.start()
 
     wait(lambda: replay.share >= _JOIN_AT)
-    display.say("LGA's cluster is being started")
+    display.say("starting LGA's cluster")
     clusters.create("lga", "flights-lga")
     clusters.describe({"ewr": ["flights-ewr"], "jfk": ["flights-jfk"], "lga": ["flights-lga"]})
     write("lga", "flights-lga")
-    display.say("LGA's cluster is in the metadata file; what LGA had missed follows at once")
+    display.say("LGA's cluster is in the metadata file; its earlier flights are written now")
 
     wait(lambda: replay.share >= _MOVE_AT)
     clusters.create("lga", "flights-ewr")
     clusters.describe({"jfk": ["flights-jfk"], "lga": ["flights-ewr", "flights-lga"]})
     write("lga", "flights-ewr")
-    display.say("EWR's topic has moved to LGA's cluster; some producers still write to the old one")
+    display.say("EWR's topic has moved to LGA's cluster; some producers still write to the old cluster")
     wait(lambda: display.state("ewr") == "retained" and not replay.writes_to("ewr"))
     clusters.switch_off("ewr")
-    display.say("EWR's cluster was drained; it is switched off")
+    display.say("EWR's cluster was drained and is switched off")
 
     wait(lambda: replay.finished)
     wait(lambda: delays.by_cluster().total() >= replay.total, _CATCHING_UP_S)
-    query.processAllAvailable()  # were anything read twice, it would come now
+    query.processAllAvailable()  # a record that is read twice would arrive now
 
 
 def _end_by_signals() -> None:
-    """Let Ctrl-C, SIGTERM and the time limit raise in the main thread, wherever it is. Spark has handlers of its own."""
+    """Make Ctrl-C, SIGTERM and the time limit raise in the main thread, in place of Spark's own handlers."""
 
     def too_late(*_: object) -> NoReturn:
-        raise TimeoutError(f"it has not come to its end within {_LIMIT_S} s")
+        raise TimeoutError(f"it did not finish within {_LIMIT_S} s")
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -157,7 +158,7 @@ def _end_by_signals() -> None:
 
 
 def _limit_cleaning() -> None:
-    """From now on nothing disturbs the cleaning up, but if it hangs, the process is killed (and the brokers with it)."""
+    """Ignore signals during the cleaning up. If it hangs, the process is killed, and the brokers with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -166,7 +167,7 @@ def _limit_cleaning() -> None:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Write standard error to a file, also that of child processes: a warning would tear the live screen."""
+    """Write standard error to a file, also that of child processes, because a warning would damage the live screen."""
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("ab") as file:

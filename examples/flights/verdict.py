@@ -1,4 +1,4 @@
-"""The end: what came through Kafka and Spark, beside what pandas finds in the file."""
+"""The end: the results from Kafka and Spark, compared with the results of pandas on the file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Verdict:
     """The comparison.
 
     Args:
-        carriers: Every carrier's delays, expected and found.
-        clusters: Every cluster's flights: in the file, acknowledged to the producers, and read by Spark.
-        lost: How many flights were never read.
-        twice: How many records were read in excess.
+        carriers: For each carrier, the expected and the found delays.
+        clusters: For each cluster, the number of flights in the file, acknowledged to the producers, and read by Spark.
+        lost: The number of flights that were never read.
+        twice: The number of records that were read a second time.
     """
 
     carriers: dict[str, tuple[CarrierDelay, CarrierDelay]]
@@ -32,16 +32,18 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether all of it is as it should be."""
+        """Return whether all results are correct."""
         same = all(expected == found for expected, found in self.carriers.values())
         return (
             same and all(len(set(counts)) == 1 for counts in self.clusters.values()) and not (self.lost or self.twice)
         )
 
     def tables(self) -> list[Table]:
-        """Both comparisons, to be printed."""
+        """Return both comparisons as tables."""
         names = load_airlines()
-        by_carrier = Table("carrier", title="Departure delays by carrier: Kafka and Spark, beside pandas on the file")
+        by_carrier = Table(
+            "carrier", title="Departure delays by carrier: Kafka and Spark compared with pandas on the file"
+        )
         by_cluster = Table("cluster", title="Flights by cluster")
         for heading in ("flights", "pandas", "mean delay (min)", "pandas", "ok"):
             by_carrier.add_column(heading, justify="right")
@@ -57,12 +59,12 @@ class Verdict:
 
 
 def judge(departures: pd.DataFrame, acknowledged: Counter[str], delays: Delays) -> Verdict:
-    """Compare everything.
+    """Compare the results of the query with the file.
 
     Args:
-        departures: The flights that were replayed, see `departures.load_departures`.
-        acknowledged: Cluster to the number of flights its producers saw acknowledged.
-        delays: What the query has counted.
+        departures: The replayed flights, see `departures.load_departures`.
+        acknowledged: For each cluster, the number of acknowledged flights.
+        delays: The results of the query.
     """
     expected = {
         str(carrier): CarrierDelay(len(of), int(of["dep_delay"].count()), int(of["dep_delay"].sum()))
