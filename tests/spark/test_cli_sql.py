@@ -13,6 +13,7 @@ import pytest
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.spark.tables import ddl, on, records
+from tests.terminal import Terminal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -123,3 +124,20 @@ def test_ctrl_c_cancels_a_job(start: Callable[[str], Program]) -> None:
     program.press_ctrl_c()
     code, _, err = program.end()
     assert (code, err) == (130, [])
+
+
+def test_a_terminal(tmp_path: Path) -> None:
+    """Rows of Spark, an error that shows its place, the history, and Ctrl-D; in a JVM that is made to start quickly."""
+    quick = "spark.driver.extraJavaOptions=-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    settings = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.codegen.wholeStage=false", "--conf", quick]
+    command = [sys.executable, "-m", "dynamic_kafka", "sql", "--master", "local[1]", *settings]
+    with Terminal(command, tmp_path) as terminal:
+        terminal.shows("sql> ")
+        terminal.types("SELECT 41 + 1 AS answer;\n")
+        terminal.shows("42")
+        terminal.types("SELEC 1;\n")
+        terminal.shows("^")
+        terminal.types("\x04")
+        assert terminal.process.wait(60) == 0
+    assert "Line 1, column 1: Expected a statement" in terminal.shown
+    assert "SELECT 41 + 1 AS answer;" in (tmp_path / ".dynamic-kafka-history").read_text()

@@ -1,4 +1,4 @@
-"""`dynamic-kafka sql`: files, statements and the prompt; what they show, and how they end. Only the last needs Spark."""
+"""`dynamic-kafka sql`: files, statements and the prompt; what they show, and how they end. Without Spark."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import builtins
 import io
 import logging
 import os
-import pty
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, ParseException, StreamingQueryException
 from pyspark.sql import Row
+from tests.terminal import Terminal
 
 from dynamic_kafka.cli import sql
 from dynamic_kafka.cli.main import main
@@ -27,7 +26,6 @@ from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.environment import TableEnvironment
 from dynamic_kafka.sql.parser.statements import InsertInto, Query, Statement
 from dynamic_kafka.sql.result import TableResult
-from dynamic_kafka.testing import wait_until
 
 TABLE = """CREATE TABLE orders (id INT) WITH (
   'connector' = 'kafka', 'topic' = 'orders', 'properties.bootstrap.servers' = 'localhost:9092', 'format' = 'json',
@@ -637,38 +635,27 @@ def test_jobs_at_the_prompt(environment: Environment, prompt: Callable[..., list
     assert found == [f"dynamic-kafka: warning: {place}: Table `a` is not there; see SHOW TABLES"]
 
 
-@pytest.mark.spark
+_WITHOUT_SPARK = """
+import dynamic_kafka
+from tests.unit.test_cli_sql import Environment, TableResult, main, sql
+
+dynamic_kafka.register = lambda _: None
+environment = Environment()
+environment.answers = [TableResult(("answer",), [(42,)])]
+sql._environment = lambda _: environment
+raise SystemExit(main(["sql"]))
+"""
+
+
 def test_a_terminal(tmp_path: Path) -> None:
-    """With Spark: rows, an error that shows its place, the history, and Ctrl-D."""
-    terminal, other = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dynamic_kafka", "sql", "--master", "local[1]", "--conf", "spark.ui.enabled=false"],
-        stdin=other,
-        stdout=other,
-        stderr=other,
-        env={**os.environ, "HOME": str(tmp_path), "TERM": "dumb", "COLUMNS": "120"},
-        start_new_session=True,
-    )
-    os.close(other)
-    shown = ""
-
-    def shows(text: str) -> bool:
-        nonlocal shown
-        if text not in shown:
-            shown += os.read(terminal, 4096).decode(errors="replace")
-        return text in shown
-
-    try:
-        wait_until(lambda: shows("sql> "), 120, "the prompt")
-        os.write(terminal, b"SELECT 41 + 1 AS answer;\n")
-        wait_until(lambda: shows("42"), 120, "the answer")
-        os.write(terminal, b"SELEC 1;\n")
-        wait_until(lambda: shows("^"), 60, "the error's place")
-        os.write(terminal, b"\x04")
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
-    assert "Line 1, column 1: Expected a statement" in shown
+    """Rows, an error that shows its place, the history, and Ctrl-D; tests/spark/test_cli_sql.py does it with Spark."""
+    with Terminal([sys.executable, "-c", _WITHOUT_SPARK], tmp_path) as terminal:
+        terminal.shows("sql> ")
+        terminal.types("SELECT 41 + 1 AS answer;\n")
+        terminal.shows("42")
+        terminal.types("SELEC 1;\n")
+        terminal.shows("^")
+        terminal.types("\x04")
+        assert terminal.process.wait(60) == 0
+    assert "Line 1, column 1: Expected a statement" in terminal.shown
     assert "SELECT 41 + 1 AS answer;" in (tmp_path / ".dynamic-kafka-history").read_text()
