@@ -70,9 +70,9 @@ QUICK = Sizes(
 )
 
 
-def throughput(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
+def throughput(sizes: Sizes, count: int, against: str | None, tell: Tell) -> Iterator[Result]:
     """Measure case (a): read one large topic completely."""
-    with KafkaBroker(heap="1g") as broker, both() as drivers:
+    with KafkaBroker(heap="1g") as broker, both(against) as drivers:
         tell("writing the records")
         options = _filled(broker, "throughput", partitions=8, records=sizes.records)
         for name, function, aggregate in (
@@ -123,7 +123,7 @@ def many_partitions(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
             yield compare("b", name, ours, theirs, unit="s", target=100.0, better="at least")
 
 
-def latency(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
+def latency(sizes: Sizes, count: int, against: str | None, tell: Tell) -> Iterator[Result]:
     """Measure case (c): the time from a record's creation until the sink has it, at an even rate, default trigger."""
     partitions = 4
     p95: dict[str, list[float]] = {}
@@ -132,13 +132,13 @@ def latency(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
         found = driver("latencies", options=options, warm_up_s=sizes.warm_up_s, seconds=sizes.block_s)
         if abs(len(found) / (sizes.block_s * _RATE) - 1) > 0.05:
             raise RuntimeError(
-                f"{driver.connector} saw {len(found)} records in {sizes.block_s} s, expected about {sizes.block_s * _RATE}"
+                f"{driver.label} saw {len(found)} records in {sizes.block_s} s, expected about {sizes.block_s * _RATE}"
             )
         steps = quantiles(found, n=20)
-        p95.setdefault(driver.connector, []).append(steps[18])
+        p95.setdefault(driver.label, []).append(steps[18])
         return float(steps[9])
 
-    with KafkaBroker(heap="1g") as broker, both() as drivers:
+    with KafkaBroker(heap="1g") as broker, both(against) as drivers:
         broker.create_topic("latency", partitions)
         options = {
             "kafka.bootstrap.servers": broker.bootstrap_servers,
@@ -149,7 +149,7 @@ def latency(sizes: Sizes, count: int, tell: Tell) -> Iterator[Result]:
             ours, theirs = pairs(drivers, count, measure, tell)
     shape = f"{_RATE} records/s"
     yield compare("c", f"latency p50, {shape}", ours, theirs, unit="ms", target=1.05, better="at most")
-    ours, theirs = p95.values() if next(iter(p95)) == drivers[0].connector else reversed(p95.values())
+    ours, theirs = (p95[driver.label] for driver in drivers)
     yield compare("c", f"latency p95, {shape}", ours, theirs, unit="ms", target=1.05, better="at most")
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 from scripts.spark42 import ROOT, jars, python
 
-__all__ = ["JVM", "OURS", "RIVAL", "Driver", "both", "pairs"]
+__all__ = ["JVM", "OURS", "RIVAL", "Driver", "both", "checkout", "pairs"]
 
 OURS = "dynamic-kafka"
 JVM = "kafka"
@@ -23,19 +25,22 @@ class Driver:
 
     Args:
         connector: `OURS` or `JVM`.
+        tree: The checkout that holds the code to run.
+        label: The name in the results. The default is the connector.
     """
 
-    def __init__(self, connector: str) -> None:
+    def __init__(self, connector: str, tree: Path = ROOT, label: str | None = None) -> None:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in __exit__
         self._process = subprocess.Popen(
             [python(), "-m", "benchmarks.contender", connector, jars(RIVAL)],
-            cwd=ROOT,
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree / "src")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
         )
-        self.connector = connector
+        self.label = label or connector
         self.pid = self._process.pid
         self._ready = False
 
@@ -68,17 +73,35 @@ class Driver:
         line = self._process.stdout.readline()
         if not line:
             self._log.seek(0)
-            raise RuntimeError(f"The driver of '{self.connector}' ended:\n{self._log.read()[-4000:]}")
+            raise RuntimeError(f"The driver of '{self.label}' ended:\n{self._log.read()[-4000:]}")
         return line
 
 
 @contextmanager
-def both() -> Iterator[tuple[Driver, Driver]]:
-    """Start our driver and the JVM connector's driver, and wait until both are ready."""
-    with Driver(OURS) as ours, Driver(JVM) as theirs:
-        for driver in (ours, theirs):
+def both(against: str | None = None) -> Iterator[tuple[Driver, Driver]]:
+    """Start our driver and the rival's: the JVM connector, or our own code at another commit.
+
+    Args:
+        against: That commit; None is the JVM connector.
+    """
+    with ExitStack() as stack:
+        rival = Driver(JVM) if against is None else Driver(OURS, stack.enter_context(checkout(against)), against)
+        drivers = stack.enter_context(Driver(OURS)), stack.enter_context(rival)
+        for driver in drivers:
             driver.wait_until_ready()  # nothing else happens while one of them is measured
-        yield ours, theirs
+        yield drivers
+
+
+@contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """Check out another commit of this repository into a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+        tree = Path(folder) / "tree"
+        subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "-q", "--detach", str(tree), commit], check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(tree)], check=True)
 
 
 def pairs(
@@ -87,17 +110,18 @@ def pairs(
     """Measure by turns (A B, B A, A B), because the first one may find the machine in another state.
 
     Args:
-        drivers: Our driver and the JVM connector's.
+        drivers: Our driver and the rival's.
         count: The number of pairs.
         measure: The measurement.
         tell: A function that shows progress.
 
     Returns:
-        Our values and the JVM connector's, pair by pair.
+        Our values and the rival's, pair by pair.
     """
-    found: dict[str, list[float]] = {driver.connector: [] for driver in drivers}
+    found: dict[str, list[float]] = {driver.label: [] for driver in drivers}
     for i in range(count):
         for driver in drivers if i % 2 == 0 else reversed(drivers):
-            tell(f"pair {i + 1} of {count}: {driver.connector}")
-            found[driver.connector].append(measure(driver))
-    return found[OURS], found[JVM]
+            tell(f"pair {i + 1} of {count}: {driver.label}")
+            found[driver.label].append(measure(driver))
+    ours, theirs = (found[driver.label] for driver in drivers)
+    return ours, theirs

@@ -52,7 +52,7 @@ def json_decoding(records: int, count: int, tell: Tell) -> Iterator[Result]:
             return float(driver("decode", options=options, columns=_COLUMNS)["seconds"])
 
         for driver in drivers:
-            tell(f"warming up: {driver.connector}")
+            tell(f"warming up: {driver.label}")
             measure(driver)
         ours, theirs = pairs(drivers, count, measure, tell)
     yield compare("h", "JSON to columns, SQL API", ours, theirs, unit="s", target=1.1, better="at most")

@@ -82,10 +82,10 @@ def limit(
     return Result(case, name, ours, "", value, values, target, "at most", data or {})
 
 
-def show(results: Iterable[Result], console: Console) -> None:
-    """Print the table."""
-    table = Table(title="Benchmarks: dynamic-kafka and Spark's JVM connector, same machine, same run")
-    for heading in ("case", "measured", "ours", "JVM", "target", "value", "min..max", ""):
+def show(results: Iterable[Result], console: Console, rival: str) -> None:
+    """Print the table; `rival` is the heading of the other contender's figures."""
+    table = Table(title=f"Benchmarks: dynamic-kafka and {rival}, same machine, same run")
+    for heading in ("case", "measured", "ours", rival, "target", "value", "min..max", ""):
         table.add_column(heading, justify="left" if heading in ("case", "measured", "") else "right")
     for r in results:
         sign = "≥" if r.better == "at least" else "≤"

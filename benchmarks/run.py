@@ -16,7 +16,7 @@ from benchmarks.drivers import RIVAL  # noqa: E402
 from benchmarks.formats import avro_decoding, json_decoding  # noqa: E402
 from benchmarks.report import Result, save, show  # noqa: E402
 from benchmarks.scaling import growth, memory  # noqa: E402
-from benchmarks.sink import exactly_once_cost, sink_throughput  # noqa: E402
+from benchmarks.sink import exactly_once_against, exactly_once_cost, sink_throughput  # noqa: E402
 from rich.console import Console  # noqa: E402
 from scripts import spark42  # noqa: E402
 
@@ -24,7 +24,10 @@ from scripts import spark42  # noqa: E402
 def main() -> int:
     """Run the chosen cases. Return 1 if a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i", help="the cases to run, such as a,c (default: all)")
+    parser.add_argument("--only", help="the cases to run, such as a,c (default: all)")
+    parser.add_argument(
+        "--against", metavar="COMMIT", help="measure a, c, f and g beside our own code at this commit; saves nothing"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="use tiny sizes: tests the harness, the figures mean nothing"
     )
@@ -38,20 +41,25 @@ def main() -> int:
     parser.add_argument("--latency-pairs", type=int, default=3, help="the same for case c, 40 s each")
     parser.add_argument("--soak-minutes", type=float, default=10, help="the minutes that case e runs")
     arguments = parser.parse_args()
-    quick = arguments.quick
+    quick, against = arguments.quick, arguments.against
     sizes, count = (QUICK, 2) if quick else (FULL, arguments.pairs)
     cases: dict[str, Callable[[Callable[[str], None]], Iterator[Result]]] = {
-        "a": partial(throughput, sizes, count),
+        "a": partial(throughput, sizes, count, against),
         "b": partial(many_partitions, sizes, arguments.partition_pairs),
-        "c": partial(latency, sizes, 2 if quick else arguments.latency_pairs),
+        "c": partial(latency, sizes, 2 if quick else arguments.latency_pairs, against),
         "d": partial(growth, sizes),
         "e": partial(memory, 0.5 if quick else arguments.soak_minutes),
-        "f": partial(sink_throughput, 100_000 if quick else 2_000_000, count),
+        "f": partial(sink_throughput, 100_000 if quick else 2_000_000, count, against),
         "h": partial(json_decoding, 100_000 if quick else 2_000_000, count),
         "i": partial(avro_decoding, count),
         "g": partial(exactly_once_cost, 50_000 if quick else 1_000_000, count, 10 if quick else 60),
     }
-    chosen = arguments.only.split(",")
+    if against is not None:
+        rows, batches = (50_000, 10) if quick else (1_000_000, 60)
+        cases = {letter: cases[letter] for letter in "acf"} | {
+            "g": partial(exactly_once_against, rows, count, batches, against)
+        }
+    chosen = arguments.only.split(",") if arguments.only else sorted(cases)
     if unknown := set(chosen) - set(cases):
         parser.error(f"unknown case: {', '.join(sorted(unknown))}; the cases are {', '.join(sorted(cases))}")
 
@@ -69,8 +77,9 @@ def main() -> int:
         for result in cases[letter](tell):
             results.append(result)
             tell(f"{result.name}: {result.value:.3g}")
-    show(results, console)
-    save(results, quick=quick)
+    show(results, console, rival=against or "JVM")
+    if against is None:
+        save(results, quick=quick)
     return 0 if quick or all(result.passed for result in results) else 1
 
 

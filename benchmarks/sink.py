@@ -11,7 +11,7 @@ from benchmarks.report import Result, compare, limit
 
 from dynamic_kafka.testing import KafkaBroker
 
-__all__ = ["exactly_once_cost", "sink_throughput"]
+__all__ = ["exactly_once_against", "exactly_once_cost", "sink_throughput"]
 
 _VALUE_BYTES = 120
 _EXACTLY_ONCE = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "benchmark"}
@@ -19,16 +19,16 @@ _EXACTLY_ONCE = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-
 Tell = Callable[[str], None]
 
 
-def sink_throughput(rows: int, count: int, tell: Tell) -> Iterator[Result]:
+def sink_throughput(rows: int, count: int, against: str | None, tell: Tell) -> Iterator[Result]:
     """Measure case (f): the same rows through both sinks, lz4, 8 partitions, acknowledged by the broker."""
-    with KafkaBroker(heap="1g") as broker, both() as drivers:
+    with KafkaBroker(heap="1g") as broker, both(against) as drivers:
         options = _options(broker, "throughput", partitions=8)
 
         def measure(driver: Driver) -> float:
             return float(driver("write", options=options, rows=rows, value_bytes=_VALUE_BYTES)["seconds"])
 
         for driver in drivers:
-            tell(f"warming up: {driver.connector}")
+            tell(f"warming up: {driver.label}")
             measure(driver)
         ours, theirs = pairs(drivers, count, measure, tell)
     yield compare("f", "write, at-least-once", ours, theirs, unit="s", target=0.7, better="at least")
@@ -82,6 +82,34 @@ def exactly_once_cost(rows: int, count: int, batches: int, tell: Tell) -> Iterat
                 target=target,
                 data=data,
             )
+
+
+def exactly_once_against(rows: int, count: int, batches: int, against: str, tell: Tell) -> Iterator[Result]:
+    """Measure case (g) beside another commit: exactly-once batches, large and small."""
+    with KafkaBroker(heap="1g") as broker, both(against) as drivers:
+        options = _options(broker, "exactly-once", partitions=8) | _EXACTLY_ONCE
+        of = {d.label: options | {"sink.transactional-id-prefix": f"benchmark-{i}"} for i, d in enumerate(drivers)}
+
+        def large(driver: Driver) -> float:
+            return float(driver("write", options=of[driver.label], rows=rows, value_bytes=_VALUE_BYTES)["seconds"])
+
+        for driver in drivers:
+            large(driver)
+        ours, theirs = pairs(drivers, count, large, tell)
+        yield compare("g", f"exactly-once, {rows} rows a batch", ours, theirs, unit="s", target=1.0, better="at least")
+        p95: dict[str, list[float]] = {driver.label: [] for driver in drivers}
+
+        def small(driver: Driver) -> float:
+            run = partial(driver, "write_micro_batches", rows_per_second=100, batches=batches, warm_up=20)
+            found = run(options=of[driver.label])
+            p95[driver.label].append(quantiles(found, n=20)[18])
+            return float(median(found))
+
+        ours, theirs = pairs(drivers, 4, small, tell)
+        name = "exactly-once micro-batch"
+        yield compare("g", f"{name}, p50", ours, theirs, unit="ms", target=1.0, better="at most")
+        ours, theirs = (p95[driver.label] for driver in drivers)
+        yield compare("g", f"{name}, p95", ours, theirs, unit="ms", target=1.0, better="at most")
 
 
 def _options(broker: KafkaBroker, topic: str, *, partitions: int) -> dict[str, str]:
