@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 from dynamic_kafka.formats import ROW_KIND
-from dynamic_kafka.sql.types import quoted
+from dynamic_kafka.formats.expressions import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

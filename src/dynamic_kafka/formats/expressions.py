@@ -41,6 +41,7 @@ __all__ = [
     "let",
     "once",
     "or_error",
+    "quoted",
     "temporal_text",
     "with_error",
 ]
@@ -58,6 +59,11 @@ def let(value: Column, use: Callable[[Column], Column]) -> Column:
     stands, and finds repetitions again only where all of them are always needed.
     """
     return F.get(F.transform(F.array(value), use), F.lit(0))
+
+
+def quoted(name: str) -> str:
+    """Return a name in backticks, for SQL and for `functions.col`: a name may contain a dot."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def once(column: Column) -> Column:

@@ -17,12 +17,12 @@ from pyspark.errors import AnalysisException
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
+from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.definition import Name, qualified
 from dynamic_kafka.sql.queries import mentions, tables_read
 from dynamic_kafka.sql.scan import read
 from dynamic_kafka.sql.table import KafkaTable
-from dynamic_kafka.sql.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

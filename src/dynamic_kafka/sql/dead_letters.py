@@ -6,7 +6,8 @@ is acknowledged before its batch ends, at least once: a task that Spark repeats 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +21,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
 
-    from dynamic_kafka.sql.table import DeadLetters
-
-__all__ = ["send", "set_aside"]
+__all__ = ["DeadLetters", "send", "set_aside"]
 
 _HEADERS = tuple(f"dynamic-kafka.{name}" for name in ("error", "cluster", "topic", "partition", "offset"))
 _FLUSH_S = 0.5
 
 Headers = list[tuple[str, str | bytes | None]]
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """The topic for messages that cannot be read.
+
+    Args:
+        topic: The topic.
+        properties: Kafka properties of its cluster, with secrets as they were given.
+    """
+
+    topic: str
+    properties: Mapping[str, str] = field(repr=False)
 
 
 def set_aside(letters: DeadLetters) -> Callable[..., Column]:
@@ -54,7 +66,7 @@ def send(letters: DeadLetters, columns: Sequence[pa.Array]) -> None:
     """Send the messages that have an error, and wait until they are acknowledged.
 
     Args:
-        letters: Where to.
+        letters: The topic for dead letters.
         columns: Error, key, value, cluster, topic, partition and offset; all null for a message without an error.
 
     Raises:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.kafka.config.secrets import redact
-from dynamic_kafka.sql.types import FlinkType, quoted, string_literal
+from dynamic_kafka.sql.types import FlinkType, string_literal
 
 __all__ = [
     "Column",

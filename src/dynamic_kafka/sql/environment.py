@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 import dynamic_kafka
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
+from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.catalog import Catalog, View, only_name
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, Name, TableDefinition, qualified
@@ -28,7 +29,7 @@ from dynamic_kafka.sql.queries import filters_groups, is_projection, selects_all
 from dynamic_kafka.sql.result import TableResult
 from dynamic_kafka.sql.scan import check_expressions
 from dynamic_kafka.sql.table import KafkaTable, table_of
-from dynamic_kafka.sql.types import flink_type, quoted, string_literal
+from dynamic_kafka.sql.types import flink_type, string_literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import METADATA, ROW_KIND, ROWS
-from dynamic_kafka.formats.expressions import once
+from dynamic_kafka.formats.expressions import once, quoted
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure
@@ -25,7 +25,7 @@ from dynamic_kafka.sql.dead_letters import set_aside
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, VALUE_PREFIX, metadata_types
 from dynamic_kafka.sql.table import Encoding, KafkaTable, with_start
-from dynamic_kafka.sql.types import cast_type, quoted
+from dynamic_kafka.sql.types import cast_type
 
 __all__ = ["check_expressions", "read"]
 

@@ -22,12 +22,13 @@ from dynamic_kafka.formats import ROW_KIND, Format, FormatOptions, format_named
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.source.configure import configure
+from dynamic_kafka.sql.dead_letters import DeadLetters
 from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, metadata_types
 from dynamic_kafka.sql.options import TableOptions, check_unknown, format_options, split_options
 from dynamic_kafka.sql.types import flink_type, spark_type, time_precision
 
-__all__ = ["DeadLetters", "Encoding", "KafkaTable", "only_topic", "table_of", "with_start"]
+__all__ = ["Encoding", "KafkaTable", "only_topic", "table_of", "with_start"]
 
 _GROUP = "properties.group.id"
 
@@ -49,19 +50,6 @@ class Encoding:
     options: FormatOptions
     columns: tuple[str, ...]
     schema: StructType
-
-
-@dataclass(frozen=True)
-class DeadLetters:
-    """Where messages are set aside.
-
-    Args:
-        topic: The topic.
-        properties: How to reach its cluster, secrets as they were given.
-    """
-
-    topic: str
-    properties: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dynamic_kafka.formats.expressions import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
@@ -20,7 +22,6 @@ __all__ = [
     "cast_type",
     "flink_type",
     "interval_units",
-    "quoted",
     "spark_type",
     "string_literal",
     "time_precision",
@@ -70,11 +71,6 @@ class FlinkType:
             )
             text += f"<{', '.join(fields)}>"
         return text if self.nullable else f"{text} NOT NULL"
-
-
-def quoted(name: str) -> str:
-    """A name in backticks."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def string_literal(text: str) -> str:
