@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose, as one tree.
+"""The errors that this package raises on purpose, as one tree, and the helpers that word them.
 
 ::
 
@@ -7,25 +7,25 @@
     │   ├── UnknownOptionError
     │   ├── InvalidOptionError
     │   ├── ConflictingOptionsError
-    │   └── SqlError                        a SQL statement is not understood, with line and column
+    │   └── SqlError                        a SQL statement is wrong or not supported, with line and column
     ├── MissingDependencyError (ImportError)  an optional library is not installed
-    ├── MetadataServiceError                the metadata service failed, or its document is invalid
+    ├── MetadataServiceError                the metadata service failed, or its answer is invalid   (retriable)
     ├── RegistryError                       the schema registry does not answer, or refuses
-    ├── ClusterUnavailableError             a listed cluster does not answer            (retriable)
-    ├── OffsetResolutionError               a start or stop position cannot be found
-    ├── DataLossError                       records that had to be read are gone
-    ├── RecordError                         one record cannot be turned into a row
-    ├── RowError                            one row cannot be turned into a record
+    ├── ClusterUnavailableError             a cluster does not answer                               (retriable)
+    ├── OffsetResolutionError               a start or stop offset cannot be determined
+    ├── DataLossError                       records were deleted before they were read
+    ├── RecordError                         a record cannot be turned into a row
+    ├── RowError                            a row cannot be turned into a record
     ├── DeliveryError                       a record was not acknowledged
-    ├── TransactionError                    a batch could not be published; nothing of it was
-    │   ├── ProducerFencedError             somebody else took over the transactional id prefix
-    │   └── LostTransactionsError           decided transactions are gone
-    └── CheckpointError                     the checkpoint's offsets are not ours, or do not fit
+    ├── TransactionError                    a batch could not be published
+    │   ├── ProducerFencedError             another writer took over the transactional id prefix
+    │   └── LostTransactionsError           transactions were lost after the decision to commit them
+    └── CheckpointError                     the offsets in the checkpoint are foreign, damaged or do not fit
 
-Spark shows an error from a Python data source as text, after the name of its own exception class, and often only
-the first line. So the first line of each message stands alone: what, where (option, or cluster, topic, partition
-and offsets), and what to do. No message holds a secret. All of them survive pickling: they cross from Spark's
-workers to the driver.
+Spark shows an error from a Python data source as text, after the name of its own exception class, and often only the
+first line. So the first line of each message stands alone. It says what happened, where (option, or cluster, topic,
+partition and offsets), and what to do. No message holds a secret. All errors can be pickled, because they cross from
+Spark's workers to the driver.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ __all__ = [
 
 
 class DynamicKafkaError(Exception):
-    """The root of the tree.
+    """The base class of all errors of this package.
 
     Args:
-        message: What happened, where, and what to do; the first line stands alone.
-        cluster_id: The Kafka cluster it is about, if it is about one.
+        message: What happened, where, and what to do. The first line stands alone.
+        cluster_id: The Kafka cluster concerned, if there is one.
 
     Attributes:
         retriable: True if the same call may succeed later without any change by the user.
@@ -75,7 +75,7 @@ class DynamicKafkaError(Exception):
         self.cluster_id = cluster_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception's own __reduce__ calls cls(*args), which fits none of the subclasses with other arguments.
+        # Exception's own __reduce__ calls cls(*args), which fails for subclasses with other arguments.
         return _restore, (type(self), self.args, self.__dict__.copy())
 
 
@@ -87,16 +87,19 @@ def _restore(cls: type[DynamicKafkaError], args: tuple[Any, ...], state: dict[st
 
 
 class ConfigurationError(DynamicKafkaError, ValueError):
-    """The user's options or properties are wrong; raised before anything is read."""
+    """Raised when options or properties are wrong, before anything is read or written."""
 
 
 class UnknownOptionError(ConfigurationError):
-    """An option nobody knows, with the nearest known name.
+    """Raised when an option does not exist; suggests the most similar name.
 
     Args:
         option: The option as the user spelled it.
         known: All options that exist, in the spelling to suggest.
-        what: What kind of option it is.
+        what: The kind of option, for the message.
+
+    Attributes:
+        suggestion: The most similar name that exists; None if none is similar.
     """
 
     def __init__(self, option: str, known: Iterable[str], *, what: str = "option") -> None:
@@ -107,12 +110,12 @@ class UnknownOptionError(ConfigurationError):
 
 
 class InvalidOptionError(ConfigurationError):
-    """An option with a value it cannot have.
+    """Raised when an option has an invalid value.
 
     Args:
         option: The option as the user spelled it.
-        value: The value given; the caller redacts secrets.
-        expected: What would be right, as it reads after "expected".
+        value: The value given. The caller redacts secrets.
+        expected: The values allowed, as they read after "expected".
     """
 
     def __init__(self, option: str, value: object, expected: str) -> None:
@@ -121,11 +124,11 @@ class InvalidOptionError(ConfigurationError):
 
 
 class ConflictingOptionsError(ConfigurationError):
-    """Options that cannot be given together.
+    """Raised when options cannot be given together.
 
     Args:
-        options: The options in conflict, as the user spelled them.
-        remedy: What to do.
+        options: The conflicting options, as the user spelled them.
+        remedy: The way to resolve the conflict.
     """
 
     def __init__(self, options: Iterable[str], remedy: str) -> None:
@@ -134,13 +137,13 @@ class ConflictingOptionsError(ConfigurationError):
 
 
 class SqlError(ConfigurationError):
-    """A SQL statement that is not understood, or that asks for what there is not here.
+    """Raised when a SQL statement cannot be parsed or uses a feature that is not supported.
 
     Args:
-        problem: What is wrong and what to do; the first line of the message, after the position.
-        line: The line of the fault, counted from 1 over the whole text.
+        problem: What is wrong and what to do. It follows the position in the first line of the message.
+        line: The line of the error, counted from 1 over the whole text.
         column: The character in that line, counted from 1.
-        excerpt: That line as it may be shown, and below it a line with a caret under the fault.
+        excerpt: That line without secrets, and below it a line with a caret under the error.
     """
 
     def __init__(self, problem: str, *, line: int, column: int, excerpt: str) -> None:
@@ -149,35 +152,35 @@ class SqlError(ConfigurationError):
 
 
 class MissingDependencyError(DynamicKafkaError, ImportError):
-    """An optional library is not installed.
+    """Raised when an optional library is needed and not installed.
 
     Args:
         library: The distribution that is missing.
-        extra: The extra of this package that brings it.
-        purpose: What it is needed for.
+        extra: The extra of this package that installs it.
+        purpose: The use of the library, as it reads after "is needed".
     """
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(
-            f"{library} is needed {purpose} and is not installed here: pip install 'pyspark-dynamic-kafka[{extra}]' "
-            "(on the driver and on every executor)"
+            f"{library} is needed {purpose}, but it is not installed here; install it on the driver and on every executor: "
+            f"pip install 'pyspark-dynamic-kafka[{extra}]'"
         )
 
 
 class MetadataServiceError(DynamicKafkaError):
-    """The metadata service failed, or answered with a document that is not valid."""
+    """Raised when the metadata service fails, or when its answer is not valid."""
 
     retriable = True
 
 
 class RegistryError(DynamicKafkaError):
-    """The schema registry does not answer, or does not do what it is asked.
+    """Raised when the schema registry does not answer, or refuses a request.
 
     Args:
-        message: What happened, where, and what to do; the first line stands alone.
+        message: What happened, where, and what to do. The first line stands alone.
         retriable: True if the same call may succeed later without any change by the user.
-        not_found: True if the registry does not know what it was asked for. A message may be at fault then: one that is
-            damaged names any schema.
+        not_found: True if the schema does not exist in the registry. Then the message may be damaged: it can contain
+            any schema id.
     """
 
     def __init__(self, message: str, *, retriable: bool, not_found: bool = False) -> None:
@@ -186,41 +189,44 @@ class RegistryError(DynamicKafkaError):
 
 
 class ClusterUnavailableError(DynamicKafkaError):
-    """A cluster that has to be read does not answer."""
+    """Raised when a cluster that is needed does not answer."""
 
     retriable = True
 
 
 class OffsetResolutionError(DynamicKafkaError):
-    """A start or stop position cannot be found: no committed offset, no record at a timestamp, an unlisted one."""
+    """Raised when a start or stop offset cannot be determined.
+
+    The group has no committed offset, there is no record at or after a timestamp, or a partition is not listed.
+    """
 
 
 class DataLossError(DynamicKafkaError):
-    """Records that had to be read are gone: retention, deletion, or a topic made again under the old name.
+    """Raised when records were deleted before they were read: by retention, or with their topic.
 
     Args:
         reason: What happened, as a clause.
         cluster_id: The cluster.
         topic: The topic.
         partition: The partition.
-        start: The first offset that had to be read.
-        end: The offset before which reading had to stop.
+        start: The first offset of the range that had to be read.
+        end: The offset after the range.
     """
 
     def __init__(self, reason: str, *, cluster_id: str, topic: str, partition: int, start: int, end: int) -> None:
         super().__init__(
             f"Cluster '{cluster_id}', topic '{topic}', partition {partition}, offsets [{start}, {end}): {reason}. "
-            "Set failOnDataLoss=false to go on without what is gone",
+            "Set failOnDataLoss=false to continue without the lost records",
             cluster_id=cluster_id,
         )
         self.topic, self.partition, self.start, self.end = topic, partition, start, end
 
 
 class RecordError(DynamicKafkaError):
-    """One record cannot be turned into a row.
+    """Raised when a record cannot be turned into a row.
 
     Args:
-        reason: What is wrong with it, as a clause.
+        reason: What is wrong with the record, as a clause.
         cluster_id: The cluster.
         topic: The topic.
         partition: The partition.
@@ -236,11 +242,11 @@ class RecordError(DynamicKafkaError):
 
 
 class RowError(DynamicKafkaError):
-    """One row cannot be turned into a record.
+    """Raised when a row cannot be turned into a record.
 
     Args:
-        column: The column with the fault.
-        reason: What is wrong with it, as a clause; nothing of `key`, `value` or `headers`.
+        column: The column with the error.
+        reason: What is wrong, as it reads after the column's name. Never contains data of `key`, `value` or `headers`.
     """
 
     def __init__(self, column: str, reason: str) -> None:
@@ -249,14 +255,14 @@ class RowError(DynamicKafkaError):
 
 
 class DeliveryError(DynamicKafkaError):
-    """A record was not acknowledged.
+    """Raised when a record was not acknowledged.
 
     Args:
         reason: What happened and what to do, as a clause.
         cluster_id: The cluster.
         topic: The topic; None if the producer failed as a whole.
         partition: The partition; -1 if none was chosen yet.
-        key_bytes: The size of the record's key; None if it has none, or if it is not about one record.
+        key_bytes: The size of the record's key; None without a key, or if the producer failed as a whole.
         code: Kafka's name of the error.
         retriable: True if the same write may succeed later.
     """
@@ -282,34 +288,38 @@ class DeliveryError(DynamicKafkaError):
 
 
 class TransactionError(DynamicKafkaError):
-    """A batch could not be published exactly once; unless the message says otherwise nothing of it was."""
+    """Raised when a batch could not be published exactly once.
+
+    Nothing of the batch was published unless the message says otherwise.
+    """
 
 
 class ProducerFencedError(TransactionError):
-    """Somebody else took over the transactional id prefix: another run of the query, or another query."""
+    """Raised when another run of the query, or another query, took over the transactional id prefix."""
 
 
 class LostTransactionsError(TransactionError):
-    """Transactions that a decision named are gone, and the others of the batch are published or may be.
+    """Raised when transactions were lost after the decision to commit them; the batch's other ones may be published.
 
     Args:
         batch: The batch's number.
-        lost: What is known of each, by transactional id.
-        count: How many transactions the batch has.
+        lost: Transactional id to what is known of the transaction.
+        count: The number of transactions in the batch.
     """
 
     def __init__(self, batch: int, lost: Mapping[str, str], count: int) -> None:
         named = "; ".join(f"'{name}' ({what})" for name, what in lost.items())
         super().__init__(
-            f"Batch {batch}: {len(lost)} of its {count} transactions cannot be committed any more: {named}. They were "
-            "decided, and timed out or were aborted before they were committed; their rows are lost. Find out which rows "
-            "are missing, and set sink.lost-transactions=continue for one start to go on without them"
+            f"Batch {batch}: {len(lost)} of its {count} transactions cannot be committed any more: {named}. The "
+            "decision to commit them was written down, but they timed out or were aborted first, so their rows are lost. "
+            "Find out which rows are missing, then set sink.lost-transactions=continue for one start to continue without "
+            "them"
         )
         self.batch, self.lost = batch, dict(lost)
 
 
 class CheckpointError(DynamicKafkaError):
-    """The offsets in the checkpoint are not this source's, or do not fit what is asked of it."""
+    """Raised when the offsets in the checkpoint are not this source's, are damaged, or do not fit the query."""
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
