@@ -1,6 +1,6 @@
 """Flink's Kafka connectors for PySpark, without a JAR: one stream over many Kafka clusters.
 
-Three fronts over one engine: options of `format("dynamic-kafka")`, builders with PyFlink's names, and Flink's SQL.
+There are three ways in to one engine: options of `format("dynamic-kafka")`, builders with PyFlink's names, and Flink's SQL.
 """
 
 from __future__ import annotations
@@ -9,57 +9,37 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    # For type checkers, to which `X as X` exports the name. At run time `__getattr__` finds the same names by `_HOMES`.
     from pyspark.sql import SparkSession
 
-    from dynamic_kafka.builders import (
-        ArrowSerializer,
-        DeliveryGuarantee,
-        DynamicKafkaSource,
-        KafkaRecordSerializationSchema,
-        KafkaSink,
-        KafkaSource,
-        TransactionNamingStrategy,
-    )
+    from dynamic_kafka.builders import ArrowSerializer as ArrowSerializer
+    from dynamic_kafka.builders import DeliveryGuarantee as DeliveryGuarantee
+    from dynamic_kafka.builders import DynamicKafkaSource as DynamicKafkaSource
+    from dynamic_kafka.builders import KafkaRecordSerializationSchema as KafkaRecordSerializationSchema
+    from dynamic_kafka.builders import KafkaSink as KafkaSink
+    from dynamic_kafka.builders import KafkaSource as KafkaSource
+    from dynamic_kafka.builders import TransactionNamingStrategy as TransactionNamingStrategy
+    from dynamic_kafka.builders.deserializers import ArrowDeserializer as ArrowDeserializer
     from dynamic_kafka.builders.deserializers import (
-        ArrowDeserializer,
-        KafkaRecordDeserializationSchema,
-        SimpleStringSchema,
+        KafkaRecordDeserializationSchema as KafkaRecordDeserializationSchema,
     )
-    from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
-    from dynamic_kafka.metadata.file import FileMetadataService
-    from dynamic_kafka.metadata.http import HttpMetadataService
-    from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
-    from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
-    from dynamic_kafka.metadata.service import KafkaMetadataService
-    from dynamic_kafka.metadata.single_cluster import SingleClusterTopicMetadataService
-    from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
-    from dynamic_kafka.sink.partitioners import KafkaPartitioner
+    from dynamic_kafka.builders.deserializers import SimpleStringSchema as SimpleStringSchema
+    from dynamic_kafka.initializer import KafkaOffsetResetStrategy as KafkaOffsetResetStrategy
+    from dynamic_kafka.initializer import KafkaOffsetsInitializer as KafkaOffsetsInitializer
+    from dynamic_kafka.initializer import KafkaTopicPartition as KafkaTopicPartition
+    from dynamic_kafka.metadata.file import FileMetadataService as FileMetadataService
+    from dynamic_kafka.metadata.http import HttpMetadataService as HttpMetadataService
+    from dynamic_kafka.metadata.in_memory import InMemoryMetadataService as InMemoryMetadataService
+    from dynamic_kafka.metadata.model import ClusterMetadata as ClusterMetadata
+    from dynamic_kafka.metadata.model import KafkaStream as KafkaStream
+    from dynamic_kafka.metadata.service import KafkaMetadataService as KafkaMetadataService
+    from dynamic_kafka.metadata.single_cluster import (
+        SingleClusterTopicMetadataService as SingleClusterTopicMetadataService,
+    )
+    from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber as KafkaStreamSubscriber
+    from dynamic_kafka.sink.partitioners import KafkaPartitioner as KafkaPartitioner
 
-__all__ = [
-    "ArrowDeserializer",
-    "ArrowSerializer",
-    "ClusterMetadata",
-    "DeliveryGuarantee",
-    "DynamicKafkaSource",
-    "FileMetadataService",
-    "HttpMetadataService",
-    "InMemoryMetadataService",
-    "KafkaMetadataService",
-    "KafkaOffsetResetStrategy",
-    "KafkaOffsetsInitializer",
-    "KafkaPartitioner",
-    "KafkaRecordDeserializationSchema",
-    "KafkaRecordSerializationSchema",
-    "KafkaSink",
-    "KafkaSource",
-    "KafkaStream",
-    "KafkaStreamSubscriber",
-    "KafkaTopicPartition",
-    "SimpleStringSchema",
-    "SingleClusterTopicMetadataService",
-    "TransactionNamingStrategy",
-    "register",
-]
+    __version__: str
 
 _HOMES = {
     "builders": (
@@ -84,11 +64,14 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
+__all__ = [*sorted(_HOME_OF), "register"]  # noqa: PLE0604  # type checkers read the imports above
+
 
 def register(spark: SparkSession) -> None:
-    """Make `format("dynamic-kafka")` known to a session, and let streams with stopping offsets end by themselves.
+    """Register `format("dynamic-kafka")` in a session, and stop its streams once they have reached their stopping offsets.
 
-    Without this call Spark finds the format by itself, but a stream that has reached its stopping offsets idles.
+    Spark also finds the format without this call, but then a stream that has reached its stopping offsets keeps running
+    without reading anything.
     """
     from dynamic_kafka.spark.datasource import DynamicKafkaDataSource
     from dynamic_kafka.spark.stop_finished import stop_queries_that_are_done
@@ -97,15 +80,17 @@ def register(spark: SparkSession) -> None:
     stop_queries_that_are_done(spark)
 
 
-def __getattr__(name: str) -> Any:
-    # Spark's workers import this package in every new process: load only what is asked for.
-    if name == "__version__":
-        from importlib import metadata  # 50 ms
+if not TYPE_CHECKING:  # it would make a type checker accept any name
 
-        return metadata.version("pyspark-dynamic-kafka")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'dynamic_kafka' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dynamic_kafka.{_HOME_OF[name]}"), name)
+    def __getattr__(name: str) -> Any:
+        # Spark's workers import this package in every new process: import a module only when one of its names is used.
+        if name == "__version__":
+            from importlib import metadata  # 50 ms
+
+            return metadata.version("pyspark-dynamic-kafka")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'dynamic_kafka' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"dynamic_kafka.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:
