@@ -26,7 +26,7 @@ LONG = pytest.mark.crash
         pytest.param(Limits(batches=1, drivers=2, timeouts=1, late_timeouts=1), id="time-outs"),
         pytest.param(Limits(batches=1, drivers=2, queries=2), id="two queries with one prefix"),
         pytest.param(Limits(batches=3, drivers=2), id="a zombie driver of three batches", marks=LONG),
-        pytest.param(Limits(batches=2, drivers=2), id="a zombie driver"),
+        pytest.param(Limits(batches=1, drivers=2), id="two drivers"),
         pytest.param(Limits(batches=3, drivers=1, late_tasks=1, faults=1, timeouts=1), id="one driver"),
     ],
 )

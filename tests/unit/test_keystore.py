@@ -1,4 +1,4 @@
-"""Key stores that Java's own keytool made become PEM that OpenSSL takes."""
+"""Key stores that Java's own keytool made (`data/stores/make-stores`) become PEM that OpenSSL takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import ssl
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -26,44 +25,7 @@ from dynamic_kafka.kafka.config.keystore import (
 
 PASSWORD = "test1234"
 KEY_PASSWORD = "pässwörd-key"
-
-
-def keytool(*arguments: str) -> None:
-    """Run the JDK's keytool."""
-    subprocess.run(["keytool", *arguments], check=True, capture_output=True, timeout=60)
-
-
-@pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stores of each format: a CA, and a client whose certificate that CA signed."""
-    folder = tmp_path_factory.mktemp("stores")
-
-    def path(name: str) -> str:
-        return str(folder / name)
-
-    access = ("-storepass", PASSWORD, "-noprompt")
-    pair = ("-genkeypair", "-keyalg", "EC", "-validity", "3650")
-    ca = ("-keystore", path("ca.p12"), "-storetype", "PKCS12", *access)
-    client = ("-keystore", path("client.p12"), "-storetype", "PKCS12", *access)
-    keytool(*pair, "-alias", "ca", "-dname", "CN=Test CA", "-ext", "bc:c", *ca)
-    keytool("-exportcert", "-rfc", "-alias", "ca", "-file", path("ca.pem"), *ca)
-    keytool(*pair, "-alias", "client", "-dname", "CN=client", *client)
-    keytool("-certreq", "-alias", "client", "-file", path("client.csr"), *client)
-    keytool("-gencert", "-rfc", "-alias", "ca", "-infile", path("client.csr"), "-outfile", path("client.pem"), *ca)
-    (folder / "chain.pem").write_text((folder / "client.pem").read_text() + (folder / "ca.pem").read_text())
-    keytool("-importcert", "-alias", "client", "-file", path("chain.pem"), *client)
-    for name, kind in (("trust.jks", "JKS"), ("trust.p12", "PKCS12"), ("trust.jceks", "JCEKS")):
-        keytool(
-            *("-importcert", "-alias", "ca", "-file", path("ca.pem")),
-            *("-keystore", path(name), "-storetype", kind, *access),
-        )
-    source = ("-importkeystore", "-srckeystore", path("client.p12"), "-srcstorepass", PASSWORD, "-srcalias", "client")
-    jks = ("-deststoretype", "JKS", "-deststorepass", PASSWORD, "-noprompt")
-    keytool(*source, "-destkeystore", path("client.jks"), *jks)
-    keytool(*source, "-destkeystore", path("own-password.jks"), *jks, "-destkeypass", KEY_PASSWORD)
-    keytool(*source, "-destkeystore", path("two.jks"), *jks)
-    keytool(*source, "-destkeystore", path("two.jks"), *jks, "-destalias", "other")
-    return folder
+STORES = Path(__file__).parent / "data" / "stores"
 
 
 def subjects(pem: str) -> list[str]:
@@ -82,18 +44,18 @@ def assert_pair(chain: str, key: str, folder: Path) -> None:
     ("name", "password"),
     [("trust.jks", PASSWORD), ("trust.jks", None), ("trust.p12", PASSWORD), ("ca.pem", None), ("ca.p12", PASSWORD)],
 )
-def test_trust_stores(stores: Path, name: str, password: str | None) -> None:
+def test_trust_stores(name: str, password: str | None) -> None:
     """Every format gives the same certificate; a self-signed key pair is a trust store too, as in Java."""
-    pem = truststore_pem(str(stores / name), password)
+    pem = truststore_pem(str(STORES / name), password)
 
     assert subjects(pem) == ["CN=Test CA"]
-    assert pem == pem_certificates((stores / "ca.pem").read_text(), "x")
+    assert pem == pem_certificates((STORES / "ca.pem").read_text(), "x")
 
 
-def test_the_name_of_the_file_means_nothing(stores: Path, tmp_path: Path) -> None:
+def test_the_name_of_the_file_means_nothing(tmp_path: Path) -> None:
     """A PKCS12 store named .jks, which is what today's keytool makes, is read."""
     path = tmp_path / "truststore.jks"
-    path.write_bytes((stores / "trust.p12").read_bytes())
+    path.write_bytes((STORES / "trust.p12").read_bytes())
 
     assert subjects(truststore_pem(str(path), PASSWORD)) == ["CN=Test CA"]
 
@@ -102,18 +64,18 @@ def test_the_name_of_the_file_means_nothing(stores: Path, tmp_path: Path) -> Non
     ("name", "key_password"),
     [("client.jks", None), ("client.jks", PASSWORD), ("own-password.jks", KEY_PASSWORD), ("client.p12", None)],
 )
-def test_key_stores(stores: Path, tmp_path: Path, name: str, key_password: str | None) -> None:
+def test_key_stores(tmp_path: Path, name: str, key_password: str | None) -> None:
     """Chain and key come out of JKS and PKCS12, leaf first, and belong together."""
-    chain, key = keystore_pem(str(stores / name), PASSWORD, key_password)
+    chain, key = keystore_pem(str(STORES / name), PASSWORD, key_password)
 
     assert subjects(chain) == ["CN=client", "CN=Test CA"]
     assert_pair(chain, key, tmp_path)
 
 
 @pytest.mark.parametrize("password", [None, "secret"])
-def test_pem_key_stores(stores: Path, tmp_path: Path, password: str | None) -> None:
+def test_pem_key_stores(tmp_path: Path, password: str | None) -> None:
     """A PEM file with chain and key is a key store; an encrypted key is opened with ssl.key.password."""
-    chain, key = keystore_pem(str(stores / "client.p12"), PASSWORD, None)
+    chain, key = keystore_pem(str(STORES / "client.p12"), PASSWORD, None)
     loaded = serialization.load_pem_private_key(key.encode(), None)
     encryption = serialization.BestAvailableEncryption(password.encode()) if password else None
     text = loaded.private_bytes(
@@ -133,9 +95,9 @@ def test_pem_key_stores(stores: Path, tmp_path: Path, password: str | None) -> N
 
 
 @pytest.mark.parametrize("separator", [" ", "\\n", "\r\n"])
-def test_pem_on_one_line(stores: Path, separator: str) -> None:
+def test_pem_on_one_line(separator: str) -> None:
     """PEM whose line breaks became spaces or the two characters backslash and n is put right."""
-    text = (stores / "ca.pem").read_text()
+    text = (STORES / "ca.pem").read_text()
 
     assert pem_certificates(text, "x") == pem_certificates(separator.join(text.splitlines()), "x")
 
@@ -150,9 +112,9 @@ def test_inline_pem_that_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["client.jks", "client.p12"])
-def test_wrong_store_password(stores: Path, name: str) -> None:
+def test_wrong_store_password(name: str) -> None:
     """The error names the file, the property of the location and the one of the password, not the password."""
-    path = str(stores / name)
+    path = str(STORES / name)
     with pytest.raises(ConfigurationError) as keys:
         keystore_pem(path, "hunter2", None)
     with pytest.raises(ConfigurationError) as trust:
@@ -163,28 +125,28 @@ def test_wrong_store_password(stores: Path, name: str) -> None:
     assert "hunter2" not in str(keys.value) + str(trust.value)
 
 
-def test_wrong_key_password(stores: Path) -> None:
+def test_wrong_key_password() -> None:
     """A key with a password of its own asks for ssl.key.password."""
     with pytest.raises(ConfigurationError, match=r"set ssl\.key\.password"):
-        keystore_pem(str(stores / "own-password.jks"), PASSWORD, None)
+        keystore_pem(str(STORES / "own-password.jks"), PASSWORD, None)
 
 
-def test_missing_passwords(stores: Path) -> None:
+def test_missing_passwords() -> None:
     """Where Java needs a password the error says which."""
     with pytest.raises(ConfigurationError, match=r"set ssl\.keystore\.password, or ssl\.key\.password"):
-        keystore_pem(str(stores / "client.jks"), None, None)
+        keystore_pem(str(STORES / "client.jks"), None, None)
     with pytest.raises(ConfigurationError, match=r"set ssl\.truststore\.password"):
-        truststore_pem(str(stores / "trust.p12"), None)
+        truststore_pem(str(STORES / "trust.p12"), None)
 
 
-def test_stores_that_cannot_serve(stores: Path, tmp_path: Path) -> None:
+def test_stores_that_cannot_serve(tmp_path: Path) -> None:
     """No key, two keys, nothing to trust, another format, no file: each says what to do."""
     with pytest.raises(ConfigurationError, match="holds 0 private keys"):
-        keystore_pem(str(stores / "trust.jks"), PASSWORD, None)
+        keystore_pem(str(STORES / "trust.jks"), PASSWORD, None)
     with pytest.raises(ConfigurationError, match=r"holds 2 private keys .* -srcalias"):
-        keystore_pem(str(stores / "two.jks"), PASSWORD, None)
+        keystore_pem(str(STORES / "two.jks"), PASSWORD, None)
     with pytest.raises(ConfigurationError, match=r"JCEKS.*-importkeystore"):
-        truststore_pem(str(stores / "trust.jceks"), PASSWORD)
+        truststore_pem(str(STORES / "trust.jceks"), PASSWORD)
     with pytest.raises(ConfigurationError, match=r"'/no/such\.jks': it cannot be read \(No such file"):
         truststore_pem("/no/such.jks", None)
     with pytest.raises(ConfigurationError, match="cannot be read"):
@@ -203,14 +165,16 @@ def test_stores_that_cannot_serve(stores: Path, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:PKCS#12 bundle could not be parsed as DER")
 @pytest.mark.parametrize("name", ["client.jks", "client.p12", "chain.pem"])
 @given(data=st.data())
-def test_a_damaged_store_is_an_error_not_a_crash(stores: Path, name: str, data: st.DataObject) -> None:
+def test_a_damaged_store_is_an_error_not_a_crash(
+    tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
+) -> None:
     """Cut short or with a byte changed, a store either still gives its key or is a ConfigurationError."""
-    content = bytearray((stores / name).read_bytes())
+    content = bytearray((STORES / name).read_bytes())
     if data.draw(st.booleans()):
         del content[data.draw(st.integers(0, len(content) - 1)) :]
     else:
         content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
-    damaged = stores / f"damaged-{name}"
+    damaged = tmp_path_factory.getbasetemp() / f"damaged-{name}"
     damaged.write_bytes(bytes(content))
 
     for password in (PASSWORD, None):
@@ -220,10 +184,10 @@ def test_a_damaged_store_is_an_error_not_a_crash(stores: Path, name: str, data: 
             truststore_pem(str(damaged), password)
 
 
-def test_pkcs12_without_cryptography(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pkcs12_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library PKCS12 says what to install, and JKS works all the same."""
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
 
     with pytest.raises(MissingDependencyError, match=r"pyspark-dynamic-kafka\[jks\]"):
-        truststore_pem(str(stores / "trust.p12"), PASSWORD)
-    assert subjects(keystore_pem(str(stores / "client.jks"), PASSWORD, None)[0])
+        truststore_pem(str(STORES / "trust.p12"), PASSWORD)
+    assert subjects(keystore_pem(str(STORES / "client.jks"), PASSWORD, None)[0])

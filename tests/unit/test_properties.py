@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 from pathlib import Path
 
 import confluent_kafka
@@ -18,6 +17,7 @@ from dynamic_kafka.kafka.config.properties import Role, client_config, reject_ow
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+STORES = Path(__file__).parent / "data" / "stores"
 ROLES: tuple[Role, ...] = ("consumer", "admin", "producer")
 
 
@@ -253,35 +253,17 @@ def test_kerberos_says_how_to_get_it() -> None:
             client_config({"security.protocol": "SASL_PLAINTEXT", **extra}, role="consumer")
 
 
-@pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The key store and the trust store of the Flink documentation's example."""
-    folder = tmp_path_factory.mktemp("stores")
-    access = ("-storetype", "JKS", "-storepass", "test1234", "-noprompt")
-    key = ("-keystore", str(folder / "kafka.client.keystore.jks"), *access)
-    trust = ("-keystore", str(folder / "kafka.client.truststore.jks"), *access)
-    certificate = str(folder / "certificate.pem")
-    pair = ("-genkeypair", "-keyalg", "RSA", "-alias", "client", "-dname", "CN=client")
-    for arguments in (
-        (*pair, "-keypass", "test1234", *key),
-        ("-exportcert", "-rfc", "-alias", "client", "-file", certificate, *key),
-        ("-importcert", "-alias", "ca", "-file", certificate, *trust),
-    ):
-        subprocess.run(["keytool", *arguments], check=True, capture_output=True, timeout=60)
-    return folder
-
-
 @pytest.mark.parametrize("role", ROLES)
-def test_the_documentations_sasl_ssl_example(stores: Path, role: Role, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documentations_sasl_ssl_example(role: Role, monkeypatch: pytest.MonkeyPatch) -> None:
     """Flink's example with SASL_SSL, SCRAM and JKS stores makes each kind of client, with secrets as references."""
-    monkeypatch.setenv("DK_STORES", str(stores))
+    monkeypatch.setenv("DK_STORES", str(STORES))
     monkeypatch.setenv("DK_PASSWORD", 'pass"word')
     properties = {
         "bootstrap.servers": "localhost:1",
         "security.protocol": "SASL_SSL",
-        "ssl.truststore.location": "${env:DK_STORES}/kafka.client.truststore.jks",
+        "ssl.truststore.location": "${env:DK_STORES}/trust-rsa.jks",
         "ssl.truststore.password": "test1234",
-        "ssl.keystore.location": "${env:DK_STORES}/kafka.client.keystore.jks",
+        "ssl.keystore.location": "${env:DK_STORES}/rsa.jks",
         "ssl.keystore.password": "test1234",
         "sasl.mechanism": "SCRAM-SHA-256",
         "sasl.jaas.config": f'{SCRAM} required username="username" password="${{env:DK_PASSWORD}}";',
@@ -302,9 +284,9 @@ def test_the_documentations_sasl_ssl_example(stores: Path, role: Role, monkeypat
         confluent_kafka.Producer(quiet)
 
 
-def test_inline_pem(stores: Path) -> None:
+def test_inline_pem() -> None:
     """Certificates given as PEM in Java's properties are librdkafka's, without any file."""
-    certificate = (stores / "certificate.pem").read_text()
+    certificate = (STORES / "rsa.pem").read_text()
     properties = {
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
@@ -317,11 +299,11 @@ def test_inline_pem(stores: Path) -> None:
     assert "ssl.truststore.type" not in config
 
 
-def test_a_store_and_a_pem_for_one_thing(stores: Path) -> None:
+def test_a_store_and_a_pem_for_one_thing() -> None:
     """A trust store beside librdkafka's own property for the same is an error that names both."""
     properties = {
         "security.protocol": "SSL",
-        "ssl.truststore.location": str(stores / "kafka.client.truststore.jks"),
+        "ssl.truststore.location": str(STORES / "trust-rsa.jks"),
         "ssl.ca.location": "/etc/ssl/ca.pem",
     }
 
