@@ -14,7 +14,9 @@ from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster, OffsetAn
 __all__ = ["micro_batch"]
 
 _CLUSTER = "cluster"
-_POLICY = ReadPolicy(KafkaOffsetsInitializer.earliest())
+_POLICY = ReadPolicy(
+    KafkaOffsetsInitializer.earliest(), None, fail_on_data_loss=True, retention_ms=7 * 24 * 3600 * 1000, drain=False
+)
 _MIXED = 7_777_777_777  # topic ids look random
 _OFFSET = 123_456_789
 

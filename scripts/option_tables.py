@@ -1,4 +1,4 @@
-"""Writes the option tables into README.md and docs/sql.md, between their markers; `--check` only tells if they are stale."""
+"""Writes the option tables into README.md and docs/sql.md, between their markers; `--check` only says if they are stale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dynamic_kafka.formats import FORMATS, format_named
-from dynamic_kafka.options import OPTIONS, SINK_OPTIONS, markdown_table
+from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
+from dynamic_kafka.options import markdown_table
+from dynamic_kafka.sink.configure import SINK_OPTIONS
+from dynamic_kafka.source.configure import SOURCE_OPTIONS
 from dynamic_kafka.sql.config import SETTINGS
 from dynamic_kafka.sql.options import SQL_OPTIONS
 
@@ -18,9 +21,12 @@ ROOT = Path(__file__).parent.parent
 def documents() -> dict[Path, Mapping[str, str]]:
     """For each document its tables, by the marker that they stand between."""
     return {
-        ROOT / "README.md": {"options": markdown_table(OPTIONS), "sink-options": markdown_table(SINK_OPTIONS)},
+        ROOT / "README.md": {
+            "options": markdown_table((*SOURCE_OPTIONS, *SERVICE_OPTIONS)),
+            "sink-options": markdown_table(SINK_OPTIONS),
+        },
         ROOT / "docs" / "sql.md": {
-            "settings": _rows(("setting", "meaning"), [(f"`{key}`", doc) for key, doc in SETTINGS.items()]),
+            "settings": markdown_table(SETTINGS.values(), prefixes={}, heading="setting"),
             "options": markdown_table(SQL_OPTIONS, prefixes={}),
             "formats": _formats(),
         },
@@ -41,17 +47,11 @@ def _formats() -> str:
     for name in FORMATS:
         used = format_named(name)
         metadata = ", ".join(f"`value.{key}` {kind.simpleString()}" for key, kind in used.metadata.items())
-        rows = [(f"`{o.key}`", o.default, o.doc) for o in used.options]
         kind = "A changelog. " if used.changelog else ""
         parts.append(f"### {name}\n\n{kind}{f'Metadata: {metadata}.' if metadata else ''}".rstrip())
-        if rows:
-            parts.append(_rows(("option", "default", "meaning"), rows))
+        if used.options:
+            parts.append(markdown_table(used.options, prefixes={}))
     return "\n\n".join(parts)
-
-
-def _rows(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [heading, ("---",) * len(heading), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.source.configure import BuilderObjects, configure
+from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.offsets import MARKER
 from dynamic_kafka.source.planning import ReadTask
@@ -34,7 +34,7 @@ class Query:
         objects: What a builder would add.
     """
 
-    def __init__(self, options: Mapping[str, str], objects: BuilderObjects | None = None) -> None:
+    def __init__(self, options: Mapping[str, str], objects: SourceObjects | None = None) -> None:
         self.options = dict(options)
         self.objects = objects
         self.log: list[str] = []
@@ -44,7 +44,7 @@ class Query:
     @property
     def settings(self) -> Any:
         """The checked settings."""
-        return configure(self.options, self.objects, default_starting=KafkaOffsetsInitializer.earliest())
+        return configure_source(self.options, self.objects, default_starting=KafkaOffsetsInitializer.earliest())
 
     @property
     def enumerator(self) -> SourceEnumerator:
@@ -143,7 +143,7 @@ def read_all(tasks: list[ReadTask], settings: Any) -> list[Row]:
     return [row for task in tasks for batch in read(task, SCHEMA, settings) for row in batch.to_pylist()]
 
 
-def read_batch(options: Mapping[str, str], objects: BuilderObjects | None = None) -> list[Row]:
+def read_batch(options: Mapping[str, str], objects: SourceObjects | None = None) -> list[Row]:
     """A batch read without Spark."""
     query = Query(options, objects)
     return read_all(query.enumerator.batch_tasks(), query.settings)

@@ -16,7 +16,7 @@ from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
 from dynamic_kafka.formats.expressions import has, let
 from dynamic_kafka.formats.on_error import row_or_error
-from dynamic_kafka.sql.options import check_unknown, format_options
+from dynamic_kafka.formats.options import check_unknown, format_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -22,7 +22,7 @@ from dynamic_kafka.errors import (
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
-from dynamic_kafka.source.configure import BuilderObjects
+from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile, Query, read_all, read_batch
 
@@ -487,7 +487,7 @@ def test_per_cluster_starting_and_stopping_offsets(
             "b": ClusterMetadata(frozenset({name}), {"bootstrap.servers": cluster_b.bootstrap_servers}),
         },
     )
-    objects = BuilderObjects(
+    objects = SourceObjects(
         _Scripted({"s": stream}),
         StreamSetSubscriber(["s"]),
         KafkaOffsetsInitializer.offsets({(name, 0): 7}),

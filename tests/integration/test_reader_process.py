@@ -14,7 +14,7 @@ import pytest
 READER = """
 import sys
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.source.configure import configure
+from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.offsets import MARKER
 options = {
@@ -23,7 +23,7 @@ options = {
     "cluster-failure-mode": "isolate",
     "kafka.default.api.timeout.ms": "600",
 }
-enumerator = SourceEnumerator(configure(options, default_starting=KafkaOffsetsInitializer.earliest()))
+enumerator = SourceEnumerator(configure_source(options, default_starting=KafkaOffsetsInitializer.earliest()))
 enumerator.latest_offset(MARKER, limited=True)
 print("waiting", flush=True)
 sys.stdin.read()

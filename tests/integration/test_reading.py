@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import CheckpointError, DataLossError, OffsetResolutionError
 from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
-from dynamic_kafka.source.configure import BuilderObjects
+from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import Query, read_batch
 
@@ -191,7 +191,7 @@ def test_committed_offsets_with_and_without_a_reset(cluster_a: KafkaBroker, topi
     given = options(cluster_a, name, **{"kafka.group.id": f"g-{name}"})
 
     def read(reset: KafkaOffsetResetStrategy) -> list[tuple[int, int]]:
-        objects = BuilderObjects(starting=KafkaOffsetsInitializer.committed_offsets(reset))
+        objects = SourceObjects(starting=KafkaOffsetsInitializer.committed_offsets(reset))
         return sorted((r["partition"], r["offset"]) for r in read_batch(given, objects))
 
     assert read(KafkaOffsetResetStrategy.EARLIEST) == [(0, 3), (0, 4), *((1, i) for i in range(5))]

@@ -21,7 +21,8 @@ from dynamic_kafka import DeliveryGuarantee, KafkaRecordSerializationSchema, Kaf
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionState
 from dynamic_kafka.sink.commit_log import decode
-from dynamic_kafka.sink.configure import commit_log_topic, configure_sink, destinations
+from dynamic_kafka.sink.configure import commit_log_topic, configure_sink
+from dynamic_kafka.sink.destinations import destinations_of
 from dynamic_kafka.sink.ids import belongs_to
 from dynamic_kafka.sink.protocol import Record
 from dynamic_kafka.sink.settings import WriteTask
@@ -426,7 +427,7 @@ def test_brokers_that_allow_less_than_our_default(spark: SparkSession) -> None:
             "Option 'properties.transaction.timeout.ms' is 900000, and cluster 'kafka' allows at most 600"
         )
         settings = configure_sink(once(broker, "t", "p"))
-        found = destinations(settings, settings.service().describe_streams([settings.stream]))
+        found = destinations_of(settings, settings.service().describe_streams([settings.stream]))
         with (
             TransactionalProducers(WriteTask(found, settings, "x", 1)) as producers,
             pytest.raises(

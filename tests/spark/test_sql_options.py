@@ -22,7 +22,7 @@ from dynamic_kafka.errors import ConfigurationError, OffsetResolutionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.transactions.client import TransactionClient
 from dynamic_kafka.sink.ids import belongs_to
-from dynamic_kafka.source.configure import configure
+from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
@@ -333,7 +333,7 @@ def test_the_number_of_tasks(cluster_a: KafkaBroker, topic: Topic) -> None:
     def tasks(options: Options) -> int:
         asked = source(on(cluster_a, name) | options)
         return len(
-            SourceEnumerator(configure(asked, default_starting=KafkaOffsetsInitializer.earliest())).batch_tasks()
+            SourceEnumerator(configure_source(asked, default_starting=KafkaOffsetsInitializer.earliest())).batch_tasks()
         )
 
     assert [tasks({"scan.parallelism": str(n)}) for n in (1, 2, 3)] == [1, 2, 3]

@@ -483,7 +483,7 @@ def test_warnings_are_shown(environment: Environment, run: Run, monkeypatch: pyt
         assert run("-e", "SET 'table.exec.mini-batch.enabled' = 'true'") == (
             0,
             "OK\n",
-            "dynamic-kafka: warning: SET 'table.exec.mini-batch.enabled' has no effect: there is no such thing in Spark\n",
+            "dynamic-kafka: warning: SET 'table.exec.mini-batch.enabled' is ignored: it has no equivalent in Spark\n",
         )
 
     def warn(_: object) -> TableResult:

@@ -19,6 +19,7 @@ from dynamic_kafka.source.reconcile import (
     Reconciled,
     reconcile,
 )
+from dynamic_kafka.source.settings import SourceSettings
 
 TP = KafkaTopicPartition
 EARLIEST = KafkaOffsetsInitializer.earliest()
@@ -66,7 +67,14 @@ class Query:
     """A query's documents, one after the other; answers are given at once unless the cluster is `silent`."""
 
     def __init__(self, starting: KafkaOffsetsInitializer = EARLIEST, **policy: object) -> None:
-        self.policy = ReadPolicy(starting, **policy)  # type: ignore[arg-type]  # only for brevity
+        default = SourceSettings
+        choices = {
+            "stopping": None,
+            "fail_on_data_loss": default.fail_on_data_loss,
+            "retention_ms": default.retention_ms,
+            "drain": default.drain,
+        }
+        self.policy = ReadPolicy(starting, **choices | policy)  # type: ignore[arg-type]  # only for brevity
         self.document: Document | None = None
         self.asked: list[OffsetRequest] = []
         self.said: list[str] = []

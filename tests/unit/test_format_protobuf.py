@@ -602,7 +602,7 @@ def test_a_message_is_a_generated_class_or_a_name_in_a_descriptor_file(generated
         ),
         ({"message-class-name": "orders_pb2:Nobody"}, r"could not be made: AttributeError"),
         ({"message-class-name": "nowhere_pb2:Order"}, r"could not be made: ModuleNotFoundError"),
-        ({"message-class-name": "os:path"}, r"is no generated Protobuf class"),
+        ({"message-class-name": "os:path"}, r"is not a generated Protobuf class"),
         ({"message-class-name": "com.example.Outer$Order", "descriptor-file": "orders.desc"}, r"such as shop\.Order"),
         ({"message-class-name": "shop.Ordr", "descriptor-file": "orders.desc"}, r"such as shop\.Order"),
         ({"message-class-name": "shop.Order", "descriptor-file": "nothing.desc"}, r"no readable descriptor file"),

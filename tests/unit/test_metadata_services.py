@@ -28,7 +28,7 @@ from dynamic_kafka.errors import (
     MissingDependencyError,
     UnknownOptionError,
 )
-from dynamic_kafka.metadata.create import create_metadata_service
+from dynamic_kafka.metadata.factory import create_metadata_service
 from dynamic_kafka.metadata.file import FileMetadataService
 from dynamic_kafka.metadata.http import HttpMetadataService
 from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
@@ -161,7 +161,7 @@ def test_user_class_without_argument_is_made_without(user_module: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("files", r"Option 'metadata-service' has the value 'files'; expected .* \(did you mean 'file'\?\)"),
+        ("files", r"Option 'metadata-service' has the value 'files'; expected .*; did you mean 'file'\?"),
         ("com.example.Service", r"expected single-cluster, file, http or package.module:Class$"),
         ("no_such_module:Service", r"'no_such_module:Service' could not be made: ModuleNotFoundError"),
         ("user_metadata_module:Servic", r"AttributeError: .* no attribute 'Servic'"),

@@ -26,8 +26,9 @@ from dynamic_kafka.initializer import (
 )
 from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
-from dynamic_kafka.options import OPTIONS, ConfigOption, markdown_table, parse_options
-from dynamic_kafka.source.configure import BuilderObjects, configure
+from dynamic_kafka.options import Option, ParsedOptions, markdown_table
+from dynamic_kafka.options import parse_options as parse_any_options
+from dynamic_kafka.source.configure import SOURCE_OPTIONS, SourceObjects, configure_source
 from dynamic_kafka.source.offsets import Packing
 from dynamic_kafka.source.settings import SourceSettings
 
@@ -40,20 +41,20 @@ LATEST = KafkaOffsetsInitializer.latest()
 RIGHT: dict[str, tuple[str, Any]] = {
     "topic": ("a; b", ("a", "b")),
     "topic-pattern": ("a.*", re.compile("a.*")),
-    "topic-partitions": ('{"a": [0]}', '{"a": [0]}'),
+    "topic-partitions": ('{"a": [0]}', frozenset({("a", 0)})),
     "stream-ids": ("s;r", ("s", "r")),
     "stream-pattern": ("s", re.compile("s")),
     "metadata-service": ("file", "file"),
     "scan.startup.mode": ("GROUP_OFFSETS", "group-offsets"),
     "scan.startup.timestamp-millis": ("5", 5),
-    "scan.startup.specific-offsets": ("partition:0,offset:42", "partition:0,offset:42"),
+    "scan.startup.specific-offsets": ("partition:0,offset:42", {0: 42}),
     "startingOffsets": (" latest ", "latest"),
     "startingTimestamp": ("0", 0),
     "startingOffsetsByTimestamp": ('{"a": {"0": 5}}', '{"a": {"0": 5}}'),
     "startingOffsetsByTimestampStrategy": ("Latest", "latest"),
     "scan.bounded.mode": ("unbounded", "unbounded"),
     "scan.bounded.timestamp-millis": ("5", 5),
-    "scan.bounded.specific-offsets": ("partition:0,offset:42", "partition:0,offset:42"),
+    "scan.bounded.specific-offsets": ("partition:0,offset:42", {0: 42}),
     "endingOffsets": ("latest", "latest"),
     "endingTimestamp": ("5", 5),
     "endingOffsetsByTimestamp": ('{"a": {"0": 5}}', '{"a": {"0": 5}}'),
@@ -66,7 +67,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "drain-quiet-ms": ("10s", 10_000),
     "failOnDataLoss": ("false", False),
     "maxOffsetsPerTrigger": ("10", 10),
-    "maxOffsetsPerTriggerPerCluster": ("10", "10"),
+    "maxOffsetsPerTriggerPerCluster": ("10", ({}, 10)),
     "minOffsetsPerTrigger": ("10", 10),
     "maxTriggerDelay": ("15m", 900_000),
     "scan.parallelism": ("4", 4),
@@ -107,18 +108,23 @@ WRONG: dict[str, tuple[str, ...]] = (
         "maxTriggerDelay": ("15 minuets",),
         "kafkaConsumer.pollTimeoutMs": ("2 min 3 s",),
     }
-    | {option.key: ("", "yes", "1", "None") for option in OPTIONS if option.expected == "true or false"}
+    | {option.key: ("", "yes", "1", "None") for option in SOURCE_OPTIONS if option.expected == "true or false"}
     | {
         option.key: ("0", "-1", "1.5", "", "many", "1k")
-        for option in OPTIONS
+        for option in SOURCE_OPTIONS
         if option.expected == "a whole number above 0"
     }
 )
 
 
+def parse_options(options: dict[str, str]) -> ParsedOptions:
+    """A source's options."""
+    return parse_any_options(options, SOURCE_OPTIONS)
+
+
 def configured(default_starting: KafkaOffsetsInitializer = LATEST, /, **more: str) -> SourceSettings:
     """The settings of one topic with these options besides; `__` stands for a dot and `_` for a dash."""
-    return configure(BASE | named(more), default_starting=default_starting)
+    return configure_source(BASE | named(more), default_starting=default_starting)
 
 
 def named(options: dict[str, str]) -> dict[str, str]:
@@ -129,7 +135,7 @@ def named(options: dict[str, str]) -> dict[str, str]:
 def fault(options: dict[str, str]) -> str:
     """The message of the configuration error that the options raise."""
     with pytest.raises(ConfigurationError) as caught:
-        configure(options, default_starting=LATEST)
+        configure_source(options, default_starting=LATEST)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -139,45 +145,47 @@ def fault(options: dict[str, str]) -> str:
 
 def test_the_table_has_each_name_once() -> None:
     """Also without regard to case, and between names and aliases."""
-    names = [name.lower() for option in OPTIONS for name in (option.key, *option.aliases)]
+    names = [name.lower() for option in SOURCE_OPTIONS for name in (option.key, *option.aliases)]
     assert len(set(names)) == len(names)
-    assert {option.key for option in OPTIONS} == RIGHT.keys(), "a value for each option, above"
+    assert {option.key for option in SOURCE_OPTIONS} == RIGHT.keys(), "a value for each option, above"
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
-def test_every_name_in_every_case_is_one_option(option: ConfigOption) -> None:
+@pytest.mark.parametrize("option", SOURCE_OPTIONS, ids=lambda option: option.key)
+def test_every_name_in_every_case_is_one_option(option: Option[Any]) -> None:
     """Spark hands names over in lower case; users mix them."""
     text, value = RIGHT[option.key]
     for name in (option.key, *option.aliases):
         for spelled in (name, name.lower(), name.upper()):
             parsed = parse_options({spelled: text})
             assert parsed.values == {option.key: value}
-            assert parsed.given(option.key) == [name], "errors name it as the table spells it"
+            assert parsed.given(option) == [name], "errors name it as the table spells it"
 
 
 @pytest.mark.parametrize(("key", "text"), [(key, text) for key, texts in WRONG.items() for text in texts])
 def test_wrong_values_say_option_value_and_what_is_right(key: str, text: str) -> None:
     """All three, in the first line."""
-    option = next(o for o in OPTIONS if o.key == key)
+    option = next(o for o in SOURCE_OPTIONS if o.key == key)
     for name in (key, *option.aliases):
         with pytest.raises(InvalidOptionError) as caught:
             parse_options({name.lower(): text})
         assert str(caught.value) == f"Option '{name}' has the value {text!r}; expected {option.expected}"
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
-def test_every_option_says_what_it_is(option: ConfigOption) -> None:
+@pytest.mark.parametrize("option", SOURCE_OPTIONS, ids=lambda option: option.key)
+def test_every_option_says_what_it_is(option: Option[Any]) -> None:
     """For the table in the README."""
     assert option.doc.endswith(".")
     assert option.expected
-    row = next(line for line in markdown_table().splitlines() if f"`{option.key}`" in line.split("|")[1])
+    row = next(line for line in markdown_table(SOURCE_OPTIONS).splitlines() if f"`{option.key}`" in line.split("|")[1])
     assert row.count("|") == 4
     assert all(f"`{alias}`" in row for alias in option.aliases)
 
 
 def test_the_table_of_the_readme_holds_the_prefixes() -> None:
     """What cannot be listed."""
-    assert all(f"`{prefix}*`" in markdown_table() for prefix in ("properties.", "kafka.", "metadata-service."))
+    assert all(
+        f"`{prefix}*`" in markdown_table(SOURCE_OPTIONS) for prefix in ("properties.", "kafka.", "metadata-service.")
+    )
 
 
 @pytest.mark.parametrize(
@@ -271,7 +279,7 @@ def test_properties_of_the_connector_are_rejected(prefix: str, key: str, value: 
 def test_properties_that_say_what_happens_anyway_are_accepted() -> None:
     """Copied from a Java configuration."""
     deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
-    configure(
+    configure_source(
         BASE | {"kafka.key.deserializer": deserializer, "kafka.enable.auto.commit": "false"}, default_starting=LATEST
     )
 
@@ -283,7 +291,7 @@ def test_no_secret_is_in_an_error_or_a_repr() -> None:
         "kafka.ssl.key.password": "hunter2",
         "kafka.security.protocol": "SASL_SSL",
     }
-    assert "hunter2" not in repr(configure(BASE | secret, default_starting=LATEST))
+    assert "hunter2" not in repr(configure_source(BASE | secret, default_starting=LATEST))
     assert "hunter2" not in fault(BASE | secret | {"kafka.sasl.pasword": "x"})
     assert "hunter2" not in fault(BASE | secret | {"properties.sasl.password": "hunter3"})
 
@@ -302,21 +310,21 @@ def topics_of(settings: SourceSettings) -> frozenset[str]:
 
 def test_subscribe_names_topics() -> None:
     """Separated by commas as in Spark, or semicolons as in Flink."""
-    settings = configure(BROKER | {"subscribe": "a, b"}, default_starting=LATEST)
+    settings = configure_source(BROKER | {"subscribe": "a, b"}, default_starting=LATEST)
     assert topics_of(settings) == {"a", "b"}
     assert (settings.pattern, settings.partitions) == (None, None)
 
 
 def test_subscribe_pattern_matches_whole_names() -> None:
     """It is kept as a pattern; the cluster's topics are matched where they are known."""
-    settings = configure(BROKER | {"subscribePattern": "a.*"}, default_starting=LATEST)
+    settings = configure_source(BROKER | {"subscribePattern": "a.*"}, default_starting=LATEST)
     assert settings.pattern == re.compile("a.*")
     assert topics_of(settings) == frozenset()
 
 
 def test_assign_names_partitions() -> None:
     """Spark's JSON."""
-    settings = configure(BROKER | {"assign": '{"a": [0, 2], "b": [1]}'}, default_starting=LATEST)
+    settings = configure_source(BROKER | {"assign": '{"a": [0, 2], "b": [1]}'}, default_starting=LATEST)
     assert settings.partitions == frozenset({("a", 0), ("a", 2), ("b", 1)})
     assert topics_of(settings) == {"a", "b"}
 
@@ -357,16 +365,16 @@ def test_streams_need_a_metadata_service() -> None:
 
 def test_streams_by_id_or_pattern() -> None:
     """Flink's two subscribers."""
-    service = BuilderObjects(metadata_service=InMemoryMetadataService([]))
-    by_id = configure({"stream-ids": "s;r"}, service, default_starting=LATEST)
+    service = SourceObjects(metadata_service=InMemoryMetadataService([]))
+    by_id = configure_source({"stream-ids": "s;r"}, service, default_starting=LATEST)
     assert isinstance(by_id.subscriber, StreamSetSubscriber)
-    by_pattern = configure({"stream-pattern": "s"}, service, default_starting=LATEST)
+    by_pattern = configure_source({"stream-pattern": "s"}, service, default_starting=LATEST)
     assert isinstance(by_pattern.subscriber, StreamPatternSubscriber)
 
 
 def test_a_cluster_may_have_a_name() -> None:
     """It is in the column `cluster` and in the checkpoint."""
-    settings = configure(BASE | {"metadata-service.cluster-id": "east"}, default_starting=LATEST)
+    settings = configure_source(BASE | {"metadata-service.cluster-id": "east"}, default_starting=LATEST)
     (stream,) = settings.service().get_all_streams()
     assert list(stream.clusters) == ["east"]
 
@@ -469,7 +477,7 @@ def test_ending_twins() -> None:
 )
 def test_startup_modes(mode: str, more: dict[str, str], starting: KafkaOffsetsInitializer) -> None:
     """Flink SQL's; `auto.offset.reset` is the reset of `group-offsets`."""
-    settings = configure(BASE | more | {"scan.startup.mode": mode}, default_starting=LATEST)
+    settings = configure_source(BASE | more | {"scan.startup.mode": mode}, default_starting=LATEST)
     assert settings.starting == starting
 
 
@@ -495,7 +503,7 @@ def test_group_offsets_take_no_other_reset() -> None:
 )
 def test_bounded_modes(mode: str, more: dict[str, str], stopping: KafkaOffsetsInitializer | None) -> None:
     """Flink SQL's."""
-    assert configure(BASE | more | {"scan.bounded.mode": mode}, default_starting=LATEST).stopping == stopping
+    assert configure_source(BASE | more | {"scan.bounded.mode": mode}, default_starting=LATEST).stopping == stopping
 
 
 @pytest.mark.parametrize("prefix", ["scan.startup", "scan.bounded"])
@@ -561,7 +569,7 @@ def test_flinks_and_sparks_way_exclude_each_other(flink: dict[str, str], spark: 
 def test_committed_offsets_need_a_group(options: dict[str, str]) -> None:
     """Rejected when the query is made, naming `group.id`."""
     assert "'properties.group.id' is missing" in fault(BASE | options)
-    configure(BASE | options | {"kafka.group.id": "g"}, default_starting=LATEST)
+    configure_source(BASE | options | {"kafka.group.id": "g"}, default_starting=LATEST)
 
 
 def test_the_group_named_to_brokers() -> None:
@@ -594,42 +602,10 @@ def test_options_that_are_settings_as_they_are() -> None:
     assert (settings.fail_on_data_loss, settings.include_headers, settings.include_leader_epoch) == (False, True, True)
 
 
-def test_the_defaults_are_those_of_the_table() -> None:
-    """The table's text and the settings' values."""
-    defaults = {option.key: option.default for option in OPTIONS}
-    settings = configured()
-    milliseconds = {
-        "stream-metadata-discovery-interval-ms": settings.metadata_interval_ms,
-        "stream-metadata-removed-cluster-retention-ms": settings.retention_ms,
-        "partition.discovery.interval.ms": settings.discovery_interval_ms,
-        "drain-quiet-ms": settings.drain_quiet_ms,
-        "maxTriggerDelay": settings.max_trigger_delay_ms,
-        "kafkaConsumer.pollTimeoutMs": settings.poll_timeout_ms,
-        "fetchOffset.retryIntervalMs": settings.call_retry_interval_ms,
-    }
-    for key, value in milliseconds.items():
-        assert parse_options({key: defaults[key]}).values[key] == value
-    texts = {
-        "stream-metadata-discovery-failure-threshold": settings.metadata_failure_threshold,
-        "cluster-failure-mode": settings.cluster_failure_mode,
-        "failOnDataLoss": settings.fail_on_data_loss,
-        "drain-on-removal": settings.drain,
-        "includeHeaders": settings.include_headers,
-        "includeLeaderEpoch": settings.include_leader_epoch,
-        "minPartitions": settings.packing.min_tasks,
-        "maxRecordsPerPartition": settings.packing.records_per_task,
-        "fetchOffset.numRetries": settings.call_retries,
-        "groupIdPrefix": settings.group_id_prefix,
-        "import-kafka-checkpoint": settings.import_spark_checkpoint,
-    }
-    for key, setting in texts.items():
-        assert defaults[key] == (str(setting).lower() if isinstance(setting, bool) else str(setting)), key
-
-
 def test_the_least_is_not_more_than_the_most() -> None:
     """An error in Spark, too."""
     message = fault(BASE | {"minOffsetsPerTrigger": "11", "maxOffsetsPerTrigger": "10"})
-    assert "'minOffsetsPerTrigger' and 'maxOffsetsPerTrigger' are in conflict: the least, 11, is more" in message
+    assert "'minOffsetsPerTrigger' and 'maxOffsetsPerTrigger' are in conflict: the minimum, 11, is more" in message
 
 
 @pytest.mark.parametrize(
@@ -667,7 +643,7 @@ def test_packing() -> None:
 def test_retention_is_not_negative() -> None:
     """0 keeps nothing, as in Flink."""
     key = "stream-metadata-removed-cluster-retention-ms"
-    assert configure(BASE | {key: "0"}, default_starting=LATEST).retention_ms == 0
+    assert configure_source(BASE | {key: "0"}, default_starting=LATEST).retention_ms == 0
     assert f"Option '{key}' has the value" in fault(BASE | {key: "-1"})
 
 
@@ -700,8 +676,8 @@ def test_every_error_is_ours() -> None:
         '{"t": {"0": null}}',
         "partition:0",
     ]
-    for option in OPTIONS:
+    for option in SOURCE_OPTIONS:
         for value in values:
             base = BASE if option.key not in ("topic", "topic-pattern", "topic-partitions") else BROKER
             with contextlib.suppress(DynamicKafkaError):
-                configure(base | {option.key: value}, default_starting=LATEST)
+                configure_source(base | {option.key: value}, default_starting=LATEST)

@@ -92,7 +92,7 @@ def test_the_default_is_the_client() -> None:
         ("no.such.module:Class", "ModuleNotFoundError: No module named 'no'"),
         (f"{HERE}:NoSuchClass", "has no attribute 'NoSuchClass'"),
         (f"{HERE}:Unready", "could not be made: LookupError: no rules"),
-        ("collections:OrderedDict", "is no partitioner: it lacks open, partition"),
+        ("collections:OrderedDict", "is not a partitioner: it lacks open, partition"),
     ],
 )
 def test_errors(name: str, said: str) -> None:

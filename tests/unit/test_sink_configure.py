@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dynamic_kafka.errors import ConfigurationError, MetadataServiceError
 from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
-from dynamic_kafka.options import SINK_OPTIONS
-from dynamic_kafka.sink.configure import SinkObjects, commit_log_topic, configure_sink, destinations
+from dynamic_kafka.sink.configure import SinkObjects, commit_log_topic, configure_sink
+from dynamic_kafka.sink.destinations import destinations_of
 from dynamic_kafka.sink.settings import Destination, SinkSettings
 
 BROKER = {"kafka.bootstrap.servers": "h:9092"}
@@ -51,7 +51,7 @@ def to_stream(**options: str) -> SinkSettings:
 def direct(options: dict[str, str]) -> dict[str, Destination]:
     """The destinations of a sink without a metadata service."""
     settings = configure_sink(options)
-    return destinations(settings, settings.service().describe_streams([settings.stream]))
+    return destinations_of(settings, settings.service().describe_streams([settings.stream]))
 
 
 def fault(options: dict[str, str], objects: SinkObjects | None = None) -> str:
@@ -117,7 +117,7 @@ def test_a_service_named_by_options() -> None:
     """It is made once to check its own options."""
     options = {"stream-ids": "t", "metadata-service": "single-cluster", "metadata-service.cluster-id": "east"}
     settings = configure_sink(options | BROKER)
-    found = destinations(settings, settings.service().describe_streams(["t"]))
+    found = destinations_of(settings, settings.service().describe_streams(["t"]))
     assert found == {"east": Destination({"bootstrap.servers": "h:9092"}, "t", frozenset({"t"}))}
     assert "'metadata-service.path' is missing" in fault({"stream-ids": "s", "metadata-service": "file"})
 
@@ -125,7 +125,7 @@ def test_a_service_named_by_options() -> None:
 def test_a_stream_on_several_clusters() -> None:
     """Sorted by name; a cluster's own properties win; its only topic is the default."""
     described = stream(b=({"t"}, {"linger.ms": "9"}), a=({"t", "u"}, {}))
-    found = destinations(to_stream(properties__linger__ms="5", properties__acks="all"), described)
+    found = destinations_of(to_stream(properties__linger__ms="5", properties__acks="all"), described)
     assert list(found) == ["a", "b"]
     assert found["a"].topic is None
     assert found["b"].topic == "t"
@@ -135,35 +135,35 @@ def test_a_stream_on_several_clusters() -> None:
 def test_a_topic_of_a_stream() -> None:
     """Only the clusters that have it."""
     described = stream(a=({"t", "u"}, {}), b=({"t"}, {}))
-    found = destinations(to_stream(topic="u"), described)
+    found = destinations_of(to_stream(topic="u"), described)
     assert {name: d.topic for name, d in found.items()} == {"a": "u"}
     with pytest.raises(MetadataServiceError, match="no active cluster with the topic 'v'"):
-        destinations(to_stream(topic="v"), described)
+        destinations_of(to_stream(topic="v"), described)
 
 
 def test_inactive_clusters_are_not_written_to() -> None:
     """And a batch needs one that is active."""
     described = stream(a=({"t"}, {}), b=({"t"}, {}))
-    assert list(destinations(to_stream(), described, {"a"})) == ["b"]
+    assert list(destinations_of(to_stream(), described, {"a"})) == ["b"]
     with pytest.raises(MetadataServiceError, match="'s' has no active cluster"):
-        destinations(to_stream(), described, {"a", "b"})
+        destinations_of(to_stream(), described, {"a", "b"})
 
 
 def test_a_stream_that_is_gone_is_an_error() -> None:
     """Its rows have nowhere to go."""
     with pytest.raises(MetadataServiceError, match="does not know the stream 's'"):
-        destinations(to_stream(), {})
+        destinations_of(to_stream(), {})
 
 
 def test_what_a_service_says_is_checked() -> None:
     """As for the source; and no cluster may take the sink's guarantee away."""
     with pytest.raises(MetadataServiceError, match=r"lacks the property 'bootstrap\.servers'"):
-        destinations(to_stream(), stream(a=({"t"}, {"bootstrap.servers": ""})))
+        destinations_of(to_stream(), stream(a=({"t"}, {"bootstrap.servers": ""})))
     settings = to_stream(sink__delivery_guarantee="exactly-once", sink__transactional_id_prefix="p")
     with pytest.raises(ConfigurationError, match="Cluster 'a': property 'acks' has the value '1'"):
-        destinations(settings, stream(a=({"t"}, {"acks": "1"})))
+        destinations_of(settings, stream(a=({"t"}, {"acks": "1"})))
     with pytest.raises(ConfigurationError, match=r"Cluster 'a': property 'transactional\.id' is not supported"):
-        destinations(settings, stream(a=({"t"}, {"transactional.id": "x"})))
+        destinations_of(settings, stream(a=({"t"}, {"transactional.id": "x"})))
 
 
 # --- exactly once ---------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_properties_that_say_what_happens_anyway_are_accepted() -> None:
             "kafka.register.producer.metrics": "false",
         }
     )
-    found = destinations(settings, settings.service().describe_streams([settings.stream]))
+    found = destinations_of(settings, settings.service().describe_streams([settings.stream]))
     assert found["kafka"].properties["transaction.timeout.ms"] == "60000"
 
 
@@ -344,15 +344,6 @@ def test_partitioners() -> None:
 
 
 # --- all of it ------------------------------------------------------------------------------------------------------
-
-
-def test_the_defaults_are_those_of_the_table() -> None:
-    """The table's text and the settings' values."""
-    defaults = {option.key: option.default for option in SINK_OPTIONS}
-    settings = configure_sink(PREFIXED)
-    assert defaults["sink.delivery-guarantee"].startswith(f"{configure_sink(BROKER).guarantee} ")
-    assert defaults["sink.lost-transactions"] == settings.lost_transactions
-    assert defaults["sink.accept-gaps"] == str(settings.accept_gaps).lower()
 
 
 def test_settings_are_picklable() -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConflictingOptionsError, InvalidOptionError, UnknownOptionError
-from dynamic_kafka.options import SINK_OPTIONS, ConfigOption, markdown_table, parse_options
+from dynamic_kafka.options import Option, markdown_table, parse_options
+from dynamic_kafka.sink.configure import SINK_OPTIONS
 
 # A right value for each option, as text, and what it is read as.
 RIGHT: dict[str, tuple[str, Any]] = {
@@ -72,13 +73,13 @@ def test_the_table_has_each_name_once() -> None:
 
 
 @pytest.mark.parametrize("option", SINK_OPTIONS, ids=lambda option: option.key)
-def test_every_name_in_every_case_is_one_option(option: ConfigOption) -> None:
+def test_every_name_in_every_case_is_one_option(option: Option[Any]) -> None:
     """Spark hands names over in lower case; users mix them."""
     text, value = RIGHT[option.key]
     for name in (option.key, *option.aliases):
         for spelled in (name, name.lower(), name.upper()):
             assert parsed({spelled: text}) == {option.key: value}
-            assert parse_options({spelled: text}, SINK_OPTIONS).given(option.key) == [name]
+            assert parse_options({spelled: text}, SINK_OPTIONS).given(option) == [name]
 
 
 @pytest.mark.parametrize(("key", "text"), [(key, text) for key, texts in WRONG.items() for text in texts])
@@ -91,7 +92,7 @@ def test_wrong_values_say_option_value_and_what_is_right(key: str, text: str) ->
 
 
 @pytest.mark.parametrize("option", SINK_OPTIONS, ids=lambda option: option.key)
-def test_every_option_is_in_the_table_of_the_readme(option: ConfigOption) -> None:
+def test_every_option_is_in_the_table_of_the_readme(option: Option[Any]) -> None:
     """With its aliases and its words."""
     row = next(r for r in markdown_table(SINK_OPTIONS).splitlines() if f"`{option.key}`" in r.split("|")[1])
     assert row.count("|") == 4
@@ -134,7 +135,7 @@ def test_options_of_the_source_are_none_of_the_sink(option: str) -> None:
 
 
 @given(st.sampled_from(SINK_OPTIONS), st.text())
-def test_any_text_is_a_value_or_an_error_of_ours(option: ConfigOption, text: str) -> None:
+def test_any_text_is_a_value_or_an_error_of_ours(option: Option[Any], text: str) -> None:
     """Whatever an option is given."""
     with contextlib.suppress(InvalidOptionError):
         assert parsed({option.key: text}).keys() == {option.key}

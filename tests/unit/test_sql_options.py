@@ -15,7 +15,7 @@ from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.partitioners import FixedPartitioner, RoundRobinPartitioner
 from dynamic_kafka.sink.settings import SinkSettings
-from dynamic_kafka.source.configure import configure
+from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.sql.definition import TableDefinition
 from dynamic_kafka.sql.insert import check_writable
@@ -67,7 +67,7 @@ def without(options: Mapping[str, str], *names: str) -> dict[str, str]:
 
 def source(made: KafkaTable) -> SourceSettings:
     """What its source is asked to do."""
-    return configure(with_start(made.source), default_starting=KafkaOffsetsInitializer.latest())
+    return configure_source(with_start(made.source), default_starting=KafkaOffsetsInitializer.latest())
 
 
 def sink(made: KafkaTable) -> SinkSettings:
@@ -404,7 +404,7 @@ REFUSED: dict[str, tuple[Given, str, str]] = {
         COLUMNS,
         "'sink.partitioner' = 'nowhere.at:All' could not be made",
     ),
-    "a partitioner that is none": (KAFKA | {"sink.partitioner": "pathlib:Path"}, COLUMNS, "is no partitioner"),
+    "a partitioner that is none": (KAFKA | {"sink.partitioner": "pathlib:Path"}, COLUMNS, "is not a partitioner"),
     "a guarantee": (
         KAFKA | {"sink.delivery-guarantee": "at-most-once"},
         COLUMNS,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 from dynamic_kafka.builders.serializers import KafkaRecordSerializationSchema, RecordSerializer
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.metadata.service import KafkaMetadataService
-from dynamic_kafka.options import SINK_OPTIONS, option_names
-from dynamic_kafka.sink.configure import SinkObjects, configure_sink
+from dynamic_kafka.options import option_names
+from dynamic_kafka.sink.configure import SINK_OPTIONS, SinkObjects, configure_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter

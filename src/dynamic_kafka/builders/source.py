@@ -17,8 +17,8 @@ from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
-from dynamic_kafka.options import OPTIONS, option_names
-from dynamic_kafka.source.configure import BuilderObjects, configure
+from dynamic_kafka.options import option_names
+from dynamic_kafka.source.configure import SOURCE_OPTIONS, SourceObjects, configure_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +31,7 @@ class _Source:
     """A validated source: gives DataFrames. Made by a builder."""
 
     options: Mapping[str, str] = field(repr=False)
-    objects: BuilderObjects = field(repr=False)
+    objects: SourceObjects = field(repr=False)
     deserializer: RecordDeserializer | None
 
     def read_stream(self, spark: SparkSession) -> DataFrame:
@@ -59,7 +59,7 @@ class _Source:
             (DynamicKafkaDataSource,),
             {
                 "short_name": name,
-                "objects": self.objects,
+                "source_objects": self.objects,
                 "builder_default": KafkaOffsetsInitializer.earliest(),
             },
         )
@@ -163,7 +163,7 @@ class _Builder:
 
     def set_property(self, key: str, value: str) -> Self:
         """A property of Kafka clients, or an option of the source by its own name."""
-        known = {name.lower() for name in option_names(OPTIONS)}
+        known = {name.lower() for name in option_names(SOURCE_OPTIONS)}
         is_option = key.lower() in known and key != "topic"
         self._options[key if is_option else f"properties.{key}"] = value
         return self
@@ -181,13 +181,13 @@ class _Builder:
         self._options |= options
         return self
 
-    def _validated(self) -> tuple[dict[str, str], BuilderObjects]:
+    def _validated(self) -> tuple[dict[str, str], SourceObjects]:
         options = dict(self._options)
         if self._bounded:
             options["stream-metadata-discovery-interval-ms"] = "-1"
             options["partition.discovery.interval.ms"] = "-1"
-        objects = BuilderObjects(self._metadata_service, self._subscriber, self._starting, self._stopping)
-        configure(options, objects, default_starting=KafkaOffsetsInitializer.earliest())
+        objects = SourceObjects(self._metadata_service, self._subscriber, self._starting, self._stopping)
+        configure_source(options, objects, default_starting=KafkaOffsetsInitializer.earliest())
         return options, objects
 
 

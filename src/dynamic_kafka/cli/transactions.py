@@ -20,7 +20,7 @@ from dynamic_kafka.cli.output import show_details, show_json, show_line, show_ta
 from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.kafka.config.secrets import resolve
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
-from dynamic_kafka.metadata.configure import DEFAULT_CLUSTER
+from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER
 from dynamic_kafka.sink.commit_log import look
 from dynamic_kafka.sink.committer import outcome
 from dynamic_kafka.sink.configure import commit_log_topic

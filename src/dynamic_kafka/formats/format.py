@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.options.option import ConfigOption
+from dynamic_kafka.options import Option
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -55,7 +55,7 @@ class Format:
     """
 
     name: str
-    options: tuple[ConfigOption, ...]
+    options: tuple[Option[Any], ...]
     decode: Callable[[Column, StructType, FormatOptions], Column]
     encode: Callable[[Column, StructType, FormatOptions], Column]
     check: Callable[[StructType, FormatOptions], None] = _nothing_to_check

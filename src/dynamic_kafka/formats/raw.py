@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.expressions import check_names, let
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
-from dynamic_kafka.options.option import ConfigOption, text, word
+from dynamic_kafka.options import Option, Parser, choice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,9 @@ _JAVA_NAMES = {
 
 def _charset(name: str) -> str:
     """Python's name of a charset, which knows most of Java's names too."""
-    given = text(name)
+    given = name.strip()
+    if not given:
+        raise ValueError
     try:
         found = codecs.lookup(_JAVA_NAMES.get(given.lower(), given))
         "".encode(found.name)  # not one of Python's codecs for bytes, such as zlib
@@ -73,15 +75,11 @@ def _charset(name: str) -> str:
     return found.name
 
 
-_CHARSET = ConfigOption(
-    "raw.charset", _charset, "the name of a charset, such as UTF-8", "UTF-8", "The charset of text."
+_CHARSET = Option(
+    "raw.charset", Parser(_charset, "the name of a charset, such as UTF-8"), "UTF-8", doc="The charset of texts."
 )
-_ENDIANNESS = ConfigOption(
-    "raw.endianness",
-    word("big-endian", "little-endian"),
-    "big-endian or little-endian",
-    "big-endian",
-    "The order of the bytes of numbers.",
+_ENDIANNESS = Option(
+    "raw.endianness", choice("big-endian", "little-endian"), "big-endian", doc="The byte order of numbers."
 )
 
 
@@ -116,7 +114,7 @@ def _value(value: Column, type_: DataType, options: FormatOptions) -> Column:
     if isinstance(type_, BooleanType):
         return value != F.lit(b"\0")
     if isinstance(type_, _TEXTS):
-        charset = options.get(_CHARSET.key, "utf-8")
+        charset = _CHARSET.of(options)
         return value.cast(StringType()) if charset == "utf-8" else _recoded(value, charset, to_text=True)
     size = _BYTES[type(type_)]
     # The digits stand in front, so that the first bit is the sign; then they are moved to where they belong.
@@ -148,7 +146,7 @@ def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
     if isinstance(type_, BinaryType):
         return value
     if isinstance(type_, _TEXTS):
-        charset = options.get(_CHARSET.key, "utf-8")
+        charset = _CHARSET.of(options)
         return value.cast(BinaryType()) if charset == "utf-8" else _recoded(value, charset, to_text=False)
     size = _BYTES[type(type_)]
     number = let(value.cast(DoubleType()), lambda x: _to_bits(x, type_)) if type(type_) in _FLOATS else value
@@ -181,7 +179,7 @@ def _to_bits(number: Column, type_: DataType) -> Column:
 
 def _ordered(digits: Column, size: int, options: FormatOptions) -> Column:
     """Hexadecimal digits of bytes in the order of the option, to or from the order that people write."""
-    if options.get(_ENDIANNESS.key, "big-endian") == "big-endian" or size == 1:
+    if _ENDIANNESS.of(options) == "big-endian" or size == 1:
         return digits
     return F.concat(*(F.substring(digits, 2 * i + 1, 2) for i in reversed(range(size))))
 

@@ -10,13 +10,13 @@ have no effect here is an error, not ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
-from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text
+from dynamic_kafka.options import Option, Parser, boolean, integer, non_blank, text
 
 __all__ = [
     "AUTO_REGISTER",
@@ -34,28 +34,38 @@ AUTO_REGISTER = "auto.register.schemas"
 
 _TIMEOUT_S = 30.0  # for one attempt, of which there are 4; the library's own default is to wait for ever
 
-# Option, after the prefix, to the property of Java's client that it stands for (Flink: buildOptionalPropertiesMap).
-_PROPERTY_OF = {
-    "basic-auth.credentials-source": "basic.auth.credentials.source",
-    "basic-auth.user-info": "basic.auth.user.info",
-    "bearer-auth.credentials-source": "bearer.auth.credentials.source",
-    "bearer-auth.token": "bearer.auth.token",
-    "ssl.keystore.location": "ssl.keystore.location",
-    "ssl.keystore.password": "ssl.keystore.password",
-    "ssl.truststore.location": "ssl.truststore.location",
-    "ssl.truststore.password": "ssl.truststore.password",
-}
-_STORES = (*(name for name in _PROPERTY_OF.values() if name.startswith("ssl.")), "ssl.key.password")
-# Properties that confluent-kafka knows by the same name, with the type that it wants.
-_TAKEN = dict.fromkeys(
-    (
-        *("basic.auth.user.info", "bearer.auth.credentials.source", "bearer.auth.token", "bearer.auth.logical.cluster"),
-        *("bearer.auth.identity.pool.id", "bearer.auth.client.id", "bearer.auth.client.secret", "bearer.auth.scope"),
-        *("bearer.auth.issuer.endpoint.url", "bearer.auth.issuer.endpoint.query", "proxy"),
-        *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"),
+# Options, after the prefix, that stand for a property of Java's client (Flink: buildOptionalPropertiesMap): the property
+# has `.` for `-`.
+_STANDS_FOR_PROPERTY = ("basic-auth.", "bearer-auth.", "ssl.")
+_STORES = (
+    *("ssl.keystore.location", "ssl.keystore.password", "ssl.truststore.location", "ssl.truststore.password"),
+    "ssl.key.password",
+)
+_WHOLE_NUMBER = Parser(int, "a whole number")
+# Properties that confluent-kafka knows by the same name, with the parser of its value.
+_TAKEN: Mapping[str, Parser[Any]] = {
+    **dict.fromkeys(
+        (
+            *(
+                "basic.auth.user.info",
+                "bearer.auth.credentials.source",
+                "bearer.auth.token",
+                "bearer.auth.logical.cluster",
+            ),
+            *(
+                "bearer.auth.identity.pool.id",
+                "bearer.auth.client.id",
+                "bearer.auth.client.secret",
+                "bearer.auth.scope",
+            ),
+            *("bearer.auth.issuer.endpoint.url", "bearer.auth.issuer.endpoint.query", "proxy"),
+            *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"),
+        ),
+        text(),
     ),
-    str,
-) | dict.fromkeys(("max.retries", "retries.wait.ms", "retries.max.wait.ms"), int)
+    **dict.fromkeys(("max.retries", "retries.wait.ms", "retries.max.wait.ms"), _WHOLE_NUMBER),
+}
+_TIMEOUT_MS = integer(at_least=1, expected="a whole number of milliseconds above 0")
 _CREDENTIALS_SOURCE = "basic.auth.credentials.source"
 _TIMEOUT = "http.read.timeout.ms"
 _HIDDEN = "***"
@@ -80,52 +90,53 @@ class RegistrySettings:
     auto_register: bool = True
 
 
-def options(prefix: str) -> tuple[ConfigOption, ...]:
-    """The options of a registry, as Flink's `AvroConfluentFormatOptions` has them.
+def options(prefix: str) -> tuple[Option[Any], ...]:
+    """Return the options of a registry, as Flink's `AvroConfluentFormatOptions` has them.
 
     Args:
         prefix: The format's name, such as `avro-confluent`.
     """
 
-    def option(name: str, doc: str, *, aliases: Iterable[str] = ()) -> ConfigOption:
-        return ConfigOption(
-            f"{prefix}.{name}", text, "a text", "-", doc, tuple(f"{prefix}.{alias}" for alias in aliases)
-        )
+    def option(name: str, doc: str, *, alias: str = "", shown_default: str = "") -> Option[str]:
+        aliases = (f"{prefix}.{alias}",) if alias else ()
+        return Option(f"{prefix}.{name}", non_blank(), doc=doc, shown_default=shown_default, aliases=aliases)
 
     return (
-        option("url", "The schema registry's URL, or several between commas.", aliases=["schema-registry.url"]),
+        option("url", "The URL of the schema registry, or several URLs between commas.", alias="schema-registry.url"),
         option(
             "subject",
-            "The subject under which the schema is registered when rows are written; by default `<topic>-key` or "
-            "`<topic>-value`.",
-            aliases=["schema-registry.subject"],
+            "The subject under which the schema is registered when rows are written.",
+            shown_default="`<topic>-key` or `<topic>-value`",
+            alias="schema-registry.subject",
         ),
         option(
             "schema",
-            "The schema registered or to be registered; by default it is made from the columns.",
-            aliases=["schema-registry.schema"],
+            "The schema to register, or the one that is registered.",
+            shown_default="made from the columns",
+            alias="schema-registry.schema",
         ),
-        ConfigOption(
+        Option(
             f"{prefix}.{AUTO_REGISTER}",
-            flag,
-            BOOL,
+            boolean,
             "true",
-            "Whether a schema that the subject does not have is registered, or is an error.",
+            doc="If true, a schema that the subject does not have is registered; otherwise it is an error.",
         ),
-        option("basic-auth.credentials-source", "Where user and password are: `USER_INFO` or `URL`."),
+        option("basic-auth.credentials-source", "The place of user and password: `USER_INFO` or `URL`."),
         option("basic-auth.user-info", "`<user>:<password>`; may be a reference such as `${env:REGISTRY_LOGIN}`."),
-        option("bearer-auth.credentials-source", "Where the token is from: `STATIC_TOKEN` or `OAUTHBEARER`."),
+        option("bearer-auth.credentials-source", "The source of the token: `STATIC_TOKEN` or `OAUTHBEARER`."),
         option("bearer-auth.token", "The token; may be a reference."),
         option("ssl.keystore.location", "A JKS, PKCS12 or PEM file with the client's key and certificate."),
-        option("ssl.keystore.password", "Its password; may be a reference."),
-        option("ssl.truststore.location", "A JKS, PKCS12 or PEM file with the CAs; by default those of certifi."),
-        option("ssl.truststore.password", "Its password; may be a reference."),
-        ConfigOption(
+        option("ssl.keystore.password", "The password of that file; may be a reference."),
+        option(
+            "ssl.truststore.location",
+            "A JKS, PKCS12 or PEM file with the certificates of trusted authorities.",
+            shown_default="those of certifi",
+        ),
+        option("ssl.truststore.password", "The password of that file; may be a reference."),
+        Option(
             f"{prefix}.properties",
-            text,
-            "properties such as max.retries:3,proxy:http...",
-            "-",
-            "More properties of Java's registry client, between commas; each may also be an option of its own, "
+            non_blank("properties such as max.retries:3,proxy:http..."),
+            doc="More properties of Java's registry client, between commas. Each may also be an option of its own, "
             f"`{prefix}.properties.<property>`. The options above win.",
         ),
     )
@@ -166,14 +177,15 @@ def settings(prefix: str, given: Mapping[str, Any]) -> RegistrySettings:
         ) from None
     properties |= {name.removeprefix(start): str(value) for name, value in given.items() if name.startswith(start)}
     properties = {name.removeprefix("schema.registry."): value for name, value in properties.items()}
-    for option, name in _PROPERTY_OF.items():
-        if (value := given.get(f"{prefix}.{option}")) is not None:
-            properties[name] = value
-    as_property = properties.pop(AUTO_REGISTER, "true")
-    try:
-        auto_register = given.get(f"{prefix}.{AUTO_REGISTER}", flag(as_property))
-    except KeyError:
-        raise InvalidOptionError(start + AUTO_REGISTER, _HIDDEN, BOOL) from None
+    declared = {option.key.removeprefix(f"{prefix}."): option for option in options(prefix)}
+    for name, option in declared.items():
+        if name.startswith(_STANDS_FOR_PROPERTY) and (value := option.of(given)) is not None:
+            properties[name.replace("-", ".")] = value
+    as_property = properties.pop(AUTO_REGISTER, None)
+    auto_register: bool = declared[AUTO_REGISTER].of(given)
+    if as_property is not None:
+        value = _parsed(boolean, start + AUTO_REGISTER, as_property)
+        auto_register = given.get(f"{prefix}.{AUTO_REGISTER}", value)
     url = given.get(f"{prefix}.url")
     if not url:
         raise ConfigurationError(f"Option '{prefix}.url' is missing; set it to the URL of the schema registry")
@@ -197,14 +209,9 @@ def client_configuration(given: Mapping[str, str], prefix: str) -> dict[str, Any
     for name, value in given.items():
         shown = f"{prefix}.properties.{name}"
         if name in _TAKEN:
-            try:
-                found[name] = _TAKEN[name](value)
-            except ValueError:
-                raise InvalidOptionError(shown, _HIDDEN, "a whole number") from None
+            found[name] = _parsed(_TAKEN[name], shown, value)
         elif name == _TIMEOUT:
-            if not value.isdecimal() or int(value) == 0:
-                raise InvalidOptionError(shown, _HIDDEN, "a whole number of milliseconds above 0")
-            found["timeout"] = int(value) / 1000
+            found["timeout"] = _parsed(_TIMEOUT_MS, shown, value) / 1000
         elif name == _CREDENTIALS_SOURCE:
             if value not in {"USER_INFO", "URL"}:
                 raise InvalidOptionError(f"{prefix}.basic-auth.credentials-source", _HIDDEN, "USER_INFO or URL")
@@ -236,6 +243,13 @@ def client_configuration(given: Mapping[str, str], prefix: str) -> dict[str, Any
     if "ssl.keystore.location" in given:
         found.pop("ssl.key.password", None)
     return found
+
+
+def _parsed(parser: Parser[Any], shown: str, value: str) -> Any:
+    try:
+        return parser(value)
+    except ValueError:
+        raise InvalidOptionError(shown, _HIDDEN, parser.expected) from None
 
 
 def without_logins(text: str) -> str:

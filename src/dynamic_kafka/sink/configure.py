@@ -1,41 +1,61 @@
-"""From parsed options to `SinkSettings`, and from a stream's description to the destinations of a batch."""
+"""From options to `SinkSettings`: which options belong together and which exclude each other.
+
+Options that are not one field of the settings are declared here, next to the functions that use them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, MetadataServiceError
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
 from dynamic_kafka.kafka.config.properties import to_librdkafka
-from dynamic_kafka.metadata.configure import one_cluster, service_of
-from dynamic_kafka.metadata.model import KafkaStream
+from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
 from dynamic_kafka.metadata.service import KafkaMetadataService
-from dynamic_kafka.metadata.snapshot import make_snapshot
-from dynamic_kafka.options import SINK_OPTIONS, ParsedOptions, parse_options
+from dynamic_kafka.options import (
+    Option,
+    ParsedOptions,
+    Parser,
+    choice,
+    given_fields,
+    integer,
+    name_list,
+    non_blank,
+    options_of,
+    parse_options,
+    regex,
+)
 from dynamic_kafka.sink.partitioners import KafkaPartitioner, create_partitioner
-from dynamic_kafka.sink.settings import Destination, Guarantee, SinkSettings
+from dynamic_kafka.sink.settings import Guarantee, SinkSettings
 
-__all__ = ["SinkObjects", "commit_log_topic", "configure_sink", "destinations"]
-
-_MAX_TOPIC_LENGTH = 249
-_SERIALIZERS = ("ByteArraySerializer", "StringSerializer")
-# What transactions need of the producer's properties: what fits, in words, and whether a value does.
-_TRANSACTIONAL: Mapping[str, tuple[str, Callable[[str], bool]]] = {
-    "enable.idempotence": ("true", lambda value: value.lower() == "true"),
-    "acks": ("all", lambda value: value.lower() in ("all", "-1")),
-    "retries": ("more than 0", lambda value: int(value) > 0),
-    "max.in.flight.requests.per.connection": ("5 or less", lambda value: int(value) <= 5),
-}
+__all__ = ["SINK_OPTIONS", "SinkObjects", "check_producer", "commit_log_topic", "configure_sink"]
 
 
 @dataclass(frozen=True)
 class SinkObjects:
-    """What a builder holds that does not fit into text options; all picklable."""
+    """The objects of a builder that do not fit into text options; all picklable."""
 
     metadata_service: KafkaMetadataService | None = None
     partitioner: KafkaPartitioner | None = None
+
+
+_PARTITIONER = Option(
+    "sink.partitioner",
+    non_blank("default, fixed, round-robin, or package.module:Class"),
+    "default",
+    doc="The partitioner of rows without a column `partition`: `default` as in Java's client (by the murmur2 hash of the "
+    "key, sticky without a key), `fixed` (one partition per task), `round-robin`, or a class of your own as "
+    "`package.module:Class`.",
+)
+_PARALLELISM = Option(
+    "sink.parallelism",
+    integer(at_least=1),
+    shown_default="as the DataFrame",
+    doc="The number of tasks that write. Only the builder and SQL tables use it; elsewhere call `df.repartition(n)`.",
+)
 
 
 def configure_sink(options: Mapping[str, str], objects: SinkObjects | None = None) -> SinkSettings:
@@ -43,85 +63,208 @@ def configure_sink(options: Mapping[str, str], objects: SinkObjects | None = Non
 
     Args:
         options: As the user gave them.
-        objects: What a builder adds to them.
+        objects: The objects that a builder adds to them.
 
     Raises:
-        ConfigurationError: Naming the option, the value and what would be right.
+        ConfigurationError: With the option, its value and what to change.
     """
     objects = objects or SinkObjects()
     parsed = parse_options(options, SINK_OPTIONS)
-    guarantee: Guarantee = parsed.get("sink.delivery-guarantee", SinkSettings.guarantee)
+    fields = given_fields(SinkSettings, parsed)
+    guarantee: Guarantee = fields.get("guarantee", SinkSettings.guarantee)
     properties = dict(parsed.properties)
-    _check_producer(properties, guarantee, "Option 'properties.")
-    topics: tuple[str, ...] = parsed.get("topic", ())
+    check_producer(properties, guarantee, "Option 'properties.")
+    topics: tuple[str, ...] = parsed[_TOPIC] or ()
     stream, service, own_properties = _stream(parsed, objects, properties, topics)
     partitioner = objects.partitioner
     if partitioner is None:
-        partitioner = create_partitioner(parsed.get("sink.partitioner", "default"))
-    elif "sink.partitioner" in parsed.values:
-        raise ConflictingOptionsError(
-            ["sink.partitioner", "set_partitioner"], "both choose partitions; give one of them"
-        )
+        partitioner = create_partitioner(parsed[_PARTITIONER])
+    elif parsed.given(_PARTITIONER):
+        raise ConflictingOptionsError([_PARTITIONER.key, "set_partitioner"], "both choose partitions; give one of them")
     exactly_once = guarantee == "exactly-once"
     prefix = _prefix(parsed) if exactly_once else ""
-    return SinkSettings(
+    settings = SinkSettings(
         service=service,
         stream=stream,
         properties=own_properties,
         topic=topics[0] if len(topics) == 1 else None,
         topics=topics if len(topics) > 1 else (),
-        pattern=parsed.get("topic-pattern"),
+        pattern=parsed[_TOPIC_PATTERN],
         partitioner=partitioner,
-        guarantee=guarantee,
         prefix=prefix,
         app=_identity(parsed, exactly_once=exactly_once),
-        log_topic=parsed.get("sink.commit-log.topic", commit_log_topic(prefix)) if exactly_once else "",
-        log_cluster=_log_cluster(parsed, stream),
-        log_replication=parsed.get("sink.commit-log.replication-factor"),
-        lost_transactions=parsed.get("sink.lost-transactions", SinkSettings.lost_transactions),
-        accept_gaps=parsed.get("sink.accept-gaps", SinkSettings.accept_gaps),
+        log_topic=(parsed[_LOG_TOPIC] or commit_log_topic(prefix)) if exactly_once else "",
+        **fields,
     )
-
-
-def destinations(
-    settings: SinkSettings, streams: Mapping[str, KafkaStream], inactive: Collection[str] = ()
-) -> dict[str, Destination]:
-    """Where the rows of a batch may go.
-
-    Args:
-        settings: The user's wishes.
-        streams: What the metadata service says of `settings.stream`.
-        inactive: The clusters that it calls inactive.
-
-    Returns:
-        The stream's active clusters by name, sorted; only those with `settings.topic`, if that is given. The stream's only
-        topic on a cluster is where rows go that name none.
-
-    Raises:
-        MetadataServiceError: If the stream is gone, or described wrongly, or has no such cluster.
-        ConfigurationError: If a cluster's own properties do not suit a producer, or the guarantee.
-    """
-    if settings.stream not in streams:
-        raise MetadataServiceError(
-            f"The metadata service does not know the stream '{settings.stream}', so there is nowhere to write to; check the "
-            "option 'stream-ids'"
+    if settings.log_cluster not in (None, stream) and not parsed.given(_STREAM_ID):
+        raise InvalidOptionError(
+            "sink.commit-log.cluster",
+            settings.log_cluster,
+            f"{stream!r}: without a metadata service there is only this cluster",
         )
-    found: dict[str, Destination] = {}
-    for cluster_id, cluster in make_snapshot([streams[settings.stream]]).clusters.items():
-        topics = cluster.topics
-        if cluster_id in inactive or (settings.topic is not None and settings.topic not in topics):
-            continue
-        properties = {**settings.properties, **cluster.properties}
-        _check_producer(properties, settings.guarantee, f"Cluster '{cluster_id}': property '")
-        found[cluster_id] = Destination(
-            properties, settings.topic or (next(iter(topics)) if len(topics) == 1 else None), topics
+    return settings
+
+
+# --- where to write -----------------------------------------------------------------------------------------------------
+
+_MAX_TOPIC_LENGTH = 249
+
+
+def _topic_name(value: str) -> str:
+    """Return a topic's name by Kafka's rule (org.apache.kafka.common.internals.Topic)."""
+    name = value.strip()
+    if name in (".", "..") or re.fullmatch(rf"[A-Za-z0-9._-]{{1,{_MAX_TOPIC_LENGTH}}}", name) is None:
+        raise ValueError
+    return name
+
+
+_names = name_list("topic names separated by ';'")
+
+
+def _one_name(value: str) -> str:
+    (name,) = _names(value)
+    return name
+
+
+_TOPIC = Option(
+    "topic",
+    Parser(lambda value: tuple(map(_topic_name, _names(value))), _names.expected),
+    doc="The topic of all rows, whatever their column `topic` contains. If there are several, the column `topic` names one "
+    "of them for each row. Without this option and without `stream-ids`, the column alone decides.",
+)
+_STREAM_ID = Option(
+    "stream-ids",
+    Parser(_one_name, "one stream id"),
+    doc="The id of the stream to write to; its clusters and topics are looked up for each batch. If the stream is on "
+    "several clusters, the column `cluster` names one for each row; if it has several topics there, the column `topic` "
+    "does.",
+)
+
+
+_TOPIC_PATTERN = Option(
+    "topic-pattern", regex, doc="A regular expression that the topics in the column `topic` must match as a whole."
+)
+
+
+def _stream(
+    parsed: ParsedOptions, objects: SinkObjects, properties: Mapping[str, str], topics: tuple[str, ...]
+) -> tuple[str, Callable[[], KafkaMetadataService], Mapping[str, str]]:
+    """Return the stream, the function that makes its service, and the properties besides those of its clusters."""
+    by_topic = parsed.given(_TOPIC, _TOPIC_PATTERN)
+    if len(by_topic) > 1:
+        raise ConflictingOptionsError(by_topic, "both name the topics to write to; give one of them")
+    by_stream = parsed.given(_STREAM_ID, METADATA_SERVICE)
+    if not by_stream and objects.metadata_service is None:
+        name, service = one_cluster(parsed, properties, topics, by_topic)
+        return name, service, {}
+    if parsed.given(_TOPIC_PATTERN):
+        raise ConflictingOptionsError([*by_topic, *by_stream], "the metadata service names the topics of a stream")
+    service = service_of(parsed, properties, objects.metadata_service)
+    stream = parsed[_STREAM_ID]
+    if stream is None:
+        raise ConfigurationError(
+            f"Option '{_STREAM_ID.key}' is missing; name the stream of the metadata service to write to"
         )
-    if not found:
-        having = f" with the topic '{settings.topic}'" if settings.topic is not None else ""
-        raise MetadataServiceError(
-            f"The stream '{settings.stream}' has no active cluster{having}, so there is nowhere to write to"
+    return stream, service, properties
+
+
+# --- exactly once -------------------------------------------------------------------------------------------------------
+
+# Kafka's protocol ends a string at 32,767 bytes (Flink's own limit, 64,000, is above it), and ids go on after the prefix.
+_MAX_PREFIX_BYTES = 32_000
+
+
+def _short(value: str) -> str:
+    prefix = value.strip()
+    if not prefix or len(prefix.encode()) >= _MAX_PREFIX_BYTES:
+        raise ValueError
+    return prefix
+
+
+def _without_slash(value: str) -> str:
+    name = value.strip()
+    if not name or "/" in name:
+        raise ValueError
+    return name
+
+
+_PREFIX = Option(
+    "sink.transactional-id-prefix",
+    Parser(_short, "text of less than 32,000 bytes"),
+    shown_default="from `checkpointLocation`",
+    doc="The beginning of all transactional ids; needed for exactly-once. It identifies the query: keep it over restarts, "
+    "and never give it to two queries at once.",
+)
+_CHECKPOINT = Option(
+    "checkpointLocation",
+    non_blank("a path"),
+    doc="Spark's own option. With exactly-once and without a prefix, the prefix is made from it. A location in Spark's "
+    "configuration is not visible to sinks.",
+)
+_NAMING = Option(
+    "sink.transaction-naming-strategy",
+    choice("incrementing", "pooling"),
+    "pooling",
+    doc="Accepted for compatibility with Flink, without effect: transactional ids always come from a pool.",
+)
+_APP = Option(
+    "txnAppId",
+    non_blank("text"),
+    doc="With `txnVersion`, the identity of a batch write (`df.write`, `foreachBatch`). A batch that was written before is "
+    "not written again. Exactly-once only.",
+)
+_VERSION = Option(
+    "txnVersion", integer(at_least=0), doc="The number of the batch write, such as the batch id of `foreachBatch`."
+)
+_NAME = Option(
+    "sink.name",
+    Parser(_without_slash, "text without '/'"),
+    doc="A name for this sink, if one batch with `txnAppId` is written to several sinks.",
+)
+_LOG_TOPIC = Option(
+    "sink.commit-log.topic",
+    Parser(_topic_name, f"a topic's name: at most {_MAX_TOPIC_LENGTH} letters, digits, '.', '_' and '-'"),
+    shown_default="`__dynamic-kafka-commits-` and the prefix",
+    doc="The topic of the commit log, which records the batches that are published.",
+)
+
+
+def _prefix(parsed: ParsedOptions) -> str:
+    prefix: str | None = parsed[_PREFIX]
+    if prefix is not None:
+        return prefix
+    location: str | None = parsed[_CHECKPOINT]
+    if location is None:
+        raise ConfigurationError(
+            f"Option '{_PREFIX.key}' is missing; exactly-once needs it, or '{_CHECKPOINT.key}' as an option to make it "
+            "from (a location in Spark's configuration is not visible to sinks)"
         )
-    return found
+    return f"dynamic-kafka-{hashlib.sha256(_one_spelling(location).encode()).hexdigest()[:16]}"
+
+
+def _one_spelling(location: str) -> str:
+    # `/a/b`, `file:/a/b`, `file:///a/b/` and `/a//b` are one path, as for Hadoop's Path.
+    path = re.sub(r"^file:/*", "/", location, flags=re.IGNORECASE)
+    return re.sub(r"(?<![:/])/{2,}", "/", path).rstrip("/") or "/"
+
+
+def _identity(parsed: ParsedOptions, *, exactly_once: bool) -> tuple[str, int] | None:
+    """Return the identity of a batch write; None if it has none."""
+    given = parsed.given(_APP, _VERSION, _NAME)
+    if not given:
+        return None
+    if not exactly_once:
+        raise ConfigurationError(
+            f"Option '{given[0]}' identifies a batch that is written exactly once; set 'sink.delivery-guarantee' to "
+            "exactly-once, or leave it out"
+        )
+    for needed in (_APP, _VERSION):
+        if not parsed.given(needed):
+            raise ConfigurationError(
+                f"Option '{needed.key}' is missing; '{given[0]}' is part of the identity txnAppId, txnVersion, sink.name"
+            )
+    app, name = parsed[_APP].replace("/", "//"), parsed[_NAME]  # "a/b" is not sink "b" of app "a"
+    return (app if name is None else f"{app}/{name}"), parsed[_VERSION]
 
 
 def commit_log_topic(prefix: str) -> str:
@@ -137,87 +280,30 @@ def commit_log_topic(prefix: str) -> str:
     return f"__dynamic-kafka-commits.{left}-{hashlib.sha256(prefix.encode()).hexdigest()[:32]}"
 
 
-# --- where to write -----------------------------------------------------------------------------------------------------
-
-
-def _stream(
-    parsed: ParsedOptions, objects: SinkObjects, properties: Mapping[str, str], topics: Collection[str]
-) -> tuple[str, Callable[[], KafkaMetadataService], Mapping[str, str]]:
-    """The stream, who describes it, and the properties that its clusters do not have by themselves."""
-    by_topic = parsed.given("topic", "topic-pattern")
-    if len(by_topic) > 1:
-        raise ConflictingOptionsError(by_topic, "both say which topics are written to; give one of them")
-    if not parsed.given("stream-ids", "metadata-service") and objects.metadata_service is None:
-        name, service = one_cluster(parsed, properties, topics)
-        return name, service, {}
-    if "topic-pattern" in parsed.values:
-        raise ConflictingOptionsError(
-            ["topic-pattern", *parsed.given("stream-ids", "metadata-service")],
-            "a stream says itself which topics it has",
-        )
-    service = service_of(parsed, properties, objects.metadata_service)
-    stream = parsed.get("stream-ids")
-    if stream is None:
-        raise ConfigurationError("Option 'stream-ids' is missing; name the stream of the metadata service to write to")
-    return stream, service, properties
-
-
-def _log_cluster(parsed: ParsedOptions, stream: str) -> str | None:
-    cluster: str | None = parsed.get("sink.commit-log.cluster")
-    direct = "stream-ids" not in parsed.values
-    if direct and cluster is not None and cluster != stream:
-        raise InvalidOptionError(
-            "sink.commit-log.cluster", cluster, f"{stream!r}: without a metadata service there is only this cluster"
-        )
-    return cluster
-
-
-# --- exactly once -------------------------------------------------------------------------------------------------------
-
-
-def _prefix(parsed: ParsedOptions) -> str:
-    prefix: str | None = parsed.get("sink.transactional-id-prefix")
-    if prefix is not None:
-        return prefix
-    location: str | None = parsed.get("checkpointLocation")
-    if location is None:
-        raise ConfigurationError(
-            "Option 'sink.transactional-id-prefix' is missing; exactly-once needs it, or 'checkpointLocation' as an "
-            "option to make it from (one that is set in Spark's configuration is not visible to sinks)"
-        )
-    return f"dynamic-kafka-{hashlib.sha256(_one_spelling(location).encode()).hexdigest()[:16]}"
-
-
-def _one_spelling(location: str) -> str:
-    """`/a/b`, `file:/a/b`, `file:///a/b/` and `/a//b` are one path, as for Hadoop's Path."""
-    path = re.sub(r"^file:/*", "/", location, flags=re.IGNORECASE)
-    return re.sub(r"(?<![:/])/{2,}", "/", path).rstrip("/") or "/"
-
-
-def _identity(parsed: ParsedOptions, *, exactly_once: bool) -> tuple[str, int] | None:
-    """The identity of a batch write."""
-    given = parsed.given("txnAppId", "txnVersion", "sink.name")
-    if not given:
-        return None
-    if not exactly_once:
-        raise ConfigurationError(
-            f"Option '{given[0]}' identifies a batch that is written exactly once; set 'sink.delivery-guarantee' to "
-            "exactly-once, or leave it out"
-        )
-    missing = {"txnAppId", "txnVersion"} - parsed.values.keys()
-    if missing:
-        raise ConfigurationError(
-            f"Option '{min(missing)}' is missing; '{given[0]}' is part of the identity txnAppId, txnVersion, sink.name"
-        )
-    app, name = parsed.get("txnAppId").replace("/", "//"), parsed.get("sink.name")  # "a/b" is not sink "b" of app "a"
-    return (app if name is None else f"{app}/{name}"), parsed.get("txnVersion")
-
-
 # --- the producer -------------------------------------------------------------------------------------------------------
 
 
-def _check_producer(properties: Mapping[str, str], guarantee: Guarantee, where: str) -> None:
-    """Refuse properties that belong to the sink, or break its guarantee; `where` is what stands before a property's name."""
+_SERIALIZERS = ("ByteArraySerializer", "StringSerializer")
+# What transactions need of the producer's properties: the right values in words, and as a function.
+_TRANSACTIONAL: Mapping[str, tuple[str, Callable[[str], bool]]] = {
+    "enable.idempotence": ("true", lambda value: value.lower() == "true"),
+    "acks": ("all", lambda value: value.lower() in ("all", "-1")),
+    "retries": ("more than 0", lambda value: int(value) > 0),
+    "max.in.flight.requests.per.connection": ("5 or less", lambda value: int(value) <= 5),
+}
+
+
+def check_producer(properties: Mapping[str, str], guarantee: Guarantee, where: str) -> None:
+    """Refuse properties that belong to the sink, or break its guarantee.
+
+    Args:
+        properties: The properties of a producer.
+        guarantee: The guarantee that the producer has to keep.
+        where: The text before a property's name in errors.
+
+    Raises:
+        ConfigurationError: With the property and what to do.
+    """
     if "transactional.id" in properties:
         raise ConfigurationError(
             f"{where}transactional.id' is not supported as the sink names its transactions itself; give "
@@ -234,12 +320,30 @@ def _check_producer(properties: Mapping[str, str], guarantee: Guarantee, where: 
         raise ConfigurationError(
             f"{where}interceptor.classes' is not supported as interceptors are Java code; use DataFrame operations instead"
         )
-    config = to_librdkafka(
-        properties, role="producer"
-    )  # an unknown or impossible property is an error here, not in a task
+    # An unknown or impossible property is an error here, not in a task.
+    config = to_librdkafka(properties, role="producer")
     if guarantee == "exactly-once":
         for name, (expected, fits) in _TRANSACTIONAL.items():
             if name in config and not fits(config[name]):
                 raise ConfigurationError(
                     f"{where}{name}' has the value {config[name]!r}, which rules out exactly-once; expected {expected}"
                 )
+
+
+SINK_OPTIONS: tuple[Option[Any], ...] = (
+    _TOPIC,
+    _TOPIC_PATTERN,
+    _STREAM_ID,
+    METADATA_SERVICE,
+    _PARTITIONER,
+    _PARALLELISM,
+    *options_of(SinkSettings),
+    _LOG_TOPIC,
+    _PREFIX,
+    _CHECKPOINT,
+    _NAMING,
+    _APP,
+    _VERSION,
+    _NAME,
+)
+"""The options of the sink."""

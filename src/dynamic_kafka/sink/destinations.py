@@ -1,44 +1,87 @@
-"""Where the rows of the next batch go: the metadata service is asked each time, so a stream may move while it is written."""
+"""The destinations of the next batch: the metadata service is asked each time, so a stream may move while it is written."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.sink.configure import destinations
+from dynamic_kafka.errors import ConfigurationError, MetadataServiceError
+from dynamic_kafka.metadata.model import KafkaStream
+from dynamic_kafka.metadata.snapshot import make_snapshot
+from dynamic_kafka.sink.configure import check_producer
 from dynamic_kafka.sink.settings import Destination, SinkSettings
 
-__all__ = ["route"]
+__all__ = ["current_destinations", "destinations_of"]
 
 _log = logging.getLogger(__name__)
 
 _last_good: dict[str, Mapping[str, Destination]] = {}
 
 
-def route(settings: SinkSettings) -> Mapping[str, Destination]:
-    """The destinations of a batch.
+def current_destinations(settings: SinkSettings) -> Mapping[str, Destination]:
+    """Return the destinations of the next batch.
 
     While the metadata service fails, its last good answer in this process stays in force.
 
     Raises:
         MetadataServiceError: If there was no good answer yet, or the stream cannot be written to.
-        ConfigurationError: If its properties are wrong.
+        ConfigurationError: If a cluster's properties are wrong.
     """
     service = settings.service()
     try:
         streams = service.describe_streams([settings.stream])
         clusters = {name for stream in streams.values() for name in stream.clusters}
-        found = destinations(settings, streams, {name for name in clusters if not service.is_cluster_active(name)})
+        found = destinations_of(settings, streams, {name for name in clusters if not service.is_cluster_active(name)})
     except ConfigurationError:
         raise
     except Exception as error:  # a service may raise anything
         kept = _last_good.get(settings.stream)
         if kept is None:
             raise
-        _log.warning("The metadata service failed; rows go where they went before: %s", error)
+        _log.warning("The metadata service failed; using the last known destinations: %s", error)
         return kept
     finally:
         service.close()
     _last_good[settings.stream] = found
+    return found
+
+
+def destinations_of(
+    settings: SinkSettings, streams: Mapping[str, KafkaStream], inactive: Collection[str] = ()
+) -> dict[str, Destination]:
+    """Return the clusters that the rows of a batch may go to.
+
+    Args:
+        settings: The user's wishes.
+        streams: The metadata service's description of `settings.stream`.
+        inactive: The clusters that the service calls inactive.
+
+    Returns:
+        The stream's active clusters by name, sorted; only those with `settings.topic`, if that is given. If the stream has
+        only one topic on a cluster, rows that name no topic go there.
+
+    Raises:
+        MetadataServiceError: If the stream does not exist, is described wrongly, or has no such cluster.
+        ConfigurationError: If a cluster's own properties do not suit a producer, or the guarantee.
+    """
+    if settings.stream not in streams:
+        raise MetadataServiceError(
+            f"The metadata service does not know the stream '{settings.stream}', so no rows can be written. Check "
+            "the option 'stream-ids'"
+        )
+    found: dict[str, Destination] = {}
+    for cluster_id, cluster in make_snapshot([streams[settings.stream]]).clusters.items():
+        topics = cluster.topics
+        if cluster_id in inactive or (settings.topic is not None and settings.topic not in topics):
+            continue
+        properties = {**settings.properties, **cluster.properties}
+        check_producer(properties, settings.guarantee, f"Cluster '{cluster_id}': property '")
+        found[cluster_id] = Destination(
+            properties, settings.topic or (next(iter(topics)) if len(topics) == 1 else None), topics
+        )
+    if not found:
+        having = f" with the topic '{settings.topic}'" if settings.topic is not None else ""
+        raise MetadataServiceError(
+            f"The stream '{settings.stream}' has no active cluster{having}, so no rows can be written"
+        )
     return found

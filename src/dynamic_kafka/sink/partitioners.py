@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from dynamic_kafka.errors import InvalidOptionError
-from dynamic_kafka.options.user_class import user_object
+from dynamic_kafka.options import user_object
 
 __all__ = ["FixedPartitioner", "KafkaPartitioner", "RoundRobinPartitioner", "create_partitioner"]
 

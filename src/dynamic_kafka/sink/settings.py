@@ -1,44 +1,44 @@
-"""What a sink was asked to do, after all options are parsed and checked, and what of it the tasks are told; picklable."""
+"""The settings of a sink after all options are parsed and checked, and what the tasks of a batch get; picklable.
+
+An option that is one setting is declared here, as a field. The others are declared in `configure`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from dynamic_kafka.metadata.service import KafkaMetadataService
+from dynamic_kafka.options import boolean, choice, integer, non_blank, option
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
 
 __all__ = ["DEFAULT_TRANSACTION_TIMEOUT_MS", "Destination", "Guarantee", "SinkSettings", "WriteTask"]
 
 DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
-"""The brokers' own default of the most that they allow."""
+"""The brokers' own default of the longest time-out that they allow."""
 
 Guarantee = Literal["none", "at-least-once", "exactly-once"]
-"""Flink's DeliveryGuarantee, in its options' words."""
+"""Flink's DeliveryGuarantee, in the words of its options."""
+LostTransactions = Literal["fail", "continue"]
 
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """Everything the engine knows of the user's wishes; the option table says what each one means.
+    """Everything the engine knows of the user's wishes.
 
     Args:
         service: Makes the metadata service; called once, in the process that uses it.
-        stream: The stream whose clusters and topics are written to.
+        stream: The stream to write to.
         properties: Client properties for every cluster; a cluster's own ones win.
-        topic: The topic of all rows; the column `topic` counts if there is none.
+        topic: The topic of all rows; None if the column `topic` names it.
         topics: If given, the topics that the column `topic` may name.
-        pattern: If given, what the topics that the column `topic` names have to match as a whole.
+        pattern: If given, the pattern that topics in the column `topic` must match as a whole.
         partitioner: Chooses partitions for rows that name none; None leaves it to the client, which does as Java's.
-        guarantee: What is promised.
-        prefix: Of all transactional ids; "" without exactly-once.
+        prefix: The beginning of all transactional ids; "" without exactly-once.
         app: `txnAppId` with the sink's name, and `txnVersion`: the identity of a batch write.
-        log_topic: The commit log.
-        log_cluster: Where it lives; None is the first cluster by name.
-        log_replication: Replicas of the commit log; None is the brokers' default.
-        lost_transactions: What transactions that a decision named and that are gone do: end the query, or a warning.
-        accept_gaps: Whether a batch counts although the commit log does not know the one before it.
+        log_topic: The topic of the commit log; "" without exactly-once.
     """
 
     service: Callable[[], KafkaMetadataService]
@@ -48,14 +48,46 @@ class SinkSettings:
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     partitioner: KafkaPartitioner | None = None
-    guarantee: Guarantee = "at-least-once"
     prefix: str = ""
     app: tuple[str, int] | None = None
     log_topic: str = ""
-    log_cluster: str | None = None
-    log_replication: int | None = None
-    lost_transactions: Literal["fail", "continue"] = "fail"
-    accept_gaps: bool = False
+
+    guarantee: Guarantee = option(
+        "sink.delivery-guarantee",
+        choice(*get_args(Guarantee)),
+        "at-least-once",
+        shown_default="at-least-once (builder: none)",
+        doc="`none` does not wait for acknowledgements. `at-least-once` waits for all of them before a batch ends. "
+        "`exactly-once` writes a batch in transactions that become visible together. `sink.semantic` is Flink's deprecated "
+        "name.",
+        aliases=("sink.semantic",),
+    )
+    log_cluster: str | None = option(
+        "sink.commit-log.cluster",
+        non_blank("a cluster id"),
+        shown_default="the first by name",
+        doc="The cluster of the commit log.",
+    )
+    log_replication: int | None = option(
+        "sink.commit-log.replication-factor",
+        integer(at_least=1),
+        shown_default="the brokers' default",
+        doc="The number of replicas of the commit log's topic, if the sink creates it.",
+    )
+    lost_transactions: LostTransactions = option(
+        "sink.lost-transactions",
+        choice(*get_args(LostTransactions)),
+        "fail",
+        doc="What to do if a decided transaction has timed out before it was committed: `fail` ends the query, `continue` "
+        "logs a warning.",
+    )
+    accept_gaps: bool = option(
+        "sink.accept-gaps",
+        boolean,
+        "false",
+        doc="If true, a batch is written even if the commit log does not contain the batch before it. Set it once, after a "
+        "change of the prefix, the commit log or the checkpoint.",
+    )
 
 
 @dataclass(frozen=True)
@@ -63,9 +95,9 @@ class Destination:
     """A cluster that rows of one batch may go to.
 
     Args:
-        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
-        topic: Where rows go that name no topic; None if they have to.
-        topics: What rows may name; empty if that is not said.
+        properties: The properties to reach it, in Java's or librdkafka's names, with secrets as they were given.
+        topic: The topic of rows that name none; None if each row must name one.
+        topics: The topics that rows may name; empty if any topic is allowed.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -75,7 +107,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class WriteTask:
-    """What the tasks of one batch are told.
+    """Everything that the tasks of one batch get.
 
     Args:
         destinations: By the cluster's name in the metadata. Rows need no `cluster` if there is only one.

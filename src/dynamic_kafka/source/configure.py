@@ -1,4 +1,7 @@
-"""From parsed options to `SourceSettings`: what belongs together, what excludes each other, and the defaults."""
+"""From options to `SourceSettings`: which options belong together and which exclude each other.
+
+Options that are not one field of the settings are declared here, next to the functions that use them.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +20,32 @@ from dynamic_kafka.initializer import (
     initializer_from_json,
 )
 from dynamic_kafka.kafka.config.properties import reject_owned, to_librdkafka
-from dynamic_kafka.metadata.configure import one_cluster, service_of
+from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber
-from dynamic_kafka.options import OPTIONS, ParsedOptions, parse_options
+from dynamic_kafka.options import (
+    Option,
+    ParsedOptions,
+    Parser,
+    boolean,
+    choice,
+    given_fields,
+    integer,
+    name_list,
+    non_blank,
+    options_of,
+    parse_options,
+    regex,
+)
 from dynamic_kafka.source.offsets import Packing
 from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["BuilderObjects", "configure"]
-
-_SUBSCRIPTIONS = ("topic", "topic-pattern", "topic-partitions", "stream-ids", "stream-pattern")
-_EXPECTED = {option.key: option.expected for option in OPTIONS}
-# With scan.parallelism a task is worth starting for fewer records than by default: the user asked for the spread.
-_RECORDS_PER_PARALLEL_TASK = 1_000
+__all__ = ["SOURCE_OPTIONS", "SourceObjects", "configure_source"]
 
 
 @dataclass(frozen=True)
-class BuilderObjects:
-    """What a builder holds that does not fit into text options; all picklable."""
+class SourceObjects:
+    """The objects of a builder that do not fit into text options; all picklable."""
 
     metadata_service: KafkaMetadataService | None = None
     subscriber: KafkaStreamSubscriber | None = None
@@ -42,21 +53,36 @@ class BuilderObjects:
     stopping: KafkaOffsetsInitializer | None = None
 
 
-def configure(
-    options: Mapping[str, str], objects: BuilderObjects | None = None, *, default_starting: KafkaOffsetsInitializer
+_COMMIT_OFFSETS = Option(
+    "commit.offsets.on.checkpoint",
+    boolean,
+    shown_default="true if `properties.group.id` is set",
+    doc="If true, the offsets of finished batches are committed to the group, for monitoring only: the query goes on from "
+    "its checkpoint.",
+)
+_REGISTER_METRICS = Option(
+    "register.consumer.metrics",
+    boolean,
+    "true",
+    doc="Accepted for compatibility with Flink, without effect.",
+)
+
+
+def configure_source(
+    options: Mapping[str, str], objects: SourceObjects | None = None, *, default_starting: KafkaOffsetsInitializer
 ) -> SourceSettings:
     """Check all options together.
 
     Args:
         options: As the user gave them.
-        objects: What a builder adds to them.
-        default_starting: Where reading starts if nothing says so; each front has its own.
+        objects: The objects that a builder adds to them.
+        default_starting: Where reading starts by default; it differs between streams, batches and builders.
 
     Raises:
-        ConfigurationError: Naming the option, the value and what would be right.
+        ConfigurationError: With the option, its value and what to change.
     """
-    objects = objects or BuilderObjects()
-    parsed = parse_options(options)
+    objects = objects or SourceObjects()
+    parsed = parse_options(options, SOURCE_OPTIONS)
     properties = dict(parsed.properties)
     reject_owned(properties, "properties.")
     reset = properties.pop("auto.offset.reset", None)
@@ -66,70 +92,109 @@ def configure(
     stopping = objects.stopping or _stopping(parsed)
     if group_id is None and (starting.needs_group or (stopping is not None and stopping.needs_group)):
         raise ConfigurationError(
-            "Option 'properties.group.id' is missing; committed offsets are those of a consumer group, so name it"
+            "Option 'properties.group.id' is missing. Committed offsets belong to a consumer group: name the group"
         )
-    commit = parsed.get("commit.offsets.on.checkpoint")
+    commit = parsed[_COMMIT_OFFSETS]
     if commit and group_id is None:
-        raise ConfigurationError("Option 'properties.group.id' is missing; 'commit.offsets.on.checkpoint' needs it")
-    cluster_limits, default_limit = _cluster_limits(parsed)
-    least, most = parsed.get("minOffsetsPerTrigger"), parsed.get("maxOffsetsPerTrigger")
-    if least is not None and most is not None and least > most:
-        raise ConflictingOptionsError(
-            ["minOffsetsPerTrigger", "maxOffsetsPerTrigger"], f"the least, {least}, is more than the most, {most}"
-        )
-    retention_ms = parsed.get("stream-metadata-removed-cluster-retention-ms", SourceSettings.retention_ms)
-    if retention_ms < 0:
-        key = "stream-metadata-removed-cluster-retention-ms"
-        raise InvalidOptionError(key, retention_ms, "0 or more (0 keeps no position)")
+        raise ConfigurationError(f"Option 'properties.group.id' is missing; '{_COMMIT_OFFSETS.key}' needs it")
+    cluster_limits, default_limit = parsed[_MAX_PER_CLUSTER] or ({}, None)
     service, subscriber, pattern, partitions = _subscription(parsed, objects, properties)
-    direct = "topic" in parsed.values or pattern is not None or partitions is not None
+    direct = bool(parsed.given(_TOPIC, _TOPIC_PATTERN, _TOPIC_PARTITIONS))
     api_timeout_ms = int(properties.get("default.api.timeout.ms", SourceSettings.unavailable_after_ms))
-    optional = {
-        "metadata_interval_ms": parsed.get("stream-metadata-discovery-interval-ms"),
-        "metadata_failure_threshold": parsed.get("stream-metadata-discovery-failure-threshold"),
-        "discovery_interval_ms": parsed.get("partition.discovery.interval.ms"),
-        "cluster_failure_mode": parsed.get("cluster-failure-mode"),
-        "drain": parsed.get("drain-on-removal"),
-        "drain_quiet_ms": parsed.get("drain-quiet-ms"),
-        "fail_on_data_loss": parsed.get("failOnDataLoss"),
-        "max_trigger_delay_ms": parsed.get("maxTriggerDelay"),
-        "include_headers": parsed.get("includeHeaders"),
-        "include_leader_epoch": parsed.get("includeLeaderEpoch"),
-        "poll_timeout_ms": parsed.get("kafkaConsumer.pollTimeoutMs"),
-        "group_id_prefix": parsed.get("groupIdPrefix"),
-        "client_id_prefix": parsed.get("client.id.prefix"),
-        "commit_offsets": commit,
-        "call_retries": parsed.get("fetchOffset.numRetries"),
-        "call_retry_interval_ms": parsed.get("fetchOffset.retryIntervalMs"),
-        "import_spark_checkpoint": parsed.get("import-kafka-checkpoint"),
-    }
-    return SourceSettings(
+    settings = SourceSettings(
         service=service,
         subscriber=subscriber,
         starting=starting,
         stopping=stopping,
-        topics=frozenset(parsed.get("topic", ())) | {topic for topic, _ in partitions or ()},
+        topics=frozenset(parsed[_TOPIC] or ()) | {topic for topic, _ in partitions or ()},
         pattern=pattern,
         partitions=partitions,
         properties={} if direct else properties,  # a single cluster has them as its own
-        retention_ms=retention_ms,
-        max_offsets_per_trigger=most,
-        min_offsets_per_trigger=least,
         cluster_limits=cluster_limits,
         max_offsets_per_cluster=default_limit,
         packing=_packing(parsed),
         group_id=group_id,
+        commit_offsets=commit is not False,
         unavailable_after_ms=api_timeout_ms,
         call_timeout_ms=min(SourceSettings.call_timeout_ms, max(1, api_timeout_ms // 2)),
-        **{name: value for name, value in optional.items() if value is not None},
+        **given_fields(SourceSettings, parsed),
     )
+    least, most = settings.min_offsets_per_trigger, settings.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise ConflictingOptionsError(
+            ["minOffsetsPerTrigger", "maxOffsetsPerTrigger"], f"the minimum, {least}, is more than the maximum, {most}"
+        )
+    return settings
 
 
-# --- what to read -----------------------------------------------------------------------------------------------
+# --- what to read -------------------------------------------------------------------------------------------------------
+
+
+def _by_partition(value: Any) -> dict[KafkaTopicPartition, Any]:
+    """Return `{"topic": {"0": value}}` by partition; raise ValueError if it is something else."""
+    try:
+        return {
+            KafkaTopicPartition(topic, int(partition)): found
+            for topic, partitions in value.items()
+            for partition, found in partitions.items()
+        }
+    except (TypeError, AttributeError) as error:
+        raise ValueError from error
+
+
+def _topic_partitions(value: str) -> frozenset[KafkaTopicPartition]:
+    try:
+        partitions = frozenset(
+            KafkaTopicPartition(topic, _non_negative(p))
+            for topic, numbers in json.loads(value).items()
+            for p in numbers
+        )
+    except (TypeError, AttributeError) as error:
+        raise ValueError from error
+    if not partitions:
+        raise ValueError
+    return partitions
+
+
+def _non_negative(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError
+    return value
+
+
+_TOPIC = Option(
+    "topic",
+    name_list("topic names separated by ';'"),
+    doc="The topics of one cluster, separated by `;` or `,`.",
+    aliases=("subscribe",),
+)
+_TOPIC_PATTERN = Option(
+    "topic-pattern",
+    regex,
+    doc="A regular expression. All topics of one cluster with a name that matches as a whole are read.",
+    aliases=("subscribePattern",),
+)
+_TOPIC_PARTITIONS = Option(
+    "topic-partitions",
+    Parser(_topic_partitions, 'JSON such as {"topic": [0, 1]}'),
+    doc='The partitions of one cluster to read, as JSON such as `{"topic": [0, 1]}`.',
+    aliases=("assign",),
+)
+_STREAM_IDS = Option(
+    "stream-ids",
+    name_list("stream ids separated by ';'"),
+    doc="The ids of the streams to read, separated by `;` or `,`. A metadata service describes them.",
+)
+_STREAM_PATTERN = Option(
+    "stream-pattern",
+    regex,
+    doc="A regular expression. All streams with an id that contains a match are read (Flink's `find`).",
+)
+_SUBSCRIPTIONS = (_TOPIC, _TOPIC_PATTERN, _TOPIC_PARTITIONS, _STREAM_IDS, _STREAM_PATTERN)
 
 
 def _subscription(
-    parsed: ParsedOptions, objects: BuilderObjects, properties: Mapping[str, str]
+    parsed: ParsedOptions, objects: SourceObjects, properties: Mapping[str, str]
 ) -> tuple[
     Callable[[], KafkaMetadataService],
     KafkaStreamSubscriber,
@@ -144,109 +209,163 @@ def _subscription(
             "What to read is missing; give one of the options topic (or subscribe), topic-pattern (subscribePattern), "
             "topic-partitions (assign), stream-ids, stream-pattern"
         )
-    streams = parsed.get("stream-ids"), parsed.get("stream-pattern")
-    if objects.subscriber is not None or any(streams):
-        subscriber = objects.subscriber or (
-            StreamSetSubscriber(streams[0]) if streams[0] else StreamPatternSubscriber(streams[1])
-        )
+    ids, id_pattern = parsed[_STREAM_IDS], parsed[_STREAM_PATTERN]
+    if objects.subscriber is not None or ids or id_pattern:
+        subscriber = objects.subscriber or (StreamSetSubscriber(ids) if ids else StreamPatternSubscriber(id_pattern))
         return service_of(parsed, properties, objects.metadata_service), subscriber, None, None
-    if "metadata-service" in parsed.values or objects.metadata_service is not None:
+    if parsed.given(METADATA_SERVICE) or objects.metadata_service is not None:
         raise ConflictingOptionsError(
-            [*given, "metadata-service"], "a metadata service is asked for streams: give stream-ids or stream-pattern"
+            [*given, METADATA_SERVICE.key], "a metadata service describes streams: give stream-ids or stream-pattern"
         )
-    pattern: re.Pattern[str] | None = parsed.get("topic-pattern")
-    partitions = _partitions(parsed) if "topic-partitions" in parsed.values else None
-    topics = {topic for topic, _ in partitions} if partitions is not None else parsed.get("topic", ())
-    name, service = one_cluster(parsed, properties, topics)
+    pattern, partitions = parsed[_TOPIC_PATTERN], parsed[_TOPIC_PARTITIONS]
+    topics = {topic for topic, _ in partitions} if partitions is not None else parsed[_TOPIC] or ()
+    name, service = one_cluster(parsed, properties, topics, given)
     return service, StreamSetSubscriber([name]), pattern, partitions
 
 
-def _partitions(parsed: ParsedOptions) -> frozenset[KafkaTopicPartition]:
-    text = parsed.get("topic-partitions")
-    try:
-        partitions = frozenset(
-            KafkaTopicPartition(topic, _partition_number(p))
-            for topic, numbers in json.loads(text).items()
-            for p in numbers
-        )
-        if not partitions:
+# --- where to start and stop --------------------------------------------------------------------------------------------
+
+
+def _specific_offsets(value: str) -> dict[int, int]:
+    found = {}
+    for part in value.strip().rstrip(";").split(";"):
+        match = re.fullmatch(r"partition:(\d+),offset:(\d+)", part)
+        if match is None:
             raise ValueError
-    except (ValueError, TypeError, AttributeError):
-        raise _invalid(parsed, "topic-partitions") from None
-    return partitions
+        found[int(match[1])] = int(match[2])
+    return found
 
 
-def _partition_number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(value)
-    return value
+_MILLISECONDS = integer(at_least=0, expected="milliseconds since 1970")
+_OFFSETS = non_blank(
+    'earliest, latest, committed, or JSON such as {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
+)
+_TIMES = non_blank('JSON such as {"topic": {"0": 1657256176000}}')
+_SPECIFIC = Parser(_specific_offsets, "'partition:0,offset:42;partition:1,offset:300'")
+_MODES = ("latest-offset", "group-offsets", "timestamp", "specific-offsets")
 
+_STARTUP_MODE = Option(
+    "scan.startup.mode", choice("earliest-offset", *_MODES), doc="Where reading starts, in the words of Flink SQL."
+)
+_STARTUP_TIMESTAMP = Option(
+    "scan.startup.timestamp-millis",
+    _MILLISECONDS,
+    doc="The time, in milliseconds since 1970, of the first record to read; with mode `timestamp`.",
+)
+_STARTUP_OFFSETS = Option(
+    "scan.startup.specific-offsets",
+    _SPECIFIC,
+    doc="The offsets to start at in a single topic, such as `partition:0,offset:42;partition:1,offset:300`; with mode "
+    "`specific-offsets`.",
+)
+_STARTING_OFFSETS = Option(
+    "startingOffsets",
+    _OFFSETS,
+    shown_default="latest for streams, earliest for batch",
+    doc="Where reading starts, in the words of Spark: `earliest`, `latest`, `committed`, or JSON with an offset for each "
+    "partition. In the JSON, a word may stand for all partitions of a topic. Partitions that are not listed start at the "
+    "earliest offset.",
+)
+_STARTING_TIMESTAMP = Option(
+    "startingTimestamp", _MILLISECONDS, doc="The start time for all partitions, in milliseconds since 1970 (Spark)."
+)
+_STARTING_TIMES = Option(
+    "startingOffsetsByTimestamp", _TIMES, doc="The start time for each partition, as JSON (Spark)."
+)
+_STARTING_STRATEGY = Option(
+    "startingOffsetsByTimestampStrategy",
+    choice("error", "latest"),
+    "error",
+    doc="What to do if a partition has no record at or after the start time: `error` fails, `latest` starts at the end. "
+    "Only for Spark's two options above.",
+)
+_BOUNDED_MODE = Option(
+    "scan.bounded.mode",
+    choice("unbounded", *_MODES),
+    "unbounded",
+    doc="Where reading stops, in the words of Flink SQL. A streaming query with an end stops by itself.",
+)
+_BOUNDED_TIMESTAMP = Option(
+    "scan.bounded.timestamp-millis",
+    _MILLISECONDS,
+    doc="The time, in milliseconds since 1970, of the first record that is not read any more; with mode `timestamp`.",
+)
+_BOUNDED_OFFSETS = Option(
+    "scan.bounded.specific-offsets",
+    _SPECIFIC,
+    doc="The offsets of the first records in a single topic that are not read any more; with mode `specific-offsets`.",
+)
+_ENDING_OFFSETS = Option(
+    "endingOffsets", _OFFSETS, shown_default="latest for batch", doc="Where reading stops, in the words of Spark."
+)
+_ENDING_TIMESTAMP = Option(
+    "endingTimestamp", _MILLISECONDS, doc="The stop time for all partitions, in milliseconds since 1970 (Spark)."
+)
+_ENDING_TIMES = Option("endingOffsetsByTimestamp", _TIMES, doc="The stop time for each partition, as JSON (Spark).")
 
-# --- where to start and stop ------------------------------------------------------------------------------------
+_STARTUP = (_STARTUP_MODE, _STARTUP_TIMESTAMP, _STARTUP_OFFSETS)
+_STARTING = (_STARTING_TIMESTAMP, _STARTING_TIMES, _STARTING_OFFSETS)
+_BOUNDED = (_BOUNDED_MODE, _BOUNDED_TIMESTAMP, _BOUNDED_OFFSETS)
+_ENDING = (_ENDING_TIMESTAMP, _ENDING_TIMES, _ENDING_OFFSETS)
 
 
 def _starting(parsed: ParsedOptions, reset: str | None) -> KafkaOffsetsInitializer | None:
-    flink = parsed.given("scan.startup.mode", "scan.startup.timestamp-millis", "scan.startup.specific-offsets")
-    spark = parsed.given("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+    flink, spark = parsed.given(*_STARTUP), parsed.given(*_STARTING)
     if flink and spark:
         raise ConflictingOptionsError([flink[0], spark[0]], "both say where to start; give one of them")
-    if reset is not None and parsed.get("scan.startup.mode") != "group-offsets":
+    if reset is not None and parsed[_STARTUP_MODE] != "group-offsets":
         raise ConfigurationError(
-            "Option 'properties.auto.offset.reset' cannot be set here; where reading starts is said by 'startingOffsets' or "
-            "'scan.startup.mode' (it is the reset of the mode 'group-offsets' only)"
+            f"Option 'properties.auto.offset.reset' cannot be set here. Use '{_STARTING_OFFSETS.key}' or "
+            f"'{_STARTUP_MODE.key}' to set where reading starts; the property is only the reset of the mode 'group-offsets'"
         )
     if flink:
-        return _by_mode(parsed, "scan.startup", reset)
-    strict = parsed.get("startingOffsetsByTimestampStrategy", "error") == "error"
-    return _by_spark(parsed, "starting", strict=strict)
+        return _by_mode(parsed, _STARTUP, reset)
+    return _by_spark(parsed, _STARTING, strict=parsed[_STARTING_STRATEGY] == "error")
 
 
 def _stopping(parsed: ParsedOptions) -> KafkaOffsetsInitializer | None:
-    flink = parsed.given("scan.bounded.mode", "scan.bounded.timestamp-millis", "scan.bounded.specific-offsets")
-    spark = parsed.given("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+    flink, spark = parsed.given(*_BOUNDED), parsed.given(*_ENDING)
     if flink and spark:
         raise ConflictingOptionsError([flink[0], spark[0]], "both say where to stop; give one of them")
-    return _by_mode(parsed, "scan.bounded", None) if flink else _by_spark(parsed, "ending", strict=False)
+    return _by_mode(parsed, _BOUNDED, None) if flink else _by_spark(parsed, _ENDING, strict=False)
 
 
-def _by_spark(parsed: ParsedOptions, which: str, *, strict: bool) -> KafkaOffsetsInitializer | None:
-    """Spark's precedence: one time, then times, then offsets."""
-    if (timestamp_ms := parsed.get(f"{which}Timestamp")) is not None:
-        initializer = KafkaOffsetsInitializer.timestamp(timestamp_ms)
-        return PartitionTimestamps({}, default_ms=timestamp_ms, strict=True) if strict else initializer
-    key = f"{which}OffsetsByTimestamp"
-    if key in parsed.values:
+def _by_spark(
+    parsed: ParsedOptions, options: tuple[Option[int], Option[str], Option[str]], *, strict: bool
+) -> KafkaOffsetsInitializer | None:
+    """Return the initializer of Spark's options by their precedence: one time, then times, then offsets."""
+    of_time, of_times, of_offsets = options
+    if (timestamp_ms := parsed[of_time]) is not None:
+        return (
+            PartitionTimestamps({}, default_ms=timestamp_ms, strict=True)
+            if strict
+            else KafkaOffsetsInitializer.timestamp(timestamp_ms)
+        )
+    if (text := parsed[of_times]) is not None:
         try:
-            times = {
-                KafkaTopicPartition(topic, int(p)): _partition_number(ms)
-                for topic, partitions in json.loads(parsed.get(key)).items()
-                for p, ms in partitions.items()
-            }
-        except (ValueError, TypeError, AttributeError):
-            raise _invalid(parsed, key) from None
+            times = {partition: _non_negative(ms) for partition, ms in _by_partition(json.loads(text)).items()}
+        except ValueError:
+            raise InvalidOptionError(of_times.key, text, of_times.expected) from None
         return PartitionTimestamps(times, strict=strict)
-    key = f"{which}Offsets"
-    if key not in parsed.values:
+    if (text := parsed[of_offsets]) is None:
         return None
-    text = parsed.get(key)
     try:
         return initializer_from_json(json.loads(text) if text.startswith("{") else text.lower())
     except ValueError as error:
-        raise InvalidOptionError(parsed.spelling[key], text, f"{_EXPECTED[key]} ({error})") from None
+        raise InvalidOptionError(of_offsets.key, text, f"{of_offsets.expected} ({error})") from None
 
 
-def _by_mode(parsed: ParsedOptions, prefix: str, reset: str | None) -> KafkaOffsetsInitializer | None:
-    """Flink SQL's modes with their companions."""
-    mode = parsed.get(f"{prefix}.mode")
-    companions = {
-        "timestamp": f"{prefix}.timestamp-millis",
-        "specific-offsets": f"{prefix}.specific-offsets",
-    }
-    for of_mode, key in companions.items():
-        if mode == of_mode and key not in parsed.values:
-            raise ConfigurationError(f"Option '{key}' is missing; '{prefix}.mode' = '{mode}' needs it")
-        if mode != of_mode and key in parsed.values:
-            raise ConflictingOptionsError([key, f"{prefix}.mode"], f"it belongs to the mode '{of_mode}'")
+def _by_mode(
+    parsed: ParsedOptions, options: tuple[Option[str], Option[int], Option[dict[int, int]]], reset: str | None
+) -> KafkaOffsetsInitializer | None:
+    """Return the initializer of Flink SQL's modes with their companions."""
+    of_mode, of_time, of_offsets = options
+    mode = parsed[of_mode]
+    for wanted, companion in (("timestamp", of_time), ("specific-offsets", of_offsets)):
+        if mode == wanted and not parsed.given(companion):
+            raise ConfigurationError(f"Option '{companion.key}' is missing; '{of_mode.key}' = '{mode}' needs it")
+        if mode != wanted and parsed.given(companion):
+            raise ConflictingOptionsError([companion.key, of_mode.key], f"it belongs to the mode '{wanted}'")
     match mode:
         case "earliest-offset":
             return KafkaOffsetsInitializer.earliest()
@@ -259,56 +378,90 @@ def _by_mode(parsed: ParsedOptions, prefix: str, reset: str | None) -> KafkaOffs
                 raise InvalidOptionError("properties.auto.offset.reset", reset, "earliest, latest or none") from None
             return KafkaOffsetsInitializer.committed_offsets(strategy)
         case "timestamp":
-            return KafkaOffsetsInitializer.timestamp(parsed.get(companions["timestamp"]))
+            return KafkaOffsetsInitializer.timestamp(parsed[of_time])
         case "specific-offsets":
-            return _specific(parsed, companions["specific-offsets"])
+            topics: tuple[str, ...] = parsed[_TOPIC] or ()
+            if len(topics) != 1:
+                raise ConfigurationError(
+                    f"Option '{of_offsets.key}' names partitions without a topic, so it needs exactly one 'topic'. For more "
+                    "topics use startingOffsets or endingOffsets with JSON"
+                )
+            return KafkaOffsetsInitializer.offsets(
+                {KafkaTopicPartition(topics[0], partition): offset for partition, offset in parsed[of_offsets].items()}
+            )
         case _:
             return None
 
 
-def _specific(parsed: ParsedOptions, key: str) -> KafkaOffsetsInitializer:
-    topics = parsed.get("topic", ())
-    if len(topics) != 1:
-        raise ConfigurationError(
-            f"Option '{key}' names partitions without a topic, so it needs exactly one 'topic'; use startingOffsets or "
-            "endingOffsets with JSON for more"
-        )
-    offsets: dict[KafkaTopicPartition | tuple[str, int], int] = {}
-    for part in parsed.get(key).rstrip(";").split(";"):
-        match = re.fullmatch(r"partition:(\d+),offset:(\d+)", part)
-        if match is None:
-            raise _invalid(parsed, key)
-        offsets[KafkaTopicPartition(topics[0], int(match[1]))] = int(match[2])
-    return KafkaOffsetsInitializer.offsets(offsets)
+# --- limits and tasks ---------------------------------------------------------------------------------------------------
 
 
-# --- the rest ---------------------------------------------------------------------------------------------------
+def _cluster_limits(value: str) -> tuple[dict[str, int], int | None]:
+    """Return the limits by cluster, and the limit of all other clusters."""
+    found = json.loads(value)
+    limits = found if isinstance(found, dict) else {"": found}
+    if not all(type(limit) is int and limit > 0 for limit in limits.values()):
+        raise ValueError
+    return {cluster: limit for cluster, limit in limits.items() if cluster}, limits.get("")
 
 
-def _cluster_limits(parsed: ParsedOptions) -> tuple[dict[str, int], int | None]:
-    key = "maxOffsetsPerTriggerPerCluster"
-    text = parsed.get(key)
-    if text is None:
-        return {}, None
-    try:
-        value = json.loads(text)
-        limits = value if isinstance(value, dict) else {"": value}
-        if not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in limits.values()):
-            raise ValueError
-    except ValueError:
-        raise _invalid(parsed, key) from None
-    return {c: n for c, n in limits.items() if c}, limits.get("")
+_MAX_PER_CLUSTER = Option(
+    "maxOffsetsPerTriggerPerCluster",
+    Parser(_cluster_limits, 'a whole number above 0, or JSON such as {"cluster": 1000}'),
+    shown_default="none",
+    doc='The maximum number of offsets of each cluster in a micro-batch: one number, or JSON such as `{"cluster": 1000}`.',
+)
+_PARALLELISM = Option(
+    "scan.parallelism",
+    integer(at_least=1),
+    shown_default="by the work",
+    doc="The maximum number of tasks per micro-batch. It is reached once each task has at least 1,000 records.",
+)
+_MIN_PARTITIONS = Option(
+    "minPartitions",
+    integer(at_least=1),
+    str(Packing().min_tasks),
+    doc="The minimum number of tasks of a micro-batch with records. Partitions are split to reach it.",
+)
+_MAX_RECORDS = Option(
+    "maxRecordsPerPartition",
+    integer(at_least=1),
+    str(Packing().records_per_task),
+    doc="The approximate number of records per task. If it is set, larger partitions are split, and the order of their "
+    "records across tasks is lost.",
+)
+# With scan.parallelism a task is worth starting for fewer records than by default: the user asked for the spread.
+_RECORDS_PER_PARALLEL_TASK = 1_000
 
 
 def _packing(parsed: ParsedOptions) -> Packing:
-    most = parsed.get("scan.parallelism", 0)
-    per_task = _RECORDS_PER_PARALLEL_TASK if most else Packing().records_per_task
-    least = parsed.get("minPartitions", 1)
+    most, least = parsed[_PARALLELISM] or Packing().max_tasks, parsed[_MIN_PARTITIONS]
     if most and least > most:
-        raise ConflictingOptionsError(["minPartitions", "scan.parallelism"], f"{least} tasks are more than {most}")
-    cuts = bool(parsed.given("maxRecordsPerPartition", "minPartitions"))
-    return Packing(parsed.get("maxRecordsPerPartition", per_task), least, most, cuts)
+        raise ConflictingOptionsError([_MIN_PARTITIONS.key, _PARALLELISM.key], f"{least} tasks are more than {most}")
+    per_task = parsed[_MAX_RECORDS]
+    if most and not parsed.given(_MAX_RECORDS):
+        per_task = _RECORDS_PER_PARALLEL_TASK
+    return Packing(per_task, least, most, cuts=bool(parsed.given(_MAX_RECORDS, _MIN_PARTITIONS)))
 
 
-def _invalid(parsed: ParsedOptions, key: str) -> InvalidOptionError:
-    return InvalidOptionError(parsed.spelling[key], parsed.get(key), _EXPECTED[key])
+SOURCE_OPTIONS: tuple[Option[Any], ...] = (
+    *_SUBSCRIPTIONS,
+    METADATA_SERVICE,
+    *_STARTUP,
+    _STARTING_OFFSETS,
+    _STARTING_TIMESTAMP,
+    _STARTING_TIMES,
+    _STARTING_STRATEGY,
+    *_BOUNDED,
+    _ENDING_OFFSETS,
+    _ENDING_TIMESTAMP,
+    _ENDING_TIMES,
+    *options_of(SourceSettings),
+    _MAX_PER_CLUSTER,
+    _PARALLELISM,
+    _MIN_PARTITIONS,
+    _MAX_RECORDS,
+    _COMMIT_OFFSETS,
+    _REGISTER_METRICS,
+)
+"""The options of the source."""

@@ -97,7 +97,7 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class ReadPolicy:
-    """The user's choices.
+    """The user's choices; their defaults are those of the options (`SourceSettings`).
 
     Args:
         starting: The global starting offsets.
@@ -108,10 +108,10 @@ class ReadPolicy:
     """
 
     starting: KafkaOffsetsInitializer
-    stopping: KafkaOffsetsInitializer | None = None
-    fail_on_data_loss: bool = True
-    retention_ms: int = 7 * 24 * 3600 * 1000
-    drain: bool = False
+    stopping: KafkaOffsetsInitializer | None
+    fail_on_data_loss: bool
+    retention_ms: int
+    drain: bool
 
 
 Purpose = Literal["start", "stop"]

@@ -1,31 +1,46 @@
-"""What a source was asked to do, after all options are parsed and checked: plain values, picklable."""
+"""The settings of a source after all options are parsed and checked: plain values, picklable.
+
+An option that is one setting is declared here, as a field. The others are declared in `configure`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
+from dynamic_kafka.options import boolean, choice, duration_ms, integer, non_blank, option
 from dynamic_kafka.source.offsets import Packing
 
 __all__ = ["SourceSettings"]
 
+ClusterFailureMode = Literal["fail", "isolate"]
+
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """Everything the engine knows of the user's wishes; the option table says what each one means.
+    """Everything the engine knows of the user's wishes.
 
     Args:
         service: Makes the metadata service; called once, in the process that uses it.
-        subscriber: Which of its streams are read.
-        topics: Those that the user lists (single cluster): a batch read has to find them all.
-        pattern: Topics whose whole names match are read besides the listed ones (single cluster).
-        partitions: Only these splits are read (single cluster).
+        subscriber: The choice of streams to read.
+        starting: Where reading starts.
         properties: Client properties for every cluster; a cluster's own ones win.
+        stopping: Where reading stops; None reads on for ever.
+        topics: The topics that the user lists (single cluster): a batch read has to find them all.
+        pattern: Topics with names that match as a whole are read besides the listed ones (single cluster).
+        partitions: Only these splits are read (single cluster).
+        cluster_limits: The most offsets of a cluster in a micro-batch, for the clusters that have a limit of their own.
+        max_offsets_per_cluster: The same for all other clusters.
+        packing: How ranges become tasks.
+        group_id: The property `group.id`.
+        commit_offsets: Whether the offsets of finished batches are committed to the group, if there is one.
+        call_timeout_ms: The longest time for one request to a cluster.
+        unavailable_after_ms: The time without an answer after which a cluster counts as unavailable.
     """
 
     service: Callable[[], KafkaMetadataService]
@@ -36,48 +51,135 @@ class SourceSettings:
     topics: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
     partitions: frozenset[KafkaTopicPartition] | None = None
-    # following the metadata
-    metadata_interval_ms: int = -1
-    metadata_failure_threshold: int = 1
-    retention_ms: int = 7 * 24 * 3600 * 1000
-    discovery_interval_ms: int = 300_000
-    cluster_failure_mode: Literal["fail", "isolate"] = "fail"
-    drain: bool = False
-    drain_quiet_ms: int = 10_000
-    # reading
-    fail_on_data_loss: bool = True
-    max_offsets_per_trigger: int | None = None
-    max_offsets_per_cluster: int | None = None
     cluster_limits: Mapping[str, int] = field(default_factory=dict)
-    min_offsets_per_trigger: int | None = None
-    max_trigger_delay_ms: int = 15 * 60 * 1000
+    max_offsets_per_cluster: int | None = None
     packing: Packing = field(default_factory=Packing)
-    include_headers: bool = False
-    include_leader_epoch: bool = False
-    poll_timeout_ms: int = 120_000
-    # clients
     group_id: str | None = None
-    group_id_prefix: str = "dynamic-kafka-source"
-    client_id_prefix: str | None = None
     commit_offsets: bool = True
     call_timeout_ms: int = 10_000
     unavailable_after_ms: int = 60_000
-    call_retries: int = 3
-    call_retry_interval_ms: int = 1000
-    import_spark_checkpoint: bool = False
+
+    # following the metadata
+    metadata_interval_ms: int = option(
+        "stream-metadata-discovery-interval-ms",
+        duration_ms(),
+        "-1",
+        doc="The time between two requests to the metadata service. 0 or less asks once, when the query starts; set it to "
+        "let a query follow changes.",
+    )
+    metadata_failure_threshold: int = option(
+        "stream-metadata-discovery-failure-threshold",
+        integer(at_least=0),
+        "1",
+        doc="The number of consecutive failures of the metadata service that are tolerated. One more ends the query.",
+    )
+    retention_ms: int = option(
+        "stream-metadata-removed-cluster-retention-ms",
+        duration_ms(at_least=0),
+        "7 d",
+        doc="How long the positions of removed clusters and topics are kept in case they come back. 0 forgets them at once "
+        "(Flink: 0, for clusters only).",
+    )
+    discovery_interval_ms: int = option(
+        "partition.discovery.interval.ms",
+        duration_ms(),
+        "5 min",
+        doc="The time between two searches for new topics and partitions on a cluster. 0 or less searches once.",
+        aliases=("scan.topic-partition-discovery.interval",),
+    )
+    cluster_failure_mode: ClusterFailureMode = option(
+        "cluster-failure-mode",
+        choice(*get_args(ClusterFailureMode)),
+        "fail",
+        doc="What to do if a cluster does not answer: `fail` ends the query after the client's time-outs, `isolate` reads "
+        "the other clusters until it answers again.",
+    )
+    drain: bool = option(
+        "drain-on-removal",
+        boolean,
+        "false",
+        doc="If true, a removed topic is still read until no records arrive any more. If false, reading stops at once.",
+    )
+    drain_quiet_ms: int = option(
+        "drain-quiet-ms",
+        duration_ms(at_least=0),
+        "10 s",
+        doc="How long a draining topic must receive no records before it is dropped.",
+    )
+    # reading
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        boolean,
+        "true",
+        doc="If true, the query fails when records were deleted before they were read. If false, it logs a warning and "
+        "goes on behind the gap.",
+    )
+    max_offsets_per_trigger: int | None = option(
+        "maxOffsetsPerTrigger",
+        integer(at_least=1),
+        doc="The maximum number of offsets in a micro-batch, shared fairly between clusters.",
+        shown_default="none",
+    )
+    min_offsets_per_trigger: int | None = option(
+        "minOffsetsPerTrigger",
+        integer(at_least=1),
+        doc="The number of new offsets to wait for before a micro-batch starts.",
+        shown_default="none",
+    )
+    max_trigger_delay_ms: int = option(
+        "maxTriggerDelay",
+        duration_ms(at_least=0),
+        "15 min",
+        doc="The longest time to wait for `minOffsetsPerTrigger`.",
+    )
+    include_headers: bool = option("includeHeaders", boolean, "false", doc="If true, adds the column `headers`.")
+    include_leader_epoch: bool = option(
+        "includeLeaderEpoch", boolean, "false", doc="If true, adds the column `leader_epoch`."
+    )
+    poll_timeout_ms: int = option(
+        "kafkaConsumer.pollTimeoutMs",
+        duration_ms(at_least=0),
+        "2 min",
+        doc="How long a task waits for records that were planned before it fails. Raise it for slow brokers.",
+    )
+    call_retries: int = option(
+        "fetchOffset.numRetries",
+        integer(at_least=0),
+        "3",
+        doc="The number of times an end offset that moved backwards is checked again before it is treated as data loss.",
+    )
+    call_retry_interval_ms: int = option(
+        "fetchOffset.retryIntervalMs", duration_ms(at_least=0), "1 s", doc="The pause between two of these checks."
+    )
+    # clients
+    group_id_prefix: str = option(
+        "groupIdPrefix",
+        non_blank(),
+        "dynamic-kafka-source",
+        doc="The group that brokers see if `group.id` is not set. The source neither joins it nor commits offsets to it.",
+    )
+    client_id_prefix: str | None = option(
+        "client.id.prefix", non_blank(), doc="The `client.id` of all clients, to recognize them in the brokers' logs."
+    )
+    import_spark_checkpoint: bool = option(
+        "import-kafka-checkpoint",
+        boolean,
+        "false",
+        doc="If true, the query continues from a checkpoint of Spark's own Kafka source (one cluster, the same topics).",
+    )
 
     @property
     def limited(self) -> bool:
-        """Whether a micro-batch has an upper limit."""
+        """Return whether a micro-batch has an upper limit."""
         return bool(self.max_offsets_per_trigger or self.max_offsets_per_cluster or self.cluster_limits)
 
     @property
     def consumer_group(self) -> str:
-        """The group named to brokers: the user's, or one that is never joined nor committed to."""
+        """Return the group that brokers see: the user's, or one that is never joined nor committed to."""
         return self.group_id or self.group_id_prefix
 
     def cluster_properties(self, own: Mapping[str, str]) -> dict[str, str]:
-        """The properties used for a cluster: the global ones, under the cluster's own."""
+        """Return the properties used for a cluster: the global ones, under the cluster's own."""
         properties = {**self.properties, **own}
         if self.client_id_prefix is not None:
             properties["client.id"] = self.client_id_prefix

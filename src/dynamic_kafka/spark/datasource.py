@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from dynamic_kafka.sink.configure import SinkObjects
     from dynamic_kafka.sink.settings import SinkSettings
-    from dynamic_kafka.source.configure import BuilderObjects
+    from dynamic_kafka.source.configure import SourceObjects
     from dynamic_kafka.source.enumerator import SourceEnumerator
     from dynamic_kafka.source.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
@@ -77,7 +77,7 @@ class DynamicKafkaDataSource(DataSource):
     """
 
     short_name: ClassVar[str] = NAME
-    objects: ClassVar[BuilderObjects | None] = None
+    source_objects: ClassVar[SourceObjects | None] = None
     sink_objects: ClassVar[SinkObjects | None] = None
     builder_default: ClassVar[KafkaOffsetsInitializer | None] = None
     _made_here = False
@@ -149,13 +149,14 @@ class DynamicKafkaDataSource(DataSource):
         try:
             self._settings(KafkaOffsetsInitializer.earliest())
         except ConfigurationError as source_error:
-            from dynamic_kafka.options import OPTIONS, SINK_OPTIONS, option_names
-            from dynamic_kafka.sink.configure import configure_sink
+            from dynamic_kafka.options import option_names
+            from dynamic_kafka.sink.configure import SINK_OPTIONS, configure_sink
+            from dynamic_kafka.source.configure import SOURCE_OPTIONS
 
             try:
                 configure_sink(self.options, self.sink_objects)
             except ConfigurationError as sink_error:
-                of_source = {name.lower() for name in option_names(OPTIONS)}
+                of_source = {name.lower() for name in option_names(SOURCE_OPTIONS)}
                 only_sinks = {name.lower() for name in option_names(SINK_OPTIONS)} - of_source
                 named = {name.lower() for name in self.options}
                 if only_sinks & named or any(name.startswith("sink.") for name in named):
@@ -163,9 +164,11 @@ class DynamicKafkaDataSource(DataSource):
                 raise source_error from None
 
     def _settings(self, default_starting: KafkaOffsetsInitializer) -> SourceSettings:
-        from dynamic_kafka.source.configure import configure
+        from dynamic_kafka.source.configure import configure_source
 
-        return configure(self.options, self.objects, default_starting=self.builder_default or default_starting)
+        return configure_source(
+            self.options, self.source_objects, default_starting=self.builder_default or default_starting
+        )
 
 
 def _checked(schema: StructType) -> tuple[str, ...]:

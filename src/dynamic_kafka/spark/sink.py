@@ -190,9 +190,9 @@ def batch_writer(settings: SinkSettings) -> KafkaBatchWriter:
 
 
 def _plan(settings: SinkSettings) -> tuple[WriteTask, Claim | None]:
-    from dynamic_kafka.sink.destinations import route
+    from dynamic_kafka.sink.destinations import current_destinations
 
-    destinations = route(settings)
+    destinations = current_destinations(settings)
     if settings.guarantee != "exactly-once":
         return WriteTask(destinations, settings), None
     from dynamic_kafka.sink.committer import committer_for

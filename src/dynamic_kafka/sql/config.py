@@ -1,15 +1,14 @@
-"""Settings of a table environment: Flink's names, and what they mean here (`SET 'key' = 'value'`)."""
+"""Settings of a table environment (`SET 'key' = 'value'`): Flink's names, and their meaning in Spark."""
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.errors import ConfigurationError, nearest, suggestion
 from dynamic_kafka.kafka.config.secrets import redact
-from dynamic_kafka.options.option import duration_from, duration_ms
+from dynamic_kafka.options import Option, choice, duration_ms, integer, text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,18 +17,51 @@ __all__ = ["SETTINGS", "TableConfig"]
 
 _log = logging.getLogger(__name__)
 
-SETTINGS: Mapping[str, str] = {
-    "execution.runtime-mode": "`streaming` (the default) follows tables, `batch` reads what is there now.",
-    "execution.checkpointing.dir": "Where INSERTs keep their checkpoints: each in a folder named after its job.",
-    "execution.checkpointing.interval": "Time between micro-batches, such as `10 s`; the default is as soon as possible.",
-    "pipeline.name": "Name of the next INSERT's job, and of its checkpoint's folder; the default is the table's name.",
-    "parallelism.default": "How many tasks read and write a table that does not say so itself.",
-    "table.local-time-zone": "The session's time zone.",
-    "table.exec.source.idle-timeout": "Accepted: an idle partition does not hold up Spark's watermark.",
+_RUNTIME_MODE = Option(
+    "execution.runtime-mode",
+    choice("streaming", "batch"),
+    "streaming",
+    doc="`streaming` follows tables, `batch` reads the records that exist now.",
+)
+_INTERVAL = Option(
+    "execution.checkpointing.interval",
+    duration_ms(at_least=0),
+    shown_default="as soon as possible",
+    doc="The time between micro-batches, such as `10 s`.",
+)
+_PARALLELISM = Option(
+    "parallelism.default",
+    integer(at_least=1),
+    doc="The number of tasks that read and write a table without options of its own for it.",
+)
+SETTINGS: Mapping[str, Option[Any]] = {
+    setting.key: setting
+    for setting in (
+        _RUNTIME_MODE,
+        Option(
+            "execution.checkpointing.dir",
+            text("a path"),
+            doc="The directory of the checkpoints of INSERTs. Each is in a folder with the name of its job.",
+        ),
+        _INTERVAL,
+        Option(
+            "pipeline.name",
+            text("a name"),
+            shown_default="the table's name",
+            doc="The name of the next INSERT's job, and of the folder of its checkpoint.",
+        ),
+        _PARALLELISM,
+        Option("table.local-time-zone", text("a time zone"), doc="The time zone of the session."),
+        Option(
+            "table.exec.source.idle-timeout",
+            duration_ms(at_least=0),
+            doc="Accepted for compatibility with Flink, without effect: idle partitions do not delay Spark's watermark.",
+        ),
+    )
 }
-"""What can be set. Settings of Spark, `spark.*`, go to the session."""
+"""The settings by key. Settings of Spark, `spark.*`, go to the session."""
 
-# A pasted script may hold Flink's other settings; they tune an engine that is not here.
+# A pasted script may contain Flink's other settings, which tune Flink's engine.
 _FLINK = (
     "table.",
     "execution.",
@@ -60,30 +92,32 @@ class TableConfig:
 
         Raises:
             InvalidOptionError: If the value is wrong.
-            ConfigurationError: If nobody knows the key.
+            ConfigurationError: If the key does not exist.
         """
         _check_known("SET", key)
-        value = _checked(key, value)
+        if key in SETTINGS:
+            parsed = SETTINGS[key].parse(value.strip())
+            value = parsed if isinstance(parsed, str) else value.strip()
         in_spark = _in_spark(key)
         if in_spark is not None:
             before = self._spark.conf.get(in_spark, None)
             self._spark.conf.set(in_spark, value)
             self._before.setdefault(key, before)
         elif key not in SETTINGS:
-            _log.warning("SET '%s' has no effect: there is no such thing in Spark", key)
+            _log.warning("SET '%s' is ignored: it has no equivalent in Spark", key)
         self._values[key] = value
         self._changed()
         return self
 
     def get(self, key: str, default: str | None = None) -> str | None:
-        """What a key was set to."""
+        """Return the text that a key was set to."""
         return self._values.get(key, default)
 
     def reset(self, key: str | None = None) -> None:
         """Forget a key, or all of them; the session gets back what it had before. A key that is not set stays as it is.
 
         Raises:
-            ConfigurationError: If nobody knows the key.
+            ConfigurationError: If the key does not exist.
         """
         if key is not None:
             _check_known("RESET", key)
@@ -100,55 +134,39 @@ class TableConfig:
         self._changed()
 
     def items(self) -> list[tuple[str, str]]:
-        """All that is set, by key, as it may be shown: secrets are `***`."""
+        """Return everything that is set, by key, fit to be shown: secrets are `***`."""
         return sorted(redact(self._values).items())
 
     @property
     def streaming(self) -> bool:
-        """Whether tables are followed."""
-        return self._values.get("execution.runtime-mode", "streaming") == "streaming"
+        """Return whether tables are followed."""
+        return bool(self._value(_RUNTIME_MODE) == "streaming")
 
     @property
     def parallelism(self) -> str | None:
-        """The default number of tasks."""
-        return self._values.get("parallelism.default")
+        """Return the default number of tasks, as the text of an option."""
+        return self._values.get(_PARALLELISM.key)
 
     @property
     def interval_ms(self) -> int | None:
-        """The time between micro-batches."""
-        text = self._values.get("execution.checkpointing.interval")
-        return None if text is None else duration_ms(text)
+        """Return the time between micro-batches."""
+        found: int | None = self._value(_INTERVAL)
+        return found
+
+    def _value(self, setting: Option[Any]) -> Any:
+        given = self._values.get(setting.key)
+        return setting.default_value if given is None else setting.parse(given)
 
 
 def _in_spark(key: str) -> str | None:
-    """The session's own name of a setting; None if it is none of the session."""
+    """Return the name of a setting in Spark's session; None if it is not a setting of the session."""
     if key == "table.local-time-zone":
         return "spark.sql.session.timeZone"
     return key if key.startswith("spark.") else None
 
 
 def _check_known(statement: str, key: str) -> None:
-    near = difflib.get_close_matches(key, SETTINGS, 1)
-    typed = difflib.get_close_matches(key, SETTINGS, 1, cutoff=0.93)  # Flink has settings of similar names
-    if key in SETTINGS or (key.startswith(("spark.", *_FLINK)) and not typed):
-        return
-    hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(SETTINGS)}, and spark.*"
+    if key in SETTINGS or (key.startswith(("spark.", *_FLINK)) and not nearest(key, SETTINGS, cutoff=0.93)):
+        return  # Flink has settings of similar names
+    hint = suggestion(key, SETTINGS) or f"; there are {', '.join(SETTINGS)}, and spark.*"
     raise ConfigurationError(f"{statement} '{key}' is unknown{hint}")
-
-
-def _checked(key: str, value: str) -> str:
-    if key not in SETTINGS:
-        return value
-    value = value.strip()
-    if key == "execution.runtime-mode":
-        value = value.lower()
-        if value not in ("streaming", "batch"):
-            raise InvalidOptionError(key, value, "streaming or batch")
-    elif key == "parallelism.default" and not (value.isdecimal() and int(value) > 0):
-        raise InvalidOptionError(key, value, "a whole number above 0")
-    elif key in ("execution.checkpointing.interval", "table.exec.source.idle-timeout"):
-        try:
-            duration_from(0)(value)
-        except (ValueError, KeyError):
-            raise InvalidOptionError(key, value, "a duration such as '10 s'") from None
-    return value

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, Message
 
 from dynamic_kafka.errors import DeliveryError
-from dynamic_kafka.metadata.configure import DEFAULT_CLUSTER
+from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER
 from dynamic_kafka.sink.producers import acquire, release
 
 if TYPE_CHECKING:

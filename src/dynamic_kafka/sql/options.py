@@ -1,80 +1,128 @@
 """Options of SQL tables: those of the source and the sink, those of the SQL connectors themselves, and those of formats.
 
-A table's options are split here by who they are for. What is left over is unknown. Source: the seed on Kafka SQL;
-Flink's KafkaConnectorOptions and UpsertKafkaDynamicTableFactory.
+A table's options are split here by their consumer. Source: the seed on Kafka SQL; Flink's KafkaConnectorOptions and
+UpsertKafkaDynamicTableFactory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, UnknownOptionError
-from dynamic_kafka.formats import Format, FormatOptions
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config import jaas
-from dynamic_kafka.options import OPTIONS, PREFIXES, SINK_OPTIONS, ConfigOption, option_names
-from dynamic_kafka.options.option import duration_from, integer, text, word
+from dynamic_kafka.options import PREFIXES, Option, Parser, choice, duration_ms, integer, non_blank, option_names
+from dynamic_kafka.sink.configure import SINK_OPTIONS
+from dynamic_kafka.source.configure import SOURCE_OPTIONS
 
-__all__ = ["CONNECTORS", "SQL_OPTIONS", "TableOptions", "check_unknown", "format_options", "split_options"]
+__all__ = [
+    "CONNECTOR",
+    "CONNECTORS",
+    "DEAD_LETTER_TOPIC",
+    "FORMAT",
+    "KEY_FIELDS",
+    "KEY_FIELDS_PREFIX",
+    "KEY_FORMAT",
+    "ON_ERROR",
+    "SQL_OPTIONS",
+    "TABLE_KEYS",
+    "UPSERT_BUFFER",
+    "VALUE_FIELDS_INCLUDE",
+    "VALUE_FORMAT",
+    "TableOptions",
+    "split_options",
+]
 
 CONNECTORS = ("kafka", "dynamic-kafka", "upsert-kafka")
 
 _DEAD_LETTER_PROPERTIES = "format.dead-letter.properties."
-_UPSERT_BUFFER = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
 
 
 def _fields(value: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in value.split(";") if name.strip())
 
 
-SQL_OPTIONS: tuple[ConfigOption, ...] = (
-    ConfigOption("connector", word(*CONNECTORS), f"one of {', '.join(CONNECTORS)}", "", "Which connector."),
-    ConfigOption("format", text, "a format", "", "The format of values; the same as `value.format`."),
-    ConfigOption("value.format", text, "a format", "", "The format of values; its options begin with `value.`."),
-    ConfigOption("key.format", text, "a format", "", "The format of keys; its options begin with `key.`."),
-    ConfigOption("key.fields", _fields, "columns separated by ';'", "", "The columns that are in the key, in order."),
-    ConfigOption(
-        "key.fields-prefix",
-        str.strip,
-        "text",
-        "",
-        "What names of key columns begin with in the table, and not in the key; needs `value.fields-include` = EXCEPT_KEY.",
-    ),
-    ConfigOption(
-        "value.fields-include",
-        word("all", "except-key"),
-        "ALL or EXCEPT_KEY",
-        "ALL",
-        "Whether the columns of the key are in the value, too.",
-    ),
-    ConfigOption(
-        "format.on-error",
-        word("fail", "skip", "dead-letter"),
-        "one of fail, skip, dead-letter",
-        "fail",
-        "What a message that cannot be read does: fail the query, be left out and counted, or be set aside in a topic.",
-    ),
-    ConfigOption("format.dead-letter.topic", text, "a topic", "", "The topic for messages that cannot be read."),
-    ConfigOption(
-        _UPSERT_BUFFER[0],
-        integer(0),
-        "a whole number, 0 or more",
+CONNECTOR = Option(
+    "connector",
+    choice(*CONNECTORS),
+    doc="The connector: `kafka` for topics of one cluster, `dynamic-kafka` for streams, `upsert-kafka` for a table with a "
+    "PRIMARY KEY in one topic.",
+)
+FORMAT = Option("format", non_blank("a format"), doc="The format of values; the same as `value.format`.")
+VALUE_FORMAT = Option(
+    "value.format", non_blank("a format"), doc="The format of values. Its options then begin with `value.`."
+)
+KEY_FORMAT = Option("key.format", non_blank("a format"), doc="The format of keys. Its options begin with `key.`.")
+KEY_FIELDS = Option(
+    "key.fields",
+    Parser(_fields, "columns separated by ';'"),
+    "",
+    doc="The columns in the key, in order, separated by `;`.",
+)
+KEY_FIELDS_PREFIX = Option(
+    "key.fields-prefix",
+    Parser(str.strip, "text"),
+    "",
+    doc="A prefix that key columns have in the table and do not have in the key. It needs `value.fields-include` = "
+    "EXCEPT_KEY.",
+)
+VALUE_FIELDS_INCLUDE = Option(
+    "value.fields-include",
+    choice("all", "except-key", expected="ALL or EXCEPT_KEY"),
+    "ALL",
+    doc="The columns in the value: `ALL`, or `EXCEPT_KEY` for those that are not in the key.",
+)
+ON_ERROR = Option(
+    "format.on-error",
+    choice("fail", "skip", "dead-letter"),
+    "fail",
+    doc="What to do with a message that cannot be read: `fail` ends the query, `skip` counts the message and leaves it out, "
+    "`dead-letter` writes it to another topic.",
+)
+DEAD_LETTER_TOPIC = Option(
+    "format.dead-letter.topic", non_blank("a topic"), doc="The topic for messages that cannot be read."
+)
+UPSERT_BUFFER = (
+    Option(
+        "sink.buffer-flush.max-rows",
+        integer(at_least=0),
         "0",
-        "Accepted for Flink's sake (`upsert-kafka`): a micro-batch is the buffer.",
+        doc="Accepted for compatibility with Flink (`upsert-kafka`), without effect: a micro-batch is the buffer.",
     ),
-    ConfigOption(_UPSERT_BUFFER[1], duration_from(0), "a duration such as '1 s'", "0", "Likewise."),
-    ConfigOption(
-        "stream-enumerator-mode",
-        word("per-cluster", "global"),
-        "per-cluster or global",
-        "global",
-        "Accepted for Flink's sake (`dynamic-kafka`): Spark always plans the tasks of all clusters together.",
+    Option(
+        "sink.buffer-flush.interval",
+        duration_ms(at_least=0),
+        "0",
+        doc="Accepted for compatibility with Flink (`upsert-kafka`), without effect.",
     ),
 )
-"""What SQL tables have of their own."""
+_ENUMERATOR_MODE = Option(
+    "stream-enumerator-mode",
+    choice("per-cluster", "global"),
+    "global",
+    doc="Accepted for compatibility with Flink (`dynamic-kafka`), without effect: Spark plans the tasks of all clusters "
+    "together.",
+)
+SQL_OPTIONS: tuple[Option[Any], ...] = (
+    CONNECTOR,
+    FORMAT,
+    VALUE_FORMAT,
+    KEY_FORMAT,
+    KEY_FIELDS,
+    KEY_FIELDS_PREFIX,
+    VALUE_FIELDS_INCLUDE,
+    ON_ERROR,
+    DEAD_LETTER_TOPIC,
+    *UPSERT_BUFFER,
+    _ENUMERATOR_MODE,
+)
+"""The options that only SQL tables have."""
+TABLE_KEYS = tuple(option.key for table in (SQL_OPTIONS, SOURCE_OPTIONS, SINK_OPTIONS) for option in table)
+"""The keys of all options of SQL tables besides those of formats."""
 
-# Spark's columns and identities: SQL tables say it by metadata columns, and by the job that writes.
+_BUFFER_KEYS = {option.key for option in UPSERT_BUFFER}
+# Spark's columns and identities: SQL tables have metadata columns and the job that writes instead.
 _NOT_IN_SQL = {"includeHeaders", "includeLeaderEpoch", "checkpointLocation", "txnAppId", "txnVersion", "sink.name"}
 _OF_TOPICS = {"topic", "topic-pattern", "topic-partitions"}
 _OF_STREAMS = {"stream-ids", "stream-pattern", "stream-enumerator-mode", "metadata-service"}
@@ -97,14 +145,14 @@ _NOT_FOR: Mapping[str, tuple[set[str], str]] = {
 
 @dataclass(frozen=True)
 class TableOptions:
-    """A table's options, by who they are for.
+    """A table's options by their consumer.
 
     Args:
-        sql: Those of `SQL_OPTIONS`, parsed, by name.
-        source: For the source, as texts.
-        sink: For the sink, as texts.
+        sql: Those of `SQL_OPTIONS`, parsed, by key.
+        source: The source's, as texts.
+        sink: The sink's, as texts.
         dead_letter: Properties of the cluster for dead letters, besides the table's own.
-        rest: What only a format can know, as texts.
+        rest: All others, as texts; they can only be a format's.
     """
 
     sql: Mapping[str, Any]
@@ -115,7 +163,7 @@ class TableOptions:
 
 
 def split_options(options: Mapping[str, str]) -> TableOptions:
-    """Split a table's options by who they are for.
+    """Split a table's options by their consumer.
 
     Args:
         options: As in the table's WITH clause.
@@ -125,13 +173,13 @@ def split_options(options: Mapping[str, str]) -> TableOptions:
         InvalidOptionError: If one of `SQL_OPTIONS` has a wrong value.
     """
     known = {option.key: option for option in SQL_OPTIONS}
-    sql = {name: _parse(known[name], name, value) for name, value in options.items() if name in known}
-    if "connector" not in sql:
-        raise ConfigurationError(f"Option 'connector' is missing; give one of {', '.join(CONNECTORS)}")
-    connector = sql["connector"]
+    sql = {name: known[name].parse(value) for name, value in options.items() if name in known}
+    connector: str | None = CONNECTOR.of(sql)
+    if connector is None:
+        raise ConfigurationError(f"Option '{CONNECTOR.key}' is missing; give one of {', '.join(CONNECTORS)}")
     source_names, sink_names = (
         {name: option for name, option in option_names(table).items() if option.key not in _NOT_IN_SQL}
-        for table in (OPTIONS, SINK_OPTIONS)
+        for table in (SOURCE_OPTIONS, SINK_OPTIONS)
     )
     source, sink, dead_letter, rest = {}, {}, {}, {}
     for name, value in options.items():
@@ -140,7 +188,7 @@ def split_options(options: Mapping[str, str]) -> TableOptions:
         refused, why = _NOT_FOR[connector]
         if key in refused or (key.startswith("metadata-service.") and connector != "dynamic-kafka"):
             raise ConfigurationError(f"Option '{name}' does not go with 'connector' = '{connector}': {why}")
-        if key in _UPSERT_BUFFER and connector != "upsert-kafka":
+        if key in _BUFFER_KEYS and connector != "upsert-kafka":
             raise ConfigurationError(f"Option '{name}' goes with 'connector' = 'upsert-kafka' only")
         if name.startswith(_DEAD_LETTER_PROPERTIES):
             dead_letter[name.removeprefix(_DEAD_LETTER_PROPERTIES)] = value
@@ -156,54 +204,11 @@ def split_options(options: Mapping[str, str]) -> TableOptions:
     return TableOptions(sql, source, sink, dead_letter, rest)
 
 
-def format_options(used: Format, prefix: str, rest: Mapping[str, str]) -> tuple[FormatOptions, set[str]]:
-    """The options of a format in a table.
-
-    Args:
-        used: The format.
-        prefix: What its options begin with: `key.`, `value.`, or nothing for `format`.
-        rest: Options that are nobody else's.
-
-    Returns:
-        Values by the option's name without the prefix, and which names of `rest` they were.
-
-    Raises:
-        InvalidOptionError: If a value is wrong.
-    """
-    by_name = {prefix + name: option for name, option in option_names(used.options).items()}
-    names = by_name.keys() & rest.keys()
-    return {by_name[name].key: _parse(by_name[name], name, rest[name]) for name in names}, names
-
-
-def check_unknown(rest: Iterable[str], formats: Iterable[tuple[str, Format]]) -> None:
-    """Refuse options that nobody knows.
-
-    Args:
-        rest: Names that are left over.
-        formats: The formats in use, each with the prefix of its options.
-
-    Raises:
-        UnknownOptionError: With the name that was perhaps meant.
-    """
-    known = [option.key for table in (SQL_OPTIONS, OPTIONS, SINK_OPTIONS) for option in table]
-    known += [prefix + name for prefix, used in formats for name in option_names(used.options)]
-    for name in sorted(rest):
-        of_value = f"value.{name}"  # what Flink's users forget most
-        raise UnknownOptionError(name, [of_value] if of_value in known else known)
-
-
 def _as_pasted(name: str, value: str) -> str:
-    r"""Flink's documentation has `\"` around what a login module is given; in SQL, the backslash means nothing."""
+    # Flink's documentation has `\"` around the values of a login module; in SQL, the backslash means nothing.
     if name.endswith("sasl.jaas.config"):
         try:
             jaas.parse(value)
         except ConfigurationError:
             return value.replace('\\"', '"')
     return value
-
-
-def _parse(option: ConfigOption, name: str, value: str) -> Any:
-    try:
-        return option.parse(value)
-    except (ValueError, KeyError):
-        raise InvalidOptionError(name, value, option.expected) from None

@@ -19,7 +19,7 @@ from dynamic_kafka.formats import METADATA, ROW_KIND, ROWS
 from dynamic_kafka.formats.expressions import once, quoted
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.source.configure import configure
+from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.spark.datasource import COLUMN_TYPES, NAME
 from dynamic_kafka.sql.dead_letters import set_aside
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
@@ -54,7 +54,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             "'group-offsets', needs 'properties.group.id'"
         )
     # What is wrong is an error of ours here; in Spark's load() it would be one of Spark's, with a trace of its worker.
-    settings = configure(options, default_starting=KafkaOffsetsInitializer.earliest())
+    settings = configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
     if not streaming and settings.starting == KafkaOffsetsInitializer.latest():
         raise InvalidOptionError(
             "scan.startup.mode", "latest-offset", "a start before the end, because a batch query ends there"

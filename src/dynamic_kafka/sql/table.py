@@ -19,13 +19,25 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats import ROW_KIND, Format, FormatOptions, format_named
+from dynamic_kafka.formats.options import check_unknown, format_options
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.sink.configure import configure_sink
-from dynamic_kafka.source.configure import configure
+from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.sql.dead_letters import DeadLetters
 from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, metadata_types
-from dynamic_kafka.sql.options import TableOptions, check_unknown, format_options, split_options
+from dynamic_kafka.sql.options import (
+    CONNECTOR,
+    DEAD_LETTER_TOPIC,
+    KEY_FIELDS,
+    KEY_FIELDS_PREFIX,
+    ON_ERROR,
+    TABLE_KEYS,
+    UPSERT_BUFFER,
+    VALUE_FIELDS_INCLUDE,
+    TableOptions,
+    split_options,
+)
 from dynamic_kafka.sql.types import flink_type, spark_type, time_precision
 
 __all__ = ["Encoding", "KafkaTable", "only_topic", "table_of", "with_start"]
@@ -102,7 +114,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         ConfigurationError: Naming the option or column, its value and what would be right.
     """
     options = split_options(definition.options)
-    connector: str = options.sql["connector"]
+    connector: str = CONNECTOR.of(options.sql)
     physical = {c.name: spark_type(c.type) for c in definition.columns if isinstance(c, PhysicalColumn)}
     _check_columns(definition)
     key, value = _encodings(definition, options, physical)
@@ -138,7 +150,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         value=value,
         source=source,
         sink=sink,
-        on_error=options.sql.get("format.on-error", "fail"),
+        on_error=ON_ERROR.of(options.sql),
         letters=_letters(options),
     )
 
@@ -169,12 +181,12 @@ def _encodings(
             )
     value_options, used = format_options(value_format, value_prefix, options.rest)
     key_options, used_by_key = format_options(key_format, "key.", options.rest) if key_format else ({}, set())
-    check_unknown(options.rest.keys() - used - used_by_key, formats)
+    check_unknown(options.rest.keys() - used - used_by_key, formats, TABLE_KEYS)
 
     key_columns = _key_columns(definition, options, physical)
-    prefix: str = sql.get("key.fields-prefix", "")
+    prefix: str = KEY_FIELDS_PREFIX.of(sql)
     value_columns = tuple(physical)
-    if sql.get("value.fields-include", "all") == "except-key":
+    if VALUE_FIELDS_INCLUDE.of(sql) == "except-key":
         value_columns = tuple(name for name in physical if name not in key_columns)
     elif prefix:
         raise ConfigurationError(
@@ -210,7 +222,7 @@ def _key_columns(
     sql = options.sql
     if sql["connector"] == "upsert-kafka":
         return tuple(definition.primary_key)
-    fields: tuple[str, ...] = sql.get("key.fields", ())
+    fields: tuple[str, ...] = KEY_FIELDS.of(sql)
     if fields and "key.format" not in sql:
         raise ConfigurationError("Option 'key.fields' needs 'key.format', which says how the key is encoded")
     if "key.format" in sql and not fields:
@@ -310,11 +322,9 @@ def _check_upsert(definition: TableDefinition, options: TableOptions, key: Encod
         )
     if only_topic(options.source) is None:
         raise ConfigurationError("Option 'topic' has to name one topic; 'upsert-kafka' reads and writes exactly one")
-    buffer = [bool(options.sql.get(f"sink.buffer-flush.{part}")) for part in ("max-rows", "interval")]
+    buffer = [bool(option.of(options.sql)) for option in UPSERT_BUFFER]
     if any(buffer) and not all(buffer):
-        raise ConflictingOptionsError(
-            ["sink.buffer-flush.max-rows", "sink.buffer-flush.interval"], "set both above 0, or neither"
-        )
+        raise ConflictingOptionsError([option.key for option in UPSERT_BUFFER], "set both above 0, or neither")
 
 
 def with_start(source: Mapping[str, str]) -> dict[str, str]:
@@ -327,7 +337,7 @@ def _check_source(source: Mapping[str, str]) -> None:
     """What the source says of its options; a table that is only written to needs no group."""
     named = _GROUP in source or "kafka.group.id" in source
     options = with_start(source) | ({} if named else {_GROUP: "unknown"})
-    configure(options, default_starting=KafkaOffsetsInitializer.earliest())
+    configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
 
 
 def _check_sink(sink: Mapping[str, str], key: Encoding | None) -> None:
@@ -339,8 +349,8 @@ def _check_sink(sink: Mapping[str, str], key: Encoding | None) -> None:
 
 
 def _letters(options: TableOptions) -> DeadLetters | None:
-    topic = options.sql.get("format.dead-letter.topic")
-    if options.sql.get("format.on-error") != "dead-letter":
+    topic = DEAD_LETTER_TOPIC.of(options.sql)
+    if ON_ERROR.of(options.sql) != "dead-letter":
         if topic is not None:
             raise ConfigurationError("Option 'format.dead-letter.topic' needs 'format.on-error' = 'dead-letter'")
         return None

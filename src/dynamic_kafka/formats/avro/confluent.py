@@ -90,7 +90,7 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 
 def _text(schema: StructType, options: FormatOptions) -> str:
     given: str | None = options.get(_SCHEMA)
-    return given or schema_text(schema, legacy_timestamps=options.get(_LEGACY.key, True))
+    return given or schema_text(schema, legacy_timestamps=_LEGACY.of(options))
 
 
 def _decode_batch(messages: pa.Array, settings: RegistrySettings, text: str, target: pa.StructType) -> pa.StructArray:

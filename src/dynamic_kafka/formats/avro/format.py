@@ -17,7 +17,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
 from dynamic_kafka.formats.avro.types import AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.format import Format, FormatOptions
-from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text, word
+from dynamic_kafka.options import Option, boolean, choice, non_blank
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["AVRO", "decoder", "legacy_option", "parsed"]
 
 _NAME = "avro"
-_ENCODING = f"{_NAME}.encoding"
+_ENCODING = Option(
+    f"{_NAME}.encoding", choice("binary", "json"), "binary", doc="The encoding of Avro: `binary`, or Avro's JSON."
+)
 
 
 @functools.lru_cache(256)
@@ -38,21 +40,23 @@ def parsed(text: str) -> AvroSchema:
     return parse_schema(text)
 
 
-def legacy_option(name: str) -> ConfigOption:
-    """The option for how timestamps are written, of a format's name."""
-    return ConfigOption(
+def legacy_option(name: str) -> Option[bool]:
+    """Return the option for how timestamps are written, of a format's name."""
+    return Option(
         f"{name}.timestamp_mapping.legacy",
-        flag,
-        BOOL,
+        boolean,
         "true",
-        "Whether `TIMESTAMP` is written as `timestamp-millis`, as in Flink before 1.19; false: `TIMESTAMP` as "
-        "`local-timestamp-*` and `TIMESTAMP_LTZ` as `timestamp-*`.",
+        doc="If true, `TIMESTAMP` is written as `timestamp-millis`, as in Flink before 1.19. If false, `TIMESTAMP` is "
+        "`local-timestamp-*` and `TIMESTAMP_LTZ` is `timestamp-*`.",
     )
+
+
+_LEGACY = legacy_option(_NAME)
 
 
 def decoder(schema: StructType, options: FormatOptions) -> Callable[[pa.Array], pa.Array]:
     """What turns a batch of messages into a struct of the columns and `ERROR`."""
-    text, target, as_json = _text(schema, options), arrow_type(schema), options.get(_ENCODING) == "json"
+    text, target, as_json = _text(schema, options), arrow_type(schema), _ENCODING.of(options) == "json"
 
     def from_avro(messages: pa.Array) -> pa.Array:
         return _decode_batch(messages, text, target, as_json=as_json)
@@ -67,7 +71,7 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
     from pyspark.sql.types import BinaryType
 
-    text, as_json, cut = _text(schema, options), options.get(_ENCODING) == "json", to_be_cut(schema)
+    text, as_json, cut = _text(schema, options), _ENCODING.of(options) == "json", to_be_cut(schema)
 
     def to_avro(rows: pa.Array) -> pa.Array:
         return _encode_batch(rows, text, cut, as_json=as_json)
@@ -83,7 +87,7 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 
 
 def _text(schema: StructType, options: FormatOptions) -> str:
-    return schema_text(schema, legacy_timestamps=options.get(f"{_NAME}.timestamp_mapping.legacy", True))
+    return schema_text(schema, legacy_timestamps=_LEGACY.of(options))
 
 
 def _decode_batch(messages: pa.Array, text: str, target: pa.StructType, *, as_json: bool) -> pa.StructArray:
@@ -182,10 +186,12 @@ def _json_of_binary(messages: pa.Array, text: str) -> pa.Array:
 AVRO = Format(
     _NAME,
     (
-        ConfigOption(_ENCODING, word("binary", "json"), "binary or json", "binary", "Which of Avro's encodings."),
-        legacy_option(_NAME),
-        ConfigOption(f"{_NAME}.codec", text, "a text", "-", "Of files; without effect here, as in Flink."),
-        ConfigOption(f"{_NAME}.open.fastread", flag, BOOL, "false", "Of Flink's reader; without effect here."),
+        _ENCODING,
+        _LEGACY,
+        Option(f"{_NAME}.codec", non_blank(), doc="Accepted for compatibility with Flink, without effect on messages."),
+        Option(
+            f"{_NAME}.open.fastread", boolean, "false", doc="Accepted for compatibility with Flink, without effect."
+        ),
     ),
     _decode,
     _encode,

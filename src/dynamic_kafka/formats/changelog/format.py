@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial, reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
@@ -30,15 +30,21 @@ from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
 from dynamic_kafka.formats.expressions import let
 from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions
-from dynamic_kafka.formats.json.format import JSON
+from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
 from dynamic_kafka.formats.json.lenient import PARSER, converted, lost, relaxed
-from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text
+from dynamic_kafka.options import Option, boolean, non_blank
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 __all__ = ["CANAL_JSON", "DEBEZIUM_JSON", "MAXWELL_JSON", "OGG_JSON"]
 
+_SCHEMA_INCLUDE = Option(
+    "debezium-json.schema-include",
+    boolean,
+    "false",
+    doc="If true, each message contains its schema (`value.converter.schemas.enable` of Kafka Connect). For reading only.",
+)
 _INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = "+I", "-U", "+U", "-D"
 _SHARED_OPTIONS = (
     "ignore-parse-errors",
@@ -54,8 +60,8 @@ _SHARED_OPTIONS = (
 
 
 def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, options: FormatOptions) -> Column:
-    with_schema = options.get(f"{name}.schema-include", False)
-    ignore_errors = options.get(f"{name}.ignore-parse-errors", False)
+    with_schema = _SCHEMA_INCLUDE.of(options)
+    ignore_errors = IGNORE_PARSE_ERRORS.of(_json_options(name, options))
     message_schema = envelope.schema(relaxed(schema) if envelope.texts else schema)
     if with_schema:
         payload_schema = StructType([field for field in message_schema if field.name != "schema"])
@@ -208,9 +214,9 @@ def _updated(schema: StructType, old: Column, new: Column, changed: Column) -> C
 
 
 def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, options: FormatOptions) -> Column:
-    if options.get(option := f"{name}.schema-include", False):
+    if _SCHEMA_INCLUDE.of(options):
         raise InvalidOptionError(
-            option, "true", "false for a table that is written: messages are written without schema"
+            _SCHEMA_INCLUDE.key, "true", "false for a table that is written: messages are written without schema"
         )
     row_kind = rows[ROW_KIND]
     row = F.struct(*(rows[field].alias(field) for field in schema.names))
@@ -241,7 +247,7 @@ def _json_options(name: str, options: FormatOptions) -> FormatOptions:
     return {f"json.{key}": options[f"{name}.{key}"] for key in _SHARED_OPTIONS if f"{name}.{key}" in options}
 
 
-def _format(name: str, envelope: Envelope, *own_options: ConfigOption) -> Format:
+def _format(name: str, envelope: Envelope, *own_options: Option[Any]) -> Format:
     shared = [option for option in JSON.options if option.key.removeprefix("json.") in _SHARED_OPTIONS]
     return Format(
         name=name,
@@ -260,32 +266,22 @@ def _format(name: str, envelope: Envelope, *own_options: ConfigOption) -> Format
 DEBEZIUM_JSON = _format(
     "debezium-json",
     DEBEZIUM,
-    ConfigOption(
-        "debezium-json.schema-include",
-        flag,
-        BOOL,
-        "false",
-        "Whether the messages have their schema in them (`value.converter.schemas.enable` of Kafka Connect). Reading only.",
-    ),
+    _SCHEMA_INCLUDE,
 )
 """Debezium's changes of any database."""
 
 CANAL_JSON = _format(
     "canal-json",
     CANAL,
-    ConfigOption(
+    Option(
         "canal-json.database.include",
-        text,
-        "a regular expression",
-        "",
-        "Read changes of these databases only: a regular expression in Java's syntax for the whole name.",
+        non_blank("a regular expression"),
+        doc="A regular expression in Java's syntax. Only changes of databases with a name that matches as a whole are read.",
     ),
-    ConfigOption(
+    Option(
         "canal-json.table.include",
-        text,
-        "a regular expression",
-        "",
-        "Read changes of these tables only: a regular expression in Java's syntax for the whole name.",
+        non_blank("a regular expression"),
+        doc="A regular expression in Java's syntax. Only changes of tables with a name that matches as a whole are read.",
     ),
 )
 """Canal's changes of MySQL."""

@@ -40,7 +40,7 @@ from dynamic_kafka.formats.csv.dialect import (
 from dynamic_kafka.formats.csv.encoding import csv_text
 from dynamic_kafka.formats.expressions import TEMPORAL, check_names, either, let, or_error
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
-from dynamic_kafka.options.option import BOOL, ConfigOption, flag
+from dynamic_kafka.options import Option, Parser, boolean, text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -71,66 +71,69 @@ def _escaped_character(value: str) -> str:
     return _character(_JAVA_ESCAPE.sub(unescape, value))
 
 
-_FIELD_DELIMITER = ConfigOption(
+_FIELD_DELIMITER = Option(
     "csv.field-delimiter",
-    _escaped_character,
-    _ONE_CHARACTER,
+    Parser(_escaped_character, _ONE_CHARACTER),
     ",",
-    r"What stands between fields; may be written as `\t`.",
+    doc=r"The character between fields; may be written as `\t`.",
 )
-_DISABLE_QUOTE_CHARACTER = ConfigOption(
-    "csv.disable-quote-character", flag, BOOL, "false", "Whether no field is ever in quotes."
+_DISABLE_QUOTE_CHARACTER = Option(
+    "csv.disable-quote-character", boolean, "false", doc="If true, fields are never in quotes."
 )
-_QUOTE_CHARACTER = ConfigOption("csv.quote-character", _character, _ONE_CHARACTER, '"', "What encloses a field.")
-_ALLOW_COMMENTS = ConfigOption(
+_QUOTE_CHARACTER = Option(
+    "csv.quote-character", Parser(_character, _ONE_CHARACTER), '"', doc="The character around fields in quotes."
+)
+_ALLOW_COMMENTS = Option(
     "csv.allow-comments",
-    flag,
-    BOOL,
+    boolean,
     "false",
-    "Whether lines that begin with `#` are left out; a message without any other line is one with a parse error.",
+    doc="If true, lines that begin with `#` are skipped. A message with only such lines is a parse error.",
 )
-_IGNORE_PARSE_ERRORS = ConfigOption(
+_IGNORE_PARSE_ERRORS = Option(
     "csv.ignore-parse-errors",
-    flag,
-    BOOL,
+    boolean,
     "false",
-    "Whether a field that cannot be read, or is not there, is null, and a message that cannot be read no row; else they are "
-    "errors.",
+    doc="If true, fields that are missing or cannot be parsed become null, and messages that cannot be parsed are skipped; "
+    "otherwise they are errors.",
 )
-_ARRAY_ELEMENT_DELIMITER = ConfigOption(
+_ARRAY_ELEMENT_DELIMITER = Option(
     "csv.array-element-delimiter",
-    _character,
-    _ONE_CHARACTER,
+    Parser(_character, _ONE_CHARACTER),
     ";",
-    "What stands between the elements of an array or a row.",
+    doc="The character between the elements of an array or a row.",
 )
-_ESCAPE_CHARACTER = ConfigOption(
-    "csv.escape-character", _character, _ONE_CHARACTER, "", "What takes the meaning of the character behind it; none."
+_ESCAPE_CHARACTER = Option(
+    "csv.escape-character",
+    Parser(_character, _ONE_CHARACTER),
+    shown_default="none",
+    doc="The character that takes away the meaning of the next character.",
 )
-_NULL_LITERAL = ConfigOption(
-    "csv.null-literal", str, "a text", "", "The text of null; without it null is only written."
+_NULL_LITERAL = Option(
+    "csv.null-literal",
+    text(),
+    shown_default="none",
+    doc="The text that stands for null. Without it, null is written as an empty field, and no field is read as null.",
 )
-_SCIENTIFIC = ConfigOption(
+_SCIENTIFIC = Option(
     "csv.write-bigdecimal-in-scientific-notation",
-    flag,
-    BOOL,
+    boolean,
     "false",
-    "Whether decimal numbers are written without trailing zeros, and multiples of ten with an exponent (`1E+2`). Flink "
-    "documents true as the default, and does as for false.",
+    doc="If true, decimal numbers are written without trailing zeros, and multiples of ten with an exponent (`1E+2`). Flink "
+    "documents true as the default, but behaves as with false.",
 )
 
 
 def _dialect(options: FormatOptions) -> Dialect:
-    quote = "" if options.get(_DISABLE_QUOTE_CHARACTER.key, False) else options.get(_QUOTE_CHARACTER.key, '"')
-    escape = options.get(_ESCAPE_CHARACTER.key, "")
+    quote = "" if _DISABLE_QUOTE_CHARACTER.of(options) else _QUOTE_CHARACTER.of(options)
+    escape = _ESCAPE_CHARACTER.of(options) or ""
     return Dialect(
-        delimiter=options.get(_FIELD_DELIMITER.key, ","),
+        delimiter=_FIELD_DELIMITER.of(options),
         quote=quote,
         escape="" if escape == quote else escape,  # a doubled quote is one anyway
-        element_delimiter=options.get(_ARRAY_ELEMENT_DELIMITER.key, ";"),
-        null=options.get(_NULL_LITERAL.key),
-        ignore_errors=options.get(_IGNORE_PARSE_ERRORS.key, False),
-        scientific=options.get(_SCIENTIFIC.key, False),
+        element_delimiter=_ARRAY_ELEMENT_DELIMITER.of(options),
+        null=_NULL_LITERAL.of(options),
+        ignore_errors=_IGNORE_PARSE_ERRORS.of(options),
+        scientific=_SCIENTIFIC.of(options),
     )
 
 
@@ -139,7 +142,7 @@ _SIMPLE = (*_TEXTS, BinaryType, BooleanType, NumericType, *TEMPORAL)
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
-    if options.get(_DISABLE_QUOTE_CHARACTER.key, False) and _QUOTE_CHARACTER.key in options:
+    if _DISABLE_QUOTE_CHARACTER.of(options) and _QUOTE_CHARACTER.key in options:
         raise ConflictingOptionsError(
             [_DISABLE_QUOTE_CHARACTER.key, _QUOTE_CHARACTER.key], "without quotes there is no character for them"
         )
@@ -170,7 +173,7 @@ _TIMESTAMP = r"^\s*[+-]?\d{4,}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{0,9})?"
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
     dialect = _dialect(options)
     text = F.ltrim(F.rtrim(value.cast(StringType()), F.lit("\r\n")), F.lit(_BYTE_ORDER_MARK))
-    if options.get(_ALLOW_COMMENTS.key, False):
+    if _ALLOW_COMMENTS.of(options):
         text = without_comments(text)
     return F.when(value.isNotNull(), let(text, lambda line: _row(line, schema, dialect)))
 

@@ -32,59 +32,78 @@ from dynamic_kafka.formats.json.encoding import Style, json_text
 from dynamic_kafka.formats.json.lenient import PARSER, beyond_calendar, repaired
 from dynamic_kafka.formats.json.missing import with_missing_field
 from dynamic_kafka.formats.json.types import from_wire, wire_schema
-from dynamic_kafka.options.option import BOOL, ConfigOption, flag, word
+from dynamic_kafka.options import Option, Parser, boolean, choice, text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["JSON"]
+__all__ = ["IGNORE_PARSE_ERRORS", "JSON"]
 
-_FAIL_ON_MISSING_FIELD = ConfigOption(
-    "json.fail-on-missing-field", flag, BOOL, "false", "Whether a message without one of the fields is an error."
+_FAIL_ON_MISSING_FIELD = Option(
+    "json.fail-on-missing-field",
+    boolean,
+    "false",
+    doc="If true, a message without one of the fields is an error. If false, the field is null.",
 )
-_IGNORE_PARSE_ERRORS = ConfigOption(
+IGNORE_PARSE_ERRORS = Option(
     "json.ignore-parse-errors",
-    flag,
-    BOOL,
+    boolean,
     "false",
-    "Whether a field that cannot be read is null, and a message that is no JSON object no row; else both are errors.",
+    doc="If true, fields that cannot be parsed become null and messages that are not JSON objects are skipped; otherwise "
+    "both are errors.",
 )
-_TIMESTAMP_FORMAT = ConfigOption(
+
+
+def _separator(style: str) -> str:
+    """Return the text between the date and the time."""
+    separators = {"SQL": " ", "ISO-8601": "T"}
+    if style not in separators:
+        raise ValueError
+    return separators[style]
+
+
+_TIMESTAMP_FORMAT = Option(
     "json.timestamp-format.standard",
-    {"SQL": " ", "ISO-8601": "T"}.__getitem__,
-    "SQL or ISO-8601",
+    Parser(_separator, "SQL or ISO-8601"),
     "SQL",
-    "How timestamps are written: `2020-12-30 12:13:14.123` or `2020-12-30T12:13:14.123`. Both can be read.",
+    doc="The format in which timestamps are written: `SQL` as `2020-12-30 12:13:14.123`, `ISO-8601` as "
+    "`2020-12-30T12:13:14.123`. Both can be read.",
 )
-_DECIMAL_AS_PLAIN_NUMBER = ConfigOption(
+_DECIMAL_AS_PLAIN_NUMBER = Option(
     "json.encode.decimal-as-plain-number",
-    flag,
-    BOOL,
+    boolean,
     "false",
-    "Whether decimal numbers are written with all their digits (`100.00`), never with an exponent (`1E+2`).",
+    doc="If true, decimal numbers are written with all their digits (`100.00`), never with an exponent (`1E+2`).",
 )
-_IGNORE_NULL_FIELDS = ConfigOption(
-    "json.encode.ignore-null-fields", flag, BOOL, "false", "Whether fields with null are left out."
+_IGNORE_NULL_FIELDS = Option(
+    "json.encode.ignore-null-fields", boolean, "false", doc="If true, fields that are null are not written."
 )
 _OTHER_OPTIONS = (
-    ConfigOption(
+    Option(
         "json.map-null-key.mode",
-        word("fail", "drop", "literal"),
-        "FAIL, DROP or LITERAL",
+        choice("fail", "drop", "literal", expected="FAIL, DROP or LITERAL"),
         "FAIL",
-        "What becomes of null as a key of a map. Without effect: Spark's maps have no such keys.",
+        doc="Accepted for compatibility with Flink, without effect: Spark's maps have no null keys.",
     ),
-    ConfigOption("json.map-null-key.literal", str, "a text", "null", "The key instead of null. Without effect."),
-    ConfigOption(
-        "json.decode.json-parser.enabled", flag, BOOL, "true", "Which of Flink's parsers reads. Without effect."
+    Option(
+        "json.map-null-key.literal",
+        text(),
+        "null",
+        doc="Accepted for compatibility with Flink, without effect.",
+    ),
+    Option(
+        "json.decode.json-parser.enabled",
+        boolean,
+        "true",
+        doc="Accepted for compatibility with Flink, without effect: Spark parses JSON.",
     ),
 )
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
-    if options.get(_FAIL_ON_MISSING_FIELD.key, False) and options.get(_IGNORE_PARSE_ERRORS.key, False):
+    if _FAIL_ON_MISSING_FIELD.of(options) and IGNORE_PARSE_ERRORS.of(options):
         raise ConflictingOptionsError(
-            [_FAIL_ON_MISSING_FIELD.key, _IGNORE_PARSE_ERRORS.key], "they cannot both be true; set one of them"
+            [_FAIL_ON_MISSING_FIELD.key, IGNORE_PARSE_ERRORS.key], "they cannot both be true; set one of them"
         )
     check_names(schema)
     for field in schema.fields:
@@ -110,7 +129,7 @@ def _check_keys(column: str, type_: DataType) -> None:
 
 
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    ignore_errors = options.get(_IGNORE_PARSE_ERRORS.key, False)
+    ignore_errors = IGNORE_PARSE_ERRORS.of(options)
 
     # All that a lambda looks at comes by its variable: the message may be what a Python function returns, which Spark
     # refuses to compute in there.
@@ -128,7 +147,7 @@ def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column
     text = value.cast(StringType())
     parsed = F.from_json(text, with_error(wire_schema(schema)), PARSER)
     decoded = let(F.struct(text.alias("text"), parsed.alias("row")), checked)
-    if not options.get(_FAIL_ON_MISSING_FIELD.key, False):
+    if not _FAIL_ON_MISSING_FIELD.of(options):
         return decoded
     return let(F.struct(text.alias("text"), decoded.alias("row")), complete)
 
@@ -153,9 +172,9 @@ def _misread(column: Column, type_: DataType) -> Iterator[Column]:
 
 def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
     style = Style(
-        separator=options.get(_TIMESTAMP_FORMAT.key, " "),
-        plain_decimals=options.get(_DECIMAL_AS_PLAIN_NUMBER.key, False),
-        ignore_nulls=options.get(_IGNORE_NULL_FIELDS.key, False),
+        separator=_TIMESTAMP_FORMAT.of(options),
+        plain_decimals=_DECIMAL_AS_PLAIN_NUMBER.of(options),
+        ignore_nulls=_IGNORE_NULL_FIELDS.of(options),
     )
     return json_text(row, schema, style).cast(BinaryType())
 
@@ -164,7 +183,7 @@ JSON = Format(
     "json",
     (
         _FAIL_ON_MISSING_FIELD,
-        _IGNORE_PARSE_ERRORS,
+        IGNORE_PARSE_ERRORS,
         _TIMESTAMP_FORMAT,
         _DECIMAL_AS_PLAIN_NUMBER,
         _IGNORE_NULL_FIELDS,

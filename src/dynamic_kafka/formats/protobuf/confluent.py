@@ -36,7 +36,7 @@ from dynamic_kafka.formats.protobuf.format import protobuf_options
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
 from dynamic_kafka.formats.protobuf.wire import header_of, header_size, message_indexes, schema_id
-from dynamic_kafka.options.option import ConfigOption, text
+from dynamic_kafka.options import Option, non_blank
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -50,16 +50,16 @@ _SUBJECT, _SCHEMA = f"{_NAME}.subject", f"{_NAME}.schema"
 _CLASS, _MESSAGE = f"{_NAME}.message-class-name", f"{_NAME}.message-name"
 _TYPE = "PROTOBUF"
 
+_PROTOBUF = protobuf_options(_NAME)
 _OPTIONS = (
     *registry.options(_NAME),
-    *protobuf_options(_NAME),
-    ConfigOption(
+    *_PROTOBUF,
+    Option(
         _MESSAGE,
-        text,
-        "a message's full name",
-        "the first message of `schema`; `Row`",
-        "Reading: the message that is expected, others are errors. Writing: the message of `schema`, or the name of the one "
-        "that the columns make.",
+        non_blank("a message's full name"),
+        shown_default="the first message of `schema`; `Row`",
+        doc="Reading: the message that is expected; any other is an error. Writing: a message of `schema`, or the name of "
+        "the message that is made from the columns.",
     ),
 )
 
@@ -103,8 +103,8 @@ def _reading(schema: StructType, options: FormatOptions) -> _Reading:
     reading = _Reading(
         registry.settings(_NAME, options),
         schema,
-        Missing(options.get(f"{_NAME}.read-default-values", False), columns=given is None),
-        options.get(f"{_NAME}.ignore-parse-errors", False),
+        Missing(_PROTOBUF.read_default_values.of(options), columns=given is None),
+        _PROTOBUF.ignore_parse_errors.of(options),
         given,
         None if given is not None else options.get(_MESSAGE),
     )
@@ -240,7 +240,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     if subject is None:
         raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
     written = _written(schema, options)
-    literal: str = options.get(f"{_NAME}.write-null-string-literal", "")
+    literal: str = _PROTOBUF.null_literal.of(options)
     encoder(written.message, schema, literal)  # whether it can be made
 
     def to_protobuf_confluent(rows: pa.Array) -> pa.Array:

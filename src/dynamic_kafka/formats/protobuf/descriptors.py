@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, MissingDependencyError
-from dynamic_kafka.options.user_class import user_object
+from dynamic_kafka.options import user_object
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor

@@ -16,7 +16,7 @@ Source: org.apache.flink.formats.protobuf of Flink 2.1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -24,62 +24,69 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import decoded, evaluated
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.protobuf.descriptors import MessageType, message_of_options, require_protobuf
-from dynamic_kafka.options.option import BOOL, ConfigOption, flag, text
+from dynamic_kafka.options import Option, boolean, non_blank, text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-__all__ = ["PROTOBUF", "protobuf_options"]
+__all__ = ["PROTOBUF", "ProtobufOptions", "protobuf_options"]
 
 _NAME = "protobuf"
 
 
-def protobuf_options(prefix: str) -> tuple[ConfigOption, ...]:
-    """The options of a format whose messages are Protobuf's.
+class ProtobufOptions(NamedTuple):
+    """The options of a format with Protobuf messages."""
+
+    message_class: Option[str]
+    descriptor_file: Option[str]
+    ignore_parse_errors: Option[bool]
+    read_default_values: Option[bool]
+    null_literal: Option[str]
+
+
+def protobuf_options(prefix: str) -> ProtobufOptions:
+    """Return the options of a format with Protobuf messages.
 
     Args:
         prefix: The format's name.
     """
-    return (
-        ConfigOption(
+    return ProtobufOptions(
+        Option(
             f"{prefix}.message-class-name",
-            text,
-            "package.module_pb2:Message or a message's full name",
-            "-",
-            "The message: a class made by `protoc --python_out`, as `package.module_pb2:Message`, or, with "
+            non_blank("package.module_pb2:Message or a message's full name"),
+            doc="The message: a class made by `protoc --python_out`, as `package.module_pb2:Message`, or, with "
             f"`{prefix}.descriptor-file`, the message's full name in its .proto file.",
         ),
-        ConfigOption(
+        Option(
             f"{prefix}.descriptor-file",
-            text,
-            "a path",
-            "-",
-            "A file made by `protoc --descriptor_set_out --include_imports`; read where the query is started.",
+            non_blank("a path"),
+            doc="A file made by `protoc --descriptor_set_out --include_imports`. It is read where the query is started.",
         ),
-        ConfigOption(
+        Option(
             f"{prefix}.ignore-parse-errors",
-            flag,
-            BOOL,
+            boolean,
             "false",
-            "Whether a message that cannot be decoded is left out, or is an error.",
+            doc="If true, messages that cannot be decoded are skipped; otherwise they are errors.",
         ),
-        ConfigOption(
+        Option(
             f"{prefix}.read-default-values",
-            flag,
-            BOOL,
+            boolean,
             "false",
-            "Whether a field that is not in the message is read as its default, or as null. Plain scalars of proto3 are "
-            "always read as their default.",
+            doc="If true, fields that are not in the message are read as their default; otherwise as null. Plain scalars of "
+            "proto3 are always read as their default.",
         ),
-        ConfigOption(
+        Option(
             f"{prefix}.write-null-string-literal",
-            str,
-            "a text",
-            "empty",
-            "The text that is written for a null in an array or a map of strings.",
+            text(),
+            "",
+            shown_default="empty",
+            doc="The text that is written for a null in an array or a map of strings.",
         ),
     )
+
+
+_OPTIONS = protobuf_options(_NAME)
 
 
 def _message(options: FormatOptions) -> MessageType:
@@ -103,8 +110,8 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
 
     message = _message(options)
-    missing = Missing(defaults=options.get(f"{_NAME}.read-default-values", False))
-    ignore_errors: bool = options.get(f"{_NAME}.ignore-parse-errors", False)
+    missing = Missing(defaults=_OPTIONS.read_default_values.of(options))
+    ignore_errors: bool = _OPTIONS.ignore_parse_errors.of(options)
     decoder(message, schema, missing, ignore_errors=ignore_errors)  # whether it can be made
 
     def from_protobuf(payloads: pa.Array) -> pa.Array:
@@ -119,7 +126,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     from dynamic_kafka.formats.protobuf.encoding import encoder
 
     message = _message(options)
-    literal: str = options.get(f"{_NAME}.write-null-string-literal", "")
+    literal: str = _OPTIONS.null_literal.of(options)
     encoder(message, schema, literal)  # whether it can be made
 
     def to_protobuf(rows: pa.Array) -> pa.Array:
@@ -128,5 +135,5 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     return evaluated(to_protobuf, BinaryType(), column)
 
 
-PROTOBUF = Format(_NAME, protobuf_options(_NAME), _decode, _encode, _check)
+PROTOBUF = Format(_NAME, _OPTIONS, _decode, _encode, _check)
 """Flink's `protobuf`."""

@@ -1,0 +1,47 @@
+"""The options of formats, in SQL tables and in DataFrame functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dynamic_kafka.errors import UnknownOptionError
+from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.options import option_names
+
+__all__ = ["check_unknown", "format_options"]
+
+
+def format_options(used: Format, prefix: str, rest: Mapping[str, str]) -> tuple[FormatOptions, set[str]]:
+    """Parse the options of a format.
+
+    Args:
+        used: The format.
+        prefix: The beginning of their names: `key.`, `value.`, or nothing for `format`.
+        rest: All options that may be the format's.
+
+    Returns:
+        Values by the option's key without the prefix, and the names of `rest` that were used.
+
+    Raises:
+        InvalidOptionError: If a value is wrong.
+    """
+    by_name = {prefix + name: option for name, option in option_names(used.options).items()}
+    names = by_name.keys() & rest.keys()
+    return {by_name[name].key: by_name[name].parse(rest[name], name) for name in names}, names
+
+
+def check_unknown(rest: Iterable[str], formats: Iterable[tuple[str, Format]], others: Iterable[str] = ()) -> None:
+    """Refuse options that do not exist.
+
+    Args:
+        rest: The names that no format and nothing else has used.
+        formats: The formats in use, each with the prefix of its options.
+        others: Other options to suggest.
+
+    Raises:
+        UnknownOptionError: With the most similar name.
+    """
+    known = [*others, *(prefix + name for prefix, used in formats for name in option_names(used.options))]
+    for name in sorted(rest):
+        of_value = f"value.{name}"  # what Flink's users forget most
+        raise UnknownOptionError(name, [of_value] if of_value in known else known)

@@ -1,0 +1,148 @@
+"""Every option is declared once, and keeps the names and the default that it had in the first version."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dynamic_kafka
+from dynamic_kafka.formats import FORMATS, format_named
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
+from dynamic_kafka.metadata.http import HttpMetadataService
+from dynamic_kafka.options import Option, options_of
+from dynamic_kafka.sink.configure import SINK_OPTIONS, configure_sink
+from dynamic_kafka.sink.settings import SinkSettings
+from dynamic_kafka.source.configure import SOURCE_OPTIONS, configure_source
+from dynamic_kafka.source.reconcile import ReadPolicy
+from dynamic_kafka.source.settings import SourceSettings
+from dynamic_kafka.sql.config import SETTINGS
+from dynamic_kafka.sql.options import SQL_OPTIONS
+
+ROOT = Path(dynamic_kafka.__file__).parent
+BROKER = {"kafka.bootstrap.servers": "h:9092"}
+TABLES: dict[str, tuple[Option[Any], ...]] = {
+    "source": SOURCE_OPTIONS,
+    "sink": SINK_OPTIONS,
+    "sql": SQL_OPTIONS,
+    "metadata-service": SERVICE_OPTIONS,
+    "session settings": tuple(SETTINGS.values()),
+    **{f"format {name}": format_named(name).options for name in FORMATS},
+}
+FIRST_VERSION: dict[str, list[dict[str, Any]]] = json.loads(
+    (Path(__file__).parent / "data" / "declared_options.json").read_text()
+)
+# Defaults that the first version had in words, or not at all, and the words for them now.
+REWORDED = {
+    "csv.escape-character": ("", "none"),
+    "csv.null-literal": ("", "none"),
+    "metadata-service.cluster-id": ("", "kafka; none for `single-cluster`"),
+    "execution.runtime-mode": ("", "streaming"),
+    "execution.checkpointing.interval": ("", "as soon as possible"),
+    "pipeline.name": ("", "the table's name"),
+    **{
+        f"{name}.{key}": ("-", words)
+        for name in ("avro-confluent", "protobuf-confluent")
+        for key, words in {
+            "subject": "`<topic>-key` or `<topic>-value`",
+            "schema": "made from the columns",
+            "ssl.truststore.location": "those of certifi",
+        }.items()
+    },
+}
+
+
+def shown(option: Option[Any]) -> str:
+    """The default as the documentation shows it."""
+    return option.shown_default or option.default or ""
+
+
+def test_no_option_of_the_first_version_is_gone() -> None:
+    """Nor is there one in another table, or a new one."""
+    assert {name: {o["key"] for o in options} for name, options in FIRST_VERSION.items()} == {
+        name: {o.key for o in options} for name, options in TABLES.items()
+    }
+
+
+@pytest.mark.parametrize("table", FIRST_VERSION)
+def test_names_and_defaults_are_those_of_the_first_version(table: str) -> None:
+    """Aliases too; a default may only be worded in another way."""
+    now = {option.key: option for option in TABLES[table]}
+    for before in FIRST_VERSION[table]:
+        option = now[before["key"]]
+        assert list(option.aliases) == before["aliases"], option.key
+        old = "" if before["default"] == "-" else before["default"]
+        assert (before["default"], shown(option)) == REWORDED.get(option.key, (before["default"], old)), option.key
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_default_is_a_value_that_the_user_could_give(table: str) -> None:
+    """It is read by the parser of the option, and shown as it is, or at the beginning of the words that are shown."""
+    for option in TABLES[table]:
+        if option.default is not None:
+            assert option.of({}) == option.parse(option.default)
+            assert shown(option).startswith(option.default)
+
+
+def test_a_setting_that_is_not_given_has_the_default_of_its_option() -> None:
+    """In a source, and in a sink."""
+    source = configure_source(BROKER | {"topic": "t"}, default_starting=KafkaOffsetsInitializer.latest())
+    sink = configure_sink(BROKER)
+    for settings in (source, sink):
+        declared = {
+            field.name: field.metadata["option"]
+            for field in dataclasses.fields(settings)
+            if field.metadata.get("option")
+        }
+        assert tuple(declared.values()) == options_of(type(settings))
+        for name, option in declared.items():
+            assert getattr(settings, name) == option.default_value, name
+    assert source.retention_ms == 7 * 24 * 3600 * 1000
+    assert (source.packing.min_tasks, source.packing.records_per_task) == (1, 1_000_000)
+
+
+def test_no_option_is_declared_twice() -> None:
+    """Each name stands in one declaration, wherever it is; the source and the sink share only names, not declarations."""
+    keys = [key for path in sorted(ROOT.rglob("*.py")) for key in declarations(path)]
+    assert sorted(set(keys)) == sorted({key for key in keys if keys.count(key) == 1} | {"topic", *SHARED})
+    assert len(keys) > 80
+
+
+# What a stream or topic is differs between reading and writing.
+SHARED = {"topic-pattern", "stream-ids"}
+
+
+def declarations(path: Path) -> Iterator[str]:
+    """The keys of the options that a file declares with a name that is written out."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(func=ast.Name(id="Option" | "option"), args=[ast.Constant(value=str(key)), _, *_]):
+                yield key
+            case _:
+                pass
+
+
+def test_no_default_stands_twice() -> None:
+    """What takes values from options, and is made by the engine alone, has no defaults of its own."""
+    assert [field.name for field in dataclasses.fields(ReadPolicy) if field.default is not dataclasses.MISSING] == []
+    of_options = {option.key for option in options_of(SourceSettings)} | {o.key for o in options_of(SinkSettings)}
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=key), _]):
+                    assert key not in of_options, f"{path}: a default beside the declaration of {key}"
+                case _:
+                    pass
+
+
+def test_the_time_out_of_a_service_that_is_made_by_hand_is_that_of_the_option() -> None:
+    """`HttpMetadataService(url)` and `metadata-service.url`."""
+    option = next(o for o in SERVICE_OPTIONS if o.key == "metadata-service.timeout-ms")
+    assert inspect.signature(HttpMetadataService).parameters["timeout_ms"].default == option.default_value
