@@ -16,7 +16,7 @@ from benchmarks.report import Result, compare
 from pyspark.sql.types import BooleanType, DoubleType, LongType, StringType, StructType
 
 from dynamic_kafka.formats.avro.format import decoder
-from dynamic_kafka.formats.avro.types import schema_text
+from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.testing import KafkaBroker
 
 __all__ = ["avro_decoding", "json_decoding"]

@@ -28,7 +28,7 @@ from dynamic_kafka.formats import registry
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro import confluent as avro_confluent
 from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
-from dynamic_kafka.formats.avro.types import schema_text
+from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.registry import RegisteredSchema, Registry, RegistrySettings
 from dynamic_kafka.testing.registry import SchemaRegistry
@@ -198,8 +198,8 @@ def test_writers_of_many_versions_are_read_in_one_batch(
         (2**40, "b", 0.5),
         None,
         (3, None, None),
-        "it does not begin with the magic byte 0, so no registry's serializer wrote it",
-        "it is too short for a magic byte and the id of a schema",
+        "it does not begin with the magic byte 0 of a schema registry's serializer",
+        "it is too short for the magic byte and a schema id",
         "it ends within name",
         "bytes are left over behind the record",
         (6, "f", None),
@@ -221,7 +221,7 @@ def test_a_schema_that_does_not_fit_the_columns_fails_the_query(
     proto_id = client.register(f"{subject}-p", "PROTOBUF", other)
     schema = columns(("id", spark.LongType()))
     messages: list[bytes | None] = [message(good_id, good, {"id": 1}), b"\x00" + proto_id.to_bytes(4, "big")]
-    assert decode(where, messages, schema) == [(1,), f"its schema {proto_id} is not of Avro, but PROTOBUF"]
+    assert decode(where, messages, schema) == [(1,), f"its schema {proto_id} is not an Avro schema, but PROTOBUF"]
     messages.append(message(wrong_id, wrong, {"id": "x"}))
     with pytest.raises(
         ConfigurationError,

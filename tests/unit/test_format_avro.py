@@ -24,11 +24,10 @@ from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro import blocks as avro_blocks
 from dynamic_kafka.formats.avro import confluent as avro_confluent
 from dynamic_kafka.formats.avro import format as avro
-from dynamic_kafka.formats.avro.cursor import Cursor, Indices, longs
 from dynamic_kafka.formats.avro.decoding import decode, reader
 from dynamic_kafka.formats.avro.encoding import encode
-from dynamic_kafka.formats.avro.types import AvroSchema, parse_schema, schema_text, to_be_cut
-from dynamic_kafka.formats.avro.values import UnreadableError
+from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.avro.values import Cursor, Indices, UnreadableError, longs
 from dynamic_kafka.formats.format import ERROR
 
 # --- helpers: fastavro, which works record by record and never sees an Arrow column, is the judge ---
@@ -282,7 +281,7 @@ def test_no_digit_of_a_timestamp_is_lost_unless_the_column_says_so(data_type: sp
         (struct(("a-b", spark.LongType())), "Column 'a-b' cannot be a field"),
         (struct(("a", struct(("é", spark.LongType())))), "Column 'a.é' cannot be a field"),
         (struct(("a", spark.DayTimeIntervalType())), "Column 'a' has the type interval day to second"),
-        (struct(("a", spark.MapType(spark.LongType(), spark.LongType()))), "the keys of a map are texts"),
+        (struct(("a", spark.MapType(spark.LongType(), spark.LongType()))), "the keys of a map are strings"),
         (struct(("a", struct(("b", spark.VariantType())))), "Column 'a.b' has the type variant"),
     ],
 )
@@ -406,7 +405,7 @@ def test_a_message_of_many_small_blocks_is_read_in_one_pass(monkeypatch: pytest.
     ("row", "problem"),
     [
         ({"n": None, "e": "A", "f": b"12", "d": Decimal(1), "u": 0}, "'n' is null"),
-        ({"n": 1, "e": "X", "f": b"12", "d": Decimal(1), "u": 0}, "'e' is none of the symbols"),
+        ({"n": 1, "e": "X", "f": b"12", "d": Decimal(1), "u": 0}, "'e' is not one of the symbols"),
         ({"n": 1, "e": "A", "f": b"123", "d": Decimal(1), "u": 0}, "'f' does not have the 2 bytes"),
         ({"n": 1, "e": "A", "f": b"12", "d": Decimal(1000), "u": 0}, "'d' has more digits"),
         ({"n": 1, "e": "A", "f": b"12", "d": Decimal(1), "u": 2**62}, "'u' is out of the range of timestamp-nanos"),
@@ -593,7 +592,7 @@ def test_schemas_that_do_not_go_together_say_where(writer: Any, schema: Any, tar
 
 def test_a_missing_field_without_a_default_says_so() -> None:
     """As a NOT NULL column that a writer does not know."""
-    with pytest.raises(UnreadableError, match="a is missing in what is written"):
+    with pytest.raises(UnreadableError, match="a is not in the writer's schema, and has no default"):
         reader(fields(("b", "long")), fields(("a", "long")), pa.struct({"a": pa.int64()}))
 
 
@@ -659,7 +658,7 @@ def test_a_record_that_contains_itself_without_end_is_refused(wrap: Any) -> None
     columns = struct(("b", spark.LongType()))
     for column in (columns, struct(("l", columns if wrap(1) == 1 else spark.ArrayType(columns)))):
         with pytest.raises(
-            UnreadableError, match=r"the record 'A' contains itself .* recursive schema cannot be columns"
+            UnreadableError, match=r"the record 'A' contains itself .* recursive schema cannot become columns"
         ):
             reader(writer, parse_schema(schema_text(column, legacy_timestamps=True)), arrow_type(column))
 
@@ -952,13 +951,13 @@ def decimal(**given: Any) -> str:
 @pytest.mark.parametrize(
     ("given_schema", "problem"),
     [
-        ("{", "is no Avro schema"),
-        ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "no.such"}]}', "is no Avro schema"),
+        ("{", "is not a valid Avro schema"),
+        ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "no.such"}]}', "is not a valid Avro schema"),
         (json.dumps({**R, "fields": [{"name": "a", "type": "string"}]}), "a is string in its schema and int64 here"),
         (json.dumps({**R, "fields": []}), "a is not in the reader's schema"),
-        (decimal(precision=40), "a is a decimal of precision 40 in its schema, and not of 1 to 38 digits"),
-        (decimal(), "a is a decimal of precision None"),
-        (decimal(precision="x"), "is no Avro schema"),
+        (decimal(precision=40), "a has a decimal of precision 40 in its schema; expected 1 to 38 digits"),
+        (decimal(), "a has a decimal of precision None"),
+        (decimal(precision="x"), "is not a valid Avro schema"),
         (
             json.dumps({**R, "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "long"}]}),
             "b is in the schema",

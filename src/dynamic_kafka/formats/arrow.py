@@ -1,11 +1,11 @@
-"""Formats as functions over Arrow batches in Spark's workers: the types of columns there, and how Spark calls a function."""
+"""Formats as functions over Arrow batches in Spark's workers: the types of columns, and how Spark calls a function."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.format import ERROR
@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["arrow_type", "decoded", "evaluated"]
+__all__ = ["arrow_type", "bisect_errors", "decoded", "evaluated"]
+
+T = TypeVar("T")
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type in which Spark's workers take a type; its parts may be null where they may be in Spark.
+    """Return the Arrow type in which Spark's workers take a type, with the same nullability inside.
 
     Raises:
-        ConfigurationError: If it is one that no format over Arrow has.
+        ConfigurationError: If no format over Arrow supports the type.
     """
     import pyarrow as pa
 
@@ -59,41 +61,72 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     }
     if name not in simple:
         raise ConfigurationError(
-            f"Columns of type {data_type.simpleString()} cannot be read from Avro or Protobuf; take them out"
+            f"Columns of type {data_type.simpleString()} are not supported by Avro and Protobuf. Remove them or change "
+            "their type"
         )
     return simple[name]
 
 
 def decoded(function: Callable[[pa.Array], pa.Array], schema: StructType, column: Column) -> Column:
-    """A column that Spark's workers decode over Arrow batches.
+    """Return a column that Spark's workers decode over Arrow batches.
 
     Args:
-        function: Takes binary and gives a struct of the columns and `ERROR`.
-        schema: The columns; any of them may be null in what is decoded.
-        column: Binary.
+        function: Takes a binary array and returns a struct array of the columns and `ERROR`.
+        schema: The columns. Each of them may be null in the result.
+        column: The messages, binary.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
     columns = [StructField(f.name, f.dataType, nullable=True) for f in schema.fields]
-    # What Arrow gives has no metadata, and Spark would take a type that has some for another one.
+    # The result of an Arrow function has no metadata, and Spark treats a type with metadata as another type.
     result = StructType.fromJson(
         json.loads(
             StructType([*columns, StructField(ERROR, StringType())]).json(),
             object_hook=lambda part: part | {"metadata": {}} if "metadata" in part else part,
         )
     )
-    # Spark takes Arrow's times as TIME(6) alone.
+    # Spark reads Arrow's times as TIME(6) only.
     returned = StructType.fromJson(json.loads(re.sub(r'"time\(\d\)"', '"time(6)"', result.json())))
     found = evaluated(function, returned, column)
     return found if returned == result else found.cast(result)
 
 
 def evaluated(function: Callable[[pa.Array], pa.Array], result: DataType, column: Column) -> Column:
-    """A column that Spark's workers evaluate over Arrow batches."""
+    """Return a column that Spark's workers evaluate over Arrow batches."""
     import pyarrow as pa
     from pyspark.sql.functions import arrow_udf
 
-    # Spark looks at the types; it would not find what their names here mean.
+    # Spark evaluates the annotations, which are texts here, and cannot resolve the names in them.
     function.__annotations__ = dict.fromkeys(function.__annotations__, pa.Array)
     found: Column = arrow_udf(function, result)(column)  # type: ignore[call-overload]  # the stubs do not know that
     return found
+
+
+def bisect_errors(
+    size: int,
+    attempt: Callable[[int, int], T],
+    blame: Callable[[int, Exception], T],
+    errors: type[Exception] | tuple[type[Exception], ...],
+) -> list[T]:
+    """Apply a function to a whole batch; if it raises, find the messages at fault, by bisection, as they are few.
+
+    Args:
+        size: The number of messages.
+        attempt: Takes a begin and an end, and returns the result for the messages between them.
+        blame: Takes the index of a message at fault and its error, and returns the result for that message.
+        errors: The errors of `attempt` that are about messages.
+
+    Returns:
+        The results of consecutive parts of the batch, in order.
+    """
+
+    def between(begin: int, end: int) -> list[T]:
+        try:
+            return [attempt(begin, end)]
+        except errors as error:
+            if end - begin == 1:
+                return [blame(begin, error)]
+        middle = (begin + end) // 2
+        return [*between(begin, middle), *between(middle, end)]
+
+    return between(0, size)

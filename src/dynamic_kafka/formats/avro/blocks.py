@@ -1,31 +1,43 @@
-"""Avro's arrays and maps for all messages of a batch at once: blocks of items, each after its number of items; 0 ends them.
+"""Avro's arrays and maps, read in all messages of a batch at once.
 
-The first items of all messages are read at once, then the second ones, and so on; as soon as only a few messages have more,
-all the items that these have left, of all blocks: a message may have as many blocks as items.
+Both are blocks of items; each block begins with its number of items, and 0 ends the last one. The first items of all
+messages are read at once, then the second ones, and so on. When only a few messages have items left, a loop over one message
+after the other finds where each of their items begins, and all of these are read at once. Without that loop, 20 messages
+with 1,000 items each take 7 times as long, and 1,000 messages of which one has 100,000 items take 170 times as long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from dynamic_kafka.formats.avro.cursor import DEEPEST, Build, Cursor, Indices, Read, longs
-from dynamic_kafka.formats.avro.skipping import Skip, starts
+from dynamic_kafka.formats.avro.schemas import AvroSchema
+from dynamic_kafka.formats.avro.values import DEEPEST, Build, Cursor, Indices, Read, longs
 
-__all__ = ["read_blocks"]
+__all__ = ["Skip", "read_blocks", "value_skipper"]
 
-_FEW = 32  # messages that are quicker read one by one than item by item
+Skip: TypeAlias = Callable[[memoryview, int], int]
+"""Takes a message and the position where a value begins in it, and returns the position where it ends.
+
+Raises IndexError if the message ends before that, and ValueError for a negative length. A text may still claim to end behind
+the message.
+"""
+
+_LONGEST_BITS, _LONG_BITS = 70, 2**64 - 1
+_WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+_FEW = 32  # messages; for so few, reading one after the other is faster than reading item by item
 
 
 def read_blocks(item: Read, skips: list[Skip], combine: Callable[[pa.Array, pa.Array], pa.Array], path: str) -> Read:
-    """How to read blocks of items.
+    """Return a function that reads blocks of items.
 
     Args:
-        item: How to read an item.
-        skips: How to get over one in a single message.
-        combine: Makes the column of the offsets of each message's items, and of all items.
+        item: Reads an item in all messages.
+        skips: Skip the parts of an item in a single message.
+        combine: Makes the column from the offsets of each message's items and from all items.
         path: The field, for reasons.
     """
 
@@ -76,24 +88,24 @@ def read_blocks(item: Read, skips: list[Skip], combine: Callable[[pa.Array, pa.A
 
 
 def _all_left(block: Cursor, chosen: Indices, left: Indices, skips: list[Skip], path: str) -> tuple[Cursor, Indices]:
-    """All that is left of a few messages, found item by item.
+    """Find all items that a few messages have left.
 
     Args:
-        block: Where the items begin; it is moved behind the last blocks of those messages.
-        chosen: Which messages.
-        left: How many items each has left in its block.
-        skips: How to get over an item.
+        block: A cursor where the items begin. It is moved behind the last blocks of those messages.
+        chosen: The messages, as indices into `block`.
+        left: The number of items that each of them has left in its current block.
+        skips: Skip the parts of an item.
         path: The field, for reasons.
 
     Returns:
-        A cursor with an item in the place of a message, and the message in `block` that each belongs to.
+        A cursor over items instead of messages, and for each item the index of its message in `block`.
     """
     position = block.position.copy()
     begins: list[Indices] = [np.zeros(0, np.int64)]
     number = np.zeros(len(block), np.int64)
     failed = np.zeros(len(block), bool)
     for place, count in zip(chosen.tolist(), left.tolist(), strict=True):
-        found = starts(skips, block.bytes_of(place), count)
+        found = _item_starts(skips, block.bytes_of(place), count)
         if found is None:
             failed[place] = True
         else:
@@ -118,6 +130,128 @@ def _block_count(cursor: Cursor, path: str) -> Indices:
         cursor.put(negative, some)
         count = np.abs(count)
     wrong = (count < 0) | (count > cursor.end - cursor.position)
-    cursor.fail(wrong, f"{path} has more items than bytes are left")
+    cursor.fail(wrong, f"{path} claims more items than the message has bytes left")
     count[wrong] = 0
     return count
+
+
+# --- one message after the other ---
+
+
+def _item_starts(skips: list[Skip], message: memoryview, count: int) -> list[int] | None:
+    """Return where each item begins and, last, where the last block ends; None if the message is cut or damaged.
+
+    Args:
+        skips: Skip the parts of an item, which has at least one byte.
+        message: The rest of a message, from the first item on.
+        count: The number of items that the first block has left; other blocks may follow.
+    """
+    found: list[int] = []
+    position = 0
+    try:
+        while count:
+            if count > len(message) - position:
+                return None
+            for _ in range(count):
+                found.append(position)
+                for skip in skips:
+                    position = skip(message, position)
+            count, position = _next_block(message, position)
+    except (IndexError, ValueError, RecursionError):
+        return None
+    return [*found, position]
+
+
+def value_skipper(schema: AvroSchema, part: Any, known: dict[str, Skip] | None = None) -> Skip:
+    """Return a function that skips a value in a single message.
+
+    Args:
+        schema: The writer's schema.
+        part: The part of it that describes the value.
+        known: The skippers of the records around the value, by name.
+    """
+    known = {} if known is None else known
+    kind, written = schema.of(part)
+    if kind in _WIDTHS or kind == "fixed":
+        width: int = written["size"] if kind == "fixed" else _WIDTHS[kind]
+        return lambda _, position: position + width
+    match kind:
+        case "int" | "long" | "enum":
+            return _skip_number
+        case "string" | "bytes":
+            return _skip_text
+        case "union":
+            return _skip_union([value_skipper(schema, branch, known) for branch in written])
+        case "array":
+            return _skip_blocks([value_skipper(schema, written["items"], known)])
+        case "map":
+            return _skip_blocks([_skip_text, value_skipper(schema, written["values"], known)])
+    if written["name"] in known:
+        return known[written["name"]]
+    steps: list[Skip] = []
+
+    def skip(message: memoryview, position: int) -> int:
+        for step in steps:
+            position = step(message, position)
+        return position
+
+    known[written["name"]] = skip  # set before its steps: a record may contain itself
+    steps += [value_skipper(schema, field["type"], known) for field in written["fields"]]
+    return skip
+
+
+def _skip_number(message: memoryview, position: int) -> int:
+    while message[position] & 0x80:
+        position += 1
+    return position + 1
+
+
+def _skip_text(message: memoryview, position: int) -> int:
+    size, position = _number(message, position)
+    if size < 0:
+        raise ValueError
+    return position + size
+
+
+def _number(message: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for bits in range(0, _LONGEST_BITS, 7):
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << bits
+        if not byte & 0x80:
+            value &= _LONG_BITS
+            return (value >> 1) ^ -(value & 1), position
+    raise ValueError
+
+
+def _next_block(message: memoryview, position: int) -> tuple[int, int]:
+    count, position = _number(message, position)
+    if count < 0:  # then the block's size in bytes follows, which is not used
+        _, position = _number(message, position)
+    return abs(count), position
+
+
+def _skip_union(branches: list[Skip]) -> Skip:
+    def skip(message: memoryview, position: int) -> int:
+        branch, position = _number(message, position)
+        if branch < 0:
+            raise ValueError
+        return branches[branch](message, position)
+
+    return skip
+
+
+def _skip_blocks(item: list[Skip]) -> Skip:
+    def skip(message: memoryview, position: int) -> int:
+        while True:
+            count, position = _next_block(message, position)
+            if count == 0:
+                return position
+            for _ in range(count):
+                for step in item:
+                    position = step(message, position)
+                if position > len(message):
+                    raise IndexError
+
+    return skip

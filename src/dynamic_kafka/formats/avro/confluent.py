@@ -1,12 +1,11 @@
 """The format `avro-confluent`: messages in Avro's binary encoding, after the id of their schema in a schema registry.
 
-A message is read with the schema of its id, and resolved to the columns; see `avro_decoding` for what goes together. What
-is written has one schema, registered under the subject when the first row is written: the one that Flink makes from the
-columns, or the one in `avro-confluent.schema`.
+A message is read with the schema of its id, and resolved to the columns (see `decoding`). Rows are written with one schema,
+which is registered under the subject when the first row is written: the schema that Flink makes from the columns, or the one
+in `avro-confluent.schema`.
 
-A message is at fault if it is damaged, or names a schema that the registry does not know or that is not of Avro. Where the
-registry does not answer, or a schema cannot be read as the columns, the query fails, as in Flink: that would else make an
-error of every message.
+A message is bad if it is damaged, or if its schema is unknown to the registry or not an Avro schema. If the registry does
+not answer, or a schema does not fit the columns, the query fails, as in Flink: otherwise each message would be bad.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import registry
 from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
 from dynamic_kafka.formats.avro.format import legacy_option, parsed
-from dynamic_kafka.formats.avro.types import parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.avro.schemas import parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.registry import RegistrySettings
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-    from dynamic_kafka.formats.avro.cursor import Cursor, Indices, Read
+    from dynamic_kafka.formats.avro.values import Cursor, Indices, Read
 
 __all__ = ["AVRO_CONFLUENT"]
 
@@ -69,8 +68,8 @@ def _check(schema: StructType, options: FormatOptions) -> None:
     try:
         given = parsed(text)
     except ValueError as error:
-        where = f"Option '{_SCHEMA}' is" if _SCHEMA in options else "The columns make"
-        raise ConfigurationError(f"{where} no Avro schema: {error}") from None
+        where = f"Option '{_SCHEMA}' is not" if _SCHEMA in options else "The columns cannot become"
+        raise ConfigurationError(f"{where} a valid Avro schema: {error}") from None
     if _SCHEMA not in options:
         return
 
@@ -85,7 +84,7 @@ def _check(schema: StructType, options: FormatOptions) -> None:
         reader(given, given, target)
         encode(pa.array([], target), given)
     except (UnreadableError, TypeError) as error:
-        raise ConfigurationError(f"Option '{_SCHEMA}' does not fit the columns: {error}; change one of them") from None
+        raise ConfigurationError(f"Option '{_SCHEMA}' does not fit the columns: {error}. Change one of them") from None
 
 
 def _text(schema: StructType, options: FormatOptions) -> str:
@@ -101,8 +100,8 @@ def _decode_batch(messages: pa.Array, settings: RegistrySettings, text: str, tar
     def groups(cursor: Cursor) -> Iterable[tuple[Indices, Read]]:
         short = cursor.end - cursor.position < _HEADER_BYTES
         foreign = ~short & (cursor.byte(0) != 0)
-        cursor.fail(short, "it is too short for a magic byte and the id of a schema")
-        cursor.fail(foreign, "it does not begin with the magic byte 0, so no registry's serializer wrote it")
+        cursor.fail(short, "it is too short for the magic byte and a schema id")
+        cursor.fail(foreign, "it does not begin with the magic byte 0 of a schema registry's serializer")
         left = np.flatnonzero(~short & ~foreign)
         high, mid, low, lowest = (cursor.byte(place).astype(np.int64)[left] for place in range(1, _HEADER_BYTES))
         ids = (high << 24) | (mid << 16) | (low << 8) | lowest
@@ -133,7 +132,9 @@ def _reader_or_fault(settings: RegistrySettings, schema_id: int, text: str, targ
     except RegistryError as error:
         if not error.not_found:
             raise
-        return unreadable(str(error), target)  # the fault of a message that is damaged; asked again for the next one
+        return unreadable(
+            str(error), target
+        )  # probably a damaged message; the registry is asked again for the next one
 
 
 @functools.lru_cache(1000)
@@ -143,7 +144,7 @@ def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.St
 
     found = registry.client(settings).schema(schema_id)
     if found.type != "AVRO":
-        return unreadable(f"its schema {schema_id} is not of Avro, but {found.type}", target)
+        return unreadable(f"its schema {schema_id} is not an Avro schema, but {found.type}", target)
     try:
         writer = parse_schema(found.text, registry.client(settings).references(found))
     except ValueError as error:
@@ -152,9 +153,9 @@ def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.St
         return reader(writer, parsed(text), target)
     except UnreadableError as error:
         raise ConfigurationError(
-            f"Schema with id {schema_id} does not fit the columns: {error}; change the columns, or set '{_SCHEMA}'"
+            f"Schema with id {schema_id} does not fit the columns: {error}. Change the columns, or set '{_SCHEMA}'"
         ) from None
 
 
 AVRO_CONFLUENT = Format(_NAME, (*registry.options(_NAME), _LEGACY), _decode, _encode, _check, registry=_SUBJECT)
-"""Flink's `avro-confluent`."""
+"""Flink's format `avro-confluent`."""

@@ -1,7 +1,7 @@
 """Arrow columns to Avro's binary encoding: field by field, each for all rows of a batch at once.
 
-What is written of a field is a binary column; a record is its fields' columns joined row by row, which Arrow does in one
-go. So nothing becomes a Python object.
+Each field becomes a binary column; a record is the columns of its fields, joined row by row by Arrow. So no value becomes a
+Python object.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dynamic_kafka.errors import RowError
-from dynamic_kafka.formats.avro.cursor import take
-from dynamic_kafka.formats.avro.types import UNIT_NS, AvroSchema
+from dynamic_kafka.formats.avro.schemas import UNIT_NS, AvroSchema
+from dynamic_kafka.formats.avro.values import take
 
 __all__ = ["encode"]
 
-Parts: TypeAlias = list[pa.Array | pa.Scalar]  # binary; to be joined row by row
+Parts: TypeAlias = list[pa.Array | pa.Scalar]  # binary, to be joined row by row
 
 _LARGEST_NUMBER_BYTES = 10
 _MOST_DIGITS = 38  # of Spark's decimals
@@ -34,16 +34,16 @@ def encode(
     """Encode a batch.
 
     Args:
-        rows: The rows; null is a null message.
+        rows: The rows; null becomes a null message.
         schema: A record with a field for each column.
-        prefix: What each message begins with.
-        cut: Columns whose times are cut to their schema's unit; see `to_be_cut`.
+        prefix: The first bytes of each message.
+        cut: Columns with times that are cut to the unit of their schema; see `to_be_cut`.
 
     Returns:
-        Binary.
+        A binary array.
 
     Raises:
-        RowError: If a value does not fit its field, would lose digits there, or is null where the field must not be.
+        RowError: If a value does not fit its field, would lose digits there, or is null in a field that does not allow null.
         TypeError: If a column's type does not fit its field.
     """
     parts = _Writer(schema, cut).parts(rows.drop_null(), schema.root, "")
@@ -54,19 +54,19 @@ def encode(
 
 
 def _spread(array: pa.Array, where: pa.Array) -> pa.Array:
-    """The values of an array where another one is not null, and null elsewhere."""
+    """Spread an array over the rows where another array is not null; the other rows are null."""
     valid = where.is_valid().to_numpy(zero_copy_only=False)
     return take(array, np.where(valid, np.cumsum(valid) - 1, -1))
 
 
 class _Writer:
-    """Writes columns as parts of a schema. A path is a column's, for errors."""
+    """Encodes columns by the parts of a schema. A path is a column's, for errors."""
 
     def __init__(self, schema: AvroSchema, cut: Collection[str]) -> None:
         self._schema, self._cut = schema, cut
 
     def parts(self, array: pa.Array, schema: Any, path: str) -> Parts:
-        """What is written of a column; it has no nulls unless the schema is a union."""
+        """Encode a column. It has nulls only if the schema is a union."""
         kind, written = self._schema.of(schema)
         if kind == "union":
             return self._union(array, written, path)
@@ -102,7 +102,7 @@ class _Writer:
             place = array.type.get_field_index(field["name"])
             shown = f"{path}.{field['name']}".lstrip(".")
             if place < 0:
-                raise TypeError(f"{shown} is in the schema, and there is no such column")
+                raise TypeError(f"{shown} is in the schema but is not a column")
             parts += self.parts(array.field(place), field["type"], shown)
         return parts
 
@@ -110,7 +110,7 @@ class _Writer:
         return [*self.parts(entries.field(0), "string", path), *self.parts(entries.field(1), values, path)]
 
     def _blocks(self, array: pa.Array, items: Callable[[pa.Array], Parts]) -> Parts:
-        """One block of all items, if there are any, and the end."""
+        """Encode each list as one block of all its items, if it has any, and the end."""
         offsets = array.offsets.to_numpy()
         begin, end = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
         used = array.values.slice(begin, end - begin)
@@ -120,14 +120,14 @@ class _Writer:
 
 
 def _join(parts: Parts, like: pa.Array) -> pa.Array:
-    """The parts of each row after each other; as many rows as `like` has, without its nulls."""
+    """Join the parts of each row; the result has as many rows as `like` has values that are not null."""
     if not any(isinstance(part, pa.Array) for part in parts):
         parts = [*parts, pa.array([b""], pa.binary()).take(pa.array(np.zeros(len(like) - like.null_count, np.int64)))]
     return pc.binary_join_element_wise(*parts, _JOINT)
 
 
 def _value(array: pa.Array, kind: str, schema: Any, path: str) -> Parts:
-    """A value that is not made of others."""
+    """Encode a value of a primitive type, an enum or a fixed."""
     types = pa.types
     if types.is_large_string(array.type) or types.is_large_binary(array.type):  # Spark may be set to use them
         array = array.cast(pa.string() if types.is_large_string(array.type) else pa.binary())
@@ -151,7 +151,7 @@ def _value(array: pa.Array, kind: str, schema: Any, path: str) -> Parts:
         case "enum" if types.is_string(array.type):
             index = pc.index_in(array, pa.array(schema["symbols"], pa.string()))
             if index.null_count:
-                raise RowError(path, "is none of the symbols of its enum")
+                raise RowError(path, "is not one of the symbols of its enum")
             return [_numbers(index.to_numpy().astype(np.int64))]
         case "bytes" | "fixed" if types.is_decimal(array.type) and schema.get("logicalType") == "decimal":
             return _decimal(array, schema, path)
@@ -159,7 +159,7 @@ def _value(array: pa.Array, kind: str, schema: Any, path: str) -> Parts:
 
 
 def _numbers(values: npt.NDArray[np.int64]) -> pa.Array:
-    """Avro's ints and longs: groups of 7 bits, lowest first, zigzag."""
+    """Encode ints and longs: groups of 7 bits, lowest first, zigzag."""
     rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
     groups = np.empty((len(values), _LARGEST_NUMBER_BYTES), np.uint8)
     size = np.ones(len(values), np.int64)
@@ -184,7 +184,7 @@ def _fixed_width(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def _binary(data: npt.NDArray[Any], size: npt.NDArray[np.int64]) -> pa.Array:
-    """Values of these sizes that stand after each other."""
+    """Return a binary array of values of these sizes, which follow each other in the data."""
     offsets = np.concatenate(([0], np.cumsum(size))).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.BinaryArray.from_buffers(pa.binary(), len(size), buffers)
@@ -211,8 +211,8 @@ def _time(array: pa.Array, kind: str, schema: Any, path: str, *, cut: bool) -> n
         if not cut and rest.any():
             raise RowError(
                 path,
-                f"has more digits than {logical} in its schema: set 'timestamp_mapping.legacy' of the format to false for "
-                "microseconds, or cut it with date_trunc('millisecond', ...)",
+                f"has more digits than {logical} in its schema; set 'timestamp_mapping.legacy' of the format to false for "
+                "microseconds, or cut the value with date_trunc('millisecond', ...)",
             )
         return whole
     factor = column_ns // unit_ns
@@ -222,11 +222,11 @@ def _time(array: pa.Array, kind: str, schema: Any, path: str, *, cut: bool) -> n
 
 
 def _decimal(array: pa.Array, schema: Any, path: str) -> Parts:
-    """Two's complement, highest byte first: as few bytes as possible, or those of a fixed."""
+    """Encode decimals as two's complement, highest byte first, with as few bytes as possible or those of a fixed."""
     precision = schema.get("precision")
     if not (isinstance(precision, int) and 1 <= precision <= _MOST_DIGITS):
         raise TypeError(
-            f"{path} is a decimal of precision {precision} in its schema, and not of 1 to {_MOST_DIGITS} digits"
+            f"{path} has a decimal of precision {precision} in its schema; expected 1 to {_MOST_DIGITS} digits"
         )
     try:
         array = array.cast(pa.decimal128(precision, schema.get("scale", 0)))
@@ -234,7 +234,7 @@ def _decimal(array: pa.Array, schema: Any, path: str) -> Parts:
         raise RowError(path, "has more digits than its schema allows") from None
     data = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.zeros(0, np.uint8)
     digits = data[16 * array.offset :][: 16 * len(array)].reshape(-1, 16)[:, ::-1]
-    # A leading byte says nothing if it only repeats the sign of the next one.
+    # A leading byte is redundant if it only repeats the sign of the next byte.
     sign = np.where(digits[:, :1] >= 0x80, 0xFF, 0)
     same = (digits[:, :15] == sign) & ((digits[:, 1:] ^ sign) < 0x80)
     size = 16 - np.cumprod(same, axis=1).sum(axis=1)

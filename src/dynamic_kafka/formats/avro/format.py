@@ -1,8 +1,7 @@
-"""The format `avro`: messages in Avro's encoding, of the schema that Flink makes from the columns.
+"""The format `avro`: messages in Avro's encoding, with the schema that Flink makes from the columns (see `schemas`).
 
-Differences to Flink: a message with bytes left over behind its record is an error, where Flink ignores them; so are an
-invalid text in UTF-8 and a decimal or small number that does not fit its column, where Flink reads something else. See
-`avro_types` for the schema.
+Differences to Flink: bytes behind the record are an error, where Flink ignores them. Invalid UTF-8, and a decimal or a small
+number that does not fit its column, are errors, where Flink reads something else.
 """
 
 from __future__ import annotations
@@ -11,11 +10,12 @@ import functools
 import io
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
-from dynamic_kafka.formats.avro.types import AvroSchema, parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.arrow import arrow_type, bisect_errors, decoded, evaluated
+from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.options import Option, boolean, choice, non_blank
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-    from dynamic_kafka.formats.avro.cursor import Cursor, Indices, Read
+    from dynamic_kafka.formats.avro.values import Cursor, Indices, Read
 
 __all__ = ["AVRO", "decoder", "legacy_option", "parsed"]
 
@@ -36,7 +36,7 @@ _ENCODING = Option(
 
 @functools.lru_cache(256)
 def parsed(text: str) -> AvroSchema:
-    """`parse_schema`, once for each text in a process."""
+    """Parse a schema, once for each text in a process."""
     return parse_schema(text)
 
 
@@ -55,7 +55,7 @@ _LEGACY = legacy_option(_NAME)
 
 
 def decoder(schema: StructType, options: FormatOptions) -> Callable[[pa.Array], pa.Array]:
-    """What turns a batch of messages into a struct of the columns and `ERROR`."""
+    """Return the function that decodes a batch of messages to a struct of the columns and `ERROR`."""
     text, target, as_json = _text(schema, options), arrow_type(schema), _ENCODING.of(options) == "json"
 
     def from_avro(messages: pa.Array) -> pa.Array:
@@ -83,7 +83,7 @@ def _check(schema: StructType, options: FormatOptions) -> None:
     try:
         parsed(_text(schema, options))
     except ValueError as error:
-        raise ConfigurationError(f"The columns make no Avro schema: {error}") from None
+        raise ConfigurationError(f"The columns cannot become a valid Avro schema: {error}") from None
 
 
 def _text(schema: StructType, options: FormatOptions) -> str:
@@ -120,18 +120,18 @@ def _reader(text: str, target: pa.StructType) -> Read:
     return reader(parsed(text), parsed(text), target)
 
 
-# --- Avro's JSON encoding: a batch is brought into the binary encoding, and decoded from there ---
+# --- Avro's JSON encoding: a batch is converted to the binary encoding, and decoded from there ---
 
 
 @functools.lru_cache(256)
 def _plain(text: str) -> Any:
-    """A schema without logical types: the library would make Python's dates of numbers."""
+    """Return a schema without logical types: with them, the library would make Python's dates of numbers."""
     without = json.loads(text, object_hook=lambda part: {k: v for k, v in part.items() if k != "logicalType"})
     return parse_schema(json.dumps(without)).root
 
 
 def _binary_of_json(messages: pa.Array, text: str) -> tuple[pa.Array, dict[int, str]]:
-    """Messages in the binary encoding, and what is wrong with those that cannot be brought into it, by place."""
+    """Convert messages to the binary encoding; return them, and by row the reasons why some cannot be converted."""
     import pyarrow as pa
 
     given = [(row, message) for row, message in enumerate(messages.to_pylist()) if message is not None]
@@ -145,30 +145,28 @@ def _binary_of_json(messages: pa.Array, text: str) -> tuple[pa.Array, dict[int, 
 
 
 def _from_json(messages: Sequence[bytes], schema: Any) -> list[bytes | str]:
-    """Each message in the binary encoding, or what is wrong with it."""
+    """Return each message in the binary encoding, or the reason why it cannot be converted."""
     import fastavro
 
-    if not messages:
-        return []
-    found: list[bytes | str] = []
-    problem = "it is empty"
-    try:
-        # One on each line, as the library reads them. In JSON a line break is a blank, or an error.
-        lines = io.StringIO("\n".join(message.decode().replace("\n", " ") for message in messages))
+    def convert(begin: int, end: int) -> list[bytes | str]:
+        # The library reads one message from each line. In JSON a line break is a blank, or an error.
+        lines = io.StringIO("\n".join(message.decode().replace("\n", " ") for message in messages[begin:end]))
+        found: list[bytes | str] = []
         for value in fastavro.json_reader(lines, schema):
             encoded = io.BytesIO()
             fastavro.schemaless_writer(encoded, schema, value)
             found.append(encoded.getvalue())
-    except Exception as error:  # noqa: BLE001  (the library checks little, and fails with whatever comes of it)
-        problem = f"it is not in Avro's JSON encoding ({type(error).__name__}: {error})"
-    else:
-        if len(found) == len(messages):
-            return found
-    if len(messages) == 1:
-        return [problem]
-    # Which ones: in halves, as they are few.
-    middle = len(messages) // 2
-    return [*_from_json(messages[:middle], schema), *_from_json(messages[middle:], schema)]
+        if len(found) != end - begin:
+            raise ValueError("a message is missing")
+        return found
+
+    def blame(place: int, error: Exception) -> list[bytes | str]:
+        if not messages[place].strip():
+            return ["it is empty"]
+        return [f"it is not in Avro's JSON encoding ({type(error).__name__}: {error})"]
+
+    # Any error: the library checks little, and fails with whatever follows from that.
+    return list(chain.from_iterable(bisect_errors(len(messages), convert, blame, Exception)))
 
 
 def _json_of_binary(messages: pa.Array, text: str) -> pa.Array:
@@ -197,4 +195,4 @@ AVRO = Format(
     _encode,
     _check,
 )
-"""Flink's `avro`."""
+"""Flink's format `avro`."""

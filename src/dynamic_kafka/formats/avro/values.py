@@ -1,7 +1,7 @@
-"""Avro's single values: how to move over them in all messages at once, and how to make Arrow columns of them.
+"""Avro's single values, read in all messages of a batch at once.
 
-`scan` moves a `Cursor` over a value of every message, and gives what is needed to make a column later: numbers, or where
-texts begin and end. `converter` makes that column.
+A `Cursor` holds a position in each message. Reading a value moves all positions over it (numpy). `scan` does that and
+returns what is needed to build a column later: numbers, or where texts begin and end. `converter` builds the column.
 """
 
 from __future__ import annotations
@@ -13,10 +13,155 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dynamic_kafka.formats.avro.cursor import Cursor, Indices, longs
-from dynamic_kafka.formats.avro.types import UNIT_NS
+from dynamic_kafka.formats.arrow import bisect_errors
+from dynamic_kafka.formats.avro.schemas import UNIT_NS
 
-__all__ = ["Typed", "UnreadableError", "converter", "scan"]
+__all__ = [
+    "DEEPEST",
+    "Build",
+    "Cursor",
+    "Indices",
+    "Mask",
+    "Read",
+    "Typed",
+    "UnreadableError",
+    "converter",
+    "cursor_over",
+    "longs",
+    "scan",
+    "take",
+]
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_PADDING = 16  # bytes behind the last message that may be read before a check: a number has up to 10
+_LONGEST_BITS = 70
+
+
+class _Batch:
+    """The bytes of all messages, and the reasons why some of them cannot be read, by row."""
+
+    def __init__(self, data: pa.Buffer | None, begin: int, end: int) -> None:
+        self.bytes = np.zeros(end - begin + _PADDING, np.uint8)
+        if data is not None:
+            self.bytes[:-_PADDING] = np.frombuffer(data, np.uint8)[begin:end]
+        self.buffer = pa.py_buffer(self.bytes)
+        self.reasons: dict[int, str] = {}
+
+
+class Cursor:
+    """The read positions of some messages.
+
+    Args:
+        batch: The bytes of all messages.
+        rows: The rows of these messages in the batch, ascending.
+        position: Each message's read position, as an index into the bytes.
+        end: The position behind each message.
+        depth: The number of unions, arrays and maps around the current value.
+    """
+
+    __slots__ = ("batch", "depth", "end", "position", "rows")
+
+    def __init__(self, batch: _Batch, rows: Indices, position: Indices, end: Indices, depth: int = 0) -> None:
+        self.batch, self.rows, self.position, self.end, self.depth = batch, rows, position, end, depth
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Return why messages cannot be read, by row."""
+        return self.batch.reasons
+
+    def byte(self, offset: int) -> npt.NDArray[np.uint8]:
+        """Return the byte at an offset (at most 10) from each position."""
+        return self.batch.bytes[self.position + offset]
+
+    def bytes_of(self, place: int) -> memoryview:
+        """Return the rest of one message."""
+        return self.batch.bytes.data[self.position[place] : self.end[place]]
+
+    def take(self, chosen: Indices) -> Cursor:
+        """Return a new cursor over some of the messages; `put` takes over its positions."""
+        return Cursor(self.batch, self.rows[chosen], self.position[chosen], self.end[chosen], self.depth + 1)
+
+    def put(self, chosen: Indices, cursor: Cursor) -> None:
+        """Continue at the positions of a cursor that `take` returned."""
+        self.position = self.position.copy()  # values that were read before refer to the old array
+        self.position[chosen] = cursor.position
+
+    def fail(self, failed: Mask, reason: str) -> None:
+        """Mark messages as not readable, and go to their ends. What is read of them from then on is not used.
+
+        Args:
+            failed: Which ones.
+            reason: Why, as a clause; the first reason stays.
+        """
+        if failed.any():
+            for row in self.rows[failed].tolist():
+                self.reasons.setdefault(row, reason)
+            self.position = np.where(failed, self.end, self.position)
+
+    def move(self, position: Indices, path: str) -> None:
+        """Move to new positions; mark messages that end before them."""
+        over = position > self.end
+        self.position = position
+        self.fail(over, f"it ends within {path}")
+
+
+Build: TypeAlias = Callable[[], pa.Array]
+"""Builds a column of what has been read."""
+Read: TypeAlias = Callable[[Cursor], Build]
+"""Moves a cursor over a value."""
+
+DEEPEST = 200
+"""The most levels of unions, arrays and maps in a message; only a recursive schema can have as many."""
+
+
+def cursor_over(messages: pa.Array) -> Cursor:
+    """Return a cursor at the beginning of each message that is not null; `messages` is binary."""
+    if messages.type != pa.binary():
+        messages = messages.cast(pa.binary())  # Spark may be set to use Arrow's large types
+    _, offsets_buffer, data = messages.buffers()
+    if not len(messages):
+        none = np.zeros(0, np.int64)
+        return Cursor(_Batch(None, 0, 0), none, none, none)
+    offsets = np.frombuffer(offsets_buffer, np.int32)[messages.offset :][: len(messages) + 1].astype(np.int64)
+    begin, end = int(offsets[0]), int(offsets[-1])
+    rows = np.flatnonzero(messages.is_valid().to_numpy(zero_copy_only=False))
+    return Cursor(_Batch(data, begin, end), rows, offsets[:-1][rows] - begin, offsets[1:][rows] - begin)
+
+
+def take(array: pa.Array, index: Indices) -> pa.Array:
+    """Return the values at these indices, and null where the index is negative."""
+    return array.take(pa.array(index, mask=index < 0))
+
+
+def longs(cursor: Cursor, path: str) -> Indices:
+    """Read Avro's ints and longs: groups of 7 bits, lowest first, zigzag."""
+    data = cursor.batch.bytes
+    position = cursor.position
+    byte = data[position]
+    value = (byte & 0x7F).astype(np.uint64)
+    position = position + 1
+    more = np.flatnonzero(byte & 0x80)
+    bits = 7
+    while len(more) and bits < _LONGEST_BITS:
+        byte = data[position[more]]
+        value[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(bits)
+        position[more] += 1
+        more = more[(byte & 0x80) != 0]
+        bits += 7
+    cursor.move(position, path)
+    if len(more):
+        too_long = np.zeros(len(cursor), bool)
+        too_long[more] = True
+        cursor.fail(too_long, f"{path} has a number of more than 10 bytes")
+    return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+
+
+# --- reading ---
 
 Typed: TypeAlias = tuple[str, Any]
 """A schema, after Avro's name of its type; as `AvroSchema.of` gives it."""
@@ -26,18 +171,18 @@ _DAY_NS = 86_400 * 10**9
 
 
 class UnreadableError(Exception):
-    """What is written with a schema cannot be read as the columns; says why, as a clause."""
+    """Raised when data of a writer's schema can never be read as the columns; the text is a clause without a full stop."""
 
 
 def scan(written: Typed, path: str) -> Callable[[Cursor], Any]:
-    """How to read a value of a type that is not made of others.
+    """Return a function that reads a value of a primitive type, an enum or a fixed.
 
     Args:
         written: The type, and the writer's schema of it.
         path: The field, for reasons.
 
     Returns:
-        A function that moves a cursor, and gives numbers, or the begin and the end of each text.
+        A function that moves a cursor, and returns numbers, or the begin and the end of each text.
     """
     kind, schema = written
     match kind:
@@ -80,7 +225,7 @@ def _text(cursor: Cursor, size: Indices, path: str) -> tuple[Indices, Indices]:
 
 
 def _within(values: Any, least: int, most: int, cursor: Cursor, path: str) -> Any:
-    """The values, with something in range for those that are not, whose messages are marked."""
+    """Return the values; those out of range are replaced, and their messages are marked."""
     wrong = (values < least) | (values > most)
     if wrong.any():
         cursor.fail(wrong, f"{path} is not between {least} and {most}")
@@ -92,7 +237,7 @@ def _within(values: Any, least: int, most: int, cursor: Cursor, path: str) -> An
 
 
 def converter(written: Typed, wanted: Typed, target: pa.DataType, path: str) -> Callable[[Any, Cursor], pa.Array]:
-    """How to make a column of what `scan` gave.
+    """Return a function that makes a column of the result of `scan`.
 
     Args:
         written: The writer's type.
@@ -101,7 +246,7 @@ def converter(written: Typed, wanted: Typed, target: pa.DataType, path: str) -> 
         path: The field, for reasons.
 
     Raises:
-        UnreadableError: If the reader's type does not fit the column, or the times in it.
+        UnreadableError: If the reader's type does not fit the column, or its unit of time does not.
     """
     types = pa.types
     if not _fits(wanted[0], target):
@@ -148,7 +293,7 @@ def _binary(span: tuple[Indices, Indices], cursor: Cursor) -> pa.Array:
     start, end = span
     if not len(start):
         return pa.array([], pa.binary())
-    # Texts and the gaps between them, in turn, are the batch's bytes; every other one is wanted.
+    # The batch's bytes are texts and gaps between them, in turn; every other piece is a text.
     offsets = np.empty(2 * len(start), np.int32)
     offsets[0::2], offsets[1::2] = start, end
     buffers = [None, pa.py_buffer(offsets), cursor.batch.buffer]
@@ -157,7 +302,7 @@ def _binary(span: tuple[Indices, Indices], cursor: Cursor) -> pa.Array:
 
 
 def _decimals(span: tuple[Indices, Indices], scale: int, target: pa.DataType, cursor: Cursor, path: str) -> pa.Array:
-    """Two's complement, highest byte first, as Arrow's 16 bytes, lowest first."""
+    """Convert two's complement, highest byte first, to Arrow's 16 bytes, lowest first."""
     start, end = span
     data = cursor.batch.bytes
     size = end - start
@@ -166,7 +311,7 @@ def _decimals(span: tuple[Indices, Indices], scale: int, target: pa.DataType, cu
     for place in range(16):
         digits[:, place] = np.where(size > place, data[end - 1 - place], sign)
     too_wide = ((digits[:, 15] ^ sign) & 0x80) != 0
-    for i in np.flatnonzero(size > 16).tolist():  # rare: leading bytes that say nothing
+    for i in np.flatnonzero(size > 16).tolist():  # rare: leading bytes that only repeat the sign
         too_wide[i] |= bool((data[start[i] : end[i] - 16] != sign[i]).any())
     digits[too_wide] = 0
     reason = f"{path} does not fit into {target}"
@@ -176,7 +321,7 @@ def _decimals(span: tuple[Indices, Indices], scale: int, target: pa.DataType, cu
 
 
 def _widened(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """16 bytes as 32: Arrow then checks the precision, which it would not between equal scales."""
+    """Extend 16 bytes to 32: Arrow then checks the precision, which it does not do between equal scales."""
     wide = np.empty((len(digits), 32), np.uint8)
     wide[:, :16] = digits
     wide[:, 16:] = np.where(digits[:, 15:] >= 0x80, 0xFF, 0)
@@ -184,21 +329,22 @@ def _widened(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def _cast(array: pa.Array, target: pa.DataType, cursor: Cursor, reason: str) -> pa.Array:
-    """The array in another type, with null for what does not fit, whose messages are marked."""
-    try:
-        return array.cast(target)
-    except pa.ArrowInvalid:
-        if len(array) == 1:
-            cursor.fail(np.ones(1, bool), reason)
-            return pa.nulls(1, target)
-    # Which ones: in halves, as they are few.
-    middle = len(array) // 2
-    halves = np.arange(middle), np.arange(middle, len(array))
-    return pa.concat_arrays([_cast(array.take(pa.array(h)), target, cursor.take(h), reason) for h in halves])
+    """Cast an array; values that do not fit become null, and their messages are marked."""
+    failed = np.zeros(len(array), bool)
+
+    def blame(place: int, _: Exception) -> pa.Array:
+        failed[place] = True
+        return pa.nulls(1, target)
+
+    parts = bisect_errors(
+        len(array), lambda begin, end: array.slice(begin, end - begin).cast(target), blame, pa.ArrowInvalid
+    )
+    cursor.fail(failed, reason)
+    return pa.concat_arrays(parts)
 
 
 def _symbols(written: Any, wanted: Typed) -> list[str | None]:
-    """The text of each of the writer's symbols; None for one that the reader's enum does not have."""
+    """Return the text of each of the writer's symbols; None for one that the reader's enum does not have."""
     kind, schema = wanted
     if kind != "enum":
         return list(written["symbols"])
@@ -209,12 +355,12 @@ def _symbol(symbols: list[str | None], index: Indices, cursor: Cursor, path: str
     found = pa.array(symbols, pa.string()).take(pa.array(index))
     if found.null_count:
         unknown = found.is_null().to_numpy(zero_copy_only=False)
-        cursor.fail(unknown, f"{path} is a symbol that its enum does not have here")
+        cursor.fail(unknown, f"{path} is a symbol that the enum of the reader's schema does not have")
     return found
 
 
 def _unit_ns(written: Any, schema: Any, target: pa.DataType, path: str) -> int:
-    """The unit in which a time is written; that of the reader's schema if the writer's does not tell."""
+    """Return the unit in which a time is written; that of the reader's schema if the writer's has none."""
     logical = written.get("logicalType") or schema.get("logicalType") or "number"
     unit_ns = UNIT_NS.get(logical.rpartition("-")[2])
     if unit_ns is None or ("timestamp" in logical) != pa.types.is_timestamp(target):

@@ -1,13 +1,17 @@
-"""Spark's types as Avro schemas; schemas given as text.
+"""Avro schemas: made from Spark's types, or parsed from text.
 
-A schema made from columns is the one that Flink's `AvroSchemaConverter` makes, to the letter: a nullable column is a union
-with null, null first and as the default, and the record is `org.apache.flink.avro.generated.record`, with the path of
-columns appended for nested ones. So Flink and Spark jobs can share a subject of a schema registry.
+A schema that is made from columns is the one that Flink's `AvroSchemaConverter` makes, to the letter: a nullable column is a
+union with null, null first and as the default, and the record is `org.apache.flink.avro.generated.record`, with the path of
+columns appended for nested records. So Flink and Spark jobs can share a subject of a schema registry.
 
-Differences to Flink: `TIMESTAMP_LTZ` is allowed with the legacy mapping, as the same `timestamp-millis`; without it, the
-types within arrays and maps follow the new mapping, too; `TIME` of more than 3 digits is `time-micros`. Spark's timestamps
-have microseconds: with the legacy mapping they are milliseconds, and a value that would lose digits is an error, unless its
-column is declared as `TIMESTAMP(3)` or less. (As microseconds, Flink's jobs would read them as other times, silently.)
+Differences to Flink:
+
+* `TIMESTAMP_LTZ` is allowed with the legacy mapping, as the same `timestamp-millis`.
+* With the new mapping, the types within arrays and maps follow it, too.
+* `TIME` of more than 3 digits is `time-micros`.
+* Spark's timestamps have microseconds. With the legacy mapping they become milliseconds, and a value that would lose digits
+  is an error, unless its column is declared as `TIMESTAMP(3)` or less. (Flink's jobs would silently read microseconds as
+  other times.)
 """
 
 from __future__ import annotations
@@ -26,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["PRECISION", "UNIT_NS", "AvroSchema", "parse_schema", "schema_text", "to_be_cut"]
 
 PRECISION = "precision"
-"""Key in `StructField.metadata` for the fractional digits of a timestamp, which Spark's own types do not tell.
+"""The key in `StructField.metadata` for the fractional digits of a timestamp, which Spark's own types do not have.
 
-Where it is missing, it is 3 with the legacy mapping, which in Flink allows no more, and else 6. Elements of arrays and
-values of maps have their column's.
+The default is 3 with the legacy mapping, which in Flink allows no more, and otherwise 6. Elements of arrays and values of
+maps have the digits of their column.
 """
 
 UNIT_NS = {"millis": 10**6, "micros": 10**3, "nanos": 1}
-"""Nanoseconds of a unit of time, by the end of a logical type's name."""
+"""The nanoseconds of a unit of time, by the last part of a logical type's name."""
 
 _NAMESPACE = "org.apache.flink.avro.generated"
 _NAME = "record"
@@ -68,7 +72,7 @@ class AvroSchema:
     names: dict[str, Any] = field(default_factory=dict)
 
     def of(self, schema: Any) -> tuple[str, Any]:
-        """The type of a part of the schema, and the part itself, with names looked up.
+        """Return the type of a part of the schema, and the part itself, with names resolved.
 
         Returns:
             `union` and a list, or one of Avro's type names and a dict.
@@ -92,7 +96,7 @@ def parse_schema(text: str, references: dict[str, str] | None = None) -> AvroSch
         references: Schemas that it refers to, each after those it needs itself.
 
     Raises:
-        ValueError: If it is no valid schema.
+        ValueError: If the text is not a valid schema.
         MissingDependencyError: If fastavro is not installed.
     """
     try:
@@ -123,15 +127,15 @@ def _parse_json(text: str) -> Any:
 
 
 def schema_text(schema: StructType, *, legacy_timestamps: bool) -> str:
-    """The schema that Flink makes from columns, in the form in which Java prints it.
+    """Return the schema that Flink makes from columns, as text in the form in which Java prints it.
 
     Args:
         schema: The columns.
-        legacy_timestamps: Whether `TIMESTAMP` is `timestamp-millis` (Flink before 1.19, and its default), or
+        legacy_timestamps: True if `TIMESTAMP` is `timestamp-millis` (Flink before 1.19, and its default), false for
             `local-timestamp-millis` or `-micros`.
 
     Raises:
-        ConfigurationError: If a column has a type that Avro does not have, or a name that it does not allow.
+        ConfigurationError: If Avro does not have a column's type, or does not allow its name.
     """
     record = _record(schema, _NAME, "", legacy_timestamps)
     named = {"type": "record", "name": _NAME, "namespace": _NAMESPACE, "fields": record["fields"]}
@@ -144,8 +148,8 @@ def _record(schema: StructType, name: str, path: str, legacy: bool) -> dict[str,
         shown = f"{path}{column.name}"
         if not (column.name.isascii() and column.name.isidentifier()):
             raise ConfigurationError(
-                f"Column '{shown}' cannot be a field of an Avro record: a name has letters, digits and underscores, and "
-                "does not begin with a digit; rename it"
+                f"Column '{shown}' cannot be a field of an Avro record. Rename it: a name consists of letters, digits and "
+                "underscores, and does not begin with a digit"
             )
         precision = column.metadata.get(PRECISION, 3 if legacy else 6)
         described = _type(column.dataType, f"{name}_{column.name}", shown, legacy, precision)
@@ -167,7 +171,7 @@ def _type(data_type: DataType, name: str, path: str, legacy: bool, precision: in
         case "map":
             if kind.keyType.typeName() != "string":
                 raise ConfigurationError(
-                    f"Column '{path}' has the type {data_type.simpleString()}; the keys of a map are texts in Avro"
+                    f"Column '{path}' has the type {data_type.simpleString()}, but the keys of a map are strings in Avro"
                 )
             values = _type(kind.valueType, name, path, legacy, precision)
             return {"type": "map", "values": ["null", values] if kind.valueContainsNull else values}
@@ -187,12 +191,12 @@ def _type(data_type: DataType, name: str, path: str, legacy: bool, precision: in
 
 
 def to_be_cut(schema: StructType) -> frozenset[str]:
-    """Columns declared with not more digits than milliseconds: of their times, what is more exact is cut off, as in Flink.
+    """Return the columns that are declared with at most milliseconds: their times are cut to them, as in Flink.
 
-    Where nothing is declared, digits would be lost that nobody gave up.
+    Times of other columns are not cut, because nobody declared that their digits may be lost.
 
     Returns:
-        Names, each after those of the structs that the column is in, with dots.
+        The columns' names, with the names of the structs around them, joined by dots.
     """
     return frozenset(_to_be_cut(schema, ""))
 
