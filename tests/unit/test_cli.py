@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.cli import transactions
+from dynamic_kafka.cli.commit_log import CommitLogView, TransactionView, Verdict, plan_abort, plan_commit, this_cluster
 from dynamic_kafka.cli.connection import parse_properties
-from dynamic_kafka.cli.decisions import Found, LogView, Verdict, plan_abort, plan_commit, this_cluster
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.cli.output import duration
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
@@ -183,7 +183,8 @@ def test_list_with_nothing_open(cluster: Cluster, run: Run) -> None:
     code, out, _ = run("list", *ORDERS)
     assert code == 0
     assert out == (
-        "No open transactions of the prefix 'orders'.\nCommit log: there is no topic '__dynamic-kafka-commits-orders'\n"
+        "No open transactions of the prefix 'orders'.\n"
+        "Commit log: the topic '__dynamic-kafka-commits-orders' does not exist\n"
     )
 
 
@@ -214,7 +215,7 @@ def test_other_prefixes_are_refused(cluster: Cluster, run: Run, action: str) -> 
     more = [] if action == "describe" else ["--execute", "--force"]
     code, out, err = run(action, *ORDERS, ID, FOREIGN, *more)
     assert (code, out) == (2, "")
-    assert err.startswith(f"dynamic-kafka: error: '{FOREIGN}' is no transactional id of the prefix 'orders'")
+    assert err.startswith(f"dynamic-kafka: error: '{FOREIGN}' is not a transactional id of the prefix 'orders'")
     assert cluster.ended == []
 
 
@@ -411,7 +412,7 @@ def test_another_prefixs_commit_log_is_refused(cluster: Cluster, run: Run) -> No
     cluster.log = log("decided", mine(FOREIGN))
     code, _, err = run("abort", *ORDERS, "--all-open", "--execute")
     assert code == 2
-    assert "is another prefix's" in err
+    assert "belongs to another prefix" in err
     assert cluster.ended == []
 
 
@@ -421,7 +422,7 @@ STATES = st.sampled_from(TransactionState)
 @given(state=STATES, verdict=st.sampled_from(Verdict), known=st.booleans())
 def test_without_force_only_what_is_right_is_ended(state: TransactionState, verdict: Verdict, *, known: bool) -> None:
     """A commit needs a decision, an abort needs to know that there is none, and both need it open."""
-    found = Found(ID, described(state) if known else None, verdict)
+    found = TransactionView(ID, described(state) if known else None, verdict)
     is_open = known and state is TransactionState.ONGOING
     commits = is_open and verdict is Verdict.DECIDED
     aborts = is_open and verdict in (Verdict.UNDECIDED, Verdict.LOST)
@@ -440,7 +441,7 @@ def test_only_the_decided_producer_id_and_epoch_are_decided(
     status: str, producer: tuple[int, int], state: TransactionState
 ) -> None:
     """Any other transaction of the id is another one."""
-    view = LogView("log", log(status, mine()), "kafka")
+    view = CommitLogView("log", log(status, mine()), "kafka")
     verdict = view.verdict(ID, described(state, *producer))
     if status != "decided":
         assert verdict is Verdict.UNDECIDED

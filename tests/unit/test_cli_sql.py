@@ -343,7 +343,7 @@ def test_messages_that_could_not_be_read_are_counted(environment: Environment, r
     environment.answers = [TableResult(queries=jobs)]
     code, _, err = run("-e", "INSERT INTO t SELECT * FROM orders")
     assert code == 0
-    said = "job 'skipping': 2 messages of table 'orders' cannot be read and were left out"
+    said = "job 'skipping': 2 messages of table 'orders' could not be read and were skipped"
     assert err.splitlines() == [f"dynamic-kafka: warning: {said}"]
 
 

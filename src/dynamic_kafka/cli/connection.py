@@ -1,4 +1,4 @@
-"""How commands reach a cluster: the arguments they share, and the Kafka properties these make."""
+"""The connection to a cluster: the arguments that commands share, and the Kafka properties from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPECIAL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def connection_arguments() -> argparse.ArgumentParser:
-    """The arguments, as a parent of a command's parser."""
+    """Return a parser with the arguments, as a parent of a command's parser."""
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_argument_group("connection")
     group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="brokers of the cluster")
@@ -41,7 +41,7 @@ def connection_arguments() -> argparse.ArgumentParser:
 
 
 def property_pair(text: str) -> tuple[str, str]:
-    """`key=value`, for argparse. The error never repeats the text: it may be a secret."""
+    """Parse `key=value` for argparse. The error does not repeat the text, which may be a secret."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError("expected KEY=VALUE")
@@ -49,10 +49,10 @@ def property_pair(text: str) -> tuple[str, str]:
 
 
 def properties_of(args: argparse.Namespace) -> dict[str, str]:
-    """The properties: the file's, then `--property`, then `--bootstrap-servers`; the later ones win.
+    """Return the properties of the file, of `--property` and of `--bootstrap-servers`; later ones win.
 
     Raises:
-        ConfigurationError: If there are no brokers, or the file cannot be read.
+        ConfigurationError: If no brokers are given, or the file cannot be read.
     """
     found: dict[str, str] = {}
     if args.properties_file is not None:
@@ -72,9 +72,9 @@ def properties_of(args: argparse.Namespace) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Java's properties format: `#` and `!` comments, `=`, `:` or a blank between key and value, `\` escapes.
+    r"""Parse Java's properties format: `#` and `!` comments, `=`, `:` or a blank between key and value, `\` escapes.
 
-    Source: `java.util.Properties.load`. The last of several equal keys counts.
+    Source: `java.util.Properties.load`. The last of several equal keys wins.
     """
     found = {}
     for line in _logical_lines(text):
@@ -85,7 +85,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines with their continuations; without comments and blank ones."""
+    """Yield lines joined with their continuations, without comments and blank lines."""
     pending = ""
     for natural in re.split(r"\r\n|\r|\n", text):
         line = natural.lstrip(" \t\f")
@@ -111,5 +111,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         found = 0.0
     if not 0 < found < 86_400:
-        raise argparse.ArgumentTypeError("expected seconds, above 0")
+        raise argparse.ArgumentTypeError("expected seconds, a number above 0")
     return found

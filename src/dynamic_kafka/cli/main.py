@@ -1,7 +1,7 @@
-"""The program `dynamic-kafka`: from its arguments to a command, and from errors to one line and an exit code.
+"""The program `dynamic-kafka`: its arguments become a command, and an error becomes one line and an exit code.
 
-A command is a module with `add_to(commands)`, which adds its parser and sets `run`, a function from the arguments to an exit
-code, and `show_warnings`, if what the package warns of is for its user; a new one gets a line in `_COMMANDS`.
+A command is a module with `add_to(commands)`, which adds its parser. The parser sets `run`, a function from the arguments to
+an exit code, and `show_warnings` if the user should see the package's warnings. A new command gets an entry in `_COMMANDS`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 __all__ = ["FAILED", "OK", "USAGE", "main"]
 
 OK, FAILED, USAGE = 0, 1, 2
-"""Exit codes: done, or nothing to do; something could not be done; wrong usage."""
-_INTERRUPTED = 130  # as shells have it: 128 and SIGINT
+"""Exit codes: success (also if there was nothing to do), failure, wrong usage."""
+_INTERRUPTED = 130  # as in shells: 128 + SIGINT
 
 _COMMANDS = (sql, transactions)
 
@@ -29,13 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: Without the program's name; None is those of this process.
+        arguments: The arguments without the program's name; by default those of this process.
 
     Returns:
-        The exit code: 0 done or nothing to do, 1 something could not be done, 2 wrong usage.
+        The exit code: 0 for success, 1 for a failure, 2 for wrong usage.
 
     Raises:
-        SystemExit: After `--help` (0), and if the arguments cannot be parsed (2).
+        SystemExit: After `--help` (0), or if the arguments cannot be parsed (2).
     """
     parser = argparse.ArgumentParser(
         prog="dynamic-kafka", description="Tools for Spark queries on Kafka.", allow_abbrev=False
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in _COMMANDS:
         command.add_to(commands)
     args, unknown = parser.parse_known_args(arguments)
-    if unknown:  # argparse's own message repeats values, and a secret may be among them
+    if unknown:  # argparse's own message would repeat values, which may be secrets
         options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         parser.error(f"unknown options {', '.join(options)}; see --help" if options else "too many words; see --help")
     log, handler = logging.getLogger("dynamic_kafka"), logging.NullHandler()
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Warnings(logging.NullHandler):
-    """Shows what the package warns of, each in one line."""
+    """A handler that shows each warning of the package in one line."""
 
     def handle(self, record: logging.LogRecord) -> bool:
         warn(" ".join(record.getMessage().split()))
@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
         code: int = args.run(args)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except Exception as error:  # noqa: BLE001  (the last line of defence: users see one line)
+    except Exception as error:  # noqa: BLE001  (users see one line for any error)
         if args.debug:
             traceback.print_exc()
         known = isinstance(error, DynamicKafkaError)

@@ -1,4 +1,4 @@
-"""What commands show: tables and details as text, or JSON. Warnings go to standard error."""
+"""The output of commands: tables and details as text, or JSON. Warnings go to standard error."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["duration", "show_details", "show_json", "show_line", "show_table", "
 
 
 def show_json(document: Any) -> None:
-    """One JSON document."""
+    """Write a JSON document."""
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 def show_line(text: str) -> None:
-    """A sentence."""
+    """Write a line."""
     sys.stdout.write(_printable(text) + "\n")
 
 
 def warn(text: str) -> None:
-    """A sentence on standard error."""
+    """Write a warning to standard error."""
     sys.stderr.write(f"dynamic-kafka: warning: {_printable(text)}\n")
 
 
 def show_table(rows: Sequence[Mapping[str, str]]) -> None:
-    """Rows with the same columns, of which there is at least one.
+    """Write rows as a table. There is at least one row, and all have the same columns.
 
-    By rich, if that is installed and somebody looks; plain and aligned otherwise, so that `grep` and `awk` find whole lines.
+    On a terminal, rich draws it if it is installed. Otherwise columns are aligned by blanks, one line per row for `grep`.
     """
     cells = [[_printable(text) for text in row.values()] for row in rows]
     names = list(rows[0])
@@ -39,14 +39,14 @@ def show_table(rows: Sequence[Mapping[str, str]]) -> None:
 
 
 def show_details(pairs: Mapping[str, str]) -> None:
-    """Names and values, one pair a line."""
+    """Write names and values, one pair per line."""
     width = max(map(len, pairs))
     for name, text in pairs.items():
         show_line(f"{name.ljust(width)}  {text}")
 
 
 def duration(milliseconds: int) -> str:
-    """As people say it, by its two largest units."""
+    """Return a duration in its two largest units, such as `3 min 12 s`."""
     seconds = milliseconds // 1000
     for (unit, size), (smaller, part) in (
         (("d", 86_400), ("h", 3_600)),
@@ -70,11 +70,11 @@ def _show_rich(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     for name in names:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))  # as they are: an id may look like markup
+        table.add_row(*map(Text, row))  # not as markup, which an id may look like
     Console(file=sys.stdout).print(table)
     return True
 
 
 def _printable(text: str) -> str:
-    """Without control characters: other people's ids must not command this terminal."""
+    """Escape control characters, so that ids of other programs cannot control this terminal."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

@@ -1,6 +1,6 @@
 """`dynamic-kafka sql`: Flink's SQL from a file, or at a prompt with history.
 
-A file's statements run one after the other; its INSERTs run until they have ended, one has failed, or until Ctrl-C.
+The statements of a file run one after the other. Its INSERTs run until all have ended, one has failed, or Ctrl-C is pressed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["add_to"]
 
 _HISTORY = Path("~/.dynamic-kafka-history")
 _SHOWN_ROWS = 1000
-_GROUP = "dynamic-kafka sql"  # of the jobs that Ctrl-C cancels; an INSERT that runs on has another one
+_GROUP = "dynamic-kafka sql"  # of the jobs that Ctrl-C cancels; a running INSERT has another one
 _LOOK_S = 0.2
 _CANCEL_S = 5.0
 
@@ -42,15 +42,15 @@ _CANCEL_S = 5.0
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     parser = commands.add_parser(
-        "sql", help="run Flink SQL on Spark", description="Run Flink SQL on Spark: a file's statements, or a prompt."
+        "sql", help="run Flink SQL on Spark", description="Run Flink SQL on Spark, from a file or at a prompt."
     )
-    parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="a script; - is standard input")
+    parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="a script; - reads standard input")
     parser.add_argument("-e", "--execute", metavar="SQL", help="statements, instead of a file")
     parser.add_argument("--master", default="local[*]", help="Spark's master (default: local[*])")
     parser.add_argument(
-        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; may be given many times"
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; repeatable"
     )
-    parser.add_argument("--debug", action="store_true", help="show where an error came from, and logs")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
     parser.set_defaults(run=run, show_warnings=True)
 
 
@@ -70,14 +70,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Job(NamedTuple):
-    """A query that an INSERT has started."""
+    """A running query of an INSERT."""
 
     query: StreamingQuery
     statement: Statement
     script: str
 
     def ended(self) -> bool:
-        """Whether it has; if it failed, that is raised."""
+        """Return whether it has ended; raise its error if it failed."""
         from dynamic_kafka.sql.result import TableResult
         from dynamic_kafka.sql.script_errors import errors_of
 
@@ -86,7 +86,7 @@ class _Job(NamedTuple):
 
 
 def _run_all(environment: TableEnvironment, script: str, statements: Iterable[Statement]) -> None:
-    """Run statements one after the other, then wait for the queries they have started; when one fails, stop the others."""
+    """Run statements one after the other, then wait for their queries; if one fails, stop the others."""
     jobs: list[_Job] = []
     try:
         for statement in statements:
@@ -96,7 +96,7 @@ def _run_all(environment: TableEnvironment, script: str, statements: Iterable[St
             show_line(f"Running: {names}; Ctrl-C stops")
         try:
             with _calls_to_spark() as pressed:
-                while not pressed and [job for job in jobs if not job.ended()]:  # looks at all of them
+                while not pressed and [job for job in jobs if not job.ended()]:  # asks all of them
                     time.sleep(_LOOK_S)
         except KeyboardInterrupt:
             show_line(f"Stopping: {names}")
@@ -104,11 +104,11 @@ def _run_all(environment: TableEnvironment, script: str, statements: Iterable[St
     finally:
         for job in jobs:
             job.query.stop()
-            _tell_of_poison(job)
+            _warn_of_bad_messages(job)
 
 
-def _tell_of_poison(job: _Job) -> None:
-    """How many messages could not be read, as far as Spark still knows (its last 100 batches)."""
+def _warn_of_bad_messages(job: _Job) -> None:
+    """Warn of messages that could not be read, in the batches that Spark remembers (the last 100)."""
     counts: Counter[tuple[str, str]] = Counter()
     for progress in job.query.recentProgress:
         for metric, row in progress.observedMetrics.items():
@@ -117,8 +117,8 @@ def _tell_of_poison(job: _Job) -> None:
                 counts.update({(table, policy): number for policy, number in row.asDict().items()})
     for (table, policy), number in counts.items():
         if number:
-            what = "left out" if policy == "skip" else "set aside as dead letters"
-            warn(f"job '{job.query.name}': {number} messages of table '{table}' cannot be read and were {what}")
+            what = "skipped" if policy == "skip" else "written to the dead letter topic"
+            warn(f"job '{job.query.name}': {number} messages of table '{table}' could not be read and were {what}")
 
 
 def _text(args: argparse.Namespace) -> str | None:
@@ -139,11 +139,11 @@ def _environment(args: argparse.Namespace) -> TableEnvironment:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("dynamic-kafka sql").master(args.master)
-    # What Spark logs of errors are pages of Java; their reason is shown here.
+    # Spark logs pages of Java traces for an error; its reason is shown here.
     settings = {
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "INFO" if args.debug else "OFF",
-        # When a query with foreachBatch is stopped, Spark matches a pattern against pages of Python's trace, recursively.
+        # When a foreachBatch query is stopped, Spark matches a recursive pattern against pages of Python's trace.
         "spark.driver.extraJavaOptions": "-Xss8m",
     }
     for setting in args.conf:
@@ -162,8 +162,8 @@ def _environment(args: argparse.Namespace) -> TableEnvironment:
             lambda record: "KeyboardInterrupt while sending command" not in record.getMessage()
         )
     session = builder.getOrCreate()
-    atexit.register(session.stop)  # else Spark's connections break at the end, one of them with a traceback
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's cancels the jobs of INSERTs, too
+    atexit.register(session.stop)  # otherwise Spark's connections break at the end, one with a traceback
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's handler would also cancel the jobs of INSERTs
     session.sparkContext.setJobGroup(_GROUP, "dynamic-kafka sql", interruptOnCancel=True)
     return TableEnvironment(session)
 
@@ -173,9 +173,9 @@ def _environment(args: argparse.Namespace) -> TableEnvironment:
 
 @contextmanager
 def _calls_to_spark() -> Iterator[list[int]]:
-    """In it, Ctrl-C cancels Spark's job and is raised at the end; a second one is raised at once. Gives what was pressed.
+    """Let Ctrl-C cancel Spark's job, and raise KeyboardInterrupt at the end; a second Ctrl-C raises it at once.
 
-    Raised within a call to Spark, it breaks py4j's connection, which writes pages about that.
+    Raised within a call to Spark, it would break py4j's connection, which logs pages of traces. Yields the signals so far.
     """
     pressed: list[int] = []
     left = threading.Event()
@@ -191,23 +191,23 @@ def _calls_to_spark() -> Iterator[list[int]]:
     try:
         yield pressed
     except Exception:
-        if not pressed:  # else it is the cancelled job
+        if not pressed:  # otherwise it is the error of the cancelled job
             raise
     finally:
         signal.signal(signal.SIGINT, before)
         left.set()
         if pressed:
-            cancelling.join(_CANCEL_S)  # not in a call to Spark while that ends
+            cancelling.join(_CANCEL_S)  # not while its call to Spark is running
     if pressed:
         raise KeyboardInterrupt
 
 
 def _cancel(left: threading.Event) -> None:
-    """Cancel jobs until there are no more: a statement may be about to start one."""
+    """Cancel jobs again and again: a statement may be about to start one."""
     from pyspark import SparkContext
 
     while not left.is_set():
-        with suppress(Exception):  # there may be nothing any more that could be cancelled
+        with suppress(Exception):  # the session may have stopped
             SparkContext.getOrCreate().cancelJobGroup(_GROUP)
         left.wait(_LOOK_S)
 
@@ -216,7 +216,7 @@ def _cancel(left: threading.Event) -> None:
 
 
 def _run(environment: TableEnvironment, statement: Statement, script: str, jobs: list[_Job]) -> None:
-    """Run a statement and show its rows; the queries that it starts are added to the jobs."""
+    """Run a statement and show its rows; add its queries to the jobs."""
     from dynamic_kafka.sql.script_errors import errors_of
 
     with errors_of(statement, script):
@@ -243,7 +243,7 @@ def _show(result: TableResult) -> None:
     else:
         show_line(f"no rows ({', '.join(result.columns)})")
     if len(found) > _SHOWN_ROWS:
-        warn(f"only the first {_SHOWN_ROWS} rows are shown; add a LIMIT, or write them to a table")
+        warn(f"only the first {_SHOWN_ROWS} rows are shown; add a LIMIT, or write the rows to a table")
 
 
 def _show_lines(text: str) -> None:
@@ -252,7 +252,7 @@ def _show_lines(text: str) -> None:
 
 
 def _show_stream(result: TableResult) -> None:
-    """A stream's rows as they come; Ctrl-C stops it."""
+    """Show the rows of a stream as they arrive; Ctrl-C stops it."""
     show_line(" | ".join(result.columns))
     with closing(cast("Generator[Any]", result.collect())) as rows:  # stops the query
         try:
@@ -276,10 +276,10 @@ def _prompt(environment: TableEnvironment) -> int:
         import readline
 
         readline.read_history_file(_HISTORY.expanduser())
-    show_line("Flink SQL on Spark. A statement ends with ';'. Ctrl-C stops a query; Ctrl-D, QUIT; or EXIT; ends.")
+    show_line("Flink SQL on Spark. End a statement with ';'. Ctrl-C stops a query. Ctrl-D, QUIT; or EXIT; leaves.")
     jobs: list[_Job] = []
     while True:
-        jobs = [job for job in jobs if not _told(job)]
+        jobs = [job for job in jobs if not _has_ended(job)]
         try:
             text = _statement()
         except EOFError:
@@ -306,8 +306,8 @@ def _prompt(environment: TableEnvironment) -> int:
     return 0
 
 
-def _told(job: _Job) -> bool:
-    """Whether a job has ended; if it failed, that is shown."""
+def _has_ended(job: _Job) -> bool:
+    """Return whether a job has ended; show its error if it failed."""
     try:
         return job.ended()
     except DynamicKafkaError as error:
@@ -324,7 +324,7 @@ def _warn_of(error: Exception) -> None:
 
 
 def _statement() -> str:
-    """Lines up to one that ends with a semicolon, outside of strings, comments and statement sets."""
+    """Read lines up to a semicolon at the end of one, outside of strings, comments and statement sets."""
     text = input("sql> ")
     while not _is_complete(text):
         text += "\n" + input("   > ")
@@ -332,7 +332,7 @@ def _statement() -> str:
 
 
 def _is_complete(text: str) -> bool:
-    """Whether a text ends with a semicolon or has nothing but comments; one with a fault is complete, too."""
+    """Return whether a text ends with a semicolon, has only comments, or has an error."""
     from dynamic_kafka.sql.parser.lexer import tokenize
     from dynamic_kafka.sql.parser.parse import parse_script
 
@@ -341,6 +341,6 @@ def _is_complete(text: str) -> bool:
         if tokens and not tokens[-1].is_word(";"):
             return False
         parse_script(text)
-    except SqlError as error:  # a string, a name, a comment or a statement set may go on
+    except SqlError as error:  # a string, a name, a comment or a statement set may continue on the next line
         return "is not closed" not in str(error).partition("\n")[0]
     return True
