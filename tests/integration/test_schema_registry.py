@@ -31,7 +31,7 @@ from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
 from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.registry import RegisteredSchema, Registry, RegistrySettings
-from dynamic_kafka.testing.registry import SchemaRegistry
+from tests.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.broker
 

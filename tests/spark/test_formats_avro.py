@@ -19,7 +19,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ERROR, format_named
 from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
 from dynamic_kafka.formats.avro.format import AVRO
-from dynamic_kafka.testing.registry import SchemaRegistry
+from tests.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.spark
 

@@ -32,7 +32,7 @@ from dynamic_kafka.formats.protobuf.format import PROTOBUF
 from dynamic_kafka.formats.protobuf.schemas import parse_schema
 from dynamic_kafka.formats.registry import client
 from dynamic_kafka.formats.registry import settings as registry_settings
-from dynamic_kafka.testing.registry import SchemaRegistry
+from tests.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.spark
 

@@ -58,14 +58,14 @@ def test_java_older_than_17_is_refused(tool: Callable[[str, str], None], version
     if major is None:
         assert find_java().endswith("/java")
     else:
-        with pytest.raises(BrokerError, match=f"Java 17 or newer, and .* is Java {major}; install"):
+        with pytest.raises(BrokerError, match=f"Java 17 or newer, but .* is Java {major}; install"):
             find_java()
 
 
 def test_a_java_that_does_not_run_counts_as_missing(tool: Callable[[str, str], None]) -> None:
     """The stub that macOS has in place of Java is no Java."""
     tool("java", "echo 'Unable to locate a Java Runtime.' >&2; exit 1")
-    with pytest.raises(BrokerError, match="does not tell its version; install"):
+    with pytest.raises(BrokerError, match="does not report its version; install"):
         find_java()
 
 

@@ -1,6 +1,7 @@
-"""Real Kafka brokers and small helpers for tests, of this package and of what is built on it.
+"""Kafka brokers and helpers for tests. For the tests of this package and of code that uses it.
 
-A broker is Apache Kafka itself, as a child process: it needs Java 17 or newer, and Maven once, to fetch the jars.
+A broker is Apache Kafka in a child process. It needs Java 17 or newer, and Maven once, to fetch the jars. No other part of
+the package imports this one.
 
 Example:
     >>> with KafkaBroker() as broker:  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""One Apache Kafka broker as a child process: KRaft, broker and controller in one, a cluster of its own."""
+"""An Apache Kafka broker in a child process: a cluster of one node, with KRaft, that is broker and controller."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ _SMALL_JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 class KafkaBroker:
     """A Kafka cluster of one broker, in a child process that never outlives this one.
 
-    Needs Java 17 or newer (`JAVA_HOME` or `PATH`), and Maven once, to fetch Kafka's jars. It is up in about 3 s.
-    The child is killed with this process, also when that is killed by SIGKILL. Not for several threads at once.
+    It needs Java 17 or newer (`JAVA_HOME` or `PATH`), and Maven once, to fetch Kafka's jars. It starts in about 3 s. The
+    child is killed when this process ends, also when this process is killed by SIGKILL. The object is not thread-safe.
 
-    Its listeners are named CLIENT (`bootstrap_servers`), INTERNAL (the broker itself and this object; always in plain
+    Its listeners are named CLIENT (`bootstrap_servers`), INTERNAL (for the broker itself and this object, always in plain
     text) and CONTROLLER. So `properties` can change the clients' security without touching ports, for example to TLS:
     `{"listener.security.protocol.map": "CLIENT:SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "listener.name.client.ssl.keystore.location": ...}`. For SASL with passwords, `sasl_plain` is all it takes. With an
-    authorizer, make `User:ANONYMOUS` a super user: that is who comes by INTERNAL.
+    "listener.name.client.ssl.keystore.location": ...}`. For SASL with passwords, `sasl_plain` is enough. With an
+    authorizer, make `User:ANONYMOUS` a super user: it is the principal of the INTERNAL listener.
 
     Args:
-        port: Where clients connect; None takes a free one at the first start and then keeps it.
-        properties: The broker's properties; they win over the defaults, which are small and quick.
-        log_dir: A folder for data, configuration and the broker's log, kept when the broker is closed; a folder used
-            before goes on with its data. None is a temporary one.
+        port: The port for clients; None takes a free one at the first start and then keeps it.
+        properties: The broker's properties. They win over the defaults, which suit a small and quick broker.
+        log_dir: A folder for data, configuration and the broker's log, kept when the broker is closed. A folder that a
+            broker used before keeps its data. None is a temporary folder.
         heap: The JVM's heap, as in `1g`, for benchmarks; the JVM then also compiles fully. None is a small, quick JVM.
-        sasl_plain: User to password; clients must then log in by SASL_PLAINTEXT with the mechanism PLAIN.
+        sasl_plain: User to password. If given, clients must log in by SASL_PLAINTEXT with the mechanism PLAIN.
 
     Example:
         >>> with KafkaBroker(properties={"log.retention.ms": "1000"}) as broker:  # doctest: +SKIP
@@ -99,10 +99,10 @@ class KafkaBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect, as `host:port`; the same over restarts.
+        """The address for clients, as `host:port`; restarts keep it.
 
         Raises:
-            BrokerError: If the broker has no port yet: it was made without one and never started.
+            BrokerError: If the broker was created without a port and has not been started yet.
         """
         if self._port is None:
             raise BrokerError("The broker has no port before its first start; call start(), or give it a port")
@@ -110,11 +110,11 @@ class KafkaBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there, paused or not."""
+        """Return whether the process exists, paused or not."""
         return self._watchdog is not None and self._watchdog.poll() is None
 
     def client_properties(self, user: str | None = None) -> dict[str, str]:
-        """What a client needs to connect, by Java's property names.
+        """Return the properties that a client needs to connect, by Java's names.
 
         Args:
             user: One of `sasl_plain`; None is its first. Without `sasl_plain` there is no login.
@@ -131,17 +131,19 @@ class KafkaBroker:
         return properties
 
     def start(self) -> Self:
-        """Start the broker and wait until it answers; nothing happens if it runs.
+        """Start the broker and wait until it answers; do nothing if it is running.
 
         Raises:
-            BrokerError: If Java or Maven is missing, or if the broker does not answer within 60 s; with the end of its
-                log.
+            BrokerError: If Java or Maven is missing, or if the broker does not answer within 60 s. The message ends with
+                the end of the broker's log.
         """
         if self.is_running:
             return self
         self._release()
         if self._port is not None and not is_free(self._port):
-            raise BrokerError(f"The broker's port {self._port} is in use; stop who has it, or choose another one")
+            raise BrokerError(
+                f"The broker's port {self._port} is in use; stop the process that uses it, or choose another port"
+            )
         first_start = self._folder is None
         try:
             self._start()
@@ -158,7 +160,7 @@ class KafkaBroker:
             try:
                 self._launch(client, internal, controller)
             except BrokerError as error:
-                # Somebody else took one of the ports between our look and the broker's start.
+                # Another process took one of the ports between our check and the broker's start.
                 if attempts_left and "Address already in use" in str(error):
                     continue
                 raise
@@ -166,11 +168,11 @@ class KafkaBroker:
             return
 
     def stop(self) -> None:
-        """Shut the broker down in order (SIGTERM; after 20 s SIGKILL). Its data stay; `start` goes on with them."""
+        """Shut the broker down in order (SIGTERM, after 20 s SIGKILL). Its data stay, and `start` uses them again."""
         if not self.is_running:
             return
         self._signal(signal.SIGTERM)
-        self._signal(signal.SIGCONT)  # a paused process handles no signal before
+        self._signal(signal.SIGCONT)  # a paused process does not handle signals until then
         assert self._watchdog is not None
         try:
             self._watchdog.wait(_STOP_TIMEOUT_S)
@@ -179,12 +181,12 @@ class KafkaBroker:
         self._release()
 
     def kill(self) -> None:
-        """Let the broker die at once (SIGKILL), as in a crash. Its data stay; `start` goes on with them."""
+        """Kill the broker at once (SIGKILL), as in a crash. Its data stay, and `start` uses them again."""
         self._signal(signal.SIGKILL)
         self._release()
 
     def restart(self, *, sasl_plain: Mapping[str, str] | None = None) -> None:
-        """Stop it if it runs, and start it on the same port with the same data.
+        """Stop the broker if it is running, and start it on the same port with the same data.
 
         Args:
             sasl_plain: The users and passwords from now on; None keeps them as they are.
@@ -207,7 +209,7 @@ class KafkaBroker:
         if not self._is_temporary:
             self.stop()
             return
-        self.kill()  # nobody will read what an orderly shutdown would save
+        self.kill()  # the data are removed next: an orderly shutdown would save them for nothing
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -217,12 +219,12 @@ class KafkaBroker:
 
         Args:
             name: The topic.
-            partitions: How many partitions it has.
+            partitions: The number of partitions.
             config: The topic's configuration.
 
         Raises:
-            confluent_kafka.KafkaException: If the broker refuses, as when the topic exists.
-            TimeoutError: If it is not there within 15 s.
+            confluent_kafka.KafkaException: If the broker refuses, for example because the topic exists.
+            TimeoutError: If the topic is not ready within 15 s.
         """
         admin = _admin(self._internal)
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
@@ -235,11 +237,11 @@ class KafkaBroker:
         wait_until(has_leaders, _ADMIN_TIMEOUT_S, f"leaders of topic '{name}'")
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until the broker does not list it any more.
+        """Delete a topic and wait until the broker no longer lists it.
 
         Raises:
-            confluent_kafka.KafkaException: If the broker refuses, as when there is no such topic.
-            TimeoutError: If it is still listed after 15 s.
+            confluent_kafka.KafkaException: If the broker refuses, for example because the topic does not exist.
+            TimeoutError: If the broker still lists it after 15 s.
         """
         admin = _admin(self._internal)
         admin.delete_topics([name])[name].result(_ADMIN_TIMEOUT_S)
@@ -254,7 +256,7 @@ class KafkaBroker:
             os.kill(self._java_pid, number)
 
     def _release(self) -> None:
-        """Wait for the end of a process that ends, and let go of it."""
+        """Wait for the end of a process that is ending, and close its pipes."""
         if self._watchdog is not None:
             self._watchdog.wait()
             for pipe in (self._watchdog.stdin, self._watchdog.stdout):
@@ -338,5 +340,5 @@ def _answers(client: int, internal: int) -> bool:
 
 
 def _admin(address: str) -> AdminClient:
-    # One for each use: a client that is kept would complain on standard error whenever the broker is down.
+    # One for each use: a client that is kept would log errors to standard error whenever the broker is down.
     return AdminClient({"bootstrap.servers": address, "log_level": 0})

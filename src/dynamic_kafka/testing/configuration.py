@@ -1,4 +1,4 @@
-"""A test broker's server.properties: small, quick, and with the users' security on its client listener only."""
+"""The server.properties of a test broker: small and quick, with security on the client listener only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 __all__ = ["HOST", "as_properties", "broker_configuration", "free_ports", "is_free", "plain_login_module"]
 
-HOST = "127.0.0.1"  # not localhost: some clients then try ::1 first, and complain
-# Below the ports that systems give to outgoing connections: none of those can take a broker's while it is down.
+HOST = "127.0.0.1"  # not localhost: some clients then try ::1 first, and log an error
+# Below the ports that systems use for outgoing connections: none of those can take a broker's port while it is down.
 _PORTS = range(20_000, 32_000)
 
 _SMALL_BROKER = {
@@ -43,10 +43,10 @@ _SMALL_BROKER = {
 def broker_configuration(
     data: Path, *, client: int, internal: int, controller: int, sasl_plain: Mapping[str, str]
 ) -> dict[str, str]:
-    """The broker's properties, before the user's own.
+    """Return the broker's properties, without the user's own.
 
     Args:
-        data: The folder of its logs.
+        data: The folder of the broker's data.
         client: The port of the listener CLIENT.
         internal: The port of the listener INTERNAL, always in plain text.
         controller: The port of the listener CONTROLLER.
@@ -72,7 +72,7 @@ def broker_configuration(
 
 
 def plain_login_module(options: Mapping[str, str]) -> str:
-    """JAAS's text for the SASL mechanism PLAIN with these options; it holds their passwords."""
+    """Return the JAAS text for the SASL mechanism PLAIN with these options. It contains the passwords."""
 
     def quoted(text: str) -> str:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -82,7 +82,7 @@ def plain_login_module(options: Mapping[str, str]) -> str:
 
 
 def as_properties(configuration: Mapping[str, str]) -> str:
-    r"""A Java properties file: backslashes doubled, line ends and what is not ASCII as UTF-16 in \u escapes."""
+    r"""Return the text of a Java properties file: backslashes doubled, line ends and non-ASCII as UTF-16 \u escapes."""
 
     def escaped(text: str) -> str:
         units = text.replace("\\", "\\\\").encode("utf-16-be")
@@ -93,13 +93,13 @@ def as_properties(configuration: Mapping[str, str]) -> str:
 
 
 def free_ports() -> Iterator[int]:
-    """Ports that nobody listens on, in random order."""
-    # Not the module's own generator: two test runs with the same seed would go for the same ports.
+    """Yield ports on which no process listens, in random order."""
+    # Not the generator of `random` itself: two test runs with the same seed would choose the same ports.
     return (port for port in random.SystemRandom().sample(_PORTS, len(_PORTS)) if is_free(port))
 
 
 def is_free(port: int) -> bool:
-    """Whether a broker could listen on the port."""
+    """Return whether a broker could listen on the port."""
     with socket.socket() as probe:
         # As Kafka does: a port whose last connections are still winding down is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

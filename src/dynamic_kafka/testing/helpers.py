@@ -1,4 +1,4 @@
-"""What tests against Kafka need again and again: records in a topic, waiting for something, a cluster without Java."""
+"""Helpers for tests with Kafka: write records, wait for a condition, and a mock cluster that needs no Java."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def produce(
         partition: The partition of all of them; None lets the key decide.
         timestamp_ms: The record time of all of them, in milliseconds since 1970, above 0; None is now.
         headers: The headers of all of them.
-        transactional: Write them in one transaction and end it so; aborted ones are in the log all the same, as
-            `read_uncommitted` shows.
-        properties: More of the producer's properties, by librdkafka's names.
+        transactional: Write them in one transaction and end it this way. Aborted records are in the log too;
+            `read_uncommitted` shows them.
+        properties: Further producer properties, by librdkafka's names.
 
     Raises:
         confluent_kafka.KafkaException: If a record was not acknowledged.
@@ -46,9 +46,9 @@ def produce(
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap_servers,
         "max.in.flight.requests.per.connection": 1,  # keeps the order over retries
-        "log_level": 3,  # errors only: a broker just started makes librdkafka repeat requests, and tell
+        "log_level": 3,  # errors only: with a broker just started, librdkafka repeats requests and logs that
         "message.timeout.ms": _DELIVERY_TIMEOUT_MS,
-        "topic.metadata.propagation.max.ms": 3000,  # a topic that is not there is an error soon, not a time-out
+        "topic.metadata.propagation.max.ms": 3000,  # a topic that does not exist is an error soon, not a time-out
         **(properties or {}),
     }
     if transactional is not None:
@@ -79,7 +79,7 @@ def produce(
             except BufferError:
                 producer.poll(_POLL_S)
         producer.poll(0)
-    # Also before an abort: it would purge what has not been sent yet, and nothing aborted would be in the log.
+    # Also before an abort, which would drop records that were not sent yet: then no aborted record would be in the log.
     producer.flush()
     if failures:
         raise KafkaException(failures[0])
@@ -93,15 +93,15 @@ def wait_until(condition: Callable[[], _T], timeout_s: float, what: str) -> _T:
     """Wait until a condition holds.
 
     Args:
-        condition: Asked again and again, 50 ms apart, at least once; holds when its answer is true.
-        timeout_s: How long to wait, in seconds.
-        what: What is waited for, as it reads after "still waiting for".
+        condition: A function that is called every 50 ms, at least once, until it returns a true value.
+        timeout_s: The longest wait, in seconds.
+        what: The thing waited for, as it reads after "still waiting for".
 
     Returns:
-        The condition's first true answer.
+        The first true value that the condition returned.
 
     Raises:
-        TimeoutError: If it does not hold in time; the message names `what` and the last answer.
+        TimeoutError: If the condition does not hold in time. The message names `what` and the last value returned.
     """
     deadline = time.monotonic() + timeout_s
     while not (answer := condition()):
@@ -112,14 +112,14 @@ def wait_until(condition: Callable[[], _T], timeout_s: float, what: str) -> _T:
 
 
 class MockCluster:
-    """librdkafka's mock cluster: up in milliseconds, without Java, gone with the `with` block.
+    """librdkafka's mock cluster: starts in milliseconds, needs no Java, and ends with the `with` block.
 
-    It knows produce, fetch, metadata, groups and transactions, and creates topics (of 4 partitions) when they are
-    asked for; it keeps everything in memory and knows no retention, no configuration and no security. Where Kafka's
-    own behaviour matters, use `KafkaBroker`.
+    It supports produce, fetch, metadata, groups and transactions, and creates topics (with 4 partitions) on their first
+    use. It keeps everything in memory and has no retention, no configuration and no security. Where Kafka's own behaviour
+    matters, use `KafkaBroker`.
 
     Args:
-        brokers: How many brokers it has.
+        brokers: The number of brokers.
     """
 
     def __init__(self, brokers: int = 1) -> None:
@@ -129,7 +129,7 @@ class MockCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """All its brokers, as `host:port,...`; only inside the `with` block."""
+        """All brokers, as `host:port,...`; only inside the `with` block."""
         return self._bootstrap_servers
 
     def __enter__(self) -> Self:

@@ -1,10 +1,10 @@
-"""Runs a command that cannot outlive the process that asked for it. A script, not to be imported.
+"""A script that runs a command which cannot outlive the process that asked for it. Not for import.
 
-Usage: `python watchdog.py ASKER_PID SCRATCH_DIR COMMAND...`. Prints the command's process id, then waits for its end.
-When the asker is gone, also by SIGKILL, the command is killed and SCRATCH_DIR (may be empty: none) is removed.
+Usage: `python watchdog.py ASKER_PID SCRATCH_DIR COMMAND...`. It prints the command's process id and waits for its end.
+When the asking process ends, also by SIGKILL, the command is killed and SCRATCH_DIR is removed (empty means none).
 
-Why not PR_SET_PDEATHSIG on the command itself: it fires when the *thread* that started it ends, and Linux alone has
-it. Here it only guards against the death of this process, whose main thread lives as long as the process.
+PR_SET_PDEATHSIG on the command itself is not enough: it fires when the *thread* that started the command ends, and only
+Linux has it. Here it only guards against the death of this process, and the main thread lives as long as the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POLL_S = 0.5
 
 
 def main(asker_pid: int, scratch_dir: str, command: list[str]) -> int:
-    """Run the command to its end and return its exit code, as a shell counts it."""
+    """Run the command to its end and return its exit code, as a shell reports it."""
     child = subprocess.Popen(  # noqa: S603
         command,
         stdin=subprocess.DEVNULL,
@@ -45,8 +45,8 @@ def _die_with_parent() -> None:
 
 
 def _watch(asker_pid: int, child: subprocess.Popen[bytes], orphaned: threading.Event) -> None:
-    # Nobody writes to our standard input: it becomes readable when the asker is gone. Unless the asker has forked and
-    # a child of it still holds the other end; so the parent's id is looked at, too.
+    # Nothing is ever written to our standard input: it becomes readable when the asking process has ended. If that one
+    # has forked, a child may still hold the other end, so the parent's id is checked too.
     while os.getppid() == asker_pid:
         if select.select([sys.stdin], [], [], _POLL_S)[0]:
             break

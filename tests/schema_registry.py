@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +11,12 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
+from importlib import resources
 from pathlib import Path
 from typing import IO, Self
 
 from dynamic_kafka.testing.configuration import HOST, free_ports
-from dynamic_kafka.testing.jars import BrokerError, find_java
+from dynamic_kafka.testing.jars import BrokerError, cached, find_java, run_maven
 
 __all__ = ["APICURIO_VERSION", "SchemaRegistry"]
 
@@ -25,7 +24,6 @@ APICURIO_VERSION = "2.6.13.Final"
 
 _ARTIFACT = f"io.apicurio:apicurio-registry-app:{APICURIO_VERSION}:zip:all"
 _MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
-_MAVEN_TIMEOUT_S = 900
 _API = "/apis/ccompat/v7"
 _START_TIMEOUT_S = 120
 _STOP_TIMEOUT_S = 20
@@ -60,7 +58,7 @@ class SchemaRegistry:
             try:
                 self._launch(application, port)
             except BrokerError as error:
-                # Somebody else took the port between our look and the registry's start.
+                # Another process took the port between our check and the registry's start.
                 if attempts_left and "already in use" in str(error):
                     continue
                 raise
@@ -80,7 +78,7 @@ class SchemaRegistry:
         if self._watchdog is None:
             return
         if self._watchdog.poll() is None:
-            os.kill(self._java_pid, signal.SIGKILL)  # nobody will read what an orderly shutdown would save
+            os.kill(self._java_pid, signal.SIGKILL)  # there is nothing to save
         self._watchdog.wait(_STOP_TIMEOUT_S)
         for pipe in (self._watchdog.stdin, self._watchdog.stdout, self._log):
             assert pipe is not None
@@ -91,10 +89,10 @@ class SchemaRegistry:
         # Java's start is most of a test registry's life: the quick compiler and the smallest collector.
         command = [find_java(), "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         command += [f"-Dquarkus.http.host={HOST}", f"-Dquarkus.http.port={port}", "-jar", str(application)]
-        watchdog = [sys.executable, "-I", "-S", str(Path(__file__).with_name("watchdog.py"))]
+        watchdog = [sys.executable, "-I", "-S", str(resources.files("dynamic_kafka.testing") / "watchdog.py")]
         self._port = port
         self._log = tempfile.TemporaryFile(prefix="schema-registry-")  # noqa: SIM115  (closed by close)
-        self._watchdog = subprocess.Popen(  # noqa: S603
+        self._watchdog = subprocess.Popen(
             [*watchdog, str(os.getpid()), "", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -129,54 +127,21 @@ class SchemaRegistry:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310  (our own address)
+        with urllib.request.urlopen(url, timeout=5) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
 
 
 def _application() -> Path:
-    """The registry's jar, with its libraries beside it; fetched if this user has never had it.
-
-    It is kept where `jars.kafka_classpath` keeps Kafka. Several processes may ask at once: one fetches, others wait.
-    """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyspark-dynamic-kafka"
-    folder = cache / f"apicurio-{APICURIO_VERSION}"
-    if not folder.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        with (cache / f"{folder.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.is_dir():
-                _fetch(folder)
+    """The registry's jar, with its libraries beside it; fetched if this user has never had it."""
+    folder = cached(f"apicurio-{APICURIO_VERSION}", _fetch)
     return folder / f"apicurio-registry-app-{APICURIO_VERSION}-runner.jar"
 
 
-def _fetch(folder: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise BrokerError("A schema registry's jars are fetched once by mvn (Maven), which is not on PATH; install it")
-    # Beside its final place: a rename is atomic within a file system, so a folder of that name is always complete.
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as scratch:
-        command = [maven, "-q", "-B", _MAVEN_GOAL, f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={scratch}"]
-        try:
-            answer = subprocess.run(  # noqa: S603
-                command,
-                cwd=scratch,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=_MAVEN_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise BrokerError(f"Maven did not fetch {_ARTIFACT} within {_MAVEN_TIMEOUT_S} s") from None
-        if answer.returncode != 0:
-            raise BrokerError(
-                f"Maven could not fetch {_ARTIFACT} (exit code {answer.returncode}); "
-                f"check that its repository can be reached\n{answer.stdout[-4000:]}"
-            )
-        unpacked = Path(scratch, "unpacked")
-        with zipfile.ZipFile(next(Path(scratch).glob("*.zip"))) as archive:
-            archive.extractall(unpacked)  # Maven has checked its sum
-        unpacked.rename(folder)
+def _fetch(scratch: Path) -> Path:
+    run_maven(scratch, [_MAVEN_GOAL, f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={scratch}"], _ARTIFACT)
+    unpacked = scratch / "unpacked"
+    with zipfile.ZipFile(next(scratch.glob("*.zip"))) as archive:
+        archive.extractall(unpacked)  # Maven has checked its sum
+    return unpacked
