@@ -8,33 +8,34 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dynamic_kafka.formats import FORMATS, format_named
-from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
+from dynamic_kafka.metadata.factory import METADATA_SERVICE, SERVICE_OPTIONS
 from dynamic_kafka.options import markdown_table
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 from dynamic_kafka.source.configure import SOURCE_OPTIONS
 from dynamic_kafka.sql.config import SETTINGS
-from dynamic_kafka.sql.options import SQL_OPTIONS
+from dynamic_kafka.sql.options import SQL_OPTIONS, SQL_PREFIXES
 
 ROOT = Path(__file__).parent.parent
 
 
 def documents() -> dict[Path, Mapping[str, str]]:
-    """For each document its tables, by the marker that they stand between."""
+    """Return the tables of each document, by the marker around them."""
+    after = SOURCE_OPTIONS.index(METADATA_SERVICE) + 1
     return {
         ROOT / "README.md": {
-            "options": markdown_table((*SOURCE_OPTIONS, *SERVICE_OPTIONS)),
+            "options": markdown_table((*SOURCE_OPTIONS[:after], *SERVICE_OPTIONS, *SOURCE_OPTIONS[after:])),
             "sink-options": markdown_table(SINK_OPTIONS),
         },
         ROOT / "docs" / "sql.md": {
             "settings": markdown_table(SETTINGS.values(), prefixes={}, heading="setting"),
-            "options": markdown_table(SQL_OPTIONS, prefixes={}),
+            "options": markdown_table(SQL_OPTIONS, SQL_PREFIXES),
             "formats": _formats(),
         },
     }
 
 
 def with_tables(text: str, tables: Mapping[str, str]) -> str:
-    """A document's text with today's tables."""
+    """Return a document's text with the tables of now."""
     for name, table in tables.items():
         begin, end = f"<!-- {name}: made by scripts/option_tables.py -->", f"<!-- /{name} -->"
         new = f"{begin}\n{table}\n{end}"

@@ -16,14 +16,12 @@ from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
 from dynamic_kafka.formats.expressions import has, let
 from dynamic_kafka.formats.on_error import row_or_error
-from dynamic_kafka.formats.options import check_unknown, format_options
+from dynamic_kafka.formats.options import ON_ERROR, check_unknown, format_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 __all__ = ["from_kafka", "to_kafka"]
-
-_ON_ERROR = "format.on-error"
 
 
 def from_kafka(
@@ -53,9 +51,9 @@ def from_kafka(
         >>> df.select(from_kafka("value", "json", "id BIGINT, name STRING").alias("order"))  # doctest: +SKIP
     """
     given = _texts(options)
-    policy = given.pop(_ON_ERROR, "fail")
+    policy = given.pop(ON_ERROR.key, ON_ERROR.default)
     if policy not in ("fail", "skip"):
-        raise InvalidOptionError(_ON_ERROR, policy, "fail or skip (dead-letter is for SQL tables)")
+        raise InvalidOptionError(ON_ERROR.key, policy, "fail or skip (dead-letter is for SQL tables)")
     fields = _struct(schema)
     used, parsed = _format(format, given, fields)
     column = F.col(value) if isinstance(value, str) else value

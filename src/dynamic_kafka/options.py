@@ -33,7 +33,6 @@ __all__ = [
     "boolean",
     "choice",
     "duration_ms",
-    "given_fields",
     "integer",
     "markdown_table",
     "name_list",
@@ -262,9 +261,9 @@ def option(key: str, parser: Parser[Any], default: str | None = None, **words: A
     return field(default=declared.default_value, metadata={_METADATA: declared})
 
 
-def options_of(settings: type) -> tuple[Option[Any], ...]:
-    """Return the options that a settings dataclass declares as fields."""
-    return tuple(f.metadata[_METADATA] for f in dataclasses.fields(settings) if _METADATA in f.metadata)
+def options_of(settings: type) -> dict[str, Option[Any]]:
+    """Return the options that a settings dataclass declares, by the name of the field."""
+    return {f.name: f.metadata[_METADATA] for f in dataclasses.fields(settings) if _METADATA in f.metadata}
 
 
 def option_names(table: Iterable[Option[Any]]) -> dict[str, Option[Any]]:
@@ -299,14 +298,13 @@ class ParsedOptions:
         """Return those of the options that the user gave, as the user spelled them."""
         return [self.spelling[declared.key] for declared in options if declared.key in self.values]
 
-
-def given_fields(settings: type, parsed: ParsedOptions) -> dict[str, Any]:
-    """Return the fields of a settings dataclass that the user gave, by the field's name."""
-    return {
-        f.name: parsed.values[f.metadata[_METADATA].key]
-        for f in dataclasses.fields(settings)
-        if _METADATA in f.metadata and f.metadata[_METADATA].key in parsed.values
-    }
+    def fields_of(self, settings: type) -> dict[str, Any]:
+        """Return the values of a settings dataclass's options that the user gave, by the name of the field."""
+        return {
+            name: self.values[declared.key]
+            for name, declared in options_of(settings).items()
+            if declared.key in self.values
+        }
 
 
 def parse_options(options: Mapping[str, str], table: Iterable[Option[Any]]) -> ParsedOptions:

@@ -6,9 +6,17 @@ from collections.abc import Iterable, Mapping
 
 from dynamic_kafka.errors import UnknownOptionError
 from dynamic_kafka.formats.format import Format, FormatOptions
-from dynamic_kafka.options import option_names
+from dynamic_kafka.options import Option, choice, option_names
 
-__all__ = ["check_unknown", "format_options"]
+__all__ = ["ON_ERROR", "check_unknown", "format_options"]
+
+ON_ERROR = Option(
+    "format.on-error",
+    choice("fail", "skip", "dead-letter"),
+    "fail",
+    doc="What to do with a message that cannot be read: `fail` ends the query, `skip` counts the message and leaves it out, "
+    "`dead-letter` writes it to another topic.",
+)
 
 
 def format_options(used: Format, prefix: str, rest: Mapping[str, str]) -> tuple[FormatOptions, set[str]]:

@@ -1,6 +1,6 @@
 """How to reach a schema registry: Flink's options, and what they are for confluent-kafka's client.
 
-The settings are pickled to the workers with references to secrets, not secrets.
+The settings are pickled to the workers with references to secrets, not with the secrets.
 
 Differences to Flink: a password is used also without `basic-auth.credentials-source`, and a token without
 `bearer-auth.credentials-source`, which Java's client then ignores; `SASL_INHERIT` is not supported; a property that would
@@ -158,19 +158,19 @@ def key_value_map(value: str) -> dict[str, str]:
 
 
 def settings(prefix: str, given: Mapping[str, Any]) -> RegistrySettings:
-    """The settings that a format's options say; nothing is resolved or asked yet.
+    """Return the settings that a format's options make; nothing is resolved or requested yet.
 
     Args:
         prefix: The format's name, such as `avro-confluent`.
         given: Values by whole name, as `FormatOptions`; also single ones, `<prefix>.properties.<property>`.
 
     Raises:
-        ConfigurationError: If there is no URL, or a value or property that cannot be; no secret is shown.
+        ConfigurationError: If there is no URL, or a value or property is wrong; no secret is shown.
     """
     start = f"{prefix}.properties."
     try:
         properties = key_value_map(given.get(f"{prefix}.properties", ""))
-    except ValueError:  # what stands there may be half of a password
+    except ValueError:  # the text may be part of a password
         raise ConfigurationError(
             f"Option '{prefix}.properties' is not <property>:<value> between commas; a value with a comma goes into an "
             f"option of its own, '{start}<property>'"
@@ -196,7 +196,7 @@ def settings(prefix: str, given: Mapping[str, Any]) -> RegistrySettings:
 
 
 def client_configuration(given: Mapping[str, str], prefix: str) -> dict[str, Any]:
-    """Properties of Java's client as confluent-kafka takes them, without those of key stores.
+    """Return properties of Java's client as confluent-kafka takes them, without those of key stores.
 
     Args:
         given: Properties, without the URL.
@@ -217,7 +217,7 @@ def client_configuration(given: Mapping[str, str], prefix: str) -> dict[str, Any
                 raise InvalidOptionError(f"{prefix}.basic-auth.credentials-source", _HIDDEN, "USER_INFO or URL")
         elif name not in _STORES:
             known = ", ".join(sorted({*_TAKEN, *_STORES, _CREDENTIALS_SOURCE, _TIMEOUT}))
-            # What is no property's name may be half of a password with a comma.
+            # An unknown name may be part of a password that contains a comma: do not print it.
             shown = shown if _PROPERTY.fullmatch(name) else f"{prefix}.properties.{_HIDDEN}"
             raise ConfigurationError(
                 f"Property '{shown}' is not known to the registry's client here; take it out, or use one of {known}; a "
@@ -253,15 +253,15 @@ def _parsed(parser: Parser[Any], shown: str, value: str) -> Any:
 
 
 def without_logins(text: str) -> str:
-    """A URL, or a text that quotes one, with `***` for the login in it."""
+    """Return a URL, or a text that quotes one, with `***` for the login in it."""
     return _LOGIN.sub(f"{_HIDDEN}@", text)
 
 
 def check_url(urls: str, prefix: str, shown: str) -> None:
-    """Refuse what is no list of http or https URLs.
+    """Refuse a text that is not a list of http or https URLs.
 
     Args:
-        urls: What is checked.
+        urls: The text.
         prefix: The format's name.
         shown: The URLs as the user gave them; they are shown unless there could be a login in them.
     """

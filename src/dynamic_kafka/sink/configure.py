@@ -20,7 +20,6 @@ from dynamic_kafka.options import (
     ParsedOptions,
     Parser,
     choice,
-    given_fields,
     integer,
     name_list,
     non_blank,
@@ -70,7 +69,7 @@ def configure_sink(options: Mapping[str, str], objects: SinkObjects | None = Non
     """
     objects = objects or SinkObjects()
     parsed = parse_options(options, SINK_OPTIONS)
-    fields = given_fields(SinkSettings, parsed)
+    fields = parsed.fields_of(SinkSettings)
     guarantee: Guarantee = fields.get("guarantee", SinkSettings.guarantee)
     properties = dict(parsed.properties)
     check_producer(properties, guarantee, "Option 'properties.")
@@ -268,10 +267,13 @@ def _identity(parsed: ParsedOptions, *, exactly_once: bool) -> tuple[str, int] |
 
 
 def commit_log_topic(prefix: str) -> str:
-    """The name of the commit log of a transactional id prefix, if the user gives none.
+    """Return the default name of the commit log's topic.
 
-    The prefix itself where it may be part of a topic's name; else what is left of it, and a hash. No two prefixes have one
-    name: after `commits` comes `-` in the former and `.` in the latter.
+    It contains the prefix as it is, if that may be part of a topic's name; otherwise the characters that may be, and a hash.
+    Two prefixes never have the same name: after `commits` comes `-` in the first case and `.` in the second.
+
+    Args:
+        prefix: The transactional id prefix.
     """
     plain = f"__dynamic-kafka-commits-{prefix}"
     if len(plain) <= _MAX_TOPIC_LENGTH and re.fullmatch(r"[A-Za-z0-9._-]+", prefix):
@@ -337,7 +339,7 @@ SINK_OPTIONS: tuple[Option[Any], ...] = (
     METADATA_SERVICE,
     _PARTITIONER,
     _PARALLELISM,
-    *options_of(SinkSettings),
+    *options_of(SinkSettings).values(),
     _LOG_TOPIC,
     _PREFIX,
     _CHECKPOINT,

@@ -29,7 +29,6 @@ from dynamic_kafka.options import (
     Parser,
     boolean,
     choice,
-    given_fields,
     integer,
     name_list,
     non_blank,
@@ -117,7 +116,7 @@ def configure_source(
         commit_offsets=commit is not False,
         unavailable_after_ms=api_timeout_ms,
         call_timeout_ms=min(SourceSettings.call_timeout_ms, max(1, api_timeout_ms // 2)),
-        **given_fields(SourceSettings, parsed),
+        **parsed.fields_of(SourceSettings),
     )
     least, most = settings.min_offsets_per_trigger, settings.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
@@ -456,7 +455,7 @@ SOURCE_OPTIONS: tuple[Option[Any], ...] = (
     _ENDING_OFFSETS,
     _ENDING_TIMESTAMP,
     _ENDING_TIMES,
-    *options_of(SourceSettings),
+    *options_of(SourceSettings).values(),
     _MAX_PER_CLUSTER,
     _PARALLELISM,
     _MIN_PARTITIONS,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats.options import ON_ERROR
 from dynamic_kafka.kafka.config import jaas
 from dynamic_kafka.options import PREFIXES, Option, Parser, choice, duration_ms, integer, non_blank, option_names
 from dynamic_kafka.sink.configure import SINK_OPTIONS
@@ -24,8 +25,8 @@ __all__ = [
     "KEY_FIELDS",
     "KEY_FIELDS_PREFIX",
     "KEY_FORMAT",
-    "ON_ERROR",
     "SQL_OPTIONS",
+    "SQL_PREFIXES",
     "TABLE_KEYS",
     "UPSERT_BUFFER",
     "VALUE_FIELDS_INCLUDE",
@@ -37,6 +38,10 @@ __all__ = [
 CONNECTORS = ("kafka", "dynamic-kafka", "upsert-kafka")
 
 _DEAD_LETTER_PROPERTIES = "format.dead-letter.properties."
+SQL_PREFIXES: Mapping[str, str] = {
+    _DEAD_LETTER_PROPERTIES: "A property of the clients of the dead-letter topic's cluster, besides the table's own."
+}
+"""The names that cannot be listed one by one: what they begin with, and their meaning."""
 
 
 def _fields(value: str) -> tuple[str, ...]:
@@ -72,13 +77,6 @@ VALUE_FIELDS_INCLUDE = Option(
     choice("all", "except-key", expected="ALL or EXCEPT_KEY"),
     "ALL",
     doc="The columns in the value: `ALL`, or `EXCEPT_KEY` for those that are not in the key.",
-)
-ON_ERROR = Option(
-    "format.on-error",
-    choice("fail", "skip", "dead-letter"),
-    "fail",
-    doc="What to do with a message that cannot be read: `fail` ends the query, `skip` counts the message and leaves it out, "
-    "`dead-letter` writes it to another topic.",
 )
 DEAD_LETTER_TOPIC = Option(
     "format.dead-letter.topic", non_blank("a topic"), doc="The topic for messages that cannot be read."

@@ -19,7 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats import ROW_KIND, Format, FormatOptions, format_named
-from dynamic_kafka.formats.options import check_unknown, format_options
+from dynamic_kafka.formats.options import ON_ERROR, check_unknown, format_options
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.source.configure import configure_source
@@ -31,7 +31,6 @@ from dynamic_kafka.sql.options import (
     DEAD_LETTER_TOPIC,
     KEY_FIELDS,
     KEY_FIELDS_PREFIX,
-    ON_ERROR,
     TABLE_KEYS,
     UPSERT_BUFFER,
     VALUE_FIELDS_INCLUDE,
