@@ -74,10 +74,10 @@ def register(spark: SparkSession) -> None:
     without reading anything.
     """
     from dynamic_kafka.spark.datasource import DynamicKafkaDataSource
-    from dynamic_kafka.spark.stop_finished import stop_queries_that_are_done
+    from dynamic_kafka.spark.stop_finished import stop_finished_queries
 
     spark.dataSource.register(DynamicKafkaDataSource)
-    stop_queries_that_are_done(spark)
+    stop_finished_queries(spark)
 
 
 if not TYPE_CHECKING:  # it would make a type checker accept any name

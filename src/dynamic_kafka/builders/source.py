@@ -39,10 +39,10 @@ class _Source:
 
         With stopping offsets (`set_bounded`, `set_unbounded(stop)`) its query ends by itself once they are reached.
         """
-        from dynamic_kafka.spark.stop_finished import stop_queries_that_are_done
+        from dynamic_kafka.spark.stop_finished import stop_finished_queries
 
         if self.objects.stopping is not None:
-            stop_queries_that_are_done(spark)
+            stop_finished_queries(spark)
         return self._deserialized(spark.readStream.format(self._registered(spark)).options(**self.options).load())
 
     def read(self, spark: SparkSession) -> DataFrame:

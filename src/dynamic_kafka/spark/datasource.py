@@ -1,7 +1,7 @@
-"""`format("dynamic-kafka")`: the class that Spark registers, and the readers it makes.
+"""The data source `format("dynamic-kafka")`: the class that Spark registers, and its readers.
 
-Spark makes these objects in several processes and pickles them (see docs/architecture.md), so none of them opens anything
-when it is made: the stream reader's threads start with Spark's first question, in the one process that asks.
+Spark creates these objects in several processes and pickles them (see docs/architecture.md). So no constructor opens
+anything: the stream reader's threads start with Spark's first call, in the one process that makes such calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 
-# Every Spark session imports this module through pyspark_dynamic_kafka; what costs time is imported where it is used.
+# Every Spark session imports this module through pyspark_dynamic_kafka, so slow modules are imported where they are used.
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -62,18 +62,19 @@ COLUMN_TYPES: Mapping[str, DataType] = {
     "headers": _HEADERS,
     "leader_epoch": IntegerType(),
 }
-"""The source's columns in order."""
+"""The source's columns, in order. `source.rows` declares them again, as Arrow types: importing pyarrow here would cost every
+Spark session 0.2 s, and the reader must not depend on Spark. A test compares the two."""
 
 
 class DynamicKafkaDataSource(DataSource):
-    """Reads and writes streams that live on any number of Kafka clusters.
+    """The data source: reads and writes streams on any number of Kafka clusters.
 
     Rows: `key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int,
-    cluster string`, then `headers array<struct<key string, value binary>>` and `leader_epoch int` on request. A schema of
-    the user's own names some of these columns, which is all that is then sent to Spark.
+    cluster string`, then `headers array<struct<key string, value binary>>` and `leader_epoch int` on request. The user's
+    own schema may name some of these columns; then only those are sent to Spark.
 
     Raises:
-        ConfigurationError: When made, that is at `.load()`, if an option is unknown, wrong, missing or in conflict.
+        ConfigurationError: When created, that is at `.load()`, if an option is unknown, invalid, missing or in conflict.
     """
 
     short_name: ClassVar[str] = NAME
@@ -92,11 +93,11 @@ class DynamicKafkaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The short name for `format(...)`."""
+        """Return the short name for `format(...)`."""
         return cls.short_name
 
     def schema(self) -> StructType:
-        """All columns that the options ask for."""
+        """Return all columns that the options ask for."""
         settings = self._settings(KafkaOffsetsInitializer.earliest())
         left_out = set()
         if not settings.include_headers:
@@ -106,7 +107,7 @@ class DynamicKafkaDataSource(DataSource):
         return StructType([StructField(name, t) for name, t in COLUMN_TYPES.items() if name not in left_out])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`: from earliest to latest by default."""
+        """Return the reader for `spark.read`: from earliest to latest by default."""
         settings = self._settings(KafkaOffsetsInitializer.earliest())
         if settings.starting == KafkaOffsetsInitializer.latest():
             raise InvalidOptionError(
@@ -115,11 +116,11 @@ class DynamicKafkaDataSource(DataSource):
         return DynamicKafkaReader(settings, _checked(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """For `spark.readStream`: from latest on by default."""
+        """Return the reader for `spark.readStream`: from latest on by default."""
         return DynamicKafkaStreamReader(self._settings(KafkaOffsetsInitializer.latest()), _checked(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001  # Spark's signature
-        """For `df.write`; mode append."""
+        """Return the writer for `df.write`, which only supports the mode append."""
         if overwrite:
             raise ConfigurationError("Kafka cannot be overwritten; write with mode('append')")
         from dynamic_kafka.spark.sink import batch_writer
@@ -127,11 +128,11 @@ class DynamicKafkaDataSource(DataSource):
         return batch_writer(self._sink_settings(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, FBT001
-        """For `df.writeStream`; complete mode appends each batch, as Spark's own sink does."""
+        """Return the writer for `df.writeStream`. Complete mode appends each batch, as in Spark's own sink."""
         del overwrite
         from dynamic_kafka.spark.sink import stream_writer
 
-        # Where a batch is only committed, Spark has not made this object, but unpickled it.
+        # In the process that only commits batches, Spark did not create this object but unpickled it.
         return stream_writer(self._sink_settings(schema), plans=self._made_here)
 
     def _sink_settings(self, schema: StructType) -> SinkSettings:
@@ -145,7 +146,7 @@ class DynamicKafkaDataSource(DataSource):
         return settings
 
     def _check(self) -> None:
-        """Wrong options are an error when the object is made; what it is made for, Spark does not say."""
+        """Raise for invalid options. Spark does not say whether the object is for reading or writing: one has to fit."""
         try:
             self._settings(KafkaOffsetsInitializer.earliest())
         except ConfigurationError as source_error:
@@ -172,17 +173,19 @@ class DynamicKafkaDataSource(DataSource):
 
 
 def _checked(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema; it may be the user's own, which Spark passes on unchecked."""
+    """Return the columns of a schema. It may be the user's own, which Spark passes on unchecked."""
     if not schema.fields:
         raise ConfigurationError(f"The schema has no column; name at least one of {', '.join(COLUMN_TYPES)}")
     for column in schema.fields:
         expected = COLUMN_TYPES.get(column.name)
         if expected is None:
-            raise ConfigurationError(f"Column '{column.name}' does not exist; there are {', '.join(COLUMN_TYPES)}")
+            raise ConfigurationError(
+                f"Column '{column.name}' does not exist; the columns are {', '.join(COLUMN_TYPES)}"
+            )
         if column.dataType != expected:
             raise ConfigurationError(
-                f"Column '{column.name}' has the type {column.dataType.simpleString()} in the schema; it is "
-                f"{expected.simpleString()}, convert it after reading"
+                f"Column '{column.name}' has the type {column.dataType.simpleString()} in the schema, but "
+                f"the source has {expected.simpleString()}; convert it after reading"
             )
     if len(set(schema.names)) < len(schema.names):
         raise ConfigurationError(f"A column is named twice in the schema: {', '.join(schema.names)}")
@@ -191,13 +194,13 @@ def _checked(schema: StructType) -> tuple[str, ...]:
 
 @dataclass
 class DynamicKafkaInputPartition(InputPartition):
-    """One task. Pickled in every micro-batch, so it holds only what changes."""
+    """A task. It is pickled in every micro-batch, so it holds only what changes from batch to batch."""
 
     task: ReadTask
 
 
 class _ExecutorSide:
-    """What both readers do on the executors."""
+    """The part of both readers that runs on the executors."""
 
     _settings: SourceSettings
     _columns: tuple[str, ...]
@@ -210,25 +213,25 @@ class _ExecutorSide:
 
         acknowledge_at_once()
         if not isinstance(partition, DynamicKafkaInputPartition):
-            return iter(())  # Spark makes an empty partition where a plan has none
+            return iter(())  # Spark creates an empty partition if a plan has none
         return read(partition.task, arrow_schema(self._columns), self._settings)
 
 
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
-    """Batch reads: planned once, from the starting to the stopping offsets."""
+    """The reader of batch queries: planned once, from the starting to the stopping offsets."""
 
     def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
         self._settings, self._columns = settings, columns
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks; Spark calls it once for each plan, on the driver."""
+        """Return the tasks. Spark calls it once for each plan, on the driver."""
         from dynamic_kafka.source.enumerator import SourceEnumerator
 
         return [DynamicKafkaInputPartition(task) for task in SourceEnumerator(self._settings).batch_tasks()]
 
 
 class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Streaming reads; Spark's calls are answered by a `SourceEnumerator`, made with the first of them."""
+    """The reader of streaming queries: a `SourceEnumerator`, created at the first call, answers Spark's calls."""
 
     def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
         self._settings, self._columns = settings, columns
@@ -242,34 +245,34 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
         return self._enumerator
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """A constant: Spark asks on every start, also when the query resumes."""
+        """Return a constant: Spark calls it on every start, also when the query resumes."""
         from dynamic_kafka.source.offsets import MARKER
 
         return MARKER
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The next batch's document, or `start` itself."""
+        """Return the offset document of the next batch, or `start` itself if there is nothing to read."""
         return dict(self._open().latest_offset(start, limited=not isinstance(limit, ReadAllAvailable)))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Tells limited triggers from unlimited ones; the real limits are the user's options."""
+        """Return whether triggers are limited. The limits themselves are the user's options."""
         if not self._settings.limited:
             return ReadAllAvailable()
         return ReadMaxRows(self._settings.max_offsets_per_trigger or 2**31 - 1)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Freeze metadata and targets with the next look."""
+        """Freeze metadata and end offsets at the next call of `latestOffset`."""
         self._open().prepare_available_now()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Lag and health, for `StreamingQueryProgress.sources[].latestOffset`."""
+        """Return lag and health, for `StreamingQueryProgress.sources[].latestOffset`."""
         return self._open().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of a batch, from the text of its documents alone."""
+        """Return the tasks of a batch, from the text of its documents alone."""
         return [DynamicKafkaInputPartition(task) for task in self._open().tasks(start, end)]
 
     def stop(self) -> None:
-        """End the threads; Spark calls it when an error ends the query."""
+        """End the threads. Spark calls it when an error ends the query."""
         if self._enumerator is not None:
             self._enumerator.close()

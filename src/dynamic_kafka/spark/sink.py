@@ -1,8 +1,8 @@
-"""Writing through Spark: the writers that `format("dynamic-kafka")` gives, and what their tasks send back.
+"""The writers of `format("dynamic-kafka")`, and the messages that their tasks send to the driver.
 
-Spark makes a data source and its writer in the process that plans a batch, and pickles the writer for the tasks. For a
-stream it then makes another writer, in a process that only commits, from the pickled data source; what that one knows
-comes with the tasks' messages.
+Spark creates a data source and its writer in the process that plans a batch, and pickles the writer for the tasks. For a
+stream it then creates another writer from the pickled data source, in a process that only commits. That writer gets all
+its knowledge from the tasks' messages.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class KafkaCommitMessage(WriterCommitMessage):
-    """What a task tells the driver.
+    """The message of a finished task to the driver.
 
     Args:
-        report: How much it wrote, and how long that took.
+        report: The number of records written, and the time it took.
         identity: The batch, for exactly-once; None for a batch write without an identity of its own.
-        claim: Under which it was written, for exactly-once.
-        transactions: What it has prepared.
-        destinations: Where the batch could go, for exactly-once: the stream may have moved since.
+        claim: The claim under which the batch was written, for exactly-once.
+        transactions: The transactions that the task prepared.
+        destinations: The batch's destinations, for exactly-once. The stream may have moved since.
     """
 
     report: TaskReport
@@ -49,13 +49,13 @@ class KafkaCommitMessage(WriterCommitMessage):
 
 
 class _Writer:
-    """What both writers do: a task in `write`, and the end of the batch on the driver."""
+    """The part that both writers share: a task in `write`, and the end of the batch on the driver."""
 
     def __init__(self, settings: SinkSettings, task: WriteTask | None, claim: Claim | None) -> None:
         self._settings, self._task, self._claim = settings, task, claim
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task; Spark calls it on an executor."""
+        """Write the rows of a task. Spark calls it on an executor."""
         from dynamic_kafka.sink.producers import PooledProducers
         from dynamic_kafka.sink.transactional_producers import TransactionalProducers
         from dynamic_kafka.sink.writer import flush, write
@@ -80,11 +80,11 @@ class _Writer:
             return KafkaCommitMessage(report, identity, self._claim, transactional.prepare(), self._task.destinations)
 
     def _identity(self) -> Identity | None:
-        """The batch, as a task sees it. `foreachBatch` leaves its stream's properties in the context: they are not ours."""
+        """Return the batch as a task sees it. Not for `foreachBatch`: its context is the stream's."""
         return _given_identity(self._settings)
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The end of a batch whose tasks are all done."""
+        """End a batch: all its tasks are done."""
         found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
         published: PublishReport | None = None
         if self._settings.guarantee == "exactly-once" and found and not all(m.claim and m.claim.applied for m in found):
@@ -107,44 +107,44 @@ class _Writer:
             report = committer.commit(first.claim, known, transactions)
         if report.repeated:
             _log.warning(
-                "Batch %d of %s is published already; what was written again is dropped", known.batch, known.name
+                "Batch %d of %s is already published; dropping what was written again", known.batch, known.name
             )
         return report
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The end of a batch that has failed: do not leave readers waiting, if that is possible."""
+        """End a failed batch: abort its transactions if possible, so that readers do not wait for them."""
         found = [m for m in messages if isinstance(m, KafkaCommitMessage) and m.claim is not None]
-        # A batch write ends in the object that has planned it. A stream's end knows what the tasks say: if all have failed,
-        # nothing, and what Spark has killed in the middle waits for the next start.
+        # A batch write ends in the object that planned it. A stream's end knows only what the tasks report: nothing if all
+        # of them failed. Transactions of tasks that Spark killed wait for the next start.
         claim = found[0].claim if found else self._claim
         destinations = found[0].destinations if found else self._task.destinations if self._task else {}
         if claim is None or self._settings.guarantee != "exactly-once":
-            return  # a task that failed has aborted its own
+            return  # a failed task has aborted its own transactions
         from dynamic_kafka.sink.committer import committer_for
 
         try:
             with committer_for(self._settings, destinations) as committer:
                 committer.abandon(claim)
-        except Exception as error:  # noqa: BLE001  Spark would tell of this error, and not of why the batch has failed
+        except Exception as error:  # noqa: BLE001  Spark would report this error instead of the batch's own
             _log.warning(
-                "Transactions of the failed batch stay open until the next start, or their time-out: %s", error
+                "Transactions of the failed batch stay open until the next start or until they time out: %s", error
             )
 
 
 class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
-    """For `df.write`."""
+    """The writer for `df.write`."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done."""
+        """Publish the batch. Spark calls it when all tasks are done."""
         self._commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task, or the commit, has failed."""
+        """Abort the batch. Spark calls it when a task or the commit has failed."""
         self._abort(messages)
 
 
 class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """For `df.writeStream`."""
+    """The writer for `df.writeStream`."""
 
     def _identity(self) -> Identity | None:
         context = TaskContext.get()
@@ -152,27 +152,27 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
         if not query or not batch:
             raise TransactionError(
-                "Spark does not tell the query's id and the batch's number, so nothing can be written"
+                "Spark did not provide the query's id and the batch's number, so the batch cannot be written exactly once"
             )
         return Identity(query, int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """All tasks of a batch are done."""
+        """Publish a batch. Spark calls it when all tasks of the batch are done."""
         self._commit(messages)
-        _log.debug("Batch %d is written", batchId)
+        _log.debug("Batch %d was written", batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A task, or the commit, has failed."""
-        _log.info("Batch %d has failed", batchId)
+        """Abort the batch. Spark calls it when a task or the commit has failed."""
+        _log.info("Batch %d failed", batchId)
         self._abort(messages)
 
 
 def stream_writer(settings: SinkSettings, *, plans: bool) -> KafkaStreamWriter:
-    """The writer of a stream.
+    """Return the writer of a stream.
 
     Args:
-        settings: The sink's.
-        plans: Whether this process plans a batch; another one only commits it.
+        settings: The sink's settings.
+        plans: True in the process that plans batches, False in the one that only commits them.
 
     Raises:
         ConfigurationError: If the settings are those of a batch write.
@@ -185,7 +185,7 @@ def stream_writer(settings: SinkSettings, *, plans: bool) -> KafkaStreamWriter:
 
 
 def batch_writer(settings: SinkSettings) -> KafkaBatchWriter:
-    """The writer of a batch write."""
+    """Return the writer of a batch write."""
     return KafkaBatchWriter(settings, *_plan(settings))
 
 
@@ -203,5 +203,5 @@ def _plan(settings: SinkSettings) -> tuple[WriteTask, Claim | None]:
 
 
 def _given_identity(settings: SinkSettings) -> Identity | None:
-    """The identity that the user gave a batch write."""
+    """Return the identity that the user gave a batch write; None without one."""
     return None if settings.app is None else Identity(*settings.app, consecutive=False)

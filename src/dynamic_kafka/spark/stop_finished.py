@@ -1,11 +1,13 @@
-"""Streams that end by themselves: a Python source can only idle once its stops are reached, so somebody stops the query.
+"""Stop streaming queries that have reached all their stopping offsets: a Python data source cannot end its query itself.
 
-The document says `done` in a batch of its own, so Spark reports that batch, and a daemon thread of the driver sees it. A
-query is stopped when each of its sources is done. A query started again on a finished checkpoint gets one more batch.
+Such a source reports `done` in the document of an extra batch. Spark publishes that batch's progress, and a daemon thread
+of the driver reads it. A query is stopped when each of its sources is done. A query that is started again on a finished
+checkpoint gets one more batch.
 
-A thread, and not a StreamingQueryListener: Spark hands each progress event to Python listeners through dozens of calls into
-the JVM, for every query of the session, and `lastProgress` costs nearly as much. Measured with three micro-batches a second
-on two cores, either one made each batch a fifth to a third slower. So a query without any stop is looked at once a minute.
+Why a thread and not a StreamingQueryListener: Spark passes each progress event to Python listeners through dozens of calls
+into the JVM, for every query of the session, and `lastProgress` costs nearly as much. Measured with three micro-batches a
+second on two cores, each of them made a batch a fifth to a third slower. So a query without stopping offsets is checked
+only once a minute.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["stop_queries_that_are_done"]
+__all__ = ["stop_finished_queries"]
 
 _log = logging.getLogger(__name__)
 _INTERVAL_S = 1.0
@@ -28,20 +30,20 @@ _UNBOUNDED_INTERVAL_S = 60.0
 _watched: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
-def stop_queries_that_are_done(spark: SparkSession) -> None:
-    """Look after a session's queries from now on, once for each session."""
+def stop_finished_queries(spark: SparkSession) -> None:
+    """Watch a session's queries from now on and stop the finished ones. Further calls for the session do nothing."""
     if spark not in _watched:
         _watched.add(spark)
-        threading.Thread(target=_watch, args=(spark,), name="dynamic-kafka-ending", daemon=True).start()
+        threading.Thread(target=_watch, args=(spark,), name="dynamic-kafka-stop-finished", daemon=True).start()
 
 
 def _watch(spark: SparkSession) -> None:
     pause = threading.Event()
-    next_look: dict[str, float] = {}
+    next_check: dict[str, float] = {}
     while not pause.wait(_INTERVAL_S):
         try:
             for query in spark.streams.active:
-                if time.monotonic() < next_look.get(query.runId, 0.0):
+                if time.monotonic() < next_check.get(query.runId, 0.0):
                     continue
                 progress = query.lastProgress
                 if progress is None or not progress.sources:
@@ -51,14 +53,14 @@ def _watch(spark: SparkSession) -> None:
                     _log.info("Query %s has reached all its stopping offsets; stopping it", query.id)
                     query.stop()
                 elif not all(_has_stop(end) for end in ends):
-                    next_look[query.runId] = time.monotonic() + _UNBOUNDED_INTERVAL_S
+                    next_check[query.runId] = time.monotonic() + _UNBOUNDED_INTERVAL_S
         except Exception:  # noqa: BLE001  whatever Spark and Py4J raise when the session is stopped meanwhile
-            _log.debug("No longer looking after the session's queries", exc_info=True)
+            _log.debug("The session's queries are no longer watched", exc_info=True)
             return
 
 
 def _document(end_offset: Any) -> dict[str, Any]:
-    """A source's offset if it is a document of ours, else an empty one."""
+    """Return a source's offset if it is a document of this package, else an empty one."""
     try:
         offset = json.loads(end_offset) if isinstance(end_offset, str) else end_offset
     except ValueError:
