@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from dynamic_kafka.kafka.transactions.client import TransactionClient
-from dynamic_kafka.sink.ids import belongs_to
+from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile
 

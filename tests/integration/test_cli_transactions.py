@@ -14,8 +14,8 @@ from dynamic_kafka.cli.main import main
 from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionDescription
 from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.sink.ids import transactional_id
 from dynamic_kafka.sink.protocol import Record, State, Transaction
+from dynamic_kafka.sink.transactional_ids import transactional_id
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.integration.test_transactions_client import committed, leave_open
 

@@ -115,15 +115,15 @@ def test_wrong_settings_are_named(cluster_a: KafkaBroker, topic: Topic, connect:
         ", ".join(f"{key}={value}" for key, value in some.items()) for some in (wrong, {k: SETTINGS[k] for k in wrong})
     ]
     assert str(caught.value) == (
-        f"Cluster 'c': topic '{name}' has {shown[0]}, so that decisions could go; set {shown[1]}, or name another with "
-        "sink.commit-log.topic"
+        f"Cluster 'c': topic '{name}' has {shown[0]}, so Kafka could delete decisions; set {shown[1]}, or name another "
+        "topic with sink.commit-log.topic"
     )
 
 
 def test_a_topic_with_kafkas_defaults(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
     """A week is not for ever."""
     with pytest.raises(
-        ConfigurationError, match=r"has retention\.ms=\d+, so that decisions could go; set retention\.ms=-1"
+        ConfigurationError, match=r"has retention\.ms=\d+, so Kafka could delete decisions; set retention\.ms=-1"
     ):
         connect(cluster_a, topic(cluster_a))
 
@@ -132,7 +132,7 @@ def test_two_partitions(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> 
     """They have no order."""
     name = topic(cluster_a, partitions=2, config=SETTINGS)
     with pytest.raises(
-        ConfigurationError, match=f"topic '{name}' has 2 partitions, and a commit log has one; name anoth"
+        ConfigurationError, match=f"topic '{name}' has 2 partitions, but a commit log must have one; name anoth"
     ):
         connect(cluster_a, name)
 
@@ -253,7 +253,7 @@ def test_records_from_elsewhere_do_not_count(
     produce(cluster_a.bootstrap_servers, name, [(None, value) for value in bad])
     with caplog.at_level(logging.WARNING):
         assert log.read() == Chain()
-    assert f"'{name}' has a record that is none of ours at offset {len(bad) - 1}" in caplog.text
+    assert f"'{name}' has a record of another program at offset {len(bad) - 1}" in caplog.text
     log.append(after(log.read(), "a"))
     produce(cluster_a.bootstrap_servers, name, [(None, b"x")])
     log.append(after(log.read(), "b"))
@@ -378,7 +378,7 @@ def test_a_broker_that_falls_silent(
     head = log.read()
     own.pause()
     try:
-        assert f"'{name}' does not tell its end" in wait_until(lambda: silence(log), 20, "silence")
+        assert f"'{name}' did not report its end" in wait_until(lambda: silence(log), 20, "silence")
         begin = time.monotonic()
         with pytest.raises(ClusterUnavailableError, match=f"'{name}' could not be appended to"):
             log.append(after(head, "b"))

@@ -23,9 +23,9 @@ from dynamic_kafka.kafka.transactions.client import TransactionClient, Transacti
 from dynamic_kafka.sink.commit_log import decode
 from dynamic_kafka.sink.configure import commit_log_topic, configure_sink
 from dynamic_kafka.sink.destinations import destinations_of
-from dynamic_kafka.sink.ids import belongs_to
 from dynamic_kafka.sink.protocol import Record
 from dynamic_kafka.sink.settings import WriteTask
+from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.engine import MetadataFile
@@ -331,7 +331,7 @@ def test_what_is_wrong_before_anything_is_written(
             "A row's column 'topic' is null or missing; it has to name the topic",
         ),
         ("value, CAST(NULL AS STRING) AS topic", "", "A row's column 'topic' is null or missing"),
-        ("value, 'no-such-topic' AS topic", "", "Cluster 'kafka', topic 'no-such-topic': there is no such topic"),
+        ("value, 'no-such-topic' AS topic", "", "Cluster 'kafka', topic 'no-such-topic': the topic does not exist"),
         (
             "value, 2 AS partition",
             "{topic}",

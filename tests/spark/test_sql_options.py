@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from dynamic_kafka.errors import ConfigurationError, OffsetResolutionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.transactions.client import TransactionClient
-from dynamic_kafka.sink.ids import belongs_to
+from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.sql import TableEnvironment

@@ -69,7 +69,9 @@ class Cluster:
         self.clients.append((cluster_id, dict(properties), timeout_ms))
         return self
 
-    def look(self, cluster_id: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> Chain | None:
+    def read_commit_log(
+        self, cluster_id: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int
+    ) -> Chain | None:
         """In the place of the commit log's."""
         self.logs.append((topic, dict(properties)))
         return self.log
@@ -103,7 +105,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
     cluster.transactions = {ID: described(), FOREIGN: described(producer_id=8)}
     monkeypatch.setattr(transactions, "TransactionClient", cluster.client)
-    monkeypatch.setattr(transactions, "look", cluster.look)
+    monkeypatch.setattr(transactions, "read_commit_log", cluster.read_commit_log)
     monkeypatch.setattr(transactions, "_PAUSE_S", 0.0)
     return cluster
 

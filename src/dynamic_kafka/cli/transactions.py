@@ -29,11 +29,11 @@ from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.kafka.config.secrets import resolve
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
 from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER
-from dynamic_kafka.sink.commit_log import look
+from dynamic_kafka.sink.commit_log import read_commit_log
 from dynamic_kafka.sink.committer import outcome
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.sink.ids import belongs_to
 from dynamic_kafka.sink.protocol import Outcome, State, Transaction
+from dynamic_kafka.sink.transactional_ids import belongs_to
 
 __all__ = ["add_to"]
 
@@ -287,7 +287,7 @@ def _log_view(args: argparse.Namespace) -> CommitLogView:
     properties = properties_of(args)
     topic = args.commit_log or commit_log_topic(args.prefix)
     log_properties = {**properties, **dict(args.commit_log_property)}
-    chain = look(args.cluster or DEFAULT_CLUSTER, log_properties, topic, timeout_ms=int(args.timeout * 1000))
+    chain = read_commit_log(args.cluster or DEFAULT_CLUSTER, log_properties, topic, timeout_ms=int(args.timeout * 1000))
     state = State() if chain is None else chain.state
     for transaction in state.transactions:
         if not belongs_to(args.prefix, transaction.transactional_id):

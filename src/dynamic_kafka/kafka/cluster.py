@@ -1,7 +1,7 @@
-"""The driver's connection to one cluster: which topics are there, and where their partitions start and end.
+"""The driver's connection to one cluster: its topics, and the offsets where their partitions start and end.
 
-One consumer (positions and group offsets) and one admin client (topic ids) of librdkafka, made on first use. Every call
-blocks up to the time-out, so only the thread that owns the connection calls (see `source.monitor`).
+It has one consumer (positions and group offsets) and one admin client (topic ids) of librdkafka. Every call blocks up to the
+time-out, so only the thread that owns the connection calls (see `source.monitor`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, TopicPartition
 
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.kafka.config.properties import client_config
-from dynamic_kafka.kafka.idle import unpark
-from dynamic_kafka.kafka.logs import CLIENT_LOG
+from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
+from dynamic_kafka.kafka.pool import stop_polling
 
 __all__ = ["ClusterConnection", "TopicInfo"]
 
@@ -60,63 +58,41 @@ class ClusterConnection:
     def __init__(self, cluster_id: str, properties: Mapping[str, str], *, group_id: str, timeout_ms: int) -> None:
         self._cluster_id = cluster_id
         self._properties = dict(properties)
-        self._group_id = group_id
         self._timeout_s = timeout_ms / 1000
-        self._client_error = ""
-        self.authentication_failed = False
+        self._clients = ClusterClients(properties, consumer=ClientSettings(fixed={"group.id": group_id}))
 
     @property
     def cluster_id(self) -> str:
         """The cluster's name in the metadata."""
         return self._cluster_id
 
-    @cached_property
-    def _consumer(self) -> Consumer:
-        config: dict[str, Any] = {
-            **client_config(self._properties, role="consumer"),
-            "group.id": self._group_id,
-            "enable.auto.commit": "false",
-            "enable.auto.offset.store": "false",
-            "auto.offset.reset": "error",
-            "error_cb": self._note_error,
-            "logger": CLIENT_LOG,
-        }
-        return Consumer(config)
+    @property
+    def authentication_failed(self) -> bool:
+        """Whether the cluster has refused the login since it last answered."""
+        return self._clients.errors.authentication_failed
 
-    @cached_property
-    def _admin(self) -> AdminClient:
-        config: dict[str, Any] = {
-            **client_config(self._properties, role="admin"),
-            "error_cb": self._note_error,
-            "logger": CLIENT_LOG,
-        }
-        return AdminClient(config)
-
-    def serve(self) -> None:
-        """See `idle`."""
-        for client in ("_admin", "_consumer"):
-            if client in self.__dict__:
-                self.__dict__[client].poll(0)  # calls error_cb, which knows more than "timed out"
+    def poll_idle(self) -> bool:
+        """See `start_polling`."""
+        return self._clients.poll_idle()
 
     def close(self) -> None:
-        """Close what was opened; never waits for a broker."""
-        unpark(self)
-        consumer = self.__dict__.pop("_consumer", None)
-        self.__dict__.pop("_admin", None)
-        if consumer is not None:
-            consumer.close()
+        """Close the clients; never waits for a broker."""
+        stop_polling(self)
+        self._clients.close()
 
     # --- what is there ---
 
     def kafka_id(self) -> str:
         """Kafka's own cluster.id; "" if the broker does not tell."""
         # Consumer.cluster_id() waits up to a second in a fresh client (measured); the admin client answers in one round.
-        described = self._call("cluster id", lambda: self._admin.describe_cluster(request_timeout=self._timeout_s))
+        described = self._call(
+            "cluster id", lambda: self._clients.admin.describe_cluster(request_timeout=self._timeout_s)
+        )
         return self._call("cluster id", described.result).cluster_id or ""
 
     def matching_topics(self, pattern: re.Pattern[str]) -> frozenset[str]:
         """The cluster's topics whose whole name matches, without Kafka's internal ones."""
-        found = self._call("topic names", lambda: self._consumer.list_topics(timeout=self._timeout_s))
+        found = self._call("topic names", lambda: self._clients.consumer.list_topics(timeout=self._timeout_s))
         return frozenset(name for name in found.topics if not name.startswith("__") and pattern.fullmatch(name))
 
     def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
@@ -125,7 +101,9 @@ class ClusterConnection:
             return {}
         futures = self._call(
             "topics",
-            lambda: self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=self._timeout_s),
+            lambda: self._clients.admin.describe_topics(
+                TopicCollection(sorted(names)), request_timeout=self._timeout_s
+            ),
         )
         infos: dict[str, TopicInfo] = {}
         for name, future in futures.items():
@@ -156,7 +134,9 @@ class ClusterConnection:
     def committed_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """See `PartitionOffsetsRetriever`."""
         asked = [TopicPartition(topic, partition) for topic, partition in partitions]
-        answer = self._call("committed offsets", lambda: self._consumer.committed(asked, timeout=self._timeout_s))
+        answer = self._call(
+            "committed offsets", lambda: self._clients.consumer.committed(asked, timeout=self._timeout_s)
+        )
         self._raise_first_error(answer)
         return {
             KafkaTopicPartition(tp.topic, tp.partition): tp.offset
@@ -202,7 +182,7 @@ class ClusterConnection:
         """
         asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         self._raise_first_error(
-            self._call("commit", lambda: self._consumer.commit(offsets=asked, asynchronous=False)) or []
+            self._call("commit", lambda: self._clients.consumer.commit(offsets=asked, asynchronous=False)) or []
         )
 
     # --- plumbing ---
@@ -218,7 +198,7 @@ class ClusterConnection:
         stale = {tp.topic for tp in answer if tp.error is not None}
         if stale:  # the client's own metadata is older than ours: partitions were added, or a leader moved
             for topic in sorted(stale):
-                self._call("topic", partial(self._consumer.list_topics, topic, self._timeout_s))
+                self._call("topic", partial(self._clients.consumer.list_topics, topic, self._timeout_s))
             answer = self._offsets_for_times(timestamps)
         return {KafkaTopicPartition(tp.topic, tp.partition): tp.offset for tp in answer if tp.error is None}
 
@@ -226,7 +206,7 @@ class ClusterConnection:
         if not timestamps:
             return []
         asked = [TopicPartition(topic, partition, ts) for (topic, partition), ts in timestamps.items()]
-        return self._call("offsets", lambda: self._consumer.offsets_for_times(asked, timeout=self._timeout_s))
+        return self._call("offsets", lambda: self._clients.consumer.offsets_for_times(asked, timeout=self._timeout_s))
 
     def _raise_first_error(self, answer: list[TopicPartition]) -> list[TopicPartition]:
         for tp in answer:
@@ -239,14 +219,15 @@ class ClusterConnection:
 
     def _call(self, what: str, function: Callable[[], T]) -> T:
         started = time.monotonic()
+        errors = self._clients.errors
         try:
             result = function()
         except KafkaException as error:
-            self.serve()
+            self._clients.poll()  # brings the background errors, which say more than "timed out"
             kafka_error: KafkaError = error.args[0]
             reason = kafka_error.str()
-            if self._client_error and kafka_error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                reason = f"{reason} ({self._client_error})"
+            if errors.last and kafka_error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                reason = f"{reason} ({errors.last})"
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster_id}' at {self._properties.get('bootstrap.servers')} "
                 f"{'refuses the login' if self.authentication_failed else 'does not answer'} "
@@ -254,14 +235,8 @@ class ClusterConnection:
                 cluster_id=self.cluster_id,
             ) from error
         else:
-            self._client_error, self.authentication_failed = "", False
+            errors.clear()
             return result
-
-    def _note_error(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._AUTHENTICATION:
-            self.authentication_failed = True
-        if not (self.authentication_failed and error.code() == KafkaError._ALL_BROKERS_DOWN):
-            self._client_error = error.str()
 
 
 def _topic_info(description: Any) -> TopicInfo:

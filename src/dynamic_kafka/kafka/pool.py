@@ -1,108 +1,215 @@
-"""Consumers kept in a Spark worker between tasks, because a connection costs more than a small range.
+"""Clients that are kept for their next use: one policy for all of them, and one thread that polls them meanwhile.
 
-A worker process is reused for any task, without affinity, and is gone after a minute without work. So the pool is a cache
-and never the truth: it is keyed by cluster and properties, holds connections and never positions, and is small.
+A client that is not used must still be polled: librdkafka queues what it has to report (errors, logs, statistics), and walks
+the queue to add to it. If nothing polls a client while its broker is gone, the queue grows for hours: it takes ever more
+memory and time, and the client can then not be closed within hours (measured: after 40 minutes three idle producers with
+statistics took a whole core and 3 GB).
+
+The policy of every `ClientPool`:
+
+1. A key says all that makes a client: purpose, cluster, and properties with their secrets (see `clients.pool_key`). A
+   changed secret is another key, so it makes a new client.
+2. A kept client is closed when it was not used for five minutes, when it fails (a refused login is a failure), when the
+   pool has more clients than its capacity (the one unused for longest goes), and when the process ends.
+3. After a fork the child process has empty pools. It never uses and never closes a client of its parent: closing one waits
+   for threads that exist in the parent only, and the connections are the parent's.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+import atexit
+import ctypes
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, Protocol, TypeVar
 
-from confluent_kafka import Consumer, KafkaError
-from confluent_kafka.admin import AdminClient
+__all__ = ["ClientPool", "start_polling", "stop_polling"]
 
-from dynamic_kafka.kafka.config.properties import client_config
-from dynamic_kafka.kafka.config.secrets import resolve
-from dynamic_kafka.kafka.idle import park, unpark
-from dynamic_kafka.kafka.logs import CLIENT_LOG
-
-__all__ = ["PooledClients", "acquire", "release"]
+_log = logging.getLogger(__name__)
 
 _CAPACITY = 16
-_pool: OrderedDict[tuple[str, frozenset[tuple[str, str]]], PooledClients] = OrderedDict()
-
-# Ranges are known and mostly small: answer an empty fetch soon (it is what shows the end of a range whose tail holds no
-# record), and look again soon after a full queue. The queue bounds a task's memory.
-_TUNING = {
-    "fetch.wait.max.ms": "20",
-    "fetch.queue.backoff.ms": "10",
-    "queued.min.messages": "100000",
-    "queued.max.messages.kbytes": "32768",
-}
-_FORCED = {
-    "enable.auto.commit": "false",
-    "enable.auto.offset.store": "false",
-    "auto.offset.reset": "error",
-    "enable.partition.eof": "true",
-}
+_IDLE_LIMIT_S = 300.0
+_POLL_INTERVAL_S = 1.0
 
 
-@dataclass
-class PooledClients:
-    """The clients of one cluster in this worker; `last_error` is what the client noticed in the background."""
+class Pollable(Protocol):
+    """A client, or the owner of some."""
 
-    key: tuple[str, frozenset[tuple[str, str]]] = field(repr=False)
-    properties: Mapping[str, str] = field(repr=False)
-    group_id: str
-    last_error: str = ""
-
-    @cached_property
-    def consumer(self) -> Consumer:
-        """Reads; its assignment is empty between tasks."""
-        config = client_config(self.properties, role="consumer")
-        config = {**_TUNING, **config, **_FORCED, "group.id": self.group_id}
-        options: dict[str, Any] = {**config, "error_cb": self._note_error, "logger": CLIENT_LOG}
-        return Consumer(options)
-
-    @cached_property
-    def admin(self) -> AdminClient:
-        """Looks up topic ids."""
-        options: dict[str, Any] = {**client_config(self.properties, role="admin"), "logger": CLIENT_LOG}
-        return AdminClient(options)
-
-    def serve(self) -> None:
-        """See `idle`; a consumer without an assignment has no records that this could take."""
-        for name in ("consumer", "admin"):
-            if name in self.__dict__:
-                self.__dict__[name].poll(0)
+    def poll_idle(self) -> bool:
+        """Call the callbacks that are due, without waiting. Return whether the client can still be used."""
 
     def close(self) -> None:
-        """Let go of the clients; never waits for a broker."""
-        unpark(self)
-        consumer = self.__dict__.pop("consumer", None)
-        self.__dict__.pop("admin", None)
-        if consumer is not None:
-            consumer.close()
-
-    def _note_error(self, error: KafkaError) -> None:
-        self.last_error = error.str()
+        """Close the client."""
 
 
-def acquire(cluster: str, properties: Mapping[str, str], group_id: str) -> PooledClients:
-    """Take the cluster's clients out of the pool, or make new ones (they connect when first used).
+C = TypeVar("C", bound=Pollable)
 
-    References to secrets are looked up each time: a secret that was changed makes new clients.
+_lock = threading.Lock()  # of all pools, held while a client is polled: no two threads use one
+_polled: dict[int, Pollable] = {}
+_pools: list[ClientPool[Any]] = []
+
+
+@dataclass(eq=False)
+class _Kept(Generic[C]):
+    key: Hashable
+    client: C
+    since: float
+
+
+class ClientPool(Generic[C]):
+    """Clients of one purpose that this process keeps for their next use, each for one user at a time.
+
+    Make pools at the level of a module: they are never forgotten.
+
+    Args:
+        capacity: The most clients that are kept.
+        idle_limit_s: The seconds without use after which a client is closed.
+        clock: The clock, for tests.
     """
-    key = (cluster, frozenset({**resolve(properties), "group.id": group_id}.items()))
-    clients = _pool.pop(key, None)
-    if clients is None:
-        return PooledClients(key, dict(properties), group_id)
-    unpark(clients)
-    clients.last_error = ""
-    return clients
+
+    def __init__(
+        self,
+        *,
+        capacity: int = _CAPACITY,
+        idle_limit_s: float = _IDLE_LIMIT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._capacity, self._idle_limit_s, self._clock = capacity, idle_limit_s, clock
+        self._kept: list[_Kept[C]] = []  # the one unused for longest first
+        _pools.append(self)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return any(kept.key == key for kept in list(self._kept))
+
+    def take(self, key: Hashable) -> C | None:
+        """Take a client that can still be used out of the pool; None if there is none with this key."""
+        while True:
+            with _lock:
+                kept = next((k for k in reversed(self._kept) if k.key == key), None)
+                if kept is None:
+                    return None
+                self._kept.remove(kept)
+            if self._is_usable(kept):
+                return kept.client
+            _close(kept.client)
+
+    def put(self, key: Hashable, client: C) -> None:
+        """Keep a client. Its callbacks may then be called by another thread."""
+        with _lock:
+            self._kept.append(_Kept(key, client, self._clock()))
+            excess = self._kept[: max(0, len(self._kept) - self._capacity)]
+            del self._kept[: len(excess)]
+        for kept in excess:
+            _close(kept.client)
+        _start_thread()
+
+    @contextmanager
+    def lease(self, key: Hashable, make: Callable[[], C]) -> Iterator[C]:
+        """Use a client for a `with` block: a kept one, or else a new one. It is closed if the block fails, else kept."""
+        client = self.take(key) or make()
+        try:
+            yield client
+        except BaseException:
+            _close(client)
+            raise
+        self.put(key, client)
+
+    def share(self, key: Hashable, make: Callable[[], C]) -> C:
+        """Return the client with this key, and keep it meanwhile: for clients that any number of users may have at once."""
+        client = self.take(key) or make()
+        self.put(key, client)
+        return client
+
+    def close(self, where: Callable[[C], bool] = lambda _: True) -> None:
+        """Close the kept clients for which `where` is true; all of them by default."""
+        with _lock:
+            found = [kept for kept in self._kept if where(kept.client)]
+            self._kept = [kept for kept in self._kept if kept not in found]
+        for kept in found:
+            _close(kept.client)
+
+    def _is_usable(self, kept: _Kept[C]) -> bool:
+        return self._clock() - kept.since < self._idle_limit_s and _poll(kept.client)
+
+    def _poll_all(self) -> None:
+        for kept in list(self._kept):
+            with _lock:
+                if kept not in self._kept or self._is_usable(kept):
+                    continue
+                self._kept.remove(kept)
+            _close(kept.client)
 
 
-def release(clients: PooledClients, *, healthy: bool) -> None:
-    """Give clients back; unhealthy ones are closed, and so is the one unused for longest when the pool is full."""
-    if not healthy:
-        clients.close()
-        return
-    clients.consumer.unassign()
-    _pool[clients.key] = clients
-    park(clients)
-    if len(_pool) > _CAPACITY:
-        _pool.popitem(last=False)[1].close()
+def start_polling(client: Pollable) -> None:
+    """Poll a client in the background from now on, because its owner will not use it for a while."""
+    with _lock:
+        _polled[id(client)] = client
+    _start_thread()
+
+
+def stop_polling(client: Pollable) -> None:
+    """Stop polling a client: once this returns, no other thread uses it. Does nothing if it is not polled."""
+    with _lock:
+        _polled.pop(id(client), None)
+
+
+@cache
+def _start_thread() -> None:
+    threading.Thread(target=_run, name="dynamic-kafka-idle", daemon=True).start()
+
+
+def _run() -> None:
+    while True:
+        time.sleep(_POLL_INTERVAL_S)
+        for client in list(_polled.values()):
+            with _lock:
+                if id(client) in _polled:
+                    _poll(client)
+        for pool in _pools:
+            pool._poll_all()
+
+
+def _poll(client: Pollable) -> bool:
+    try:
+        return client.poll_idle()
+    except Exception:  # noqa: BLE001  its next user gets an error of its own, or a new client
+        _log.debug("A client failed while it was not used", exc_info=True)
+        return False
+
+
+def _close(client: Pollable) -> None:
+    try:
+        client.close()
+    except Exception:  # noqa: BLE001  there is nothing left to do with it
+        _log.debug("A client could not be closed", exc_info=True)
+
+
+@atexit.register
+def _close_all() -> None:
+    for pool in _pools:
+        pool.close()
+
+
+def _forget_parents_clients() -> None:
+    global _lock  # noqa: PLW0603  a thread of the parent may hold it
+    _lock = threading.Lock()
+    _start_thread.cache_clear()
+    inherited: list[Any] = [*_polled.values(), *(kept.client for pool in _pools for kept in pool._kept)]
+    for client in inherited:
+        # Without any reference librdkafka would close it: the process then waits for ever, or is aborted.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+    _polled.clear()
+    for pool in _pools:
+        pool._kept = []
+
+
+os.register_at_fork(after_in_child=_forget_parents_clients)

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.kafka.clients import pool_key
 from dynamic_kafka.kafka.config.secrets import storable
-from dynamic_kafka.kafka.idle import park, unpark
+from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.kafka.transactions.client import (
     ABORTED,
     COMMITTED,
@@ -25,7 +26,6 @@ from dynamic_kafka.kafka.transactions.client import (
     TransactionState,
 )
 from dynamic_kafka.sink.commit_log import CommitLog
-from dynamic_kafka.sink.ids import belongs_to
 from dynamic_kafka.sink.protocol import (
     Abort,
     Append,
@@ -48,6 +48,7 @@ from dynamic_kafka.sink.protocol import (
 )
 from dynamic_kafka.sink.report import PublishReport
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, Destination, SinkSettings
+from dynamic_kafka.sink.transactional_ids import belongs_to
 
 __all__ = ["Committer", "committer_for", "outcome"]
 
@@ -127,13 +128,12 @@ class Committer:
         """After a failure: see `protocol.abandon`."""
         return bool(self._run(abandon(uuid.uuid4().hex, claimed)))
 
-    def serve(self) -> None:
-        """See `kafka.idle`."""
-        self._log.serve()
+    def poll_idle(self) -> bool:
+        """See `ClientPool`."""
+        return self._log.poll_idle()
 
     def close(self) -> None:
         """Close all clients."""
-        unpark(self)
         self._log.close()
         for client in self._clients.values():
             client.close()
@@ -233,32 +233,21 @@ def _by_cluster(transactions: Sequence[Transaction]) -> dict[str, list[Transacti
     return found
 
 
-_committers: dict[tuple[str, str], tuple[object, Committer]] = {}
+_committers = ClientPool[Committer]()
 
 
 @contextmanager
 def committer_for(settings: SinkSettings, destinations: Mapping[str, Destination]) -> Iterator[Committer]:
-    """This process's committer for a prefix; a new one if its clusters or properties have changed, or after an error."""
-    place = settings.prefix, settings.log_topic
-    wanted = (
-        {name: destination.properties for name, destination in destinations.items()},
-        (settings.log_cluster, settings.accept_gaps, settings.lost_transactions),
+    """Use this process's committer for a prefix; a new one if its clusters or properties have changed, or after an error.
+
+    Args:
+        settings: The sink's.
+        destinations: The clusters of this batch.
+    """
+    policy = settings.log_cluster, settings.accept_gaps, settings.lost_transactions
+    key = (
+        *(settings.prefix, settings.log_topic, policy),
+        frozenset(pool_key("commit", name, found.properties) for name, found in destinations.items()),
     )
-    try:
-        if place in _committers and _committers[place][0] != wanted:
-            _forget(place)
-        if place not in _committers:
-            _committers[place] = wanted, Committer(settings, destinations)
-        committer = _committers[place][1]
-        unpark(committer)
+    with _committers.lease(key, lambda: Committer(settings, destinations)) as committer:
         yield committer
-        park(committer)
-    except BaseException:
-        _forget(place)  # its clients may be at fault
-        raise
-
-
-def _forget(place: tuple[str, str]) -> None:
-    kept = _committers.pop(place, None)
-    if kept is not None:
-        kept[1].close()

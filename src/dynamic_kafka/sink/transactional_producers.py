@@ -3,30 +3,34 @@
 A new producer needs a round of requests, 20 ms or more; a ready one's transaction costs a few milliseconds. So while a
 task's transaction is prepared, the next producer is made ready in the background.
 
-The records of a task are in one transaction for each cluster. `prepare` leaves them open, acknowledged, and tells their
-names: the driver commits them, or aborts them. A task that fails aborts its own.
+The records of a task are in one transaction for each cluster. `prepare` leaves them open, acknowledged, and returns their
+names. The driver commits or aborts them. A task that fails aborts its own.
+
+A process keeps producers within the policy of `ClientPool`. A producer that is closed leaves its transaction as it is: open
+on the broker, to be ended by its producer id and epoch.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Self
+from collections.abc import Hashable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
 
 from confluent_kafka import KafkaException
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
-from dynamic_kafka.kafka.idle import park
+from dynamic_kafka.kafka.clients import pool_key
+from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.protocol import Transaction
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask
-from dynamic_kafka.sink.transactional_ids import Slot, Slots
+from dynamic_kafka.sink.transactional_ids import TransactionalId, TransactionalIdPool, belongs_to
 
 __all__ = ["TransactionalProducers"]
 
@@ -44,66 +48,80 @@ _CONNECT_S = 5.0
 _ABORT_S = 10.0
 
 
-@dataclass
-class _Ready:
-    """A producer that can begin a transaction."""
+@dataclass(eq=False)
+class _TransactionalProducer:
+    """A producer with its transactional id, which it holds until it is closed."""
 
-    slot: Slot
     producer: ClusterProducer
+    transactional_id: TransactionalId
     producer_id: int
     producer_epoch: int
 
-
-@dataclass
-class _Pool:
-    """The producers of one prefix on one cluster in this process, which runs one task at a time."""
-
-    slots: Slots
-    preparing: threading.Thread | None = None
-    ready: _Ready | None = None
-    ready_for: tuple[str, Mapping[str, str]] | None = None
-    prepared: list[_Ready] = field(default_factory=list)
-
-    def take(self, cluster: str, task: WriteTask) -> _Ready:
-        """A ready producer: the one made in the background, or a new one."""
-        if self.preparing is not None:
-            self.preparing.join()
-            self.preparing = None
-        kept, self.ready = self.ready, None
-        if kept is not None:
-            with suppress(DeliveryError):
-                kept.producer.resume()
-                if self.ready_for == (task.chain, task.destinations[cluster].properties):
-                    return kept
-            self.slots.drop(kept.slot)
-            kept.producer.close()
-        return _make_ready(self.slots, cluster, task)
-
-    def prepare_next(self, cluster: str, task: WriteTask) -> None:
-        """Make the next producer ready, in the background."""
-        if self.preparing is None and self.ready is None:
-            self.preparing = threading.Thread(target=self._prepare, args=(cluster, task), daemon=True)
-            self.preparing.start()
-
-    def _prepare(self, cluster: str, task: WriteTask) -> None:
-        # Those whose id is free again have done their work: their transactions are settled.
-        for settled in [r for r in self.prepared if r.slot.is_free_for(task.chain, task.generation)]:
-            self.prepared.remove(settled)
-            settled.producer.close()
+    def poll_idle(self) -> bool:
+        """See `ClientPool`."""
         try:
-            self.ready = _make_ready(self.slots, cluster, task)
-            self.ready_for = task.chain, task.destinations[cluster].properties
-            park(self.ready.producer)
-        except Exception:  # noqa: BLE001  the next task finds out by itself, and says so
-            _log.debug("No producer could be made ready in advance", exc_info=True)
+            self.producer.poll(0)
+        except DeliveryError:  # fatal, such as that a newer producer has fenced it
+            return False
+        return not self.producer.errors.authentication_failed
+
+    def close(self) -> None:
+        """Close the producer, and then give back its id."""
+        try:
+            self.producer.drop()
+        finally:
+            self.transactional_id.release()
 
 
-_pools: dict[tuple[str, str], _Pool] = {}
+_ready = ClientPool[_TransactionalProducer]()
+"""Producers that can begin a transaction."""
+
+_prepared = ClientPool[_TransactionalProducer]()
+"""Producers of open transactions. They are kept until these are settled, if there is room: librdkafka must not purge."""
+
+_preparing: dict[Hashable, threading.Thread] = {}
+os.register_at_fork(after_in_child=_preparing.clear)
+
+
+def _key(cluster: str, task: WriteTask) -> Hashable:
+    more = task.settings.prefix, task.chain
+    return pool_key("write in transactions", cluster, task.destinations[cluster].properties, more)
+
+
+def _take(key: Hashable, cluster: str, task: WriteTask) -> _TransactionalProducer:
+    """Return a ready producer: the one made in the background, or a new one."""
+    if (thread := _preparing.get(key)) is not None:
+        thread.join()
+    found = _ready.take(key) or _make_ready(cluster, task)
+    found.producer.errors.clear()  # what it noticed while it was not used may be over
+    return found
+
+
+def _prepare_next(key: Hashable, cluster: str, task: WriteTask) -> None:
+    """Make the next producer ready, in the background."""
+    if key not in _preparing and key not in _ready:
+        _preparing[key] = threading.Thread(target=_prepare, args=(key, cluster, task), daemon=True)
+        _preparing[key].start()
+
+
+def _prepare(key: Hashable, cluster: str, task: WriteTask) -> None:
+    def is_settled(kept: _TransactionalProducer) -> bool:
+        used = kept.transactional_id
+        is_ours = kept.producer.cluster == cluster and belongs_to(task.settings.prefix, used.name)
+        return is_ours and used.is_free_for(task.chain, task.generation)
+
+    try:
+        _prepared.close(is_settled)  # their ids are the next ones to be used
+        _ready.put(key, _make_ready(cluster, task))
+    except Exception:  # noqa: BLE001  the next task meets the failure itself, and reports it
+        _log.debug("No producer could be made ready in advance", exc_info=True)
+    finally:
+        del _preparing[key]
 
 
 @dataclass
 class _Statistics:
-    """What only librdkafka's statistics tell.
+    """The facts that librdkafka reports in its statistics only.
 
     Attributes:
         connected: Whether a broker of the cluster is connected, other than as a bootstrap server.
@@ -114,7 +132,7 @@ class _Statistics:
     ids: tuple[int, int] | None = None
 
     def note(self, text: str) -> None:
-        """Take a report of librdkafka."""
+        """Take a report of librdkafka (`stats_cb`)."""
         if self.ids is None:
             found = json.loads(text)
             self.connected = any(b["source"] == "learned" and b["state"] == "UP" for b in found["brokers"].values())
@@ -122,27 +140,30 @@ class _Statistics:
             self.ids = ids if min(ids) >= 0 else None
 
 
-def _make_ready(slots: Slots, cluster: str, task: WriteTask) -> _Ready:
-    slot = slots.take(task.chain, task.generation)
+_id_pool = lru_cache(maxsize=64)(TransactionalIdPool)
+
+
+def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
+    taken = _id_pool(task.settings.prefix, cluster).take(task.chain, task.generation)
     statistics = _Statistics()
     config = {
-        "transactional.id": slot.name,
+        "transactional.id": taken.name,
         "statistics.interval.ms": _STATISTICS_MS,
         "stats_cb": statistics.note,
     }
     producer = ClusterProducer(cluster, {**_DEFAULTS, **task.destinations[cluster].properties}, config)
     try:
-        producer_id, producer_epoch = _initialize(producer, slot, statistics)
+        producer_id, producer_epoch = _initialize(producer, taken.name, statistics)
     except BaseException:
-        slots.drop(slot)  # its file says that an answer is missing: it is left alone for a while
-        producer.close()
+        producer.drop()
+        taken.release()  # its file says that an answer is missing: it is left alone for a while
         raise
-    slot.write("ready", task.chain, task.generation)
-    return _Ready(slot, producer, producer_id, producer_epoch)
+    taken.write("ready", task.chain, task.generation)
+    return _TransactionalProducer(producer, taken, producer_id, producer_epoch)
 
 
-def _initialize(producer: ClusterProducer, slot: Slot, statistics: _Statistics) -> tuple[int, int]:
-    """Have the cluster fence the id's earlier producers; the id and epoch that it gives this one."""
+def _initialize(producer: ClusterProducer, name: str, statistics: _Statistics) -> tuple[int, int]:
+    """Have the cluster fence earlier producers of the id. Return the producer id and epoch that it gives this one."""
     deadline = time.monotonic() + _READY_S
     try:
         _connect(producer, statistics)
@@ -152,23 +173,23 @@ def _initialize(producer: ClusterProducer, slot: Slot, statistics: _Statistics) 
     except KafkaException as error:
         with suppress(KafkaException):  # raises errors that are fatal, such as this one
             producer.client.poll(0)
-        why = f" ({producer.last_error})" if producer.last_error else ""
+        why = f" ({producer.errors.last})" if producer.errors.last else ""
         raise ClusterUnavailableError(
-            f"Cluster '{producer.cluster}': transactional id '{slot.name}' cannot be used: {error.args[0].str()}{why}; see "
-            "whether the cluster is up, and grant Write and Describe on the transactional ids of this prefix",
+            f"Cluster '{producer.cluster}': transactional id '{name}' cannot be used: {error.args[0].str()}{why}; check "
+            "that the cluster is up, and grant Write and Describe on the transactional ids of this prefix",
             cluster_id=producer.cluster,
         ) from error
     if statistics.ids is None:
         raise ClusterUnavailableError(
-            f"Cluster '{producer.cluster}': the producer of transactional id '{slot.name}' does not tell its own id within "
-            f"{_READY_S:g} s; start the query again, and if it stays so, tell us the version of confluent-kafka",
+            f"Cluster '{producer.cluster}': the producer of transactional id '{name}' did not report its producer id within "
+            f"{_READY_S:g} s. Start the query again. If this persists, please report it with your confluent-kafka version",
             cluster_id=producer.cluster,
         )
     return statistics.ids
 
 
 def _connect(producer: ClusterProducer, statistics: _Statistics) -> None:
-    """Have a broker connected: `init_transactions` sleeps for 500 ms whenever it finds none, and says what is wrong."""
+    """Have a broker connected: `init_transactions` sleeps for 500 ms if it finds none, and does not report the cause."""
     deadline = time.monotonic() + _CONNECT_S
     with suppress(KafkaException):
         while not statistics.connected and time.monotonic() < deadline:
@@ -176,8 +197,10 @@ def _connect(producer: ClusterProducer, statistics: _Statistics) -> None:
             producer.client.poll(_STATISTICS_MS / 1000)
 
 
-class TransactionalProducers:
+class TransactionalProducers(AbstractContextManager["TransactionalProducers"]):
     """A task's producers, each within a transaction of its own. Use it in a `with` block; leave it after `prepare`.
+
+    A block that ends without `prepare` aborts the transactions.
 
     Args:
         task: The batch's task; its generation decides which ids are free.
@@ -185,48 +208,36 @@ class TransactionalProducers:
 
     def __init__(self, task: WriteTask) -> None:
         self._task = task
-        self._begun: dict[str, _Ready] = {}
-        self._prepared = False
+        self._begun: dict[str, _TransactionalProducer] = {}
+        self._keys: dict[str, Hashable] = {}
 
     def producer(self, cluster: str) -> ClusterProducer:
         """As `producers.TaskProducers` says."""
         if cluster not in self._begun:
-            ready = self._pool(cluster).take(cluster, self._task)
-            ready.slot.write("used", self._task.chain, self._task.generation)
-            ready.producer.client.begin_transaction()
-            self._begun[cluster] = ready
+            self._keys[cluster] = _key(cluster, self._task)
+            taken = self._begun[cluster] = _take(self._keys[cluster], cluster, self._task)
+            taken.transactional_id.write("used", self._task.chain, self._task.generation)
+            taken.producer.client.begin_transaction()
         return self._begun[cluster].producer
 
     def prepare(self) -> tuple[Transaction, ...]:
-        """Name the open transactions, all of whose records are acknowledged; the driver ends them."""
-        self._prepared = True
-        for cluster, ready in self._begun.items():
-            pool = self._pool(cluster)
-            # Kept until it is settled: librdkafka may purge what it lets go of. The slot as it is now: it is used again.
-            pool.prepared.append(replace(ready, slot=replace(ready.slot)))
-            park(ready.producer)
-            pool.prepare_next(cluster, self._task)
+        """Return the names of the open transactions, all of whose records are acknowledged; the driver ends them."""
+        prepared, self._begun = self._begun, {}  # from here on nothing is aborted
+        for cluster, begun in prepared.items():
+            _prepared.put(self._keys[cluster], begun)
+            _prepare_next(self._keys[cluster], cluster, self._task)
         return tuple(
-            Transaction(cluster, ready.slot.name, ready.producer_id, ready.producer_epoch)
-            for cluster, ready in self._begun.items()
+            Transaction(cluster, begun.transactional_id.name, begun.producer_id, begun.producer_epoch)
+            for cluster, begun in prepared.items()
         )
 
-    def _pool(self, cluster: str) -> _Pool:
-        key = self._task.settings.prefix, cluster
-        if key not in _pools:
-            _pools[key] = _Pool(Slots(*key))
-        return _pools[key]
+    def __exit__(self, *_: object) -> None:
+        for begun in self._begun.values():
+            _abort(begun)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._prepared:
-            return
-        for ready in self._begun.values():
-            with suppress(KafkaException):  # the next claim aborts what could not be aborted here
-                ready.producer.client.purge()
-                ready.producer.client.abort_transaction(_ABORT_S)
-            ready.producer.close()
+def _abort(begun: _TransactionalProducer) -> None:
+    with suppress(KafkaException):  # the next claim aborts what could not be aborted here
+        begun.producer.client.purge()
+        begun.producer.client.abort_transaction(_ABORT_S)
+    begun.close()

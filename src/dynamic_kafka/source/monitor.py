@@ -20,7 +20,7 @@ from functools import partial
 from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
-from dynamic_kafka.kafka.idle import park, unpark
+from dynamic_kafka.kafka.pool import start_polling, stop_polling
 from dynamic_kafka.source.offsets import topic_id_text
 from dynamic_kafka.source.reconcile import ClusterView, OffsetAnswers, OffsetRequest
 
@@ -178,10 +178,10 @@ class ClusterMonitor:
                     self.cluster_id, properties, group_id=self._group_id, timeout_ms=self._call_timeout_ms
                 )
             else:
-                unpark(connection)
+                stop_polling(connection)
             started = time.monotonic()
             self._serve(connection, target, needs, commit)
-            park(connection)
+            start_polling(connection)
             rest_s = _IDLE_SHARE * (time.monotonic() - started)
             with self._changed:
                 self._served = ticket

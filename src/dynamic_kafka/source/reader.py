@@ -20,7 +20,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import groupby
 from typing import Any, cast
 
@@ -29,7 +29,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection
 
 from dynamic_kafka.errors import ClusterUnavailableError, DataLossError
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.kafka.pool import PooledClients, acquire, release
+from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
 from dynamic_kafka.source.offsets import topic_id_text
 from dynamic_kafka.source.planning import Range, ReadTask
 from dynamic_kafka.source.rows import Messages, PartitionMessages, to_batch
@@ -43,6 +43,14 @@ _BATCH_RECORDS = 20_000
 _POLL_S = 0.1
 _PAUSE_S = 0.2
 _LOOKUP_S = 10.0
+# Ranges are known and mostly small: answer an empty fetch soon (it is what shows the end of a range whose tail holds no
+# record), and look again soon after a full queue. The queue bounds a task's memory.
+_TUNING = {
+    "fetch.wait.max.ms": "20",
+    "fetch.queue.backoff.ms": "10",
+    "queued.min.messages": "100000",
+    "queued.max.messages.kbytes": "32768",
+}
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
@@ -61,26 +69,27 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
         DataLossError: By `fail_on_data_loss`.
         ClusterUnavailableError: If a cluster does not answer within the limit.
     """
-    readers = [
-        _ClusterReader(cluster, list(ranges), task.properties[cluster], settings)
-        for cluster, ranges in groupby(task.ranges, key=lambda r: r.cluster)
-    ]
     collecting = gc.isenabled()
     gc.disable()  # a million short-lived messages hold no cycles; looking for some costs a tenth of the time
-    done = False
     try:
-        for reader in readers:
-            reader.start()
-        for reader in readers:
-            for runs in reader.runs():
-                yield to_batch(schema, reader.cluster, runs)  # the answer about topic ids comes meanwhile
-            reader.check_topic_ids()
-        done = True
+        with ExitStack() as stack:
+            readers = []
+            for cluster, ranges in groupby(task.ranges, key=lambda r: r.cluster):
+                clients = kept_clients("read", cluster, task.properties[cluster], consumer=_consumer_of(settings))
+                readers.append(_ClusterReader(cluster, list(ranges), stack.enter_context(clients), settings))
+            for reader in readers:
+                reader.start()
+            for reader in readers:
+                for runs in reader.runs():
+                    yield to_batch(schema, reader.cluster, runs)  # the answer about topic ids comes meanwhile
+                reader.check_topic_ids()
     finally:
         if collecting:
             gc.enable()
-        for reader in readers:
-            release(reader.clients, healthy=done)
+
+
+def _consumer_of(settings: SourceSettings) -> ClientSettings:
+    return ClientSettings(_TUNING, {"enable.partition.eof": "true", "group.id": settings.consumer_group})
 
 
 _offset = cast("Callable[[Message], int]", Message.offset)  # None only for events
@@ -90,9 +99,10 @@ class _ClusterReader:
     """The ranges of one cluster in one task."""
 
     def __init__(
-        self, cluster: str, ranges: Sequence[Range], properties: Mapping[str, str], settings: SourceSettings
+        self, cluster: str, ranges: Sequence[Range], clients: ClusterClients, settings: SourceSettings
     ) -> None:
         self.cluster = cluster
+        self._clients = clients
         self._settings = settings
         self._ranges = {KafkaTopicPartition(r.topic, r.partition): r for r in ranges}
         self._positions = {tp: r.start for tp, r in self._ranges.items()}
@@ -102,15 +112,14 @@ class _ClusterReader:
         self._last_error = ""
         self._planned_ids = {r.topic: r.topic_id for r in ranges if r.topic_id}
         self._topic_futures: Mapping[str, Future[Any]] | None = None
-        self.clients: PooledClients = acquire(cluster, properties, settings.consumer_group)
 
     def start(self) -> None:
         """Begin to fetch, in the background."""
-        self.clients.consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in self._ranges.values()])
+        self._clients.consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in self._ranges.values()])
 
     def runs(self) -> Iterator[list[PartitionMessages]]:
         """The records of the ranges, as they come."""
-        consumer = self.clients.consumer
+        consumer = self._clients.consumer
         progress_at = time.monotonic()
         while self._open:
             # consume() waits until it has all it was asked for: never ask for more than can come.
@@ -171,7 +180,7 @@ class _ClusterReader:
 
     def _stop_fetching(self, finished: Sequence[KafkaTopicPartition]) -> None:
         if finished and self._open:
-            self.clients.consumer.incremental_unassign([TopicPartition(topic, p) for topic, p in finished])
+            self._clients.consumer.incremental_unassign([TopicPartition(topic, p) for topic, p in finished])
 
     # --- events ---
 
@@ -231,7 +240,7 @@ class _ClusterReader:
         for tp in list(self._open & set(self._gone_since)):
             self._handle_gone(tp)
         asked = [TopicPartition(topic, p) for topic, p in self._open]
-        for position in self.clients.consumer.position(asked):
+        for position in self._clients.consumer.position(asked):
             tp = KafkaTopicPartition(position.topic, position.partition)
             if position.offset >= self._ranges[tp].end:
                 self._finish(tp)
@@ -239,7 +248,7 @@ class _ClusterReader:
         if self._open and waited_s * 1000 > self._settings.poll_timeout_ms:
             tp = min(self._open)
             r = self._ranges[tp]
-            why = self.clients.last_error or self._last_error or "no error was reported"
+            why = self._clients.errors.last or self._last_error or "no error was reported"
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster}', topic '{tp.topic}', partition {tp.partition}: nothing could be read at offset "
                 f"{self._positions[tp]} of [{r.start}, {r.end}) for {waited_s:.0f} s ({why}); bring the cluster back and "
@@ -263,13 +272,13 @@ class _ClusterReader:
 
     def _seek(self, tp: KafkaTopicPartition, offset: int) -> None:
         self._positions[tp] = offset
-        consumer = self.clients.consumer
+        consumer = self._clients.consumer
         consumer.incremental_unassign([TopicPartition(*tp)])
         consumer.incremental_assign([TopicPartition(*tp, offset)])
 
     def _watermarks(self, tp: KafkaTopicPartition) -> tuple[int, int]:
         try:
-            watermarks = self.clients.consumer.get_watermark_offsets(TopicPartition(*tp), timeout=_LOOKUP_S)
+            watermarks = self._clients.consumer.get_watermark_offsets(TopicPartition(*tp), timeout=_LOOKUP_S)
         except KafkaException as error:
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster}', topic '{tp.topic}', partition {tp.partition}: offset {self._positions[tp]} is "
@@ -281,7 +290,7 @@ class _ClusterReader:
 
     def _refresh_metadata(self, topic: str) -> None:
         with suppress(KafkaException):  # a broker that does not answer shows in other ways
-            self.clients.consumer.list_topics(topic, timeout=_LOOKUP_S)
+            self._clients.consumer.list_topics(topic, timeout=_LOOKUP_S)
 
     # --- topic ids ---
 
@@ -312,7 +321,7 @@ class _ClusterReader:
                 self._lost(tp, f"the topic was made again (topic id {planned_id} is now {found_id})")
 
     def _describe(self, topics: Collection[str]) -> Mapping[str, Future[Any]]:
-        described: Mapping[str, Future[Any]] = self.clients.admin.describe_topics(
+        described: Mapping[str, Future[Any]] = self._clients.admin.describe_topics(
             TopicCollection(sorted(topics)), request_timeout=self._settings.call_timeout_ms / 1000
         )
         return described

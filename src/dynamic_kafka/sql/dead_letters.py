@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Message
 
 from dynamic_kafka.errors import DeliveryError
 from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER
-from dynamic_kafka.sink.producers import acquire, release
+from dynamic_kafka.sink.producers import kept_producer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,9 +82,7 @@ def send(letters: DeadLetters, columns: Sequence[pa.Array]) -> None:
         if error is not None:
             errors.append(producer.delivery_error(error, letters.topic, key=message.key()))
 
-    producer = acquire(DEFAULT_CLUSTER, letters.properties)
-    healthy = False
-    try:
+    with kept_producer(DEFAULT_CLUSTER, letters.properties) as producer:
         producer.partitions(letters.topic)  # an unknown topic is an error at once
         for why, key, value, *place in zip(*(column.filter(broken).to_pylist() for column in columns), strict=True):
             headers: Headers = [(name, str(text).encode()) for name, text in zip(_HEADERS, (why, *place), strict=True)]
@@ -95,9 +93,6 @@ def send(letters: DeadLetters, columns: Sequence[pa.Array]) -> None:
             pass
         if errors:
             raise errors[0]
-        healthy = True
-    finally:
-        release(producer, healthy=healthy)
 
 
 def _has_room_for(produce: Callable[[], None]) -> bool:

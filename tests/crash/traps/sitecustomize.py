@@ -21,6 +21,7 @@ from typing import Any
 
 _FOLDER = os.environ.get("SINK_TRAPS", "")
 _LONGEST_S = 300.0
+_MODULES = ("writer", "transactional_producers", "transactional_ids", "commit_log", "committer")
 _Function = Callable[..., Any]
 
 
@@ -86,11 +87,11 @@ def _set(module: ModuleType) -> None:
     match module.__name__.rpartition(".")[2]:
         case "writer":
             _around(module, "flush", "task-before-flush", "task-after-flush")
-        case "transactional":
+        case "transactional_producers":
             _around(module.TransactionalProducers, "prepare", "", "task-prepared")
-        case "slots":
-            _around(module.Slots, "take", "", "task-slot-taken")  # InitProducerId comes next
-        case "log":
+        case "transactional_ids":
+            _around(module.TransactionalIdPool, "take", "", "task-slot-taken")  # InitProducerId comes next
+        case "commit_log":
             _around(module.CommitLog, "append", "{status}-before", "{status}-after")
         case "committer":
             _around(module.Committer, "claim", "claim-before", "claim-after")
@@ -104,7 +105,7 @@ class _Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         """As `importlib` says."""
         package, _, name = fullname.rpartition(".")
-        if package != "dynamic_kafka.sink" or name not in ("writer", "transactional", "slots", "log", "committer"):
+        if package != "dynamic_kafka.sink" or name not in _MODULES:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         assert spec is not None

@@ -1,0 +1,198 @@
+"""How librdkafka's consumers, admin clients and producers are made, and what they report in the background."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from dynamic_kafka.kafka.config.properties import Role, client_config
+from dynamic_kafka.kafka.config.secrets import resolve
+from dynamic_kafka.kafka.pool import ClientPool
+
+__all__ = ["BackgroundErrors", "ClientSettings", "ClusterClients", "kept_clients", "pool_key"]
+
+_LIBRDKAFKA_LOG = logging.getLogger("dynamic_kafka.librdkafka")
+
+# No consumer of ours joins a group or lets librdkafka choose where to begin.
+_CONSUMER = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
+
+
+def _demote(record: logging.LogRecord) -> bool:
+    """Make librdkafka's log lines debug lines.
+
+    A broker that is down makes librdkafka log several errors a second. What matters of them is in our errors (see
+    `BackgroundErrors`).
+    """
+    record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+    return _LIBRDKAFKA_LOG.isEnabledFor(logging.DEBUG)
+
+
+_LIBRDKAFKA_LOG.addFilter(_demote)
+
+
+@dataclass
+class BackgroundErrors:
+    """The errors that clients reported outside of any call. They often say more than the "timed out" of a call.
+
+    Its user clears it when the errors are over: when the cluster has answered, or before it is asked.
+
+    Attributes:
+        last: The text of the last error; "" if there was none. "All brokers are down" follows a refused login and does not
+            replace it.
+        authentication_failed: Whether a login was refused.
+    """
+
+    last: str = ""
+    authentication_failed: bool = False
+
+    def note(self, error: KafkaError) -> None:
+        """Take an error from librdkafka (`error_cb`)."""
+        if error.code() == KafkaError._AUTHENTICATION:
+            self.authentication_failed = True
+        elif self.authentication_failed and error.code() == KafkaError._ALL_BROKERS_DOWN:
+            return
+        self.last = error.str()
+
+    def clear(self) -> None:
+        """Forget all errors."""
+        self.last, self.authentication_failed = "", False
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """The properties that a purpose needs, in librdkafka's names.
+
+    Args:
+        defaults: The user's properties win over these.
+        fixed: These win over the user's properties.
+    """
+
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ClusterClients:
+    """The clients of one cluster that belong together, each made on its first use.
+
+    Args:
+        properties: How to reach the cluster, in Java's or librdkafka's names, secrets as they were given.
+        consumer: What the consumer needs, `group.id` above all.
+        producer: What the producer needs.
+
+    Attributes:
+        errors: What the clients reported in the background.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        *,
+        consumer: ClientSettings = ClientSettings(),
+        producer: ClientSettings = ClientSettings(),
+    ) -> None:
+        self.errors = BackgroundErrors()
+        self._properties = dict(properties)
+        self._consumer, self._producer = consumer, producer
+
+    @cached_property
+    def consumer(self) -> Consumer:
+        """The consumer. Nothing is assigned to it at first."""
+        return Consumer(self._config("consumer", self._consumer) | _CONSUMER)
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """The admin client."""
+        return AdminClient(self._config("admin", ClientSettings()))
+
+    @cached_property
+    def producer(self) -> Producer:
+        """The producer."""
+        return Producer(self._config("producer", self._producer))
+
+    def _config(self, role: Role, settings: ClientSettings) -> dict[str, Any]:
+        # The callback belongs to the record of errors, not to this object. A client that referred to its owner would wait
+        # for the garbage collector, which hardly ever runs in a quiet process.
+        return {
+            **settings.defaults,
+            **client_config(self._properties, role=role),
+            **settings.fixed,
+            "error_cb": self.errors.note,
+            "logger": _LIBRDKAFKA_LOG,
+        }
+
+    def poll(self) -> None:
+        """Call the callbacks that are due, without waiting. A consumer with an assignment would lose a record by it."""
+        for name in ("consumer", "admin", "producer"):
+            if name in self.__dict__:
+                try:
+                    self.__dict__[name].poll(0)
+                except KafkaException as error:  # confluent-kafka raises fatal errors instead of calling error_cb
+                    self.errors.note(error.args[0])
+
+    def poll_idle(self) -> bool:
+        """Poll, and return whether no login was refused: its secrets may be out of date (see `ClientPool`)."""
+        self.poll()
+        return not self.errors.authentication_failed
+
+    def close(self) -> None:
+        """Close the clients that were made; never waits for a broker. A producer drops what it has not sent."""
+        consumer = self.__dict__.pop("consumer", None)
+        for name in ("admin", "producer"):
+            self.__dict__.pop(name, None)  # closed with the last reference
+        if consumer is not None:
+            consumer.close()
+
+
+def pool_key(purpose: str, cluster: str, properties: Mapping[str, str], *more: Hashable) -> Hashable:
+    """Return the key of a client in a `ClientPool`.
+
+    References to secrets are looked up each time. So a secret that was changed is another key and makes a new client.
+
+    Args:
+        purpose: The purpose, which decides on the client's settings.
+        cluster: The cluster's name in the metadata.
+        properties: How to reach it, secrets as they were given.
+        more: Whatever else makes a difference.
+
+    Raises:
+        ConfigurationError: If a reference to a secret cannot be looked up.
+    """
+    return purpose, cluster, frozenset(resolve(properties).items()), more
+
+
+_clients = ClientPool[ClusterClients]()
+
+
+@contextmanager
+def kept_clients(
+    purpose: str,
+    cluster: str,
+    properties: Mapping[str, str],
+    *,
+    consumer: ClientSettings = ClientSettings(),
+) -> Iterator[ClusterClients]:
+    """Use a cluster's consumer and admin client for a `with` block; they are kept for the next one if it ends well.
+
+    A connection costs more than a small read, and Spark reuses a worker process for any task. The pool holds connections and
+    never positions: the consumer's assignment is empty between two uses.
+
+    Args:
+        purpose: The purpose; see `pool_key`.
+        cluster: The cluster's name in the metadata.
+        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
+        consumer: What the consumer needs.
+    """
+    group_id = consumer.fixed.get("group.id", "")
+    key = pool_key(purpose, cluster, properties, group_id)
+    with _clients.lease(key, lambda: ClusterClients(properties, consumer=consumer)) as clients:
+        clients.errors.clear()  # what it noticed while it was not used may be over
+        yield clients
+        if "consumer" in clients.__dict__:
+            clients.consumer.unassign()
