@@ -1,0 +1,133 @@
+"""The documents name files, names, links, commands and imports that exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dynamic_kafka import errors
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "src" / "dynamic_kafka"
+DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md")
+TEXTS = {str(path.relative_to(ROOT)): path.read_text() for path in DOCUMENTS}
+
+# Files of a user's own, and files that exist only after a build.
+NOT_HERE = {".venv-spark42"}
+
+
+def prose(text: str) -> str:
+    """The text without its code blocks."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub makes from a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def found(path: str, document: str) -> Path | None:
+    """The file or folder that a document names, as seen from the project, the package or the document."""
+    bases = (ROOT, PACKAGE, (ROOT / document).parent)
+    return next((base / path for base in bases if (base / path).exists()), None)
+
+
+def named_paths(text: str) -> Iterator[str]:
+    """The paths in backticks: `a/b.py`, `a/`, `tests/model`, `b.py`."""
+    for name in re.findall(r"`([\w./-]+)`", prose(text)):
+        in_folder = re.match(r"(docs|tests|src|benchmarks|examples|scripts|formats|kafka|sql|source|sink|spark)/", name)
+        if name.endswith((".py", "/")) or in_folder:
+            yield name
+
+
+@pytest.mark.parametrize("document", TEXTS)
+def test_every_path_that_a_document_names_exists(document: str) -> None:
+    """A file that moved is renamed in the documents, too."""
+    missing = {path for path in named_paths(TEXTS[document]) if found(path, document) is None}
+    assert missing - NOT_HERE == set()
+
+
+@pytest.mark.parametrize("document", TEXTS)
+def test_links_between_documents_resolve(document: str) -> None:
+    """The file exists, and so does the heading behind the `#`."""
+    broken = []
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", prose(TEXTS[document])):
+        path, _, anchor = link.partition("#")
+        target = (ROOT / document).parent / path if path else ROOT / document
+        if not target.exists():
+            broken.append(link)
+        elif anchor:
+            headings = re.findall(r"^#+ (.+)$", prose(target.read_text()), re.MULTILINE)
+            if anchor not in map(slug, headings):
+                broken.append(link)
+    assert broken == []
+
+
+def test_the_tables_of_files_name_what_is_in_them() -> None:
+    """In docs/architecture.md each name in the last column is defined in one of the files of its row."""
+    rows = re.findall(r"^\| (.+) \| (.+) \| ?(.*?) ?\|$", TEXTS["docs/architecture.md"], re.MULTILINE)
+    checked = 0
+    for first, second, names in rows:
+        files = [path for path in re.findall(r"`([\w./-]+)`", f"{first} {second}") if path.endswith((".py", "/"))]
+        sources = "\n".join(_source(path) for path in files)
+        for name in re.findall(r"`(\w+)`", names) if files else ():
+            checked += 1
+            assert re.search(rf"^\s*(async def|def|class) {name}\b|^\s*{name}\b.*=", sources, re.MULTILINE), (
+                f"{name} is not in {', '.join(files)}"
+            )
+    assert checked > 50
+
+
+def _source(path: str) -> str:
+    at = found(path, "docs/architecture.md")
+    assert at is not None, path
+    return "\n".join(file.read_text() for file in (at.rglob("*.py") if at.is_dir() else [at]))
+
+
+@pytest.mark.parametrize("document", TEXTS)
+def test_every_make_target_that_a_document_names_exists(document: str) -> None:
+    """`make demo` and the like."""
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"^\s*make ([a-z][\w-]*)|`make ([a-z][\w-]*)", TEXTS[document], re.MULTILINE))
+    assert {one or other for one, other in named} <= targets
+
+
+@pytest.mark.parametrize("document", TEXTS)
+def test_python_snippets_compile_and_import_what_there_is(document: str) -> None:
+    """A snippet can be pasted: it is Python, and its imports from this package work."""
+    for snippet in re.findall(r"^```python\n(.*?)^```", TEXTS[document], flags=re.DOTALL | re.MULTILINE):
+        for node in ast.walk(ast.parse(snippet)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("dynamic_kafka"):
+                module = importlib.import_module(str(node.module))
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
+def test_every_error_that_a_document_names_exists() -> None:
+    """`LostTransactionsError` and the like can be imported from `dynamic_kafka.errors`."""
+    named = {name for text in TEXTS.values() for name in re.findall(r"`(\w+Error)`", text)}
+    assert named >= {"LostTransactionsError", "ProducerFencedError"}
+    assert [name for name in named if not hasattr(errors, name)] == []
+
+
+def test_the_document_of_the_command_line_shows_what_the_commands_print() -> None:
+    """Headings, lines and states are those of the code."""
+    text = TEXTS["docs/cli.md"]
+    source = "".join(path.read_text() for path in (PACKAGE / "cli").glob("*.py"))
+    for shown in ("TRANSACTIONAL ID", "STATE BEFORE", "TIME LEFT", "Dry run, nothing was changed: add --execute to "):
+        assert shown in text
+        assert shown in source
+    states = re.findall(r"^\| `([a-z ]+)` \|.*(?:yes|never|--force)", text, re.MULTILINE)
+    assert len(states) == 5
+    assert [state for state in states if f'"{state}"' not in source] == []
+
+
+def test_every_argument_in_the_document_of_the_command_line_exists() -> None:
+    """`--prefix` and the like are arguments of `dynamic-kafka`."""
+    known = "".join(path.read_text() for path in (PACKAGE / "cli").glob("*.py"))
+    named = set(re.findall(r"(--[a-z][a-z-]+)", TEXTS["docs/cli.md"]))
+    assert {argument for argument in named if f'"{argument}"' not in known} <= {"--command-config"}
