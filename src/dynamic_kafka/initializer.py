@@ -1,11 +1,15 @@
-"""Where reading starts and stops: Flink's OffsetsInitializer, with PyFlink's names.
+"""Starting and stopping offsets: Flink's OffsetsInitializer, with PyFlink's names.
 
-An initializer turns partitions into offsets once, when a partition is first met; the answer is then in the
-checkpoint and never asked for again. All I/O goes through the `PartitionOffsetsRetriever` it is handed.
+An initializer turns partitions into offsets once, when a partition is first found. The offset is then in the checkpoint,
+and the initializer is not called for that partition again. All I/O goes through the `PartitionOffsetsRetriever` given.
 
-As text (metadata documents, the checkpoint) an initializer is a word, `earliest`, `latest` or `committed`, or one of
-`{"committed": "earliest"}` (with its reset), `{"timestamp": 1657256176000}`, and `{"<topic>": {"<partition>": <offset>}}`,
-where a word or -1 (latest), -2 (earliest), -3 (committed) may stand for an offset, and a word for all partitions of a topic.
+As text (in metadata documents and in the checkpoint) an initializer is one of
+
+* `earliest`, `latest` or `committed`;
+* `{"committed": "earliest"}`: with the reset strategy for partitions without a committed offset;
+* `{"timestamp": 1657256176000}`;
+* `{"<topic>": {"<partition>": <offset>}}`. An offset may also be one of the words above, or -1 (latest), -2 (earliest) or
+  -3 (committed). One word may stand for all partitions of a topic.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ topic_partition: Callable[[tuple[str, int]], KafkaTopicPartition] = partial(tupl
 
 
 class KafkaOffsetResetStrategy(enum.Enum):
-    """What `committed_offsets` does with a partition that has no committed offset."""
+    """The offset that `committed_offsets` gives a partition without a committed offset; NONE is an error."""
 
     NONE = "none"
     EARLIEST = "earliest"
@@ -54,33 +58,33 @@ class KafkaOffsetResetStrategy(enum.Enum):
 
 
 class PartitionOffsetsRetriever(Protocol):
-    """What an initializer may ask a cluster (Flink: OffsetsInitializer.PartitionOffsetsRetriever).
+    """An initializer's access to a cluster (Flink: OffsetsInitializer.PartitionOffsetsRetriever).
 
-    Each method answers for all partitions at once and raises `ClusterUnavailableError` if the cluster does not answer.
+    Each method takes all partitions at once and raises `ClusterUnavailableError` if the cluster does not answer.
     """
 
     @property
     def cluster_id(self) -> str:
-        """The cluster being asked."""
+        """The id of the cluster, as in the metadata."""
 
     def beginning_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """The first offset each partition still holds."""
+        """Return the first offset that each partition still holds."""
 
     def end_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """The offset after the last readable record: the last stable offset under read_committed."""
+        """Return the offset after the last readable record; under read_committed, the last stable offset."""
 
     def committed_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """The group's committed offsets; a partition without one is absent."""
+        """Return the group's committed offsets, without the partitions that have none."""
 
     def offsets_for_times(self, times_ms: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, int | None]:
-        """The first offset whose record is at or after the time; None if there is no such record."""
+        """Return the first offset at or after each time, in milliseconds since 1970; None if there is no such record."""
 
 
 class KafkaOffsetsInitializer:
-    """Where reading starts or stops. Use the factories, or subclass and override `get_partition_offsets`.
+    """Starting or stopping offsets. Use the factory methods, or subclass and override `get_partition_offsets`.
 
-    A subclass is pickled to Spark's driver-side reader process, so it holds no client. It cannot be written into a
-    checkpoint; it is asked again only for partitions that the checkpoint does not know.
+    An instance of a subclass is pickled to Spark's reader process on the driver's machine, so it must not hold a client. It
+    is not written into the checkpoint, only its offsets are: it is called again only for partitions found later.
 
     Example:
         >>> KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
@@ -90,40 +94,48 @@ class KafkaOffsetsInitializer:
     def get_partition_offsets(
         self, partitions: Collection[KafkaTopicPartition], retriever: PartitionOffsetsRetriever
     ) -> dict[KafkaTopicPartition, int]:
-        """The offset of each partition.
+        """Return the offset of each partition.
 
         Args:
-            partitions: Partitions of one cluster, met for the first time.
-            retriever: Asks that cluster.
+            partitions: Partitions of one cluster that have no offset yet.
+            retriever: The access to that cluster.
 
         Returns:
             An offset for every partition in `partitions`.
 
         Raises:
-            OffsetResolutionError: If a partition has no offset by this rule.
+            OffsetResolutionError: If the rule gives a partition no offset.
         """
         raise NotImplementedError
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
-        """Each partition's first offset."""
+        """Return an initializer for the first offset of each partition."""
         return _Word("earliest")
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """Each partition's end, as it is when the partition is first met."""
+        """Return an initializer for the end of each partition at the time when the partition is found."""
         return _Word("latest")
 
     @staticmethod
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """The consumer group's committed offsets (needs `group.id`); the strategy is for partitions without one."""
+        """Return an initializer for the consumer group's committed offsets; needs `group.id`.
+
+        Args:
+            offset_reset_strategy: The offset of partitions without a committed one.
+        """
         return _Word("committed", offset_reset_strategy)
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first record at or after `timestamp` (milliseconds since 1970); the end if there is none."""
+        """Return an initializer for the first record at or after a time; the end if there is no such record.
+
+        Args:
+            timestamp: Milliseconds since 1970.
+        """
         return _Timestamp(timestamp)
 
     @staticmethod
@@ -131,19 +143,22 @@ class KafkaOffsetsInitializer:
         offsets: Mapping[KafkaTopicPartition | tuple[str, int], int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """The offsets given; partitions not listed take the group's committed offset, then the strategy.
+        """Return an initializer for the offsets given.
 
-        -1, -2 and -3 stand for latest, earliest and committed, as in Flink.
+        Args:
+            offsets: Partition to offset. -1, -2 and -3 stand for latest, earliest and committed, as in Flink. A partition
+                that is not listed takes the group's committed offset.
+            offset_reset_strategy: The offset of unlisted partitions without a committed one.
 
         Raises:
-            ValueError: For any other negative offset.
+            ValueError: If an offset is negative and not one of these three.
         """
         listed = {KafkaTopicPartition(*tp): _offset(offset) for tp, offset in offsets.items()}
         return _Offsets(listed, {}, offset_reset_strategy)
 
     @property
     def needs_group(self) -> bool:
-        """Whether a `group.id` is required."""
+        """Return whether a `group.id` is required."""
         return False
 
 
@@ -187,7 +202,7 @@ class _Timestamp(KafkaOffsetsInitializer):
 
 @dataclass(frozen=True, repr=False)
 class PartitionTimestamps(KafkaOffsetsInitializer):
-    """Spark's way to start by time: a time for each partition, or one for all; `strict` refuses one without a record."""
+    """Spark's start by time: a time for each partition or one for all; `strict` fails for one without a record."""
 
     timestamps_ms: Mapping[KafkaTopicPartition, int]
     default_ms: int | None = None
@@ -202,7 +217,7 @@ class PartitionTimestamps(KafkaOffsetsInitializer):
             time_ms = self.timestamps_ms.get(tp, self.default_ms)
             if time_ms is None:
                 raise OffsetResolutionError(
-                    f"No timestamp is given for {_names([tp])} on cluster '{retriever.cluster_id}'; name every partition",
+                    f"No timestamp is given for {_names([tp])} on cluster '{retriever.cluster_id}'; list every partition",
                     cluster_id=retriever.cluster_id,
                 )
             times_ms[tp] = time_ms
@@ -258,8 +273,8 @@ def _reset(
         return {}
     if reset is KafkaOffsetResetStrategy.NONE:
         raise OffsetResolutionError(
-            f"No committed offset for {_names(partitions)} on cluster '{retriever.cluster_id}' and no reset strategy; "
-            "commit offsets for the group first, or choose the reset 'earliest' or 'latest'",
+            f"The group has no committed offset for {_names(partitions)} on cluster '{retriever.cluster_id}', and no reset "
+            "strategy is set; commit offsets for the group first, or choose the reset strategy 'earliest' or 'latest'",
             cluster_id=retriever.cluster_id,
         )
     return _Word(_word(reset.value)).get_partition_offsets(partitions, retriever)
@@ -268,13 +283,13 @@ def _reset(
 def _by_time(
     times_ms: Mapping[KafkaTopicPartition, int], retriever: PartitionOffsetsRetriever, *, strict: bool
 ) -> dict[KafkaTopicPartition, int]:
-    # The end is read before the look-up: a record that arrives between the two is then read, never skipped.
+    # The end is read before the times are looked up: a record that arrives in between is then read, never skipped.
     ends = retriever.end_offsets(list(times_ms))
     found = retriever.offsets_for_times(times_ms)
     late = [tp for tp in times_ms if found.get(tp) is None]
     if late and strict:
         raise OffsetResolutionError(
-            f"No record at or after {times_ms[late[0]]} ms in {_names(late)} on cluster '{retriever.cluster_id}'; "
+            f"There is no record at or after {times_ms[late[0]]} ms in {_names(late)} on cluster '{retriever.cluster_id}'; "
             "choose an earlier time, or set startingOffsetsByTimestampStrategy=latest",
             cluster_id=retriever.cluster_id,
         )
@@ -291,17 +306,17 @@ def _word(text: str) -> Literal["earliest", "latest", "committed"]:
 
 
 def initializer_from_json(value: Any) -> KafkaOffsetsInitializer:
-    """Read the textual form described at the top of this module.
+    """Parse the textual form described at the top of this module.
 
     Args:
         value: A decoded JSON or YAML value.
 
     Raises:
-        ValueError: If it is none of the forms; the message says what was expected, not where it stood.
+        ValueError: If the value has none of the forms. The message says what was expected; the caller adds where.
     """
     if isinstance(value, str):
         if value not in _WORDS:
-            raise ValueError(f"{value!r} is none of the words {', '.join(_WORDS)}")
+            raise ValueError(f"{value!r} is not one of {', '.join(_WORDS)}")
         return _Word(_word(value))
     if not isinstance(value, Mapping) or not value:
         raise ValueError(
@@ -313,7 +328,9 @@ def initializer_from_json(value: Any) -> KafkaOffsetsInitializer:
         try:
             return _Word("committed", KafkaOffsetResetStrategy(value["committed"]))
         except ValueError:
-            raise ValueError(f"{value['committed']!r} is none of the resets none, earliest, latest") from None
+            raise ValueError(
+                f"{value['committed']!r} is not one of the reset strategies none, earliest, latest"
+            ) from None
     listed: dict[KafkaTopicPartition, int | str] = {}
     by_topic: dict[str, str] = {}
     for topic, offsets in value.items():
@@ -330,7 +347,7 @@ def initializer_from_json(value: Any) -> KafkaOffsetsInitializer:
 def _partition(value: Any) -> int:
     text = str(value)
     if isinstance(value, bool) or not text.isdecimal():
-        raise ValueError(f"{value!r} is no partition number")
+        raise ValueError(f"{value!r} is not a valid partition number")
     return int(text)
 
 
@@ -350,7 +367,7 @@ def _non_negative(value: Any, what: str) -> int:
 
 
 def initializer_to_json(initializer: KafkaOffsetsInitializer | None) -> Any:
-    """The textual form of an initializer; None for None and for a user's own subclass, which has none."""
+    """Return the textual form of an initializer; None for None and for a user's own subclass, which has no such form."""
     match initializer:
         case _Word("committed", reset) if reset is not KafkaOffsetResetStrategy.NONE:
             return {"committed": reset.value}

@@ -225,7 +225,7 @@ def test_a_group_without_offsets(numbers: dict[str, str]) -> None:
         reset("none"),
         start("earliest-offset") | stop("group-offsets") | {"properties.group.id": "new"},
     ):
-        with pytest.raises(OffsetResolutionError, match=rf"No committed offset for {numbers['topic']}-0"):
+        with pytest.raises(OffsetResolutionError, match=rf"no committed offset for {numbers['topic']}-0"):
             read_batch(source(numbers | options))
 
 

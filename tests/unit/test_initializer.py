@@ -92,7 +92,7 @@ def test_committed_without_a_commit_takes_the_reset(reset: KafkaOffsetResetStrat
 def test_committed_without_a_commit_and_reset_none_is_an_error() -> None:
     """It names partition and cluster, and what to do (e.13)."""
     with pytest.raises(
-        OffsetResolutionError, match=r"No committed offset for t-0, t-2 on cluster 'c'.*choose the reset"
+        OffsetResolutionError, match=r"no committed offset for t-0, t-2 on cluster 'c'.*choose the reset"
     ):
         resolve(KafkaOffsetsInitializer.committed_offsets(), committed={P1: 3})
 
@@ -135,7 +135,7 @@ def test_timestamps_for_each_partition() -> None:
 
 def test_timestamps_strict_without_a_record_is_an_error() -> None:
     """Spark's strategy `error`; it names partition, time and the option."""
-    with pytest.raises(OffsetResolutionError, match=r"No record at or after 5000 ms in t-1, t-2.*Strategy=latest"):
+    with pytest.raises(OffsetResolutionError, match=r"no record at or after 5000 ms in t-1, t-2.*Strategy=latest"):
         resolve(PartitionTimestamps({}, default_ms=5000, strict=True))
 
 
@@ -242,8 +242,8 @@ def test_text_of_the_factories() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("newest", "'newest' is none of the words earliest, latest, committed"),
-        ("Latest", "none of the words"),
+        ("newest", "'newest' is not one of earliest, latest, committed"),
+        ("Latest", "is not one of"),
         (None, "expected one of earliest"),
         (5, "expected one of earliest"),
         ([], "expected one of earliest"),
@@ -251,12 +251,12 @@ def test_text_of_the_factories() -> None:
         ({"timestamp": -1}, "-1 is not a timestamp in milliseconds"),
         ({"timestamp": True}, "True is not a timestamp"),
         ({"timestamp": 1.5}, "1.5 is not a timestamp"),
-        ({"committed": "never"}, "'never' is none of the resets none, earliest, latest"),
+        ({"committed": "never"}, "'never' is not one of the reset strategies none, earliest, latest"),
         ({"t": 5}, "topic 't': expected a word or"),
         ({"t": "newest"}, "topic 't': expected a word or"),
-        ({"t": {"zero": 5}}, "'zero' is no partition number"),
-        ({"t": {"-1": 5}}, "'-1' is no partition number"),
-        ({"t": {True: 5}}, "True is no partition number"),
+        ({"t": {"zero": 5}}, "'zero' is not a valid partition number"),
+        ({"t": {"-1": 5}}, "'-1' is not a valid partition number"),
+        ({"t": {True: 5}}, "True is not a valid partition number"),
         ({"t": {"0": -4}}, "-4 is not an offset"),
         ({"t": {"0": 2**63}}, "is not an offset"),
         ({"t": {"0": "5"}}, "'5' is not an offset"),

@@ -130,7 +130,7 @@ def test_document_may_reuse_parts_by_anchor_and_merge_key() -> None:
         (document(cluster(bootstrapServers=" , ")), ".bootstrapServers: expected at least one host:port"),
         (document(cluster(properties={"a.b": ["x"]})), "[0].properties['a.b']: expected text, not a list"),
         (document(cluster(properties={"bootstrap.servers": "x"})), ".properties: bootstrap.servers does not belong here"),
-        (document(cluster(startingOffsets="newest")), ".startingOffsets: 'newest' is none of the words earliest"),
+        (document(cluster(startingOffsets="newest")), ".startingOffsets: 'newest' is not one of earliest"),
         (document(cluster(stoppingOffsets={"t": {"0": []}})), ".stoppingOffsets: [] is not an offset"),
         (document(cluster(), cluster()), "[0].clusterMetadataList[1]: cluster 'c' is already at [0].clusterMetadataList[0]"),
         (

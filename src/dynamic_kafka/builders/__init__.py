@@ -1,4 +1,7 @@
-"""Sources and sinks with PyFlink's builders: a front over the same options as `format(...)`."""
+"""Sources, sinks, serializers and deserializers with PyFlink's builders.
+
+For users, through the names in `dynamic_kafka`. The builders set the same options as `format("dynamic-kafka")`.
+"""
 
 from dynamic_kafka.builders.serializers import (
     ArrowSerializer,

@@ -1,10 +1,10 @@
-"""From bytes to columns, for the builders.
+"""Deserializers of the source's builders: from bytes to columns.
 
-Formats will live in `dynamic_kafka.formats` and end in the same two shapes:
+There are two kinds:
 
-* a value deserializer turns the column `value` into another column: a Spark column, a SQL expression, or a function from
-  column to column;
-* a record deserializer turns the source's raw DataFrame into another one.
+* a value deserializer turns the column `value` into another column. It is a Spark column, a SQL expression, or a function
+  from column to column, such as those of `dynamic_kafka.functions`;
+* a record deserializer is a function from the source's raw DataFrame to another DataFrame.
 """
 
 from __future__ import annotations
@@ -34,25 +34,26 @@ class SimpleStringSchema:
     """The value as text (PyFlink: SimpleStringSchema).
 
     Args:
-        charset: How the text is encoded.
+        charset: The encoding of the text.
     """
 
     charset: str = "UTF-8"
 
     def __call__(self, value: Column) -> Column:
         """Decode the column."""
-        from pyspark.sql import functions as F  # noqa: N812  # the name everybody uses
+        from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
         return F.decode(value, self.charset)
 
 
 @dataclass(frozen=True)
 class ArrowDeserializer:
-    """A Python function over Arrow: it sees a batch of values at once, never row by row.
+    """A Python function over Arrow, called with a batch of values at once.
 
     Args:
-        function: Takes a `pyarrow.BinaryArray` of values (null for a tombstone) and returns a `pyarrow.Array` as long.
-        return_type: What it returns, as a Spark type or in Spark's DDL.
+        function: Takes a `pyarrow.BinaryArray` of values (null for a tombstone) and returns a `pyarrow.Array` of the same
+            length.
+        return_type: The type of the result, as a Spark type or in Spark's DDL.
 
     Example:
         >>> import pyarrow.compute as pc
@@ -72,7 +73,7 @@ class ArrowDeserializer:
         def deserialize(values: pa.Array) -> pa.Array:
             return function(values)
 
-        # Spark tells the kinds of Arrow functions apart by their annotations, which the user's may lack.
+        # Spark recognizes the kind of an Arrow function by its annotations, which the user's function may lack.
         deserialize.__annotations__ = {"values": pa.Array, "return": pa.Array}
         make: Callable[..., Any] = arrow_udf
         column: Column = make(deserialize, returnType=self.return_type)(value)
@@ -84,7 +85,7 @@ class KafkaRecordDeserializationSchema:
 
     @staticmethod
     def value_only(deserializer: ValueDeserializer) -> Callable[[DataFrame], DataFrame]:
-        """Only the value, deserialized, as the column `value`."""
+        """Return a record deserializer that keeps only the value, deserialized, as the column `value`."""
 
         def deserialize(raw: DataFrame) -> DataFrame:
             return raw.select(apply(deserializer, raw["value"]).alias("value"))
@@ -93,7 +94,7 @@ class KafkaRecordDeserializationSchema:
 
 
 def apply(deserializer: ValueDeserializer, value: Column) -> Column:
-    """The deserialized column; a ready-made column or expression refers to `value` by itself."""
+    """Return the deserialized column. A given column or expression refers to `value` by name."""
     from pyspark.sql import Column
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -1,12 +1,12 @@
-"""From columns to a Kafka record: key, value, topic, headers, timestamp and cluster of each row.
+"""Serializers of the sink's builder: from a row to a record's key, value, topic, headers, timestamp and cluster.
 
-Each of them is an *expression of the row*, in one of three shapes:
+Each of these is an *expression of the row*, in one of three forms:
 
 * a Spark column, or the text of a SQL expression, such as a column's name;
-* a function from the row, a struct of all columns, to a column: `F.to_json`, or `lambda row: row["region"]`;
-* a Python function over Arrow, as `ArrowSerializer(...)`.
+* a function from the row, which is a struct of all columns, to a column: `F.to_json`, or `lambda row: row["region"]`;
+* a Python function over Arrow: `ArrowSerializer(...)`.
 
-`SimpleStringSchema()` serializes the column `key` or `value`, which is text.
+`SimpleStringSchema()` serializes the column `key` or `value`, which must be text.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ _ORDER = ("key", "value", "topic", "headers", "timestamp", "cluster")
 
 @dataclass(frozen=True)
 class ArrowSerializer:
-    """A Python function over Arrow: it sees a batch of rows at once, never row by row.
+    """A Python function over Arrow, called with a batch of rows at once.
 
     Args:
-        function: Takes a `pyarrow.StructArray`, a field for each column, and returns a `pyarrow.Array` as long.
-        return_type: What it returns, as a Spark type or in Spark's DDL.
+        function: Takes a `pyarrow.StructArray` with a field for each column, and returns a `pyarrow.Array` of the same
+            length.
+        return_type: The type of the result, as a Spark type or in Spark's DDL.
 
     Example:
         >>> import pyarrow.compute as pc
@@ -60,10 +61,10 @@ class ArrowSerializer:
 
 @dataclass(frozen=True)
 class KafkaRecordSerializationSchema:
-    """Turns a DataFrame's rows into Kafka records (Flink: KafkaRecordSerializationSchema). Made by a builder.
+    """The mapping of a DataFrame's rows to records (Flink: KafkaRecordSerializationSchema), created by a builder.
 
-    `KafkaSinkBuilder.set_record_serializer` takes one, or your own function from the DataFrame to one with the columns of
-    the sink: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`, `cluster`.
+    `KafkaSinkBuilder.set_record_serializer` takes such an object, or your own function from the DataFrame to one with the
+    sink's columns: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`, `cluster`.
 
     Example:
         >>> schema = (
@@ -81,11 +82,11 @@ class KafkaRecordSerializationSchema:
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
-        """A new builder."""
+        """Return a new builder."""
         return KafkaRecordSerializationSchemaBuilder()
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """The columns of the sink, and no other."""
+        """Return a DataFrame with the columns of the sink."""
         return rows.select(
             *(_column(name, self.expressions[name]).alias(name) for name in _ORDER if name in self.expressions)
         )
@@ -93,7 +94,7 @@ class KafkaRecordSerializationSchema:
 
 def _column(name: str, expression: RowExpression) -> Column:
     from pyspark.sql import Column
-    from pyspark.sql import functions as F  # noqa: N812  # the name everybody uses
+    from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
     if isinstance(expression, Column):
         return expression
@@ -105,9 +106,9 @@ def _column(name: str, expression: RowExpression) -> Column:
 
 
 class KafkaRecordSerializationSchemaBuilder:
-    """Builds a `KafkaRecordSerializationSchema`; a value and a topic, or who chooses it, are required.
+    """The builder of a `KafkaRecordSerializationSchema`; a value, and a topic or a topic selector, are required.
 
-    A topic is not required where a stream of the metadata service has a single one: `KafkaSinkBuilder.build` checks it.
+    A stream of the metadata service that has a single topic needs no topic here: `KafkaSinkBuilder.build` checks it.
     Every setter returns the builder.
     """
 
@@ -118,45 +119,45 @@ class KafkaRecordSerializationSchemaBuilder:
         self._partitioner: KafkaPartitioner | str | None = None
 
     def set_topic(self, topic: str) -> Self:
-        """All records go to this topic."""
+        """Write all records to this topic."""
         self._once("topic", "set_topic")
         self._topic = topic
         return self
 
     def set_topic_selector(self, topic_selector: RowExpression) -> Self:
-        """The topic of each row, as text."""
+        """Set the topic of each row, as text."""
         return self._set("topic", "set_topic_selector", topic_selector)
 
     def set_key_serialization_schema(self, key_serialization_schema: RowExpression) -> Self:
-        """The key of each row, as text or bytes; null for none."""
+        """Set the key of each row, as text or bytes; null for a record without a key."""
         return self._set("key", "set_key_serialization_schema", key_serialization_schema)
 
     def set_value_serialization_schema(self, value_serialization_schema: RowExpression) -> Self:
-        """The value of each row, as text or bytes; null for a tombstone."""
+        """Set the value of each row, as text or bytes; null for a tombstone."""
         return self._set("value", "set_value_serialization_schema", value_serialization_schema)
 
     def set_header_provider(self, header_provider: RowExpression) -> Self:
-        """The headers of each row: `array<struct<key string, value binary>>`, such as `map_entries(a_map)`."""
+        """Set the headers of each row: `array<struct<key string, value binary>>`, such as `map_entries(a_map)`."""
         return self._set("headers", "set_header_provider", header_provider)
 
     def set_timestamp_selector(self, timestamp_selector: RowExpression) -> Self:
-        """The timestamp of each row (Flink: the event's); without it, or if it is null, the time of sending."""
+        """Set the timestamp of each row (Flink: the event's). Without it, or if it is null, it is the time of sending."""
         return self._set("timestamp", "set_timestamp_selector", timestamp_selector)
 
     def set_cluster_selector(self, cluster_selector: RowExpression) -> Self:
-        """The id of each row's cluster, for a stream on several ones."""
+        """Set the id of each row's cluster, for a stream on several clusters."""
         return self._set("cluster", "set_cluster_selector", cluster_selector)
 
     def set_partitioner(self, partitioner: KafkaPartitioner | str) -> Self:
-        """Who chooses partitions: an object, or a value of the option `sink.partitioner`."""
+        """Set the partitioner: an object, or a value of the option `sink.partitioner`."""
         self._partitioner = partitioner
         return self
 
     def build(self) -> KafkaRecordSerializationSchema:
-        """Check that there is a value.
+        """Return the schema.
 
         Raises:
-            ConfigurationError: If there is none.
+            ConfigurationError: If the value's serializer is missing.
         """
         if "value" not in self._expressions:
             raise ConfigurationError("The value's serializer is missing; call set_value_serialization_schema(...)")

@@ -1,4 +1,4 @@
-"""`KafkaSink` with PyFlink's builder: a front over the same options as `format(...)`."""
+"""`KafkaSink` with PyFlink's builder, over the same options as `format(...)`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["DeliveryGuarantee", "KafkaSink", "KafkaSinkBuilder", "TransactionNam
 
 
 class DeliveryGuarantee(enum.Enum):
-    """What a sink promises (Flink: DeliveryGuarantee)."""
+    """The delivery guarantee of a sink (Flink: DeliveryGuarantee)."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -30,7 +30,7 @@ class DeliveryGuarantee(enum.Enum):
 
 
 class TransactionNamingStrategy(enum.Enum):
-    """Accepted for Flink's sake: transactional ids always come from a pool."""
+    """Flink's strategies for transactional ids. Accepted, but without effect: the ids always come from a pool."""
 
     INCREMENTING = "incrementing"
     POOLING = "pooling"
@@ -42,7 +42,7 @@ def _unique() -> str:
 
 @dataclass(frozen=True)
 class KafkaSink:
-    """Writes rows to topics of one Kafka cluster, or to a stream on any number of them (Flink: KafkaSink).
+    """A sink that writes rows to topics of one Kafka cluster, or to a stream on any number of them (Flink: KafkaSink).
 
     Example:
         >>> sink = (
@@ -69,15 +69,15 @@ class KafkaSink:
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
-        """A new builder."""
+        """Return a new builder."""
         return KafkaSinkBuilder()
 
     def write_stream(self, rows: DataFrame) -> DataStreamWriter:
-        """A writer of a streaming DataFrame; give it a checkpoint and a trigger, and start it (Flink: sink_to)."""
+        """Return a writer for a streaming DataFrame; give it a checkpoint and a trigger, and start it (Flink: sink_to)."""
         return self._records(rows).writeStream.format(self._registered(rows)).options(**self.options)
 
     def write(self, rows: DataFrame) -> DataFrameWriter:
-        """A writer of a batch DataFrame; in `foreachBatch` give it the options `txnAppId` and `txnVersion`."""
+        """Return a writer for a batch DataFrame; in `foreachBatch` give it the options `txnAppId` and `txnVersion`."""
         return self._records(rows).write.format(self._registered(rows)).mode("append").options(**self.options)
 
     def save(self, rows: DataFrame) -> None:
@@ -89,14 +89,14 @@ class KafkaSink:
         return records if self.parallelism is None else records.repartition(self.parallelism)
 
     def _registered(self, rows: DataFrame) -> str:
-        """Register a data source class that carries the objects; once in each session, for `foreachBatch` asks often."""
+        """Register a data source class that carries the objects; once in a session, because `foreachBatch` calls often."""
         from dynamic_kafka.spark.datasource import NAME, DynamicKafkaDataSource
 
-        # A session that is cloned, as a query's is, takes its configuration along with its data sources.
+        # A cloned session, as each query has one, keeps both the configuration and the data sources.
         spark, key = rows.sparkSession, f"{NAME}.sink.{self._id}"
         name = spark.conf.get(key, None)
         if name is None:
-            name = f"{NAME}-{_unique()}"  # not the same in each session: Spark looks for it in others, too
+            name = f"{NAME}-{_unique()}"  # unique, because Spark also looks for it in other sessions
             attributes = {"short_name": name, "sink_objects": self.objects}
             spark.dataSource.register(type(DynamicKafkaDataSource.__name__, (DynamicKafkaDataSource,), attributes))
             spark.conf.set(key, name)
@@ -104,9 +104,9 @@ class KafkaSink:
 
 
 class KafkaSinkBuilder:
-    """Builds a `KafkaSink`; a record serializer, and bootstrap servers or a stream, are required.
+    """The builder of a `KafkaSink`; a record serializer, and bootstrap servers or a stream, are required.
 
-    The delivery guarantee is `NONE` by default, as in Flink (the default of the option is at-least-once, as in Flink's SQL).
+    The delivery guarantee is `NONE` by default, as in Flink. (The option's default is at-least-once, as in Flink's SQL.)
     Every setter returns the builder.
     """
 
@@ -116,11 +116,11 @@ class KafkaSinkBuilder:
         self._metadata_service: KafkaMetadataService | None = None
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """The brokers to ask first, as `host:port,host:port`."""
+        """Set the brokers to connect to first, as `host:port,host:port`."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
-        """Who knows which topics on which clusters make up the stream; a copy of it goes to Spark's processes."""
+        """Set the metadata service, which maps the stream to clusters and topics. Spark's processes get a copy of it."""
         self._metadata_service = kafka_metadata_service
         return self
 
@@ -130,47 +130,47 @@ class KafkaSinkBuilder:
         return self
 
     def set_record_serializer(self, record_serializer: RecordSerializer) -> Self:
-        """How rows become records: a `KafkaRecordSerializationSchema`, or a function to the sink's columns."""
+        """Set how rows become records: a `KafkaRecordSerializationSchema`, or a function to the sink's columns."""
         self._serializer = record_serializer
         return self
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        """What is promised; `EXACTLY_ONCE` needs a prefix of transactional ids."""
+        """Set the delivery guarantee. `EXACTLY_ONCE` needs a transactional id prefix."""
         self._options["sink.delivery-guarantee"] = delivery_guarantee.value
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
-        """What all transactional ids begin with: a name of the query, kept over restarts and given to no other one."""
+        """Set the prefix of all transactional ids: a name of the query that restarts keep and no other query uses."""
         self._options["sink.transactional-id-prefix"] = transactional_id_prefix
         return self
 
     def set_transaction_naming_strategy(self, transaction_naming_strategy: TransactionNamingStrategy) -> Self:
-        """Accepted for Flink's sake."""
+        """Accept Flink's setting, which has no effect here."""
         self._options["sink.transaction-naming-strategy"] = transaction_naming_strategy.value
         return self
 
     def set_property(self, key: str, value: str) -> Self:
-        """A property of Kafka producers, or an option of the sink by its own name."""
+        """Set a property of Kafka producers, or an option of the sink by its own name."""
         known = {name.lower(): option.key for name, option in option_names(SINK_OPTIONS).items()}
         option = known.get(key.lower(), "topic")
-        self._options[f"properties.{key}" if option == "topic" else option] = value  # a topic is the serializer's
+        self._options[f"properties.{key}" if option == "topic" else option] = value  # the serializer sets the topic
         return self
 
     def set_properties(self, properties: Mapping[str, str]) -> Self:
-        """Several properties."""
+        """Set several properties, as `set_property` does."""
         for key, value in properties.items():
             self.set_property(key, value)
         return self
 
     def set_kafka_producer_config(self, properties: Mapping[str, str]) -> Self:
-        """Several properties (Flink: setKafkaProducerConfig)."""
+        """Set several properties (Flink: setKafkaProducerConfig)."""
         return self.set_properties(properties)
 
     def build(self) -> KafkaSink:
-        """Check everything.
+        """Check all settings and return the sink.
 
         Raises:
-            ConfigurationError: Naming the option, the value and what would be right.
+            ConfigurationError: If a setting is missing, invalid or in conflict. Names the option, the value and the remedy.
         """
         serializer = self._serializer
         if serializer is None:

@@ -1,7 +1,7 @@
-"""`KafkaSource` and `DynamicKafkaSource` with PyFlink's builders: a front over the same options as `format(...)`.
+"""`KafkaSource` and `DynamicKafkaSource` with PyFlink's builders, over the same options as `format(...)`.
 
-What fits into text becomes an option; what does not (a metadata service object, a custom offsets initializer) is pickled
-with the data source class that Spark registers, never into an option: options show in Spark's UI and event log.
+Text becomes an option. Objects (a metadata service, a custom offsets initializer) are pickled with the data source class
+that Spark registers, and never into an option: Spark's UI and event log show options.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["DynamicKafkaSource", "DynamicKafkaSourceBuilder", "KafkaSource", "Ka
 
 @dataclass(frozen=True)
 class _Source:
-    """A validated source: gives DataFrames. Made by a builder."""
+    """A validated source, created by a builder, that returns DataFrames."""
 
     options: Mapping[str, str] = field(repr=False)
     objects: SourceObjects = field(repr=False)
     deserializer: RecordDeserializer | None
 
     def read_stream(self, spark: SparkSession) -> DataFrame:
-        """A streaming DataFrame.
+        """Return a streaming DataFrame.
 
         With stopping offsets (`set_bounded`, `set_unbounded(stop)`) its query ends by itself once they are reached.
         """
@@ -46,11 +46,11 @@ class _Source:
         return self._deserialized(spark.readStream.format(self._registered(spark)).options(**self.options).load())
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """A batch DataFrame, up to the stopping offsets, or to the latest ones if there are none."""
+        """Return a batch DataFrame, up to the stopping offsets, or to the latest ones if there are none."""
         return self._deserialized(spark.read.format(self._registered(spark)).options(**self.options).load())
 
     def _registered(self, spark: SparkSession) -> str:
-        """Register a data source class that carries the objects; a name of its own keeps sources of one session apart."""
+        """Register a data source class that carries the objects, under a name that is unique in the session."""
         from dynamic_kafka.spark.datasource import NAME, DynamicKafkaDataSource
 
         name = f"{NAME}-{uuid.uuid4().hex[:12]}"
@@ -71,7 +71,7 @@ class _Source:
 
 
 class KafkaSource(_Source):
-    """Reads topics of one Kafka cluster (Flink: KafkaSource).
+    """A source that reads topics of one Kafka cluster (Flink: KafkaSource).
 
     Example:
         >>> source = (
@@ -87,12 +87,12 @@ class KafkaSource(_Source):
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
-        """A new builder."""
+        """Return a new builder."""
         return KafkaSourceBuilder()
 
 
 class DynamicKafkaSource(_Source):
-    """Reads streams that live on any number of Kafka clusters, and follows them (Flink: DynamicKafkaSource).
+    """A source that reads streams on any number of Kafka clusters, and follows their changes (Flink: DynamicKafkaSource).
 
     Example:
         >>> source = (
@@ -107,12 +107,12 @@ class DynamicKafkaSource(_Source):
 
     @staticmethod
     def builder() -> DynamicKafkaSourceBuilder:
-        """A new builder."""
+        """Return a new builder."""
         return DynamicKafkaSourceBuilder()
 
 
 class _Builder:
-    """What both builders have. Every setter returns the builder."""
+    """The setters of both builders. Every setter returns the builder."""
 
     def __init__(self) -> None:
         self._options: dict[str, str] = {}
@@ -125,25 +125,25 @@ class _Builder:
         self._deserializer: RecordDeserializer | None = None
 
     def set_group_id(self, group_id: str) -> Self:
-        """The consumer group: where committed offsets are read from and, for monitoring, written to."""
+        """Set the consumer group. Committed offsets are read from it and, for monitoring, written to it."""
         return self.set_property("group.id", group_id)
 
     def set_client_id_prefix(self, prefix: str) -> Self:
-        """The `client.id` of all clients."""
+        """Set the `client.id` of all clients."""
         return self.set_property("client.id.prefix", prefix)
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """Where reading starts; earliest if not set. A cluster's own starting offsets in the metadata win."""
+        """Set where reading starts; default earliest. A cluster's own starting offsets in the metadata win."""
         self._starting = starting_offsets_initializer
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """Stop at these offsets, and look for no new clusters, topics or partitions."""
+        """Stop at these offsets, without discovery of new clusters, topics or partitions."""
         self._stopping, self._bounded = stopping_offsets_initializer, True
         return self
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """Read as a stream that ends by itself at these offsets."""
+        """Read as a stream, with discovery, that ends by itself at these offsets."""
         self._stopping, self._bounded = stopping_offsets_initializer, False
         return self
 
@@ -157,19 +157,19 @@ class _Builder:
         return self.set_deserializer(KafkaRecordDeserializationSchema.value_only(deserializer))
 
     def set_deserializer(self, deserializer: RecordDeserializer) -> Self:
-        """Turn the raw DataFrame (key, value, topic, partition, offset, timestamp, ..., cluster) into what is wanted."""
+        """Set the function from the raw DataFrame (key, value, topic, partition, offset, ..., cluster) to the result."""
         self._deserializer = deserializer
         return self
 
     def set_property(self, key: str, value: str) -> Self:
-        """A property of Kafka clients, or an option of the source by its own name."""
+        """Set a property of Kafka clients, or an option of the source by its own name."""
         known = {name.lower() for name in option_names(SOURCE_OPTIONS)}
         is_option = key.lower() in known and key != "topic"
         self._options[key if is_option else f"properties.{key}"] = value
         return self
 
     def set_properties(self, properties: Mapping[str, str]) -> Self:
-        """Several properties."""
+        """Set several properties, as `set_property` does."""
         for key, value in properties.items():
             self.set_property(key, value)
         return self
@@ -192,10 +192,10 @@ class _Builder:
 
 
 class KafkaSourceBuilder(_Builder):
-    """Builds a `KafkaSource`; `set_bootstrap_servers` and one of the subscriptions are required."""
+    """The builder of a `KafkaSource`; `set_bootstrap_servers` and one of the subscriptions are required."""
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """The brokers to ask first, as `host:port,host:port`."""
+        """Set the brokers to connect to first, as `host:port,host:port`."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_topics(self, *topics: str) -> Self:
@@ -214,19 +214,19 @@ class KafkaSourceBuilder(_Builder):
         return self._subscribe("set_partitions", **{"topic-partitions": json.dumps(by_topic)})
 
     def build(self) -> KafkaSource:
-        """Check everything.
+        """Check all settings and return the source.
 
         Raises:
-            ConfigurationError: Naming the option, the value and what would be right.
+            ConfigurationError: If a setting is missing, invalid or in conflict. Names the option, the value and the remedy.
         """
         return KafkaSource(*self._validated(), self._deserializer)
 
 
 class DynamicKafkaSourceBuilder(_Builder):
-    """Builds a `DynamicKafkaSource`; a metadata service and one of the subscriptions are required."""
+    """The builder of a `DynamicKafkaSource`; a metadata service and one of the subscriptions are required."""
 
     def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
-        """Who knows which topics on which clusters make up a stream; a copy of it goes to the reader process."""
+        """Set the metadata service, which maps streams to clusters and topics. The reader process gets a copy of it."""
         self._metadata_service = kafka_metadata_service
         return self
 
@@ -246,10 +246,10 @@ class DynamicKafkaSourceBuilder(_Builder):
         return self._subscribe("set_kafka_stream_subscriber")
 
     def build(self) -> DynamicKafkaSource:
-        """Check everything.
+        """Check all settings and return the source.
 
         Raises:
-            ConfigurationError: Naming the option, the value and what would be right.
+            ConfigurationError: If a setting is missing, invalid or in conflict. Names the option, the value and the remedy.
         """
         if self._metadata_service is None:
             raise ConfigurationError("A metadata service is missing; call set_kafka_metadata_service(...)")

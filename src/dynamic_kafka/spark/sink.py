@@ -80,7 +80,7 @@ class _Writer:
             return KafkaCommitMessage(report, identity, self._claim, transactional.prepare(), self._task.destinations)
 
     def _identity(self) -> Identity | None:
-        """Return the batch as a task sees it. Not for `foreachBatch`: its context is the stream's."""
+        """Return the user's identity of the batch. In `foreachBatch` the task's context holds that of the outer stream."""
         return _given_identity(self._settings)
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
