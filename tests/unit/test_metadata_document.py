@@ -115,8 +115,8 @@ def test_document_may_reuse_parts_by_anchor_and_merge_key() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "the whole: expected a list, not nothing"),
-        ("streamId: s", "the whole: expected a list, not a mapping"),
+        ("", "the document: expected a list, not nothing"),
+        ("streamId: s", "the document: expected a list, not a mapping"),
         ("[1]", "[0]: expected a mapping, not a number"),
         ("- streamId: s", "[0].clusterMetadataList: is missing"),
         ("- streamId: ''\n  clusterMetadataList: []", "[0].streamId: expected a name that is not empty"),
@@ -135,14 +135,14 @@ def test_document_may_reuse_parts_by_anchor_and_merge_key() -> None:
         (document(cluster(), cluster()), "[0].clusterMetadataList[1]: cluster 'c' is already at [0].clusterMetadataList[0]"),
         (
             json.dumps([{"streamId": "s", "clusterMetadataList": []}] * 2),
-            "[1].streamId: stream 's' is already at [0]; join the two",
+            "[1].streamId: stream 's' is already at [0]; merge the two",
         ),
-        ("- streamId: a\n  streamId: b", "line 2, column 3: the key 'streamId' is given twice"),
-        ("- {a: 1", "no YAML, did not find expected ',' or '}'"),
-        ("a\n---\nb", "line 2, column 1: no YAML"),
-        ("a: *x", "line 1, column 4: no YAML, a tag, alias or key that cannot be used here"),
-        ("a: !!int ''", "no YAML, a value does not fit its tag"),
-        ("a\x00b", "character 2: no YAML, a character that is not allowed"),
+        ("- streamId: a\n  streamId: b", "line 2, column 3: the key 'streamId' occurs twice"),
+        ("- {a: 1", "not YAML, did not find expected ',' or '}'"),
+        ("a\n---\nb", "line 2, column 1: not YAML"),
+        ("a: *x", "line 1, column 4: not YAML, a tag, alias or key that cannot be used here"),
+        ("a: !!int ''", "not YAML, a value does not fit its tag"),
+        ("a\x00b", "character 2: not YAML, a character that is not allowed"),
         ("[" * 100_000, "it is nested too deeply"),
         ("- &a [*a]", "[0]: expected a mapping, not a list"),
     ],
@@ -157,11 +157,11 @@ def test_fault_is_named_with_its_path_and_what_was_expected(text: str, expected:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('[{"streamId": "s",', "line 1, column 19: no JSON, Expecting property name"),
-        ('[{"streamId": "s", "streamId": "t"}]', "the key 'streamId' is given twice in one object"),
-        ("- streamId: s", "line 1, column 1: no JSON"),
+        ('[{"streamId": "s",', "line 1, column 19: not JSON, Expecting property name"),
+        ('[{"streamId": "s", "streamId": "t"}]', "the key 'streamId' occurs twice in one object"),
+        ("- streamId: s", "line 1, column 1: not JSON"),
         ("[" * 100_000, "it is nested too deeply"),
-        ("[" + "1" * 5000 + "]", "no JSON, a number is too long"),
+        ("[" + "1" * 5000 + "]", "not JSON, a number is too long"),
     ],
 )
 def test_fault_in_a_json_file_speaks_of_json(text: str, expected: str) -> None:
@@ -175,7 +175,7 @@ def test_further_faults_follow_on_lines_of_their_own() -> None:
     assert [line.split(":")[0] for line in lines[1:5]] == [
         f"[0].clusterMetadataList[0].topics[{i}]" for i in (1, 2, 3, 4)
     ]
-    assert lines[5:] == ["and 2 more faults"]
+    assert lines[5:] == ["and 2 more errors"]
 
 
 @pytest.mark.parametrize(

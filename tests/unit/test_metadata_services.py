@@ -293,8 +293,8 @@ def test_file_changed_twice_within_a_tick_of_the_clock_is_noticed(tmp_path: Path
     ("content", "expected"),
     [
         (None, "cannot be read: No such file or directory; it must be on the driver's machine"),
-        (b"", "is invalid: the whole: expected a list, not nothing"),
-        (document("a")[:-5].encode(), "no YAML, did not find expected ',' or ']'"),
+        (b"", "is invalid: the document: expected a list, not nothing"),
+        (document("a")[:-5].encode(), "not YAML, did not find expected ',' or ']'"),
         (b"- \xff", "is not UTF-8 at byte 2"),
     ],
 )
@@ -517,7 +517,7 @@ def test_http_document_that_drips_is_a_failure(server: Server, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("body", "expected"), [(b"- \xff", "the document is not UTF-8 at byte 2"), (b"x", "/m' is invalid: the whole")]
+    ("body", "expected"), [(b"- \xff", "the document is not UTF-8 at byte 2"), (b"x", "/m' is invalid: the document")]
 )
 def test_http_answer_that_is_no_document_is_a_failure(server: Server, body: bytes, expected: str) -> None:
     """Whatever a proxy may answer with 200."""

@@ -127,7 +127,7 @@ def test_failure_threshold_tolerates_one_then_fails(make: Make) -> None:
     assert service.calls == 3
     assert message == (
         "The metadata service failed 2 times in a row, more than stream-metadata-discovery-failure-threshold=1 "
-        "tolerates; the last time: Metadata service ScriptedService failed: ConnectionError: registry is down"
+        "tolerates; the last failure: Metadata service ScriptedService failed: ConnectionError: registry is down"
     )
     assert topics(watcher) == {"c": {"a"}}
     with pytest.raises(MetadataServiceError, match="2 times in a row"):

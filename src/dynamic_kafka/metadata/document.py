@@ -11,10 +11,10 @@ The shape is that of Flink's YamlFileMetadataService, with optional properties a
           startingOffsets: latest              # see dynamic_kafka.initializer
           stoppingOffsets: {timestamp: 1657256176000}
 
-In YAML, only `true`, `false`, `null` and whole numbers are anything but text, as in JSON: a topic may be called `no` or
-`2024-01-01`, and a number or truth value among the properties keeps the spelling it was given.
+In YAML, only `true`, `false`, `null` and whole numbers are not text, as in JSON: a topic may be called `no` or
+`2024-01-01`, and numbers and truth values among the properties keep their spelling.
 
-This module imports pydantic, so it is imported only where a document is parsed: on the driver.
+This module imports pydantic, so it is imported only where a document is parsed, on the driver.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 
 __all__ = ["parse_document"]
 
-_MAX_DEPTH = 20  # a valid document has at most seven levels; libyaml's recursion overflows the C stack at some 100,000
+_MAX_DEPTH = 20  # a valid document has at most seven levels; libyaml's recursion overflows the C stack at about 100,000
 _MOST_FAULTS = 5
 
 
 def parse_document(text: str, source: str) -> tuple[KafkaStream, ...]:
-    """Read a metadata document.
+    """Parse a metadata document.
 
     Args:
         text: YAML or JSON.
-        source: Where it comes from, for errors. If it ends in `.json`, the text must be JSON.
+        source: The document's path or address, for errors. If it ends in `.json`, the text must be JSON.
 
     Returns:
         The streams, in the document's order.
 
     Raises:
-        MetadataServiceError: If the document is invalid. Names the source and the path to each fault, such as
-            `[0].clusterMetadataList[1].topics`, and what was expected there; never shows a property's value.
+        MetadataServiceError: If the document is invalid. The message names the source, the path to each error, such as
+            `[0].clusterMetadataList[1].topics`, and what was expected there. It never shows a property's value.
     """
     try:
         streams = _ADAPTER.validate_python(_load(text, source))
@@ -67,7 +67,7 @@ def parse_document(text: str, source: str) -> tuple[KafkaStream, ...]:
 def _invalid(source: str, faults: list[str]) -> MetadataServiceError:
     shown = [f"Metadata document '{source}' is invalid: {faults[0]}", *faults[1:_MOST_FAULTS]]
     if len(faults) > _MOST_FAULTS:
-        shown.append(f"and {len(faults) - _MOST_FAULTS} more faults")
+        shown.append(f"and {len(faults) - _MOST_FAULTS} more errors")
     return MetadataServiceError("\n".join(shown))
 
 
@@ -75,13 +75,13 @@ def _invalid(source: str, faults: list[str]) -> MetadataServiceError:
 
 
 class _InvalidError(Exception):
-    """The text is no YAML or JSON; its message shows no value."""
+    """Raised when the text is not YAML or JSON. The message does not show any value."""
 
 
 def _load(text: str, source: str) -> Any:
     if source.endswith(".json"):
         return _load_json(text)
-    if text.lstrip().startswith("["):  # most likely JSON, which is 20 times as fast to read and escapes differently
+    if text.lstrip().startswith("["):  # most likely JSON, which has other escapes and is 20 times faster to read
         try:
             return _load_json(text)
         except _InvalidError:
@@ -93,11 +93,11 @@ def _load_json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        raise _InvalidError(f"line {error.lineno}, column {error.colno}: no JSON, {error.msg}") from None
+        raise _InvalidError(f"line {error.lineno}, column {error.colno}: not JSON, {error.msg}") from None
     except RecursionError:
         raise _InvalidError("it is nested too deeply") from None
     except ValueError:
-        raise _InvalidError("no JSON, a number is too long") from None
+        raise _InvalidError("not JSON, a number is too long") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -105,12 +105,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise _InvalidError(f"the key {twice!r} is given twice in one object")
+        raise _InvalidError(f"the key {twice!r} occurs twice in one object")
     return result
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the latter where libyaml lacks
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # the base class's own, which add_* below fills
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # SafeLoader if libyaml is missing
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # not the base class's, because the loop below fills it
 
 
 for _tag, _pattern, _first in (
@@ -139,19 +139,21 @@ def _load_yaml(text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        # Only the scanner and the parser speak of syntax alone; the others quote what may be a value.
+        # Only the errors of the scanner and the parser are about syntax alone; others may quote a value.
         syntax = isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError)
         what = error.problem if syntax else "a tag, alias or key that cannot be used here"
-        raise _InvalidError(f"{where}no YAML, {what}") from None
+        raise _InvalidError(f"{where}not YAML, {what}") from None
     except yaml.reader.ReaderError as error:
-        raise _InvalidError(f"character {error.position + 1}: no YAML, a character that is not allowed") from None
+        raise _InvalidError(f"character {error.position + 1}: not YAML, a character that is not allowed") from None
     except Exception:  # noqa: BLE001  # explicit tags (!!int '', !!bool x) raise IndexError, KeyError and others
-        raise _InvalidError("no YAML, a value does not fit its tag or holds characters that are not allowed") from None
+        raise _InvalidError(
+            "not YAML, a value does not fit its tag or contains characters that are not allowed"
+        ) from None
 
 
 def _check_depth(text: str) -> None:
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):  # one event after the other, without recursion
+    for event in yaml.parse(text, Loader=_Loader):  # events come without recursion
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _MAX_DEPTH:
@@ -161,7 +163,7 @@ def _check_depth(text: str) -> None:
 
 
 def _check_keys(root: yaml.Node) -> None:
-    """Refuse a key given twice: YAML itself would take the last. Merged keys (`<<`) may repeat."""
+    """Raise for a key that occurs twice, of which YAML would take the last one. Merged keys (`<<`) may repeat."""
     nodes, seen = [root], set[int]()
     while nodes:
         node = nodes.pop()
@@ -177,7 +179,7 @@ def _check_keys(root: yaml.Node) -> None:
                     if key.value in keys:
                         mark = key.start_mark
                         raise _InvalidError(
-                            f"line {mark.line + 1}, column {mark.column + 1}: the key {key.value!r} is given twice"
+                            f"line {mark.line + 1}, column {mark.column + 1}: the key {key.value!r} occurs twice"
                         )
                     keys.add(key.value)
                 nodes.append(value)
@@ -190,7 +192,7 @@ def _servers(value: Any) -> Any:
     if isinstance(value, list) and all(isinstance(server, str) for server in value):
         value = ",".join(value)
     if not isinstance(value, str):
-        raise ValueError("expected host:port, as text with commas or as a list")  # noqa: TRY004  # pydantic wants it
+        raise ValueError("expected host:port, as text with commas or as a list")  # noqa: TRY004  # as pydantic requires
     servers = [server.strip() for server in value.split(",") if server.strip()]
     if not servers:
         raise ValueError("expected at least one host:port")
@@ -205,7 +207,7 @@ def _property(value: Any) -> Any:
 
 def _no_servers(value: dict[str, str]) -> dict[str, str]:
     if "bootstrap.servers" in value:
-        raise ValueError("bootstrap.servers does not belong here; it is given as bootstrapServers")
+        raise ValueError("bootstrap.servers does not belong here; give it as bootstrapServers")
     return value
 
 
@@ -269,13 +271,13 @@ def _repetitions(streams: list[_Stream]) -> list[str]:
     for i, stream in enumerate(streams):
         first = first_stream.setdefault(stream.stream_id, i)
         if first != i:
-            faults.append(f"[{i}].streamId: stream '{stream.stream_id}' is already at [{first}]; join the two")
+            faults.append(f"[{i}].streamId: stream '{stream.stream_id}' is already at [{first}]; merge the two")
         first_cluster: dict[str, int] = {}
         for j, cluster in enumerate(stream.cluster_metadata_list):
             path = f"[{i}].clusterMetadataList"
             first = first_cluster.setdefault(cluster.id, j)
             if first != j:
-                faults.append(f"{path}[{j}]: cluster '{cluster.id}' is already at {path}[{first}]; join the two")
+                faults.append(f"{path}[{j}]: cluster '{cluster.id}' is already at {path}[{first}]; merge the two")
     return faults
 
 
@@ -286,7 +288,7 @@ _EXPECTED = {"string_type": "text", "list_type": "a list", "model_type": "a mapp
 
 
 def _fault(fault: Any) -> str:
-    """One of pydantic's errors as `<path>: <what was expected>`, without the value found there."""
+    """Return one of pydantic's errors as `<path>: <what was expected>`, without the value found there."""
     loc = [step for step in fault["loc"] if step != "[key]"]
     match fault["type"]:
         case "missing":
@@ -306,7 +308,7 @@ def _fault(fault: Any) -> str:
         case _:
             what = str(fault["msg"]).splitlines()[0]
     path = "".join(f"[{step}]" if isinstance(step, int) else _step(str(step)) for step in loc).removeprefix(".")
-    return f"{path or 'the whole'}: {what}"
+    return f"{path or 'the document'}: {what}"
 
 
 def _step(key: str) -> str:

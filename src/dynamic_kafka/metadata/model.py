@@ -12,14 +12,14 @@ __all__ = ["ClusterMetadata", "KafkaStream"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """One cluster's part of a stream.
+    """A cluster's part of a stream.
 
     Args:
         topics: The topics of the stream on this cluster.
-        properties: How to reach the cluster, in Java's or librdkafka's property names; `bootstrap.servers` is
-            required. Secrets should be references (`${env:NAME}`, `${file:PATH}`). Never shown by `repr`.
-        starting_offsets: Where reading starts on this cluster; None leaves it to the source.
-        stopping_offsets: Where reading stops on this cluster; None leaves it to the source.
+        properties: The client properties for the cluster, by Java's or librdkafka's names; `bootstrap.servers` is
+            required. Secrets should be references (`${env:NAME}`, `${file:PATH}`). `repr` never shows them.
+        starting_offsets: The starting offsets on this cluster; None takes those of the source.
+        stopping_offsets: The stopping offsets on this cluster; None takes those of the source.
     """
 
     topics: frozenset[str]
@@ -30,12 +30,12 @@ class ClusterMetadata:
 
 @dataclass(frozen=True, slots=True)
 class KafkaStream:
-    """A logical name and where its records are.
+    """A logical name for topics on any number of clusters.
 
     Args:
         stream_id: The name.
-        clusters: Cluster id to that cluster's part. The id is the stable name of a cluster: its bootstrap servers
-            may change while it stays the same cluster.
+        clusters: Cluster id to the cluster's part of the stream. The id is the stable name of a cluster: its bootstrap
+            servers may change while the id stays the same.
     """
 
     stream_id: str

@@ -1,4 +1,4 @@
-"""The metadata service: who knows which topics on which clusters make up a stream (FLIP-246: KafkaMetadataService)."""
+"""The metadata service, which maps streams to topics on clusters (FLIP-246: KafkaMetadataService)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["KafkaMetadataService", "StreamListService"]
 
 @runtime_checkable
 class KafkaMetadataService(Protocol):
-    """The source of truth for streams. Write your own in plain Python; inheriting from this class is not needed.
+    """The interface of metadata services. Your own service is a plain Python class that need not inherit from this one.
 
-    The object is made by the user, or from the option `metadata-service`, and pickled to the reader process that Spark
-    runs on the driver's machine for each query: it should open files and connections when first asked, not when made.
-    There, one daemon thread makes all calls, one after the other, so that no call needs a lock. Other threads never wait
-    for a call, and an answer may take its time; give network calls a time-out, for a call that never returns leaves
-    the last answer in force for ever.
+    The user creates the object, or the option `metadata-service` does. It is pickled to the reader process that Spark runs
+    on the driver's machine for each query, so it should open files and connections at the first call, not when created.
+    In that process one daemon thread makes all calls, one after the other, so no call needs a lock. No other thread waits
+    for a call, so a call may be slow. Give network calls a time-out: if a call never returns, the last answer stays in
+    force for ever.
 
-    Any exception means that the service failed this time, whatever its type: the last good answer stays in force, and
-    `stream-metadata-discovery-failure-threshold` says how many failures in a row are tolerated. An exception's text is
-    shown to the user and logged, so it must not hold a secret.
+    An exception of any type means that the service failed this time. The last good answer then stays in force, and
+    `stream-metadata-discovery-failure-threshold` is the number of failures in a row that are tolerated. The exception's
+    text is logged and shown to the user, so it must not contain a secret.
 
     Example:
         >>> class Registry:
@@ -34,61 +34,61 @@ class KafkaMetadataService(Protocol):
     """
 
     def get_all_streams(self) -> Collection[KafkaStream]:
-        """All streams there are; called at each refresh of a query that subscribes to a pattern.
+        """Return all streams. Called at each refresh of a query that subscribes to a pattern.
 
         Raises:
             Exception: If the service cannot answer now.
         """
 
     def describe_streams(self, stream_ids: Collection[str]) -> Mapping[str, KafkaStream]:
-        """The streams asked for; called at each refresh of a query that subscribes to stream ids.
+        """Return some streams. Called at each refresh of a query that subscribes to stream ids.
 
         Args:
             stream_ids: The ids.
 
         Returns:
-            Each stream by its id. An id that is left out is a stream that no longer exists, and is no longer read: raise
-            if the service merely cannot tell.
+            Each stream by its id. If an id is missing, the stream no longer exists, and the query stops reading it. So
+            raise an exception if the service merely does not know.
 
         Raises:
             Exception: If the service cannot answer now.
         """
 
     def is_cluster_active(self, cluster_id: str) -> bool:
-        """Whether a cluster is still in use; called now and then for clusters that fail or are leaving.
+        """Return whether a cluster is still in use. Called now and then for clusters that fail or are being removed.
 
         Args:
-            cluster_id: The cluster; it may be one that no stream names any longer.
+            cluster_id: The cluster. It may be one that no stream names any longer.
 
         Returns:
-            False lets the query drop the cluster without reading on, and ignore its errors meanwhile.
+            False if the query may drop the cluster without reading its remaining records, and ignore its errors.
 
         Raises:
-            Exception: If the service cannot answer now; the last answer then stays, and no failure is counted.
+            Exception: If the service cannot answer now. The last answer then stays, and no failure is counted.
         """
 
     def close(self) -> None:
-        """Let go of connections; called once, by the same thread, when the query ends. It may be skipped at a crash."""
+        """Close connections. Called once, by the same thread, when the query ends; not if the process crashes."""
 
 
 class StreamListService(ABC):
-    """A service that always has all its streams at hand: a subclass only says how it comes by them.
+    """The base class of services that always have the full list of their streams.
 
-    A list says which clusters are to be read, and nothing about those it does not name: they count as active, so that one
-    that is drained is read until it is quiet.
+    The list says nothing about clusters that it does not name. They count as active, so a cluster that is drained is read
+    until no records arrive.
     """
 
     @abstractmethod
     def get_all_streams(self) -> Sequence[KafkaStream]:
-        """All streams, read anew if need be."""
+        """Return all streams, read again if necessary."""
 
     def describe_streams(self, stream_ids: Collection[str]) -> dict[str, KafkaStream]:
-        """Those of all streams that are asked for."""
+        """Return the streams with these ids."""
         return {stream.stream_id: stream for stream in self.get_all_streams() if stream.stream_id in stream_ids}
 
     def is_cluster_active(self, cluster_id: str) -> bool:  # noqa: ARG002  # one answer for all
-        """Always: a list cannot tell."""
+        """Return True: a list does not know."""
         return True
 
-    def close(self) -> None:  # noqa: B027  # most have nothing to let go of
-        """Nothing to let go of."""
+    def close(self) -> None:  # noqa: B027  # most services have nothing to close
+        """Close nothing."""

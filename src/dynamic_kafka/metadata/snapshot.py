@@ -1,7 +1,7 @@
-"""One answer of the metadata service, checked and turned round: clusters to topics (pure).
+"""An answer of the metadata service, checked and turned from streams into clusters. Pure.
 
-A stream names clusters, and a cluster may serve many streams; what is read is the union of their topics. Everything is
-sorted, so that a service may answer in any order.
+A stream names clusters, and a cluster may belong to many streams; the union of their topics is read. Everything is sorted,
+so that the order of a service's answer does not matter.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule (
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the metadata says at one time.
+    """The metadata at one time.
 
     Args:
         streams: Stream id to cluster id to the stream's topics there.
-        clusters: Cluster id to the cluster, with the topics of all streams united.
+        clusters: Cluster id to the cluster, with the topics of all streams.
     """
 
     streams: Mapping[str, Mapping[str, frozenset[str]]]
@@ -33,7 +33,7 @@ class Snapshot:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it names no topic at all."""
+        """Return whether no cluster has a topic."""
         return not any(cluster.topics for cluster in self.clusters.values())
 
 
@@ -41,22 +41,24 @@ EMPTY = Snapshot({}, {})
 
 
 def make_snapshot(streams: Iterable[KafkaStream]) -> Snapshot:
-    """Check the streams and unite them.
+    """Check the streams and merge them into a snapshot.
 
-    Initializers are compared by `==`: one of your own that is given to two streams should define it.
+    Initializers are compared by `==`. A user's own initializer that is given to two streams should define it.
 
     Args:
-        streams: The subscribed streams, in any order; the same stream twice is the same as once.
+        streams: The subscribed streams, in any order. A stream that occurs twice counts once.
 
     Raises:
-        MetadataServiceError: If two streams give one cluster different properties or offsets (both are named, and the
-            properties that differ, never their values), if a stream is given twice in two versions, if a stream or
-            cluster id is empty, if a cluster lacks `bootstrap.servers`, or if a topic's name is illegal in Kafka.
+        MetadataServiceError: If two streams give a cluster different properties or offsets (the message names both and the
+            properties that differ, never their values), if a stream occurs in two versions, if a stream or cluster id is
+            empty, if a cluster has no `bootstrap.servers`, or if a topic's name is illegal in Kafka.
     """
     by_id: dict[str, KafkaStream] = {}
     for stream in streams:
         if by_id.setdefault(stream.stream_id, stream) != stream:
-            raise MetadataServiceError(f"The metadata describes stream '{stream.stream_id}' twice, differently")
+            raise MetadataServiceError(
+                f"The metadata describes stream '{stream.stream_id}' twice, with differences; describe it once"
+            )
     first: dict[str, str] = {}
     clusters: dict[str, ClusterMetadata] = {}
     for stream_id, stream in sorted(by_id.items()):
@@ -82,25 +84,25 @@ def make_snapshot(streams: Iterable[KafkaStream]) -> Snapshot:
 
 
 def _check(stream_id: Any, cluster_id: Any, cluster: Any) -> None:
-    # Any: what a user's service answers has passed no type checker.
-    where = f"The metadata of stream '{stream_id}', cluster '{cluster_id}'"
+    # Any: no type checker has seen the answer of a user's service.
+    where = f"The metadata of stream '{stream_id}', cluster '{cluster_id}',"
     if not all(isinstance(name, str) and name for name in (stream_id, cluster_id)):
-        raise MetadataServiceError(f"{where}, has an id that is empty or no text; name each stream and cluster")
+        raise MetadataServiceError(f"{where} has an id that is empty or not text; give each stream and cluster a name")
     wrong = sorted(
         str(key) for key, value in cluster.properties.items() if not (isinstance(key, str) and isinstance(value, str))
     )
     if wrong:
         raise MetadataServiceError(
-            f"{where}, has properties that are not text: {listed(wrong, 5)}", cluster_id=cluster_id
+            f"{where} has properties that are not text: {listed(wrong, 5)}; give them as text", cluster_id=cluster_id
         )
     if not cluster.properties.get("bootstrap.servers"):
-        raise MetadataServiceError(f"{where}, lacks the property 'bootstrap.servers'", cluster_id=cluster_id)
-    # A str is a collection of its letters; an author of a service may well write topics="orders".
+        raise MetadataServiceError(f"{where} lacks the property 'bootstrap.servers'; add it", cluster_id=cluster_id)
+    # A str is a collection of its letters, and topics="orders" is an easy mistake in a user's service.
     topics = [cluster.topics] if isinstance(cluster.topics, str) else cluster.topics
     illegal = sorted(repr(t) for t in topics if not (isinstance(t, str) and _TOPIC.fullmatch(t)))
     if illegal or topics is not cluster.topics:
         raise MetadataServiceError(
-            f"{where}, must give topics as a set of names that are legal in Kafka; wrong: "
+            f"{where} must give topics as a set of names that are legal in Kafka; wrong: "
             f"{listed(illegal, 5) if illegal else 'a single text'}",
             cluster_id=cluster_id,
         )
@@ -119,7 +121,7 @@ def _check_same(
 
 
 def _differing(one: ClusterMetadata, other: ClusterMetadata) -> list[str]:
-    """What differs beside the topics: names of properties, never values."""
+    """Return the differences other than topics: names of properties, never their values."""
     keys = {*one.properties, *other.properties}
     differing = [f"property '{k}'" for k in sorted(keys) if one.properties.get(k) != other.properties.get(k)]
     if one.starting_offsets != other.starting_offsets:
@@ -130,14 +132,14 @@ def _differing(one: ClusterMetadata, other: ClusterMetadata) -> list[str]:
 
 
 def describe_change(old: Snapshot, new: Snapshot) -> list[str]:
-    """The differences, one line each, for logs and status; no line holds a property's value.
+    """Return the differences, one line each, for logs and status. No line contains a property's value.
 
     Args:
         old: The snapshot before; `EMPTY` if there was none.
         new: The snapshot now.
 
     Returns:
-        Nothing if they are equal.
+        An empty list if the snapshots are equal.
     """
     lines: list[str] = []
     for verb, ids in (("removed", old.clusters.keys() - new.clusters), ("added", new.clusters.keys() - old.clusters)):

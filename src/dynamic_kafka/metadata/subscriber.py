@@ -1,4 +1,4 @@
-"""Which streams a query reads (FLIP-246: KafkaStreamSubscriber)."""
+"""Subscribers, which choose the streams that a query reads (FLIP-246: KafkaStreamSubscriber)."""
 
 from __future__ import annotations
 
@@ -14,59 +14,59 @@ __all__ = ["KafkaStreamSubscriber", "StreamPatternSubscriber", "StreamSetSubscri
 
 
 class KafkaStreamSubscriber(Protocol):
-    """Chooses streams. Write your own in plain Python; it is pickled to the reader process and called there.
+    """The interface of subscribers. Your own is a plain Python class; it is pickled to the reader process and called there.
 
     All calls come from the thread that calls the metadata service.
     """
 
     def get_subscribed_streams(self, service: KafkaMetadataService) -> Collection[KafkaStream]:
-        """The streams to read now; called at each refresh.
+        """Return the streams to read. Called at each refresh.
 
         Args:
-            service: Knows the streams.
+            service: The metadata service.
 
         Raises:
-            Exception: Whatever the service raises.
+            Exception: Any exception that the service raises.
         """
 
 
 class StreamSetSubscriber:
-    """Subscribes to streams by id.
-
-    A stream that the service does not know is left out: it is read once it is there.
+    """A subscription to streams by id. A stream that does not exist is left out, and read as soon as it exists.
 
     Args:
         stream_ids: The ids.
 
     Raises:
-        ConfigurationError: If there is none, or an empty one.
+        ConfigurationError: If there is no id, or an empty one.
     """
 
     def __init__(self, stream_ids: Iterable[str]) -> None:
         self.stream_ids = frozenset([stream_ids] if isinstance(stream_ids, str) else stream_ids)
         if not self.stream_ids or "" in self.stream_ids:
-            raise ConfigurationError("Option 'stream-ids' names no stream, or an empty one; name at least one")
+            raise ConfigurationError(
+                "Option 'stream-ids' names no stream, or has an empty name; name at least one stream"
+            )
 
     def __repr__(self) -> str:
         return f"StreamSetSubscriber({sorted(self.stream_ids)})"
 
     def get_subscribed_streams(self, service: KafkaMetadataService) -> list[KafkaStream]:
-        """The streams of the ids that the service knows."""
+        """Return the streams of the ids that the service knows."""
         described = service.describe_streams(self.stream_ids)
         return [described[stream_id] for stream_id in sorted(self.stream_ids) if stream_id in described]
 
 
 class StreamPatternSubscriber:
-    """Subscribes to all streams whose id contains a match.
+    """A subscription to all streams with an id that contains a match of a pattern.
 
-    The pattern is searched for anywhere in the id, as Flink does it (`find`): `orders` also finds `old-orders-eu`. Write
-    `^orders$` for a whole id. The syntax is Python's.
+    The match may be anywhere in the id, as in Flink (`find`): `orders` also matches `old-orders-eu`. Write `^orders$` to
+    match the whole id.
 
     Args:
-        pattern: The regular expression.
+        pattern: The regular expression, in Python's syntax.
 
     Raises:
-        InvalidOptionError: If the pattern is empty or no regular expression.
+        InvalidOptionError: If the pattern is empty or not a regular expression.
     """
 
     def __init__(self, pattern: str | re.Pattern[str]) -> None:
@@ -81,5 +81,5 @@ class StreamPatternSubscriber:
         return f"StreamPatternSubscriber({self.pattern.pattern!r})"
 
     def get_subscribed_streams(self, service: KafkaMetadataService) -> list[KafkaStream]:
-        """The streams of the service that match."""
+        """Return the streams of the service that match."""
         return [stream for stream in service.get_all_streams() if self.pattern.search(stream.stream_id)]

@@ -1,11 +1,11 @@
-"""Follows the metadata service: one thread asks, everybody else reads the last good answer.
+"""The watcher of the metadata service: one thread calls the service, all others read the last good answer.
 
 ============================  =======================================================================================
 first start, service fails    `wait_first` raises at once
-resume, service fails         no snapshot yet; asked again after 1, 2, 4 ... 60 s, however often it fails
-later failures in a row       the last good snapshot stays in force; one more than the threshold tolerates is final
-interval of zero or less      asked until it has answered once; later only on request, and a failure then is not final
-an answer without any topic   if there were some before: believed only if asking again at once gives the same
+resume, service fails         no snapshot yet; called again after 1, 2, 4 ... 60 s, for any number of failures
+later failures in a row       the last good snapshot stays in force; one failure more than the threshold is final
+interval of zero or less      called until it has answered once, later only on request; then a failure is not final
+an answer without any topic   if there were topics before: accepted only if a second call at once gives the same
 ============================  =======================================================================================
 """
 
@@ -35,22 +35,22 @@ _MOST_CHANGES = 20
 
 
 class Change(TypedDict):
-    """One difference between two snapshots: when it was seen (milliseconds since 1970), and what it was."""
+    """A difference between two snapshots: the time when it was found (milliseconds since 1970), and its text."""
 
     time_ms: int
     text: str
 
 
 class WatcherStatus(TypedDict):
-    """What a `MetadataWatcher` has seen.
+    """The counters and last events of a `MetadataWatcher`.
 
     Attributes:
-        refreshes: Answers so far.
-        failures_total: Failures so far. One finished attempt adds one to either this or `refreshes`.
-        consecutive_failures: Failures since the last answer.
-        last_error: The last failure's text, also after a later answer; None if there was none.
-        last_success_ms: When the last answer came (milliseconds since 1970); None if none came yet.
-        asking_since_ms: When the attempt that is under way began; None if none is. Shows a service that hangs.
+        refreshes: The number of answers.
+        failures_total: The number of failures. Each finished attempt adds one to either this or `refreshes`.
+        consecutive_failures: The number of failures since the last answer.
+        last_error: The text of the last failure, kept after later answers; None if there was none.
+        last_success_ms: The time of the last answer (milliseconds since 1970); None if there is none yet.
+        asking_since_ms: The start of the current attempt; None between attempts. Shows a service that hangs.
         generation: As `MetadataWatcher.generation`.
         changes: The last 20 differences, oldest first.
     """
@@ -66,16 +66,16 @@ class WatcherStatus(TypedDict):
 
 
 class MetadataWatcher:
-    """Asks the metadata service from one daemon thread, now and then, and keeps the last good answer.
+    """A daemon thread that calls the metadata service at an interval and keeps the last good answer.
 
-    All methods may be called from any thread; only `wait_first` and `close` wait.
+    All methods may be called from any thread. Only `wait_first` and `close` wait.
 
     Args:
-        service: The service; nobody else may call it from now on. It is closed with the watcher.
-        subscriber: Chooses the streams.
-        interval_ms: From the end of one attempt to the next (`stream-metadata-discovery-interval-ms`); zero or less
-            for exactly one successful one.
-        failure_threshold: How many failures in a row are tolerated once there was an answer
+        service: The service. From now on only the watcher may call it. It is closed with the watcher.
+        subscriber: The subscriber, which chooses the streams.
+        interval_ms: The time from the end of an attempt to the next one (`stream-metadata-discovery-interval-ms`); with
+            zero or less there is exactly one successful attempt.
+        failure_threshold: The number of failures in a row that are tolerated after the first answer
             (`stream-metadata-discovery-failure-threshold`).
     """
 
@@ -94,7 +94,7 @@ class MetadataWatcher:
         self._resuming = False
         self._thread = threading.Thread(target=self._run, name="dynamic-kafka-metadata", daemon=True)
 
-        # Guards what follows; notified when an attempt has ended and when the thread has something new to do.
+        # Guards the attributes below; notified when an attempt has ended and when the thread has something new to do.
         self._changed = threading.Condition()
         self._closed = False
         self._next_fetch = 0.0  # by the monotonic clock, like all times without a unit of their own
@@ -113,37 +113,38 @@ class MetadataWatcher:
         self._changes: deque[Change] = deque(maxlen=_MOST_CHANGES)
 
     def start(self, *, resuming: bool = False, previous_clusters: Collection[str] = ()) -> None:
-        """Begin to ask.
+        """Start the thread.
 
         Args:
-            resuming: Whether the query has a snapshot in its checkpoint to go on with: then no failure is final before
+            resuming: True if the query can continue with the metadata in its checkpoint. Then no failure is final before
                 the first answer.
-            previous_clusters: The clusters in that checkpoint: an answer without any topic then needs confirmation.
+            previous_clusters: The clusters in that checkpoint. If there are some, an answer without any topic is accepted
+                only if a second call confirms it.
         """
         self._resuming = resuming
         self._had_topics = bool(previous_clusters)
         self._thread.start()
 
     def snapshot(self) -> Snapshot | None:
-        """The last good answer; None if there is none yet."""
+        """Return the last good answer; None if there is none yet."""
         return self._snapshot
 
     @property
     def generation(self) -> int:
-        """Grows by one with each snapshot that differs from the one before; 0 before the first."""
+        """The number of snapshots so far, counting only those that differ from the one before."""
         return self._generation
 
     def wait_first(self, timeout_s: float) -> Snapshot | None:
         """Wait for the first good answer.
 
         Args:
-            timeout_s: The longest wait; 0 for none.
+            timeout_s: The longest wait, in seconds; 0 does not wait.
 
         Returns:
-            The current snapshot, or None if none came in time.
+            The current snapshot, or None if there is none in time.
 
         Raises:
-            MetadataServiceError: If there will be none: `failure`.
+            MetadataServiceError: If the service failed for good: `failure`.
         """
         with self._changed:
             self._changed.wait_for(
@@ -154,20 +155,20 @@ class MetadataWatcher:
             return self._snapshot
 
     def failure(self) -> MetadataServiceError | None:
-        """The failure that should fail the query; once there is one it stays, and the service is not asked again."""
+        """Return the failure that has to end the query, or None. After a failure the service is not called again."""
         return self._failure
 
     def request_refresh(self) -> None:
-        """Ask once more, soon: at once, but never within a second of the last attempt's begin.
+        """Have the service called again at once, but not within a second after the start of the last attempt.
 
-        For an authentication error, which new credentials may heal. `status` tells when the attempt has ended.
+        For authentication errors, which new credentials may solve. `status` shows when the attempt has ended.
         """
         with self._changed:
             self._next_fetch = min(self._next_fetch, max(time.monotonic(), self._last_fetch + _BACKOFF_S[0]))
             self._changed.notify_all()
 
     def track(self, cluster_ids: Collection[str]) -> None:
-        """Say whose activity is of interest: these clusters and no others. New ones are asked about at once."""
+        """Set the clusters for which `is_cluster_active` is of interest. The service is asked about new ones at once."""
         wanted = frozenset(cluster_ids)
         with self._changed:
             if wanted - self._tracked:
@@ -177,11 +178,11 @@ class MetadataWatcher:
             self._active = {cluster_id: active for cluster_id, active in self._active.items() if cluster_id in wanted}
 
     def is_cluster_active(self, cluster_id: str, *, default: bool = True) -> bool:
-        """What the service last said of a tracked cluster; `default` if it has not been asked or did not answer."""
+        """Return the service's last answer for a tracked cluster; `default` if there is none yet."""
         return self._active.get(cluster_id, default)
 
     def status(self) -> WatcherStatus:
-        """Counters, errors and changes, for people and metrics."""
+        """Return counters, errors and changes, for people and metrics."""
         with self._changed:
             return WatcherStatus(
                 refreshes=self._refreshes,
@@ -195,7 +196,7 @@ class MetadataWatcher:
             )
 
     def close(self) -> None:
-        """Stop asking; waits a second at most for a call under way. The thread closes the service when it ends."""
+        """End the thread, which closes the service. Waits at most a second for a call in progress."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -216,7 +217,7 @@ class MetadataWatcher:
         self._close_service()
 
     def _wait_for_work(self) -> bool:
-        """Wait until something is due; False if there is nothing to do any more."""
+        """Wait until something is due and return True, or return False if the thread has to end."""
         with self._changed:
             while not self._closed and self._failure is None:
                 wait_s = min(self._next_fetch, self._next_active_check) - time.monotonic()
@@ -229,11 +230,15 @@ class MetadataWatcher:
         with self._changed:
             self._asking_since_ms = _now_ms()
             self._last_fetch = time.monotonic()
-            self._next_fetch = math.inf  # a request that comes meanwhile sets it again: this attempt may be too early
+            self._next_fetch = (
+                math.inf
+            )  # a request during this attempt sets it again: the attempt may be too early for it
         try:
             snapshot = self._ask()
             if snapshot.is_empty and self._had_topics:
-                _log.warning("The metadata service answered without any topic; asking again before believing it")
+                _log.warning(
+                    "The metadata service answered without any topic; asking again before accepting the answer"
+                )
                 snapshot = self._ask()
             changes = describe_change(self._snapshot or EMPTY, snapshot)
         except Exception as error:  # noqa: BLE001  # a user's service may raise anything; each is one failure
@@ -253,7 +258,7 @@ class MetadataWatcher:
             self._asking_since_ms = None
             self._had_topics = not snapshot.is_empty
             if before is None or changes:
-                # The number follows the snapshot: who reads the number first never takes an old snapshot for a new one.
+                # First the snapshot, then the number: a reader of the number never takes an old snapshot for a new one.
                 self._snapshot = snapshot
                 self._generation += 1
                 self._changes.extend(Change(time_ms=self._last_success_ms, text=text) for text in changes)
@@ -283,7 +288,7 @@ class MetadataWatcher:
             count = self._consecutive_failures
             if self._snapshot is None and self._resuming:
                 delay_s = min(_BACKOFF_S[0] * 2.0 ** min(count - 1, 30), _BACKOFF_S[1])
-                note = f"going on with the checkpoint's metadata; next attempt in {delay_s:g} s"
+                note = f"continuing with the checkpoint's metadata; next attempt in {delay_s:g} s"
             elif self._snapshot is None:
                 self._failure = last
             elif self._interval_s == math.inf:
@@ -294,7 +299,7 @@ class MetadataWatcher:
             else:
                 self._failure = MetadataServiceError(
                     f"The metadata service failed {count} times in a row, more than "
-                    f"stream-metadata-discovery-failure-threshold={self._failure_threshold} tolerates; the last time: "
+                    f"stream-metadata-discovery-failure-threshold={self._failure_threshold} tolerates; the last failure: "
                     f"{last}"
                 )
                 self._failure.__cause__ = last
@@ -322,12 +327,12 @@ class MetadataWatcher:
         with self._changed:
             tracked = self._tracked
             due = min(self._interval_s, _ACTIVE_INTERVAL_S) if tracked else math.inf
-            self._next_active_check = time.monotonic() + due  # track() may bring it forward while we ask
+            self._next_active_check = time.monotonic() + due  # track() may set an earlier time during the calls below
         for cluster_id in sorted(tracked):
             try:
                 active = bool(self._service.is_cluster_active(cluster_id))
             except Exception as error:  # noqa: BLE001  # a user's service may raise anything
-                _log.warning("The metadata service cannot say whether cluster '%s' is active: %s", cluster_id, error)
+                _log.warning("The metadata service did not say whether cluster '%s' is active: %s", cluster_id, error)
                 continue
             with self._changed:
                 if cluster_id in self._tracked:
@@ -337,7 +342,7 @@ class MetadataWatcher:
     def _close_service(self) -> None:
         try:
             self._service.close()
-        except Exception as error:  # noqa: BLE001  # the query ends; there is nobody left to fail
+        except Exception as error:  # noqa: BLE001  # the query is ending anyway
             _log.warning("The metadata service could not be closed: %s: %s", type(error).__name__, error)
 
 
