@@ -22,8 +22,8 @@ MODULES = {
 # A part may import itself and what stands below it. `testing` is for tests, and stands above everything.
 LAYERS = (
     {"", "__main__"},
-    {"testing", "cli", "functions", "changelog"},
-    {"builders", "sql"},
+    {"testing", "cli"},
+    {"builders", "sql", "functions", "changelog"},
     {"spark"},
     {"source", "sink", "formats"},
     {"metadata"},

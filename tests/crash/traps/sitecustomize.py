@@ -21,7 +21,6 @@ from typing import Any
 
 _FOLDER = os.environ.get("SINK_TRAPS", "")
 _LONGEST_S = 300.0
-_MODULES = ("writer", "transactional_producers", "transactional_ids", "commit_log", "committer")
 _Function = Callable[..., Any]
 
 
@@ -83,20 +82,21 @@ def _count_ends(committer: Any) -> None:
     committer._end, committer._client = counting, counted
 
 
-def _set(module: ModuleType) -> None:
-    match module.__name__.rpartition(".")[2]:
-        case "writer":
-            _around(module, "flush", "task-before-flush", "task-after-flush")
-        case "transactional_producers":
-            _around(module.TransactionalProducers, "prepare", "", "task-prepared")
-        case "transactional_ids":
-            _around(module.TransactionalIdPool, "take", "", "task-slot-taken")  # InitProducerId comes next
-        case "commit_log":
-            _around(module.CommitLog, "append", "{status}-before", "{status}-after")
-        case "committer":
-            _around(module.Committer, "claim", "claim-before", "claim-after")
-            _around(module.Committer, "commit", "commit-before", "commit-after")
-            _count_ends(module.Committer)
+def _committer(module: Any) -> None:
+    _around(module.Committer, "claim", "claim-before", "claim-after")
+    _around(module.Committer, "commit", "commit-before", "commit-after")
+    _count_ends(module.Committer)
+
+
+TRAPS: dict[str, Callable[[Any], None]] = {
+    "writer": lambda module: _around(module, "flush", "task-before-flush", "task-after-flush"),
+    "transactional_producers": lambda module: _around(module.TransactionalProducers, "prepare", "", "task-prepared"),
+    # InitProducerId comes next.
+    "transactional_ids": lambda module: _around(module.TransactionalIdPool, "take", "", "task-slot-taken"),
+    "commit_log": lambda module: _around(module.CommitLog, "append", "{status}-before", "{status}-after"),
+    "committer": _committer,
+}
+"""By module of `dynamic_kafka.sink`, what sets its traps."""
 
 
 class _Finder(MetaPathFinder):
@@ -105,7 +105,7 @@ class _Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         """As `importlib` says."""
         package, _, name = fullname.rpartition(".")
-        if package != "dynamic_kafka.sink" or name not in _MODULES:
+        if package != "dynamic_kafka.sink" or name not in TRAPS:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         assert spec is not None
@@ -114,7 +114,7 @@ class _Finder(MetaPathFinder):
 
         def run_and_set(module: ModuleType) -> None:
             run(module)
-            _set(module)
+            TRAPS[name](module)
 
         spec.loader.exec_module = run_and_set  # type: ignore[method-assign]
         return spec
