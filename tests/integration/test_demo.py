@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.spark]
 
 _DEMO = Path(__file__).parents[2] / "examples" / "flights" / "main.py"
 _TIMEOUT_S = 240
