@@ -1,4 +1,4 @@
-"""What tests of every layer share: three Kafka clusters, started when first asked for, and topics on them."""
+"""What tests of every layer share: hypothesis' profiles, Kafka clusters, started when first asked for, and their topics."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from dynamic_kafka.testing import KafkaBroker
+from tests.brokers import SECURED_USERS
 
 _numbers = itertools.count(1)
 _END_S = 60
@@ -51,6 +52,29 @@ def cluster_c() -> Iterator[KafkaBroker]:
     """Another one like `cluster_a`."""
     with KafkaBroker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def secured() -> Iterator[KafkaBroker]:
+    """A cluster with logins and ACLs, for the whole test run too: see `brokers.SECURED_USERS` and `brokers.grant`."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin;User:alice",
+    }
+    with KafkaBroker(sasl_plain=SECURED_USERS, properties=properties) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session", name="_mortal")
+def _shared_mortal() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def mortal(_mortal: KafkaBroker) -> KafkaBroker:
+    """A cluster that a test may restart, kill or pause, and may leave dead, but not paused; with topics of other tests."""
+    return _mortal.start()
 
 
 @pytest.fixture

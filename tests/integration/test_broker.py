@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,6 @@ from dynamic_kafka.testing import BrokerError, KafkaBroker, broker, produce, wai
 from dynamic_kafka.testing.configuration import free_ports
 
 pytestmark = pytest.mark.broker
-
-
-@pytest.fixture(scope="module")
-def own() -> Iterator[KafkaBroker]:
-    """A broker of this module's, to be stopped and killed; every test leaves it running."""
-    with KafkaBroker() as started:
-        yield started
 
 
 def _messages(bootstrap_servers: str, topic: str, count: int, *, isolation: str = "read_committed") -> list[Message]:
@@ -144,40 +137,40 @@ def test_retention_takes_seconds(cluster_a: KafkaBroker, topic: Callable[..., st
 
 @pytest.mark.parametrize("end", [KafkaBroker.kill, KafkaBroker.stop])
 def test_records_survive_a_crash_and_a_stop(
-    own: KafkaBroker, topic: Callable[..., str], end: Callable[[KafkaBroker], None]
+    mortal: KafkaBroker, topic: Callable[..., str], end: Callable[[KafkaBroker], None]
 ) -> None:
     """A broker that was killed or stopped does not answer; started again it has the same address and the records."""
-    name, address = topic(own), own.bootstrap_servers
+    name, address = topic(mortal), mortal.bootstrap_servers
     produce(address, name, [(None, "kept")])
-    end(own)
-    assert not own.is_running
+    end(mortal)
+    assert not mortal.is_running
     assert not _accepts(address)
-    own.restart()
-    assert own.is_running
-    assert own.bootstrap_servers == address
+    mortal.restart()
+    assert mortal.is_running
+    assert mortal.bootstrap_servers == address
     assert _values(address, name, 1) == [b"kept"]
 
 
-def test_a_paused_broker_is_silent_until_resumed(own: KafkaBroker) -> None:
+def test_a_paused_broker_is_silent_until_resumed(mortal: KafkaBroker) -> None:
     """A paused broker still takes connections but answers none; resumed, it answers again."""
-    own.pause()
+    mortal.pause()
     try:
-        assert own.is_running
-        assert _accepts(own.bootstrap_servers)
-        assert not _answers(own.bootstrap_servers)
+        assert mortal.is_running
+        assert _accepts(mortal.bootstrap_servers)
+        assert not _answers(mortal.bootstrap_servers)
     finally:
-        own.resume()
-    wait_until(lambda: _answers(own.bootstrap_servers), 20, "an answer of the resumed broker")
+        mortal.resume()
+    wait_until(lambda: _answers(mortal.bootstrap_servers), 20, "an answer of the resumed broker")
 
 
-def test_a_paused_broker_can_be_restarted(own: KafkaBroker) -> None:
+def test_a_paused_broker_can_be_restarted(mortal: KafkaBroker) -> None:
     """Stopping does not hang on a process that is paused."""
-    own.pause()
+    mortal.pause()
     begin = time.monotonic()
-    own.stop()
+    mortal.stop()
     assert time.monotonic() - begin < 15
-    own.start()
-    assert _answers(own.bootstrap_servers)
+    mortal.start()
+    assert _answers(mortal.bootstrap_servers)
 
 
 def test_a_port_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,14 +17,13 @@ from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.protocol import Record, State, Transaction
 from dynamic_kafka.sink.transactional_ids import transactional_id
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.integration.test_transactions_client import committed, leave_open
+from tests.brokers import SECURED_USERS, committed, leave_open
 
 pytestmark = pytest.mark.broker
 
 Topic = Callable[..., str]
 Run = Callable[..., tuple[int, dict[str, Any]]]
 HOST = "0123456789ab"
-PASSWORD = "hunter2"
 
 
 class Stuck:
@@ -170,27 +169,27 @@ def test_what_timed_out_is_lost(stuck: Stuck, run: Run) -> None:
 
 
 def test_a_login_from_a_file(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    secured: KafkaBroker, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The properties that Java's tools take with --command-config; neither output nor errors show the password."""
-    with KafkaBroker(sasl_plain={"admin": PASSWORD}) as broker:
-        file = tmp_path / "client.properties"
-        file.write_text(
-            "# as for kafka-transactions.sh\nsecurity.protocol = SASL_PLAINTEXT\nsasl.mechanism: PLAIN\n"
-            "sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
-            '    username="admin" password="${env:DYNAMIC_KAFKA_TEST_PASSWORD}";\n'
-        )
-        command = ["transactions", "list", "--prefix", "p", "--bootstrap-servers", broker.bootstrap_servers]
-        command += ["--properties-file", str(file)]
-        monkeypatch.setenv("DYNAMIC_KAFKA_TEST_PASSWORD", PASSWORD)
-        assert main(command) == 0
-        assert capsys.readouterr().out.startswith("No open transactions of the prefix 'p'.")
-        monkeypatch.setenv("DYNAMIC_KAFKA_TEST_PASSWORD", wrong := f"{PASSWORD}!")
-        assert main([*command, "--timeout", "5"]) == 1
-        written = capsys.readouterr()
-        assert written.err.count("\n") == 1
-        assert "does not let us in" in written.err
-        assert wrong not in written.out + written.err
+    password = SECURED_USERS["admin"]
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# as for kafka-transactions.sh\nsecurity.protocol = SASL_PLAINTEXT\nsasl.mechanism: PLAIN\n"
+        "sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+        '    username="admin" password="${env:DYNAMIC_KAFKA_TEST_PASSWORD}";\n'
+    )
+    command = ["transactions", "list", "--prefix", "p", "--bootstrap-servers", secured.bootstrap_servers]
+    command += ["--properties-file", str(file)]
+    monkeypatch.setenv("DYNAMIC_KAFKA_TEST_PASSWORD", password)
+    assert main(command) == 0
+    assert capsys.readouterr().out.startswith("No open transactions of the prefix 'p'.")
+    monkeypatch.setenv("DYNAMIC_KAFKA_TEST_PASSWORD", wrong := f"{password}!")
+    assert main([*command, "--timeout", "5"]) == 1
+    written = capsys.readouterr()
+    assert written.err.count("\n") == 1
+    assert "does not let us in" in written.err
+    assert wrong not in written.out + written.err
 
 
 def test_a_cluster_that_does_not_answer(stuck: Stuck, capsys: pytest.CaptureFixture[str]) -> None:

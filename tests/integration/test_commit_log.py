@@ -50,13 +50,6 @@ def connect() -> Iterator[Open]:
         log.close()
 
 
-@pytest.fixture(scope="module")
-def own() -> Iterator[KafkaBroker]:
-    """A broker that may be restarted and paused."""
-    with KafkaBroker() as broker:
-        yield broker
-
-
 def after(chain: Chain, name: str) -> Record:
     """The next claim."""
     return Record(name, chain.offset, replace(chain.state, chain="x", generation=chain.state.generation + 1))
@@ -353,30 +346,30 @@ def test_nobody_answers(topic: Topic, connect: Open) -> None:
     assert caught.value.cluster_id == "c"
 
 
-def test_a_restart_between_calls_goes_unnoticed(own: KafkaBroker, topic: Topic, connect: Open) -> None:
+def test_a_restart_between_calls_goes_unnoticed(mortal: KafkaBroker, topic: Topic, connect: Open) -> None:
     """The chain goes on where it was."""
     name = topic()
-    log = connect(own, name)
+    log = connect(mortal, name)
     log.append(after(log.read(), "a"))
-    own.restart()
+    mortal.restart()
     assert log.read().state.generation == 1
-    own.kill()
-    own.start()
+    mortal.kill()
+    mortal.start()
     log.append(after(log.read(), "b"))
     assert log.read().state.generation == 2
-    assert connect(own, name).read().state.generation == 2
+    assert connect(mortal, name).read().state.generation == 2
 
 
 def test_a_broker_that_falls_silent(
-    own: KafkaBroker, topic: Topic, connect: Open, monkeypatch: pytest.MonkeyPatch
+    mortal: KafkaBroker, topic: Topic, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading and appending are errors within their time, never an empty log; when it is back, both work again."""
     name = topic()
     monkeypatch.setattr(module, "_APPEND_S", 1.5)
-    log = connect(own, name, timeout_ms=1500)
+    log = connect(mortal, name, timeout_ms=1500)
     log.append(after(log.read(), "a"))
     head = log.read()
-    own.pause()
+    mortal.pause()
     try:
         assert f"'{name}' did not report its end" in wait_until(lambda: silence(log), 20, "silence")
         begin = time.monotonic()
@@ -384,8 +377,8 @@ def test_a_broker_that_falls_silent(
             log.append(after(head, "b"))
         assert time.monotonic() - begin < 12
     finally:
-        own.resume()
-    patient = connect(own, name)
+        mortal.resume()
+    patient = connect(mortal, name)
     chain = patient.read()
     assert chain.state.generation in {1, 2}  # whether "b" came through nobody was told
     patient.append(after(chain, "c"))

@@ -287,27 +287,26 @@ def test_replay_with_the_metadata_service_down(cluster_a: KafkaBroker, topic: To
 
 
 def test_dead_cluster_isolated_while_the_others_are_read(
-    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+    cluster_a: KafkaBroker, mortal: KafkaBroker, topic: Topic, file: MetadataFile
 ) -> None:
     """Mode `isolate`: the dead one is shown as unreachable, its positions wait, and it goes on when it is back."""
-    with KafkaBroker() as other:
-        name = topic(cluster_a, other)
-        file.write(s={"a": part(cluster_a, name), "b": part(other, name)})
-        options = file.options(**{"cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "3000"})
-        query = Query(options)
-        query.run_until_idle()
-        other.kill()
-        write(cluster_a, name, "1")
-        query.run_until_rows(1)
-        query.run_until(lambda: query.enumerator.report()["clusters"]["b"]["state"] == "unreachable")
-        slowest = max(timed(query.step) for _ in range(20))
-        assert slowest < 1.0  # no call waits for the dead one
-        other.restart()
-        write(other, name, "2")
+    name = topic(cluster_a, mortal)
+    file.write(s={"a": part(cluster_a, name), "b": part(mortal, name)})
+    options = file.options(**{"cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "3000"})
+    query = Query(options)
+    query.run_until_idle()
+    mortal.kill()
+    write(cluster_a, name, "1")
+    query.run_until_rows(1)
+    query.run_until(lambda: query.enumerator.report()["clusters"]["b"]["state"] == "unreachable")
+    slowest = max(timed(query.step) for _ in range(20))
+    assert slowest < 1.0  # no call waits for the dead one
+    mortal.restart()
+    write(mortal, name, "2")
 
-        query.run_until_rows(2, 60)
-        assert query.values() == ["1", "2"]
-        query.close()
+    query.run_until_rows(2, 60)
+    assert query.values() == ["1", "2"]
+    query.close()
 
 
 def timed(function: Callable[[], Any]) -> float:
@@ -318,63 +317,62 @@ def timed(function: Callable[[], Any]) -> float:
 
 
 def test_cluster_unreachable_at_first_start_loses_nothing_of_the_outage(
-    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+    cluster_a: KafkaBroker, mortal: KafkaBroker, topic: Topic, file: MetadataFile
 ) -> None:
     """`latest` for a cluster that is down at the first start means the time of that start."""
-    with KafkaBroker() as other:
-        name = topic(cluster_a, other)
-        write(other, name, "long before")
-        other.stop()
-        file.write(s={"a": part(cluster_a, name), "b": part(other, name)})
-        options = file.options(
-            startingOffsets="latest",
-            **{"cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "2000"},
-        )
-        query = Query(options)
-        query.step()
-        query.close()
-        other.restart()
-        write(other, name, "during the outage")
+    name = topic(cluster_a, mortal)
+    write(mortal, name, "long before")
+    mortal.stop()
+    file.write(s={"a": part(cluster_a, name), "b": part(mortal, name)})
+    options = file.options(
+        startingOffsets="latest",
+        **{"cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "2000"},
+    )
+    query = Query(options)
+    query.step()
+    query.close()
+    mortal.restart()
+    write(mortal, name, "during the outage")
 
-        query.run_until_rows(1, 60)
-        assert query.values() == ["during the outage"]
-        query.close()
+    query.run_until_rows(1, 60)
+    assert query.values() == ["during the outage"]
+    query.close()
 
 
-def test_dead_cluster_ends_the_query_by_default(cluster_a: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
+def test_dead_cluster_ends_the_query_by_default(
+    cluster_a: KafkaBroker, mortal: KafkaBroker, topic: Topic, file: MetadataFile
+) -> None:
     """Mode `fail`: after the client's time-outs, with an error that names the cluster and what to do."""
-    with KafkaBroker() as other:
-        name = topic(cluster_a, other)
-        file.write(s={"a": part(cluster_a, name), "b": part(other, name)})
-        query = Query(file.options(**{"properties.default.api.timeout.ms": "3000"}))
-        query.run_until_idle()
-        other.kill()
+    name = topic(cluster_a, mortal)
+    file.write(s={"a": part(cluster_a, name), "b": part(mortal, name)})
+    query = Query(file.options(**{"properties.default.api.timeout.ms": "3000"}))
+    query.run_until_idle()
+    mortal.kill()
 
-        with pytest.raises(ClusterUnavailableError, match=r"'b'.*cluster-failure-mode=isolate") as caught:
-            query.run_until(lambda: False)
-        assert caught.value.cluster_id == "b"
-        query.close()
+    with pytest.raises(ClusterUnavailableError, match=r"'b'.*cluster-failure-mode=isolate") as caught:
+        query.run_until(lambda: False)
+    assert caught.value.cluster_id == "b"
+    query.close()
 
 
-def test_a_broker_that_comes_back_in_time_is_no_error(cluster_a: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
+def test_a_broker_that_comes_back_in_time_is_no_error(mortal: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
     """A planned range waits in its task for a broker that is down, and is read once it is back."""
-    with KafkaBroker() as other:
-        name = topic(other)
-        write(other, name, *"12345")
-        file.write(s={"b": part(other, name)})
-        query = Query(file.options(maxOffsetsPerTrigger="2"))
-        query.step()
-        end = query.enumerator.latest_offset(query.document, limited=True)
-        tasks = query.enumerator.tasks(query.document, end)
-        other.kill()
-        back = threading.Timer(2.0, other.restart)
-        back.start()
+    name = topic(mortal)
+    write(mortal, name, *"12345")
+    file.write(s={"b": part(mortal, name)})
+    query = Query(file.options(maxOffsetsPerTrigger="2"))
+    query.step()
+    end = query.enumerator.latest_offset(query.document, limited=True)
+    tasks = query.enumerator.tasks(query.document, end)
+    mortal.kill()
+    back = threading.Timer(2.0, mortal.restart)
+    back.start()
 
-        rows = read_all(tasks, query.settings)
+    rows = read_all(tasks, query.settings)
 
-        back.join()
-        assert [r["value"] for r in rows] == [b"3", b"4"]
-        query.close()
+    back.join()
+    assert [r["value"] for r in rows] == [b"3", b"4"]
+    query.close()
 
 
 def test_a_changed_password_takes_effect_without_a_restart(topic: Topic, file: MetadataFile) -> None:
@@ -511,30 +509,28 @@ def test_a_wrong_bootstrap_server_is_named(topic: Topic) -> None:
         )
 
 
-def test_what_is_known_to_be_unread_is_read_over_an_outage(topic: Topic) -> None:
+def test_what_is_known_to_be_unread_is_read_over_an_outage(mortal: KafkaBroker, topic: Topic) -> None:
     """With `fail`, a broker that is away between two batches neither ends the query nor looks like the end."""
-    with KafkaBroker() as broker:
-        name = topic(broker)
-        write(broker, name, *map(str, range(10)))
-        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": name, "maxOffsetsPerTrigger": "4"}
-        query = Query({**options, "properties.metadata.max.age.ms": "1000"})
-        assert query.step() == 4
-        broker.kill()
-        wait_until(lambda: not broker.is_running, 10, "the broker to be gone")
-        monitors = query.enumerator._view.monitors
-        wait_until(
-            lambda: (
-                query.enumerator.latest_offset(query.document, limited=True)
-                and monitors["kafka"].failing_for_s is not None
-            ),
-            30,
-            "the source to see it",
-        )
-        threading.Timer(3, broker.start).start()
-        assert query.step() == 4, "the batch waits for the broker"
-        query.run_until_rows(10)
-        assert query.values() == list("0123456789")
-        query.close()
+    name = topic(mortal)
+    write(mortal, name, *map(str, range(10)))
+    options = {"kafka.bootstrap.servers": mortal.bootstrap_servers, "subscribe": name, "maxOffsetsPerTrigger": "4"}
+    query = Query({**options, "properties.metadata.max.age.ms": "1000"})
+    assert query.step() == 4
+    mortal.kill()
+    wait_until(lambda: not mortal.is_running, 10, "the broker to be gone")
+    monitors = query.enumerator._view.monitors
+    wait_until(
+        lambda: (
+            query.enumerator.latest_offset(query.document, limited=True) and monitors["kafka"].failing_for_s is not None
+        ),
+        30,
+        "the source to see it",
+    )
+    threading.Timer(3, mortal.start).start()
+    assert query.step() == 4, "the batch waits for the broker"
+    query.run_until_rows(10)
+    assert query.values() == list("0123456789")
+    query.close()
 
 
 @pytest.mark.parametrize(

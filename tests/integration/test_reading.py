@@ -211,50 +211,50 @@ def test_a_partition_set_reads_only_its_partitions(cluster_a: KafkaBroker, topic
     assert sorted(r["partition"] for r in read_batch(given)) == [0, 2]
 
 
-def test_deleted_records_are_an_error_or_a_warning(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
+def test_deleted_records_are_an_error_or_a_warning(
+    cluster_a: KafkaBroker, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
     """Records deleted before they were read: one clear error with the coordinates, or the rest with a warning."""
-    with KafkaBroker() as broker:
-        name = topic(broker)
-        produce(broker.bootstrap_servers, name, [(None, str(i).encode()) for i in range(100)])
-        given = options(broker, name, maxOffsetsPerTrigger="10")
-        query = Query(given)
-        assert query.step() == 10
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        for future in admin.delete_records([TopicPartition(name, 0, 50)]).values():
-            future.result()
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [(None, str(i).encode()) for i in range(100)])
+    given = options(cluster_a, name, maxOffsetsPerTrigger="10")
+    query = Query(given)
+    assert query.step() == 10
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(name, 0, 50)]).values():
+        future.result()
 
-        with pytest.raises(DataLossError, match=rf"'kafka', topic '{name}', partition 0, offsets \[10, 20\).*50"):
-            query.step()
+    with pytest.raises(DataLossError, match=rf"'kafka', topic '{name}', partition 0, offsets \[10, 20\).*50"):
+        query.step()
 
-        query.options["failOnDataLoss"] = "false"
-        query.restart(forget_last_batch=True)  # Spark replays the batch that failed
-        assert len(query.rows) == 10
-        query.run_until_rows(60)
-        assert query.positions()[10:] == [("kafka", name, 0, i) for i in range(50, 100)]
-        assert "were deleted" in caplog.text
-        query.close()
+    query.options["failOnDataLoss"] = "false"
+    query.restart(forget_last_batch=True)  # Spark replays the batch that failed
+    assert len(query.rows) == 10
+    query.run_until_rows(60)
+    assert query.positions()[10:] == [("kafka", name, 0, i) for i in range(50, 100)]
+    assert "were deleted" in caplog.text
+    query.close()
 
 
-def test_a_topic_made_again_is_never_read_at_old_offsets(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_made_again_is_never_read_at_old_offsets(cluster_a: KafkaBroker, topic: Topic) -> None:
     """The topic id tells: an error, or the new topic from its start; also if it is longer than the old one was."""
-    with KafkaBroker() as broker:
-        name = topic(broker)
-        produce(broker.bootstrap_servers, name, [(None, b"old")] * 10)
-        query = Query(options(broker, name, **{"partition.discovery.interval.ms": "100"}))
-        query.run_until_rows(10)
-        broker.delete_topic(name)
-        broker.create_topic(name)
-        produce(broker.bootstrap_servers, name, [(None, b"new")] * 30)
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [(None, b"old")] * 10)
+    query = Query(options(cluster_a, name, **{"partition.discovery.interval.ms": "100"}))
+    query.run_until_rows(10)
+    cluster_a.delete_topic(name)
+    cluster_a.create_topic(name)
+    produce(cluster_a.bootstrap_servers, name, [(None, b"new")] * 30)
 
-        with pytest.raises(DataLossError, match="made again"):
-            query.run_until_rows(40)
-
-        query.options["failOnDataLoss"] = "false"
-        query.restart()
+    with pytest.raises(DataLossError, match="made again"):
         query.run_until_rows(40)
-        query.run_until_idle()
-        assert query.values() == ["new"] * 30 + ["old"] * 10
-        query.close()
+
+    query.options["failOnDataLoss"] = "false"
+    query.restart()
+    query.run_until_rows(40)
+    query.run_until_idle()
+    assert query.values() == ["new"] * 30 + ["old"] * 10
+    query.close()
 
 
 def test_retention_passing_a_waiting_query(topic: Topic) -> None:

@@ -225,7 +225,7 @@ def test_a_schema_that_does_not_fit_the_columns_fails_the_query(
     messages.append(message(wrong_id, wrong, {"id": "x"}))
     with pytest.raises(
         ConfigurationError,
-        match=f"Schema with id {wrong_id} does not fit the columns: id is written as string and is long here; change",
+        match=f"Schema with id {wrong_id} does not fit the columns: id is written as string and is long here. Change",
     ):
         decode(where, messages, schema)
 

@@ -14,18 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 from confluent_kafka.cimpl import NewPartitions
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, RowError
-from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.sink import producers as pooling
 from dynamic_kafka.sink.partitioners import FixedPartitioner, KafkaPartitioner, RoundRobinPartitioner
 from dynamic_kafka.sink.producers import ClusterProducer, PooledProducers
@@ -33,6 +26,7 @@ from dynamic_kafka.sink.report import TaskReport, Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
+from tests.brokers import SECURED_USERS, grant
 
 pytestmark = pytest.mark.broker
 
@@ -264,70 +258,47 @@ def test_a_record_that_the_client_refuses(cluster_a: KafkaBroker, topic: Callabl
     assert "raise buffer.memory" in str(error)
 
 
-def test_not_authorized() -> None:
+def test_not_authorized(secured: KafkaBroker, topic: Callable[..., str]) -> None:
     """Neither to see a topic, nor to write to it; a wrong password is told at once, and not shown."""
-    with KafkaBroker(
-        sasl_plain={"admin": "a-secret", "reader": "r-secret"},
-        properties={
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS;User:admin",
-        },
-    ) as broker:
-        broker.create_topic("t")
-        task = task_to({"east": Destination(broker.client_properties("reader"), "t")})
-        error = undelivered(task, rows(value=[b"v"]))
-        assert (error.code, error.topic) == ("TOPIC_AUTHORIZATION_FAILED", "t")
-        broker.create_topic("other")
-        _allow(broker, "reader", "t", AclOperation.DESCRIBE)
-        error = undelivered(task, rows(key=[b"k"], value=[b"v"]))
-        assert (error.code, error.topic) == ("CLUSTER_AUTHORIZATION_FAILED", None)
-        assert "grant Write on the topic" in str(error)
-        _allow(broker, "reader", "other", AclOperation.WRITE)  # who may write anywhere may do so idempotently
-        error = undelivered(task, rows(key=[b"k"], value=[b"v"]))
-        assert (error.code, error.topic, error.key_bytes) == ("TOPIC_AUTHORIZATION_FAILED", "t", 1)
-        assert "grant Describe and Write" in str(error)
+    name = topic(secured)
+    task = task_to({"east": Destination(secured.client_properties("reader"), name)})
+    error = undelivered(task, rows(value=[b"v"]))
+    assert (error.code, error.topic) == ("TOPIC_AUTHORIZATION_FAILED", name)
+    grant(secured, "reader", ResourceType.TOPIC, name, AclOperation.DESCRIBE)
+    error = undelivered(task, rows(key=[b"k"], value=[b"v"]))
+    assert (error.code, error.topic) == ("CLUSTER_AUTHORIZATION_FAILED", None)
+    assert "grant Write on the topic" in str(error)
+    # Who may write anywhere may do so idempotently.
+    grant(secured, "reader", ResourceType.TOPIC, topic(secured), AclOperation.WRITE)
+    error = undelivered(task, rows(key=[b"k"], value=[b"v"]))
+    assert (error.code, error.topic, error.key_bytes) == ("TOPIC_AUTHORIZATION_FAILED", name, 1)
+    assert "grant Describe and Write" in str(error)
 
-        wrong = {**broker.client_properties("admin")}
-        wrong["sasl.jaas.config"] = wrong["sasl.jaas.config"].replace("a-secret", "hunter2")
-        with pytest.raises(
-            ClusterUnavailableError, match=r"'east' does not answer.*Invalid username or password"
-        ) as raised:
-            run(task_to({"east": Destination(wrong, "t")}), rows(value=[b"v"]))
-        assert "hunter2" not in str(raised.value)
+    wrong = {**secured.client_properties("admin")}
+    wrong["sasl.jaas.config"] = wrong["sasl.jaas.config"].replace(SECURED_USERS["admin"], "hunter2")
+    with pytest.raises(
+        ClusterUnavailableError, match=r"'east' does not answer.*Invalid username or password"
+    ) as raised:
+        run(task_to({"east": Destination(wrong, name)}), rows(value=[b"v"]))
+    assert "hunter2" not in str(raised.value)
 
 
-def _allow(broker: KafkaBroker, user: str, topic: str, operation: AclOperation) -> None:
-    rule = AclBinding(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        f"User:{user}",
-        "*",
-        operation,
-        AclPermissionType.ALLOW,
-    )
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "admin"}
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **login, "sasl.password": "a-secret"})
-    admin.create_acls([rule])[rule].result(15)
-
-
-def test_a_broker_that_stops_answering() -> None:
+def test_a_broker_that_stops_answering(mortal: KafkaBroker, topic: Callable[..., str]) -> None:
     """After delivery.timeout.ms the records are given up; the client is let go of at once, and the next task's is new."""
-    with KafkaBroker() as broker:
-        broker.create_topic("t")
-        task = one_cluster(broker.bootstrap_servers, "t", {"delivery.timeout.ms": "1500", "linger.ms": "0"})
-        run(task, rows(value=[b"1"]))
-        broker.pause()
-        began = time.monotonic()
-        error = undelivered(task, rows(value=[b"2"] * 10, key=[b"kk"] * 10))
-        assert (error.code, error.topic, error.key_bytes, error.retriable) == ("_MSG_TIMED_OUT", "t", 2, True)
-        assert time.monotonic() - began < 10
-        broker.resume()
-        run(task, rows(value=[b"3"]))
-        broker.kill()
-        error = undelivered(task, rows(value=[b"4"]))
-        assert error.code == "_MSG_TIMED_OUT"
-        assert "the last error of the client" in str(error)
+    name = topic(mortal)
+    task = one_cluster(mortal.bootstrap_servers, name, {"delivery.timeout.ms": "1500", "linger.ms": "0"})
+    run(task, rows(value=[b"1"]))
+    mortal.pause()
+    began = time.monotonic()
+    error = undelivered(task, rows(value=[b"2"] * 10, key=[b"kk"] * 10))
+    assert (error.code, error.topic, error.key_bytes, error.retriable) == ("_MSG_TIMED_OUT", name, 2, True)
+    assert time.monotonic() - began < 10
+    mortal.resume()
+    run(task, rows(value=[b"3"]))
+    mortal.kill()
+    error = undelivered(task, rows(value=[b"4"]))
+    assert error.code == "_MSG_TIMED_OUT"
+    assert "the last error of the client" in str(error)
 
 
 def test_a_cluster_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,22 +309,21 @@ def test_a_cluster_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         run(one_cluster("127.0.0.1:1", "t"), rows(value=[b"v"]))
 
 
-def test_an_error_ends_the_writing(topic: Callable[..., str]) -> None:
+def test_an_error_ends_the_writing(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
     """Rows are not taken from Spark until the end of a task that has failed long ago."""
-    with KafkaBroker() as broker:
-        broker.create_topic("t", config={"max.message.bytes": "1000"})
-        taken = 0
+    name = topic(cluster_a, config={"max.message.bytes": "1000"})
+    taken = 0
 
-        def endless() -> Iterator[pa.RecordBatch]:
-            nonlocal taken
-            while True:
-                taken += 1
-                yield rows(value=[bytes(2000)])
+    def endless() -> Iterator[pa.RecordBatch]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield rows(value=[bytes(2000)])
 
-        task = one_cluster(broker.bootstrap_servers, "t", {"linger.ms": "0"})
-        with pytest.raises(DeliveryError), PooledProducers(task) as producers:
-            write(endless(), task, producers, task_number=0, tasks=1)
-        assert taken > 1
+    task = one_cluster(cluster_a.bootstrap_servers, name, {"linger.ms": "0"})
+    with pytest.raises(DeliveryError), PooledProducers(task) as producers:
+        write(endless(), task, producers, task_number=0, tasks=1)
+    assert taken > 1
 
 
 # --- the pool, and writing without waiting ------------------------------------------------------------------------------
@@ -385,32 +355,33 @@ def test_the_pool_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_until(lambda: len(values(cluster.bootstrap_servers, "t")) == 3, 10, "all three records")
 
 
-def test_none_waits_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_none_waits_for_nothing(
+    mortal: KafkaBroker, topic: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
     """The task ends while the broker sleeps; records that are lost later are logged, once, also if no task comes."""
-    with KafkaBroker() as broker:
-        broker.create_topic("t")
-        task = one_cluster(
-            broker.bootstrap_servers, "t", {"delivery.timeout.ms": "1500", "linger.ms": "0"}, guarantee="none"
-        )
+    name = topic(mortal)
+    task = one_cluster(
+        mortal.bootstrap_servers, name, {"delivery.timeout.ms": "1500", "linger.ms": "0"}, guarantee="none"
+    )
 
-        def unattended(value: bytes) -> ClusterProducer:
-            with PooledProducers(task) as producers:
-                report = write(iter([rows(value=[value] * 3)]), task, producers, task_number=0, tasks=1).report
-                assert (report.total.records, report.errors, report.flush_ms) == (3, 0, 0)
-                return producers.producer("east")
+    def unattended(value: bytes) -> ClusterProducer:
+        with PooledProducers(task) as producers:
+            report = write(iter([rows(value=[value] * 3)]), task, producers, task_number=0, tasks=1).report
+            assert (report.total.records, report.errors, report.flush_ms) == (3, 0, 0)
+            return producers.producer("east")
 
-        producer = unattended(b"1")
-        wait_until(lambda: values(broker.bootstrap_servers, "t") == [b"1"] * 3, 10, "records that nobody waits for")
-        broker.pause()
-        began = time.monotonic()
-        with caplog.at_level(logging.WARNING, logger="dynamic_kafka"):
-            assert unattended(b"2") is producer
-            assert time.monotonic() - began < 1
-            wait_until(lambda: caplog.messages, 15, "the lost records")
-        assert len(caplog.messages) == 1
-        assert "A record of an earlier batch is lost: Cluster 'east', topic 't', partition 0" in caplog.text
-        broker.resume()
-        assert unattended(b"3") is producer
+    producer = unattended(b"1")
+    wait_until(lambda: values(mortal.bootstrap_servers, name) == [b"1"] * 3, 10, "records that nobody waits for")
+    mortal.pause()
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, logger="dynamic_kafka"):
+        assert unattended(b"2") is producer
+        assert time.monotonic() - began < 1
+        wait_until(lambda: caplog.messages, 15, "the lost records")
+    assert len(caplog.messages) == 1
+    assert f"A record of an earlier batch is lost: Cluster 'east', topic '{name}', partition 0" in caplog.text
+    mortal.resume()
+    assert unattended(b"3") is producer
 
 
 def test_the_end_of_the_process_sends_the_rest() -> None:
@@ -418,7 +389,7 @@ def test_the_end_of_the_process_sends_the_rest() -> None:
     with MockCluster() as cluster:
         code = f"""
             import pyarrow as pa
-            from dynamic_kafka.metadata.services import InMemoryMetadataService
+            from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
             from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
             from dynamic_kafka.sink.producers import PooledProducers
             from dynamic_kafka.sink.writer import write

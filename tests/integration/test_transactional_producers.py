@@ -10,18 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from dynamic_kafka.errors import DeliveryError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
-from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.sink import transactional_producers as module
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.protocol import Transaction
@@ -30,6 +23,7 @@ from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, wait_until
+from tests.brokers import grant
 
 pytestmark = pytest.mark.broker
 
@@ -56,29 +50,15 @@ def open_transactions(broker: KafkaBroker) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[KafkaBroker]:
+def guarded(secured: KafkaBroker) -> KafkaBroker:
     """A cluster where the user `writer` may use all transactional ids, see all topics, and write to `a` and `b`."""
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:admin",
-    }
-    with KafkaBroker(sasl_plain={"admin": "a-secret", "writer": "w-secret"}, properties=properties) as broker:
-        for name in ("a", "b", "forbidden"):
-            broker.create_topic(name, 3)
-        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "admin"}
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **login, "sasl.password": "a-secret"})
-        rules = [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, "User:writer", "*", may, AclPermissionType.ALLOW)
-            for kind, name, may in (
-                (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.WRITE),
-                (ResourceType.TOPIC, "*", AclOperation.DESCRIBE),
-                (ResourceType.TOPIC, "a", AclOperation.WRITE),
-                (ResourceType.TOPIC, "b", AclOperation.WRITE),
-            )
-        ]
-        for future in admin.create_acls(rules).values():
-            future.result(15)
-        yield broker
+    for name in ("a", "b", "forbidden"):
+        secured.create_topic(name, 3)
+    grant(secured, "writer", ResourceType.TRANSACTIONAL_ID, "*", AclOperation.WRITE)
+    grant(secured, "writer", ResourceType.TOPIC, "*", AclOperation.DESCRIBE)
+    grant(secured, "writer", ResourceType.TOPIC, "a", AclOperation.WRITE)
+    grant(secured, "writer", ResourceType.TOPIC, "b", AclOperation.WRITE)
+    return secured
 
 
 @pytest.mark.parametrize("when", ["flushing", "writing"])

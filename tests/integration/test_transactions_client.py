@@ -5,11 +5,6 @@ from __future__ import annotations
 import base64
 import http.server
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
@@ -29,6 +24,7 @@ from dynamic_kafka.kafka.transactions.client import (
     TransactionState,
 )
 from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
+from tests.brokers import committed, leave_open
 
 pytestmark = pytest.mark.broker
 
@@ -36,6 +32,7 @@ Topic = Callable[..., str]
 Connect = Callable[..., TransactionClient]
 FINISHED = {EndResult.DONE, EndResult.CONCURRENT}
 TIMEOUT_MS = 20_000
+STORES = Path(__file__).parents[1] / "stores"
 
 
 @pytest.fixture
@@ -56,61 +53,6 @@ def connect() -> Iterator[Connect]:
 def client(cluster_a: KafkaBroker, connect: Connect) -> TransactionClient:
     """A client of the shared cluster."""
     return connect(cluster_a.client_properties())
-
-
-@pytest.fixture(scope="module")
-def own() -> Iterator[KafkaBroker]:
-    """A broker that may be restarted and paused."""
-    with KafkaBroker() as broker:
-        yield broker
-
-
-def leave_open(broker: KafkaBroker, topic: str, transactional_id: str, **config: str) -> None:
-    """Begin a transaction with one record in a child process, and kill that as soon as the record is acknowledged."""
-    script = textwrap.dedent("""
-        import json, sys
-        from confluent_kafka import Producer
-
-        config, topic = json.loads(sys.argv[1]), sys.argv[2]
-        producer = Producer(config)
-        producer.init_transactions(20)
-        producer.begin_transaction()
-        producer.produce(topic, config["transactional.id"])
-        assert producer.flush(20) == 0
-        print("flushed", flush=True)
-        sys.stdin.read()
-    """)
-    properties = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id, "log_level": "3"}
-    with subprocess.Popen(
-        [sys.executable, "-c", script, json.dumps({**properties, **config}), topic],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"flushed\n"
-        os.kill(child.pid, signal.SIGKILL)
-
-
-def committed(broker: KafkaBroker, topic: str) -> list[str]:
-    """The values that read_committed shows, up to the end of the log; waits until no transaction is open there."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "t",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[str] = []
-        while message := consumer.poll(20):
-            if message.error():
-                return found
-            found.append((message.value() or b"").decode())
-        raise TimeoutError(f"no end of {topic}")
-    finally:
-        consumer.close()
 
 
 def described(client: TransactionClient, name: str) -> TransactionDescription:
@@ -233,29 +175,29 @@ def test_max_timeout(client: TransactionClient) -> None:
     assert client.max_timeout_ms() == 900_000
 
 
-def test_a_restart_between_calls_goes_unnoticed(own: KafkaBroker, connect: Connect) -> None:
+def test_a_restart_between_calls_goes_unnoticed(mortal: KafkaBroker, connect: Connect) -> None:
     """Connections of before are dead; the next call makes new ones. What was open stays open, in the broker's log."""
-    own.create_topic("restart")
-    leave_open(own, "restart", "restart")
-    client = connect(own.client_properties())
+    mortal.create_topic("restart")
+    leave_open(mortal, "restart", "restart")
+    client = connect(mortal.client_properties())
     found = described(client, "restart")
-    own.restart()
+    mortal.restart()
     assert client.end("restart", found.producer_id, found.producer_epoch, commit=True) in FINISHED
-    own.restart()
+    mortal.restart()
 
     def is_done() -> bool:
         # The broker may have been stopped between the decision and its end, and goes on with that.
         return client.end("restart", found.producer_id, found.producer_epoch, commit=True) is EndResult.DONE
 
     wait_until(is_done, 20, "the end of the transaction")
-    assert committed(own, "restart") == ["restart"]
+    assert committed(mortal, "restart") == ["restart"]
     client.close()
     assert client.list_open() == []
 
 
-def test_a_broker_that_does_not_answer(own: KafkaBroker, connect: Connect) -> None:
+def test_a_broker_that_does_not_answer(mortal: KafkaBroker, connect: Connect) -> None:
     """Silent or gone: an error within the time-out, and as soon as it is back the client works again."""
-    client = connect(own.client_properties(), timeout_ms=1500)
+    client = connect(mortal.client_properties(), timeout_ms=1500)
     client.list_open()
 
     def error() -> str:
@@ -271,21 +213,23 @@ def test_a_broker_that_does_not_answer(own: KafkaBroker, connect: Connect) -> No
             return client.list_open() == []
         return False
 
-    own.pause()
+    mortal.pause()
     try:
         assert "timed out; check that its brokers run" in error()
         assert "timed out" in error()
     finally:
-        own.resume()
+        mortal.resume()
     wait_until(answers, 20, "an answer of the resumed broker")
-    own.kill()
+    mortal.kill()
     try:
         told = error()
-        assert told.startswith(f"Cluster 'c' at {own.bootstrap_servers} does not answer (asked for the commit of trans")
+        assert told.startswith(
+            f"Cluster 'c' at {mortal.bootstrap_servers} does not answer (asked for the commit of trans"
+        )
         assert "Connection refused" in told
     finally:
-        own.start()
-    assert connect(own.client_properties()).list_open() == []
+        mortal.start()
+    assert connect(mortal.client_properties()).list_open() == []
 
 
 def test_brokers_before_3_0_are_told_apart(connect: Connect) -> None:
@@ -300,40 +244,15 @@ def test_brokers_before_3_0_are_told_apart(connect: Connect) -> None:
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A broker's and a client's key store, and their certificates as PEM."""
-    folder = tmp_path_factory.mktemp("stores")
-    for name in ("broker", "client"):
-        store = (
-            "-keystore",
-            str(folder / f"{name}.p12"),
-            "-storetype",
-            "PKCS12",
-            "-storepass",
-            "secret",
-            "-alias",
-            name,
-        )
-        pair = ("-genkeypair", "-keyalg", "EC", "-dname", f"CN={name}", "-ext", "san=ip:127.0.0.1,dns:localhost")
-        export = ("-exportcert", "-rfc", "-file", str(folder / f"{name}.pem"))
-        for arguments in (pair, export):
-            subprocess.run(["keytool", *arguments, *store], check=True, capture_output=True, timeout=60)
-    trust = ("-keystore", str(folder / "trust.p12"), "-storetype", "PKCS12", "-storepass", "secret", "-noprompt")
-    imported = ("-importcert", "-alias", "client", "-file", str(folder / "client.pem"))
-    subprocess.run(["keytool", *imported, *trust], check=True, capture_output=True, timeout=60)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def secured(stores: Path) -> Iterator[KafkaBroker]:
+def tls() -> Iterator[KafkaBroker]:
     """SASL_SSL with several mechanisms, and ACLs: the user `admin` may do everything, `bob` nothing."""
     jaas = "org.apache.kafka.common.security"
     properties = {
         "listener.security.protocol.map": "CLIENT:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "listener.name.client.ssl.keystore.location": str(stores / "broker.p12"),
-        "listener.name.client.ssl.keystore.password": "secret",
-        "listener.name.client.ssl.truststore.location": str(stores / "trust.p12"),
-        "listener.name.client.ssl.truststore.password": "secret",
+        "listener.name.client.ssl.keystore.location": str(STORES / "broker.p12"),
+        "listener.name.client.ssl.keystore.password": "test1234",
+        "listener.name.client.ssl.truststore.location": str(STORES / "trust-peer.p12"),
+        "listener.name.client.ssl.truststore.password": "test1234",
         "listener.name.client.ssl.client.auth": "requested",
         "listener.name.client.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
         "listener.name.client.scram-sha-256.sasl.jaas.config": f"{jaas}.scram.ScramLoginModule required;",
@@ -347,12 +266,12 @@ def secured(stores: Path) -> Iterator[KafkaBroker]:
         yield broker
 
 
-def secure(broker: KafkaBroker, stores: Path, **more: str) -> dict[str, str]:
+def secure(broker: KafkaBroker, **more: str) -> dict[str, str]:
     """Properties for PLAIN as admin, with the certificate as PEM."""
     return {
         "bootstrap.servers": broker.bootstrap_servers,
         "security.protocol": "SASL_SSL",
-        "ssl.ca.pem": (stores / "broker.pem").read_text(),
+        "ssl.ca.pem": (STORES / "broker.pem").read_text(),
         "sasl.mechanism": "PLAIN",
         "sasl.username": "admin",
         "sasl.password": "${env:DK_TEST_PASSWORD}",
@@ -366,10 +285,10 @@ def password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DK_TEST_PASSWORD", "pass,w=rd")
 
 
-def test_plain_over_tls_with_a_pem_ca(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
+def test_plain_over_tls_with_a_pem_ca(tls: KafkaBroker, connect: Connect) -> None:
     """Everything works as without security, with the authority's certificate as PEM text and the password by reference."""
-    properties = secure(secured, stores)
-    leave_open(secured, "t", "tls", **{**properties, "sasl.password": "pass,w=rd"})
+    properties = secure(tls)
+    leave_open(tls, "t", "tls", **{**properties, "sasl.password": "pass,w=rd"})
     client = connect(properties)
     found = described(client, "tls")
     assert client.list_open() == ["tls"]
@@ -377,20 +296,19 @@ def test_plain_over_tls_with_a_pem_ca(secured: KafkaBroker, stores: Path, connec
     assert ended(client, "tls").state is TransactionState.COMPLETE_COMMIT
 
 
-def test_java_key_stores_and_a_client_certificate(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
+def test_java_key_stores_and_a_client_certificate(tls: KafkaBroker, connect: Connect) -> None:
     """Java's names for the client's own key store work, too."""
     properties = secure(
-        secured,
-        stores,
-        **{"ssl.keystore.location": str(stores / "client.p12"), "ssl.keystore.password": "secret"},
+        tls,
+        **{"ssl.keystore.location": str(STORES / "peer.p12"), "ssl.keystore.password": "test1234"},
     )
     client = connect(properties)
     assert client.max_timeout_ms() == 900_000
 
 
-def test_scram(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
+def test_scram(tls: KafkaBroker, connect: Connect) -> None:
     """A user whose name has to be escaped logs in by SCRAM."""
-    login = secure(secured, stores, **{"sasl.password": "pass,w=rd"})
+    login = secure(tls, **{"sasl.password": "pass,w=rd"})
     user = UserScramCredentialUpsertion("a=b,c", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"s=,1")
     options: dict[str, Any] = login
     admin = AdminClient(options)
@@ -400,7 +318,7 @@ def test_scram(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
     wait_until(lambda: client.list_open() == [], 20, "the user to be known")
 
 
-def test_oauthbearer_with_tokens_from_an_endpoint(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
+def test_oauthbearer_with_tokens_from_an_endpoint(tls: KafkaBroker, connect: Connect) -> None:
     """The token is fetched with the client's id and secret, for the scope."""
     asked: list[tuple[str, str]] = []
 
@@ -423,8 +341,7 @@ def test_oauthbearer_with_tokens_from_an_endpoint(secured: KafkaBroker, stores: 
         thread.start()
         client = connect(
             secure(
-                secured,
-                stores,
+                tls,
                 **{
                     "sasl.mechanism": "OAUTHBEARER",
                     "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
@@ -452,13 +369,13 @@ def test_oauthbearer_with_tokens_from_an_endpoint(secured: KafkaBroker, stores: 
     ],
 )
 def test_a_refused_login_is_told_at_once(
-    secured: KafkaBroker, stores: Path, wrong: Mapping[str, str | None], told: str, connect: Connect
+    tls: KafkaBroker, wrong: Mapping[str, str | None], told: str, connect: Connect
 ) -> None:
     """Trying again would not help; the error says what to check, and names no secret. The next call looks anew."""
-    properties = secure(secured, stores)
+    properties = secure(tls)
     for name, value in wrong.items():
-        properties[name] = (stores / "client.pem").read_text() if value is None else value
-    port = secured.bootstrap_servers.rpartition(":")[2]
+        properties[name] = (STORES / "peer.pem").read_text() if value is None else value
+    port = tls.bootstrap_servers.rpartition(":")[2]
     properties["bootstrap.servers"] = properties["bootstrap.servers"].replace("localhost", f"localhost:{port}")
     begin = time.monotonic()
     with pytest.raises(ClusterUnavailableError, match=told) as caught:
@@ -468,11 +385,9 @@ def test_a_refused_login_is_told_at_once(
     assert "wrong" not in str(caught.value)
 
 
-def test_a_new_password_is_taken_up(
-    secured: KafkaBroker, stores: Path, monkeypatch: pytest.MonkeyPatch, connect: Connect
-) -> None:
+def test_a_new_password_is_taken_up(tls: KafkaBroker, monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
     """After a refused login the reference is resolved again: nobody has to restart anything."""
-    client = connect(secure(secured, stores))
+    client = connect(secure(tls))
     monkeypatch.setenv("DK_TEST_PASSWORD", "old")
     with pytest.raises(ClusterUnavailableError):
         client.list_open()
@@ -480,20 +395,18 @@ def test_a_new_password_is_taken_up(
     assert client.max_timeout_ms() == 900_000
 
 
-def test_a_server_of_another_protocol(
-    secured: KafkaBroker, cluster_a: KafkaBroker, stores: Path, connect: Connect
-) -> None:
+def test_a_server_of_another_protocol(tls: KafkaBroker, cluster_a: KafkaBroker, connect: Connect) -> None:
     """TLS to a listener without, and plain text to one with TLS: the error names security.protocol."""
-    plain_to_tls = {"bootstrap.servers": secured.bootstrap_servers}
-    tls_to_plain = secure(cluster_a, stores)
+    plain_to_tls = {"bootstrap.servers": tls.bootstrap_servers}
+    tls_to_plain = secure(cluster_a)
     for properties in (plain_to_tls, tls_to_plain):
         with pytest.raises(ClusterUnavailableError, match=r"security\.protocol"):
-            connect(properties, timeout_ms=500).list_open()
+            connect(properties, timeout_ms=3000).list_open()
 
 
-def test_what_is_not_allowed_names_the_acl(secured: KafkaBroker, stores: Path, connect: Connect) -> None:
+def test_what_is_not_allowed_names_the_acl(tls: KafkaBroker, connect: Connect) -> None:
     """A user without ACLs learns which to grant; the broker's configuration is only unknown to them."""
-    client = connect(secure(secured, stores, **{"sasl.username": "bob", "sasl.password": "b"}))
+    client = connect(secure(tls, **{"sasl.username": "bob", "sasl.password": "b"}))
     assert client.max_timeout_ms() is None
     assert client.list_open() == []
     for call, operation in (

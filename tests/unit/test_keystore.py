@@ -1,4 +1,4 @@
-"""Key stores that Java's own keytool made (`data/stores/make-stores`) become PEM that OpenSSL takes."""
+"""Key stores that Java's own keytool made (`tests/stores/make-stores`) become PEM that OpenSSL takes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dynamic_kafka.kafka.config.keystore import (
 
 PASSWORD = "test1234"
 KEY_PASSWORD = "pässwörd-key"
-STORES = Path(__file__).parent / "data" / "stores"
+STORES = Path(__file__).parents[1] / "stores"
 
 
 def subjects(pem: str) -> list[str]:

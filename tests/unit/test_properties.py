@@ -17,7 +17,7 @@ from dynamic_kafka.kafka.config.properties import Role, client_config, reject_ow
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-STORES = Path(__file__).parent / "data" / "stores"
+STORES = Path(__file__).parents[1] / "stores"
 ROLES: tuple[Role, ...] = ("consumer", "admin", "producer")
 
 

@@ -11,7 +11,7 @@ import pytest
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from dynamic_kafka.kafka.config.properties import to_librdkafka
-from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.partitioners import FixedPartitioner, RoundRobinPartitioner
 from dynamic_kafka.sink.settings import SinkSettings
@@ -262,7 +262,7 @@ OPTIONS += [
     (
         "metadata-service",
         without(STREAM, "metadata-service.cluster-id")
-        | {"metadata-service": "dynamic_kafka.metadata.services:InMemoryMetadataService"},
+        | {"metadata-service": "dynamic_kafka.metadata.in_memory:InMemoryMetadataService"},
         lambda t: type(source(t).service()),
         InMemoryMetadataService,
     ),
@@ -487,8 +487,8 @@ REFUSED: dict[str, tuple[Given, str, str]] = {
     "a service with kafka": (KAFKA | {"metadata-service": "single-cluster"}, COLUMNS, "'connector' = 'dynamic-kafka'"),
     # upsert-kafka
     "upsert without a value format": (without(UPSERT, "value.format"), KEY, "'format' (or 'value.format') is missing"),
-    "upsert of a changelog's keys": (UPSERT | {"key.format": "debezium-json"}, KEY, "a key needs a format of rows"),
-    "upsert of two topics": (UPSERT | {"topic": "a;b"}, KEY, "has to be one topic"),
+    "upsert of a changelog's keys": (UPSERT | {"key.format": "debezium-json"}, KEY, "a key needs one of rows"),
+    "upsert of two topics": (UPSERT | {"topic": "a;b"}, KEY, "has to name one topic"),
     "upsert of a pattern": (
         without(UPSERT, "topic") | {"topic-pattern": "a"},
         KEY,

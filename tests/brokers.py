@@ -1,0 +1,105 @@
+"""What tests of several folders do to a broker: leave transactions open, look at what is committed, grant rights."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from dynamic_kafka.testing import KafkaBroker
+
+SECURED_USERS = {
+    "admin": "a-secret",
+    "alice": "wonder-land",
+    "reader": "r-secret",
+    "writer": "w-secret",
+    "clerk": "c-secret",
+}
+"""Users and passwords of the fixture `secured`; `admin` and `alice` may do everything, the others what is granted."""
+
+
+def leave_open(broker: KafkaBroker, topic: str, transactional_id: str, **config: str) -> None:
+    """Begin a transaction with one record in a child process, and kill that as soon as the record is acknowledged."""
+    script = textwrap.dedent("""
+        import json, sys
+        from confluent_kafka import Producer
+
+        config, topic = json.loads(sys.argv[1]), sys.argv[2]
+        producer = Producer(config)
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(topic, config["transactional.id"])
+        assert producer.flush(20) == 0
+        print("flushed", flush=True)
+        sys.stdin.read()
+    """)
+    properties = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id, "log_level": "3"}
+    with subprocess.Popen(
+        [sys.executable, "-c", script, json.dumps({**properties, **config}), topic],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"flushed\n"
+        os.kill(child.pid, signal.SIGKILL)
+
+
+def committed(broker: KafkaBroker, topic: str) -> list[str]:
+    """The values that read_committed shows, up to the end of the log; waits until no transaction is open there."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "t",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[str] = []
+        while message := consumer.poll(20):
+            if message.error():
+                return found
+            found.append((message.value() or b"").decode())
+        raise TimeoutError(f"no end of {topic}")
+    finally:
+        consumer.close()
+
+
+def grant(
+    broker: KafkaBroker,
+    user: str,
+    kind: ResourceType,
+    name: str,
+    *operations: AclOperation,
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+) -> None:
+    """Allow operations on a resource of `secured` to one of its users."""
+    admin = AdminClient(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "admin",
+            "sasl.password": SECURED_USERS["admin"],
+        }
+    )
+    rules = [
+        AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        for operation in operations
+    ]
+    for future in admin.create_acls(rules).values():
+        future.result(15)
