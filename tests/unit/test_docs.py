@@ -38,11 +38,11 @@ def found(path: str, document: str) -> Path | None:
 
 
 def named_paths(text: str) -> Iterator[str]:
-    """The paths in backticks: `a/b.py`, `a/`, `tests/model`, `b.py`."""
+    """The paths in backticks: `a/b.py`, `a/`, `tests/model`, `b.py`, and `tests/engine.Query` as `tests/engine.py`."""
     for name in re.findall(r"`([\w./-]+)`", prose(text)):
         in_folder = re.match(r"(docs|tests|src|benchmarks|examples|scripts|formats|kafka|sql|source|sink|spark)/", name)
         if name.endswith((".py", "/")) or in_folder:
-            yield name
+            yield re.sub(r"\.[A-Z]\w*$", ".py", name)
 
 
 @pytest.mark.parametrize("document", TEXTS)
