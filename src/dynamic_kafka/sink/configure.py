@@ -332,20 +332,22 @@ def check_producer(properties: Mapping[str, str], guarantee: Guarantee, where: s
                 )
 
 
+_guarantee, *_of_commit_log = options_of(SinkSettings).values()
 SINK_OPTIONS: tuple[Option[Any], ...] = (
     _TOPIC,
     _TOPIC_PATTERN,
     _STREAM_ID,
     METADATA_SERVICE,
+    _guarantee,
     _PARTITIONER,
     _PARALLELISM,
-    *options_of(SinkSettings).values(),
-    _LOG_TOPIC,
     _PREFIX,
     _CHECKPOINT,
     _NAMING,
     _APP,
     _VERSION,
     _NAME,
+    _LOG_TOPIC,
+    *_of_commit_log,
 )
 """The options of the sink."""
