@@ -14,6 +14,7 @@ import pytest
 
 import dynamic_kafka
 from dynamic_kafka.formats import FORMATS, format_named
+from dynamic_kafka.formats.registry_settings import RegistrySettings
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
 from dynamic_kafka.metadata.http import HttpMetadataService
@@ -125,7 +126,8 @@ def declarations(path: Path) -> Iterator[str]:
 
 def test_no_default_stands_twice() -> None:
     """What takes values from options, and is made by the engine alone, has no defaults of its own."""
-    assert [field.name for field in dataclasses.fields(ReadPolicy) if field.default is not dataclasses.MISSING] == []
+    for made_of_options in (ReadPolicy, RegistrySettings):
+        assert all(field.default is dataclasses.MISSING for field in dataclasses.fields(made_of_options))
     of_options = {o.key for kind in (SourceSettings, SinkSettings) for o in options_of(kind).values()}
     for path in sorted(ROOT.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -86,8 +86,8 @@ class RegistrySettings:
 
     prefix: str
     url: str = field(repr=False)
-    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    auto_register: bool = True
+    properties: tuple[tuple[str, str], ...] = field(repr=False)
+    auto_register: bool
 
 
 def options(prefix: str) -> tuple[Option[Any], ...]:
