@@ -35,12 +35,12 @@ def micro_batch(partitions: int, per_topic: int) -> Callable[[], list[list[Range
         for p in range(per_topic)
     }
     view = ClusterView("kafka-id", topics, dict.fromkeys(topics, per_topic), ends)
-    wanted = {_CLUSTER: DesiredCluster(frozenset(topics), {"bootstrap.servers": "broker:9092"})}
+    desired = {_CLUSTER: DesiredCluster(frozenset(topics), {"bootstrap.servers": "broker:9092"})}
     streams = {"stream": {_CLUSTER: frozenset(topics)}}
 
     def resolve(previous: Document | None, answers: OffsetAnswers) -> Document:
         return reconcile(
-            previous, streams, wanted, {_CLUSTER: view}, policy=_POLICY, answers=answers, now_ms=0, fresh=True
+            previous, streams, desired, {_CLUSTER: view}, policy=_POLICY, answers=answers, now_ms=0, fresh=True
         ).document
 
     known = OffsetAnswers(start={(_CLUSTER, tp): _OFFSET for tp in ends})

@@ -120,7 +120,7 @@ def test_new_topic_and_new_partition_are_read_from_earliest(
 
     query.run_until_rows(1)
     file.write(s={"a": part(cluster_a, first, second)})
-    query.run_until(lambda: any("not there yet" in text for text in query.events()))
+    query.run_until(lambda: any("does not exist yet" in text for text in query.events()))
     cluster_a.create_topic(second)
     write(cluster_a, second, "t2")
 

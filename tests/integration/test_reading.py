@@ -246,7 +246,7 @@ def test_a_topic_made_again_is_never_read_at_old_offsets(cluster_a: KafkaBroker,
     cluster_a.create_topic(name)
     produce(cluster_a.bootstrap_servers, name, [(None, b"new")] * 30)
 
-    with pytest.raises(DataLossError, match="made again"):
+    with pytest.raises(DataLossError, match="recreated"):
         query.run_until_rows(40)
 
     query.options["failOnDataLoss"] = "false"

@@ -170,7 +170,7 @@ class ModelView:
         }
         return SourceSnapshot(
             streams=_streams(snapshot, previous, clusters),
-            wanted={
+            desired={
                 name: DesiredCluster(c.topics, dict(c.properties), c.starting_offsets, c.stopping_offsets)
                 for name, c in clusters.items()
             },
@@ -201,15 +201,15 @@ class ModelView:
         """All that were given since the last document."""
         return self._answers
 
-    def request_offsets(self, needs: Iterable[OffsetRequest], *, patient: bool) -> bool:
+    def request_offsets(self, requests: Iterable[OffsetRequest], *, patient: bool) -> bool:
         """Ask the clusters that answer questions at all; waiting for the others makes it late."""
         answered = False
-        for need in needs:
-            cluster = self._world.clusters[need.cluster]
+        for request in requests:
+            cluster = self._world.clusters[request.cluster]
             if cluster.reachable and cluster.answers:
-                found = need.initializer.get_partition_offsets(need.partitions, cluster)
-                kind = self._answers.start if need.purpose == "start" else self._answers.stop
-                kind.update({(need.cluster, tp): offset for tp, offset in found.items()})
+                found = request.initializer.get_partition_offsets(request.partitions, cluster)
+                kind = self._answers.start if request.purpose == "start" else self._answers.stop
+                kind.update({(request.cluster, tp): offset for tp, offset in found.items()})
                 answered = True
         if not answered and patient:
             self._world.clock.now_ms += 60_001
@@ -487,7 +487,8 @@ class History(RuleBasedStateMachine):
         """Every range goes on exactly where its chain stands."""
         assert len(tasks) <= document.packing.max_tasks
         planned = [r for task in tasks for r in task.ranges]
-        assert sum(r.end - r.start for r in planned) == document.record_count
+        ranges = [r for cluster in document.clusters.values() for r in cluster.ranges.values()]
+        assert sum(r.end - r.start for r in planned) == sum(end - start for start, end in ranges)
         assert all(r.start < r.end for r in planned)
         merged: dict[tuple[str, KafkaTopicPartition], tuple[int, int]] = {}
         for r in planned:

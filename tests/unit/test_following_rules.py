@@ -50,15 +50,15 @@ def wants(*topics: str, **more: object) -> DesiredCluster:
     return DesiredCluster(frozenset(topics), {}, **more)  # type: ignore[arg-type]  # only for brevity
 
 
-def oracle(need: OffsetRequest, tp: TP) -> int:
-    """OffsetAnswers that show by which initializer they came."""
-    if need.initializer == EARLIEST:
+def oracle(request: OffsetRequest, tp: TP) -> int:
+    """Answers that show by which initializer they came."""
+    if request.initializer == EARLIEST:
         return 0
-    if need.initializer == LATEST:
+    if request.initializer == LATEST:
         return 100
-    if need.initializer == COMMITTED:
+    if request.initializer == COMMITTED:
         return 50
-    if need.initializer == KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST):
+    if request.initializer == KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST):
         return 51
     return 60  # by time
 
@@ -82,7 +82,7 @@ class Query:
 
     def look(
         self,
-        wanted: Mapping[str, DesiredCluster],
+        desired: Mapping[str, DesiredCluster],
         views: Mapping[str, ClusterView],
         *,
         fresh: bool = True,
@@ -97,8 +97,8 @@ class Query:
         while True:
             result = reconcile(
                 self.document,
-                {"s": {name: w.topics for name, w in wanted.items()}},
-                wanted,
+                {"s": {name: w.topics for name, w in desired.items()}},
+                desired,
                 views,
                 policy=self.policy,
                 answers=answers,
@@ -108,13 +108,13 @@ class Query:
                 quiet=quiet,
                 regressed=regressed,
             )
-            needs = [need for need in result.needs if need.cluster not in silent]
-            if not needs:
+            requests = [request for request in result.requests if request.cluster not in silent]
+            if not requests:
                 break
-            self.asked += needs
-            for need in needs:
-                kind = answers.start if need.purpose == "start" else answers.stop
-                kind.update({(need.cluster, tp): oracle(need, tp) for tp in need.partitions})
+            self.asked += requests
+            for request in requests:
+                kind = answers.start if request.purpose == "start" else answers.stop
+                kind.update({(request.cluster, tp): oracle(request, tp) for tp in request.partitions})
         if self.document is not None:
             check_chain(self.document, result.document)
         if result.changed:
@@ -153,7 +153,7 @@ def test_clusters_of_the_first_snapshot_committed_is_asked_strictly() -> None:
     """At a first start a missing commit is the user's to know: the reset stays `none`."""
     query = Query(COMMITTED)
     query.look({"c": wants("t")}, {"c": view(t=[100])})
-    assert [need.initializer for need in query.asked] == [COMMITTED]
+    assert [request.initializer for request in query.asked] == [COMMITTED]
 
 
 def test_latest_is_frozen_by_the_first_document() -> None:
@@ -201,10 +201,10 @@ def test_cluster_found_later_that_answers_late_is_still_found_later() -> None:
     """Nothing is guessed while it is silent; it starts earliest once it answers."""
     query = Query(LATEST)
     query.look({"c": wants("t")}, {"c": view(t=[100])})
-    wanted, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])}
-    query.look(wanted, {"c": views["c"]})
-    query.look(wanted, views, silent={"d"})
-    query.look(wanted, views)
+    desired, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])}
+    query.look(desired, {"c": views["c"]})
+    query.look(desired, views, silent={"d"})
+    query.look(desired, views)
     assert query.positions("d") == {("t", 0): 0}
 
 
@@ -215,10 +215,10 @@ def test_cluster_found_later_partition_without_leader(own: KafkaOffsetsInitializ
     """A partition that gets its leader after the discovery starts by the same rule as the others of its cluster."""
     query = Query(LATEST)
     query.look({"c": wants("t")}, {"c": view(t=[100])})
-    wanted = {"c": wants("t"), "d": wants("t", starting=own)}
-    query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100, None])})
+    desired = {"c": wants("t"), "d": wants("t", starting=own)}
+    query.look(desired, {"c": view(t=[100]), "d": view("kd", t=[100, None])})
     assert set(query.positions("d")) == {("t", 0)}
-    query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100, 100])})
+    query.look(desired, {"c": view(t=[100]), "d": view("kd", t=[100, 100])})
     assert query.positions("d")[TP("t", 1)] == position
 
 
@@ -258,7 +258,7 @@ def test_listed_topic_missing_is_a_warning_then_earliest() -> None:
     query = Query(LATEST)
     query.look({"c": wants("t", "u")}, {"c": view(t=[100])})
     assert query.positions() == {("t", 0): 100}
-    assert query.heard("warning", "'c'", "'u'", "not there yet")
+    assert query.heard("warning", "'c'", "'u'", "does not exist yet")
     query.look({"c": wants("t", "u")}, {"c": view(t=[100], u=[9])})
     assert query.positions() == {("t", 0): 100, ("u", 0): 0}
     assert not query.said
@@ -277,13 +277,13 @@ def test_listed_topic_missing_is_no_reason_for_a_batch() -> None:
 def test_partition_without_leader_waits_and_others_go_on() -> None:
     """Later `latest` means the time of the first start, so that what came in between is read."""
     query = Query(LATEST)
-    wanted = {"c": wants("t")}
-    query.look(wanted, {"c": view(t=[100, None])})
+    desired = {"c": wants("t")}
+    query.look(desired, {"c": view(t=[100, None])})
     assert query.positions() == {("t", 0): 100}
     query.now_ms = 99_000
-    assert not query.look(wanted, {"c": view(t=[100, None])}).changed
-    query.look(wanted, {"c": view(t=[100, 100])})
-    assert [need.initializer for need in query.asked] == [KafkaOffsetsInitializer.timestamp(1_000)]
+    assert not query.look(desired, {"c": view(t=[100, None])}).changed
+    query.look(desired, {"c": view(t=[100, 100])})
+    assert [request.initializer for request in query.asked] == [KafkaOffsetsInitializer.timestamp(1_000)]
     assert query.positions() == {("t", 0): 100, ("t", 1): 60}
     assert query.document is not None
     assert not query.document.clusters["c"].unresolved
@@ -297,7 +297,7 @@ def test_partition_without_leader_starts_by_the_initializer_if_time_does_not_cha
     query = Query(starting)
     query.look({"c": wants("t")}, {"c": view(t=[100, None])})
     query.look({"c": wants("t")}, {"c": view(t=[100, 100])})
-    assert [need.initializer for need in query.asked] == [starting]
+    assert [request.initializer for request in query.asked] == [starting]
 
 
 def test_partition_that_loses_its_leader_keeps_its_position() -> None:
@@ -314,13 +314,13 @@ def test_partition_that_loses_its_leader_keeps_its_position() -> None:
 def test_unreachable_at_first_start_latest_is_timestamp_t() -> None:
     """The outage's records are not lost."""
     query = Query(LATEST)
-    wanted = {"c": wants("t"), "d": wants("t")}
-    query.look(wanted, {"c": view(t=[100])})
+    desired = {"c": wants("t"), "d": wants("t")}
+    query.look(desired, {"c": view(t=[100])})
     query.now_ms = 99_000
-    query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100])})
-    assert [need.initializer for need in query.asked] == [KafkaOffsetsInitializer.timestamp(1_000)]
+    query.look(desired, {"c": view(t=[100]), "d": view("kd", t=[100])})
+    assert [request.initializer for request in query.asked] == [KafkaOffsetsInitializer.timestamp(1_000)]
     assert query.positions("d") == {("t", 0): 60}
-    query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100], u=[5])})
+    query.look(desired, {"c": view(t=[100]), "d": view("kd", t=[100], u=[5])})
     assert query.asked == []
 
 
@@ -336,20 +336,20 @@ def test_unreachable_at_first_start_a_later_topic_starts_earliest() -> None:
 def test_unreachable_at_first_start_other_initializers_stay() -> None:
     """Its own, else the global one: it was there from the beginning."""
     query = Query(KafkaOffsetsInitializer.timestamp(7))
-    wanted = {"d": wants("t"), "e": wants("t", starting=COMMITTED)}
-    query.look(wanted, {})
-    query.look(wanted, {"d": view("kd", t=[100]), "e": view("ke", t=[100])})
-    assert [need.initializer for need in query.asked] == [KafkaOffsetsInitializer.timestamp(7), COMMITTED]
+    desired = {"d": wants("t"), "e": wants("t", starting=COMMITTED)}
+    query.look(desired, {})
+    query.look(desired, {"d": view("kd", t=[100]), "e": view("ke", t=[100])})
+    assert [request.initializer for request in query.asked] == [KafkaOffsetsInitializer.timestamp(7), COMMITTED]
 
 
 def test_a_first_start_that_is_only_half_answered_is_bound_to_its_time() -> None:
     """A cluster that is seen but does not say where to start also has `latest` as of T."""
     query = Query(LATEST)
-    wanted, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])}
-    query.look(wanted, views, silent={"d"})
+    desired, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])}
+    query.look(desired, views, silent={"d"})
     query.now_ms = 99_000
-    query.look(wanted, views)
-    assert [need.initializer for need in query.asked] == [KafkaOffsetsInitializer.timestamp(1_000)]
+    query.look(desired, views)
+    assert [request.initializer for request in query.asked] == [KafkaOffsetsInitializer.timestamp(1_000)]
 
 
 # --- isolate ------------------------------------------------------------------------------------------------------
@@ -358,26 +358,26 @@ def test_a_first_start_that_is_only_half_answered_is_bound_to_its_time() -> None
 def test_isolate_a_cluster_that_is_away_keeps_its_positions() -> None:
     """Nothing is asked of it, the others go on, and it is no reason for a batch."""
     query = Query()
-    wanted = {"c": wants("t"), "d": wants("t")}
-    query.look(wanted, {"c": view(t=[100]), "d": view("kd", t=[100])})
+    desired = {"c": wants("t"), "d": wants("t")}
+    query.look(desired, {"c": view(t=[100]), "d": view("kd", t=[100])})
     query.read("d", TP("t", 0), 40)
-    result = query.look(wanted, {"c": view(t=[200])})
+    result = query.look(desired, {"c": view(t=[200])})
     assert (result.changed, query.asked) == (False, [])
     assert query.positions("d") == {("t", 0): 40}
-    query.look(wanted, {"c": view(t=[200]), "d": view("kd", t=[200])})
+    query.look(desired, {"c": view(t=[200]), "d": view("kd", t=[200])})
     assert query.positions("d") == {("t", 0): 40}
 
 
 def test_isolate_health_is_not_in_the_document_of_a_finished_query() -> None:
     """Once all stops are reached, a cluster that comes and goes makes no batch after the other."""
     query = Query(stopping=LATEST)
-    wanted, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])}
-    query.look(wanted, views)
+    desired, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[100]), "d": view("kd", t=[100])}
+    query.look(desired, views)
     query.read("c", TP("t", 0), 100)
     query.read("d", TP("t", 0), 100)
-    assert query.look(wanted, views).document.done
-    assert not query.look(wanted, {"c": views["c"]}).changed
-    assert not query.look(wanted, views).changed
+    assert query.look(desired, views).document.done
+    assert not query.look(desired, {"c": views["c"]}).changed
+    assert not query.look(desired, views).changed
 
 
 # --- removal ------------------------------------------------------------------------------------------------------
@@ -542,7 +542,7 @@ def test_back_within_retention_resumes_and_the_gap_is_read_once() -> None:
     query.now_ms += 6 * DAY_MS
     query.look({"c": wants("t")}, {"c": view(t=[300, 20])})
     assert query.positions() == {("t", 0): 100, ("t", 1): 0}
-    assert query.heard("info", "'t'", "goes on where it stopped")
+    assert query.heard("info", "'t'", "continues where it stopped")
     assert query.document is not None
     assert query.document.clusters["c"].retained == {}
 
@@ -583,9 +583,9 @@ def test_expiry_only_after_a_fresh_answer() -> None:
     query.look({"c": wants("t", "u")}, {"c": view(t=[100], u=[1])})
     query.look({"c": wants("t")}, {"c": view(t=[100], u=[1])})
     query.now_ms += 8 * DAY_MS
-    wanted, views = {"c": wants("t")}, {"c": view(t=[100], u=[1])}
-    assert "u" in query.look(wanted, views, fresh=False).document.clusters["c"].retained
-    result = query.look(wanted, views)
+    desired, views = {"c": wants("t")}, {"c": view(t=[100], u=[1])}
+    assert "u" in query.look(desired, views, fresh=False).document.clusters["c"].retained
+    result = query.look(desired, views)
     assert result.document.clusters["c"].retained == {}
     assert any("retained positions expired" in event.text for event in result.events)
     assert not result.changed, "it rides with the next batch"
@@ -640,9 +640,7 @@ def test_recreated_topic_is_data_loss() -> None:
     query = Query()
     query.look({"c": wants("t")}, {"c": view(t=[10])})
     query.read("c", TP("t", 0), 4)
-    with pytest.raises(
-        DataLossError, match=r"'c', topic 't', partition 0, offsets \[4, 10\).*made again.*id-t.*id-new"
-    ):
+    with pytest.raises(DataLossError, match=r"'c', topic 't', partition 0, offsets \[4, 10\).*recreated.*id-t.*id-new"):
         query.look({"c": wants("t")}, {"c": made_again(view(t=[10]), "t")})
 
 
@@ -652,7 +650,7 @@ def test_recreated_topic_restarts_if_data_loss_is_tolerated() -> None:
     query.look({"c": wants("t")}, {"c": view(t=[100, 100])})
     query.look({"c": wants("t")}, {"c": made_again(view(t=[5]), "t")})
     assert query.positions() == {("t", 0): 0}
-    assert query.heard("warning", "'t', partition 1", "made again")
+    assert query.heard("warning", "'t', partition 1", "recreated")
     assert query.document is not None
     assert query.document.clusters["c"].topics == {"t": "id-new"}
 
@@ -699,7 +697,7 @@ def test_an_end_that_went_backwards_is_data_loss_once_it_is_believed() -> None:
     query.look({"c": wants("t")}, {"c": view(t=[10])})
     query.read("c", TP("t", 0), 10)
     assert not query.look({"c": wants("t")}, {"c": view(t=[6])}).changed
-    with pytest.raises(DataLossError, match="log now ends at offset 6, below our position"):
+    with pytest.raises(DataLossError, match="log now ends at offset 6, below the position"):
         query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", TP("t", 0))})
 
 
@@ -721,15 +719,15 @@ def test_an_end_that_went_backwards_is_the_new_position_if_data_loss_is_tolerate
 def test_stops_are_resolved_once_and_reached() -> None:
     """`done` once every split stands at its stop; the cluster's own stop wins."""
     query = Query(stopping=LATEST)
-    wanted = {"c": wants("t"), "d": wants("t", stopping=EARLIEST)}
+    desired = {"c": wants("t"), "d": wants("t", stopping=EARLIEST)}
     views = {"c": view(t=[100]), "d": view("kd", t=[100])}
-    query.look(wanted, views)
+    query.look(desired, views)
     assert query.document is not None
     assert query.document.clusters["c"].stops == {("t", 0): 100}
     assert query.document.clusters["d"].stops == {("t", 0): 0}
     assert not query.document.done
     query.read("c", TP("t", 0), 100)
-    assert query.look(wanted, {"c": view(t=[500]), "d": view("kd", t=[500])}).document.done
+    assert query.look(desired, {"c": view(t=[500]), "d": view("kd", t=[500])}).document.done
     assert query.asked == []
 
 

@@ -1,6 +1,7 @@
-"""How streams are read: from the metadata's snapshot to Arrow batches.
+"""The source: from metadata snapshots to Arrow batches. `spark` calls it, for all APIs.
 
-A record's way, by file names: `enumerator` asks `cluster` (watermarks) and the metadata watcher, `reconcile` turns what
-they say into positions, `admission` decides how far this batch reads, `offsets` writes both down, `planning` packs the
-ranges into tasks, and `reader` reads them on the executors. `reconcile`, `admission`, `offsets` and `planning` are pure.
+On the driver, `enumerator` answers Spark's calls: `view` collects the state of the metadata service (`metadata.watcher`) and
+of each cluster (`monitor`), `reconcile` turns it into positions, `admission` limits the batch, `offsets` is the document
+that holds both, and `planning` packs the ranges into tasks. On the executors, `reader` reads a task's ranges into `rows`.
+`reconcile`, `admission`, `offsets` and `planning` are pure: they do no I/O.
 """

@@ -1,15 +1,15 @@
-"""How far a micro-batch reads: a limit shared out over clusters and splits. Pure.
+"""Admission: how far a micro-batch reads. It shares a limit among clusters and partitions. Pure.
 
 Rules:
 
-1. Limits count offsets, not rows: gaps left by compaction and transactions count. Never more than the limit.
-2. Clusters share the limit as equals (max-min fairness): what one does not need goes to the others, so a cluster with a
-   large backlog cannot starve a small one. A cluster's own limit caps its share first.
-3. Within a cluster each split with a backlog gets one offset first; what is left is shared in proportion to the backlog,
-   as Spark's own Kafka source does, so that the splits of a cluster finish together.
-4. Where a share is too small for everybody, the turn goes round: the next batch begins after the last one served. Who
-   that was is the `Cursor` in the document, so nobody starves over restarts either: with a limit of one offset and n
-   splits of a cluster with a backlog each of them is served at least once in n of the cluster's turns.
+1. Limits count offsets, not rows: gaps left by compaction and transactions count. A batch never exceeds the limit.
+2. Clusters share the limit equally (max-min fairness): a share that one does not need goes to the others, so a cluster with
+   a large backlog cannot starve a small one. A cluster's own limit caps its share first.
+3. Within a cluster each partition with a backlog gets one offset first. The rest is shared in proportion to the backlog,
+   as in Spark's own Kafka source, so that the partitions of a cluster finish together.
+4. If a share is too small for all, they take turns: the next batch begins after the last one served. The `Cursor` in the
+   document remembers that one, so none starves over restarts either: with a limit of one offset and n partitions of a
+   cluster with a backlog, each of them is served at least once in n of the cluster's turns.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def admit(
     cluster_limits: Mapping[str, int] | None = None,
     default_cluster_limit: int | None = None,
 ) -> tuple[dict[str, dict[KafkaTopicPartition, int]], Cursor]:
-    """Share out one micro-batch.
+    """Share the limits of a micro-batch.
 
     Args:
-        backlog: Cluster to split to the number of offsets that could be read; only positive numbers.
-        cursor: From the previous batch's document.
-        limit: Most offsets in the batch; None means no limit.
-        cluster_limits: Most offsets of a cluster in the batch.
-        default_cluster_limit: The same for clusters not named there.
+        backlog: Cluster to partition to the number of offsets that could be read; only positive numbers.
+        cursor: The cursor of the previous batch's document.
+        limit: The maximum number of offsets in the batch; None means no limit.
+        cluster_limits: Cluster to the maximum number of its offsets in the batch.
+        default_cluster_limit: The maximum for other clusters; None means no limit.
 
     Returns:
         The offsets admitted (only positive numbers), and the cursor for the document of this batch.
@@ -54,18 +54,18 @@ def admit(
             wanted[cluster] = total if cap is None else min(total, cap)
     shares, last_cluster = _share_equally(wanted, limit, cursor.cluster)
     admitted: dict[str, dict[KafkaTopicPartition, int]] = {}
-    last_splits = dict(cursor.partitions)
+    last_partitions = dict(cursor.partitions)
     for cluster, share in shares.items():
         admitted[cluster], last = _share_in_proportion(backlog[cluster], share, cursor.partitions.get(cluster))
         if last is None:
-            last_splits.pop(cluster, None)
+            last_partitions.pop(cluster, None)
         else:
-            last_splits[cluster] = last
-    return admitted, Cursor(last_cluster, last_splits)
+            last_partitions[cluster] = last
+    return admitted, Cursor(last_cluster, last_partitions)
 
 
 def _share_equally(wanted: Mapping[str, int], limit: int | None, last: str) -> tuple[dict[str, int], str]:
-    """Max-min fairness; the remainder of the division goes round."""
+    """Share by max-min fairness; clusters take turns for the remainder of the division."""
     if limit is None or sum(wanted.values()) <= limit:
         return dict(wanted), last
     shares = dict.fromkeys(wanted, 0)
@@ -86,7 +86,7 @@ def _share_equally(wanted: Mapping[str, int], limit: int | None, last: str) -> t
 def _share_in_proportion(
     backlog: Mapping[KafkaTopicPartition, int], share: int, last: KafkaTopicPartition | None
 ) -> tuple[dict[KafkaTopicPartition, int], KafkaTopicPartition | None]:
-    """One each, then in proportion; the last one served if not everybody was."""
+    """Give each partition one offset, then share in proportion; also return the last one served if not all were."""
     total = sum(backlog.values())
     if share >= total:
         return dict(backlog), None
@@ -95,7 +95,7 @@ def _share_in_proportion(
         return dict.fromkeys(turn, 1), turn[-1]
     spare, rest = share - len(backlog), total - len(backlog)
     given = {tp: 1 + (n - 1) * spare // rest for tp, n in backlog.items()}
-    left = share - sum(given.values())  # less than one per split, by the rounding down
+    left = share - sum(given.values())  # less than one per partition, by rounding down
     for tp in sorted(backlog, key=lambda s: (given[s] - backlog[s], s)):
         if not left:
             break
@@ -106,6 +106,6 @@ def _share_in_proportion(
 
 
 def _after(order: list[K], last: K | None) -> list[K]:
-    """The sorted list, begun after `last`."""
+    """Return the sorted list, rotated to begin after `last`."""
     i = 0 if last is None else bisect_right(order, last) % len(order)
     return order[i:] + order[:i]

@@ -1,6 +1,6 @@
-"""The driver's side of the source: turns what the observer sees into documents, and documents into tasks.
+"""The enumerator, the driver's side of the source: from source snapshots to documents, and from documents to tasks.
 
-It lives in Spark's reader process for the whole run of a query; Spark's calls come one at a time, from the main thread.
+It lives in Spark's reader process for the whole run of a query. Spark makes its calls one at a time, from the main thread.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = ["SourceEnumerator"]
 _log = logging.getLogger(__name__)
 
 _KEPT_EVENTS = 20
-_REMEMBERED = 1000
+_REMEMBERED_TEXTS = 1000
 
 
 class SourceEnumerator:
-    """OffsetAnswers Spark's questions about offsets and partitions. Made without I/O.
+    """The enumerator of a query: it answers Spark's calls for offsets and partitions. Created without I/O.
 
     Args:
-        settings: The user's wishes.
+        settings: The source's settings.
     """
 
     def __init__(self, settings: SourceSettings) -> None:
@@ -58,21 +58,21 @@ class SourceEnumerator:
         self._last: tuple[Mapping[str, Any], Document] | None = None
         self._last_batch_at = time.monotonic()
         self._committed: Document | None = None
-        self._said_done = False
+        self._reported_done = False
         self._idle = False
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._events: deque[dict[str, Any]] = deque(maxlen=_KEPT_EVENTS)
 
     def prepare_available_now(self) -> None:
-        """From now on read only up to what the next `latest_offset` sees."""
+        """From now on, read only up to the ends found by the next call of `latest_offset`."""
         self._available_now = True
 
     def latest_offset(self, start: Mapping[str, Any], *, limited: bool) -> Mapping[str, Any]:
-        """The document of the next batch; `start` itself if there is nothing to do.
+        """Return the document of the next batch; `start` itself if there is nothing to do.
 
         Args:
             start: The document of the last finished batch, or the marker.
-            limited: Whether the user's limits per trigger apply (`Trigger.Once` lifts them).
+            limited: If true, the user's limits per trigger apply (`Trigger.Once` has none).
 
         Raises:
             DynamicKafkaError: If the query has to stop.
@@ -91,13 +91,13 @@ class SourceEnumerator:
         result = self._resolve(previous, self._seen)
         self._idle = False
         document = result.document
-        if document.done and not self._said_done and not self._available_now:
-            # Also when a finished query was started again: a batch of its own tells who stops it (see spark.ending).
+        if document.done and not self._reported_done and not self._available_now:
+            # Also if a finished query was started again: this extra batch shows that it is done (see spark.stop_finished).
             document.done = (previous.done if previous is not None else 0) + 1
-            self._said_done = result.changed = True
-        backlog = _backlog(document, self._seen.views, result.needs)
+            self._reported_done = result.changed = True
+        backlog = _backlog(document, self._seen.views, result.requests)
         if not result.changed and (not backlog or self._hold_back(backlog)):
-            self._idle = not result.needs and not backlog
+            self._idle = not result.requests and not backlog
             return start
         admitted, document.cursor = admit(
             backlog,
@@ -118,7 +118,7 @@ class SourceEnumerator:
         return self._last[0]
 
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadTask]:
-        """The tasks of the batch that ends with `end`: the same for the same arguments, in any process."""
+        """Return the tasks of the batch that ends with `end`: the same for the same arguments, in any process."""
         if start == end:
             return []
         if is_spark_kafka_offset(end):
@@ -130,7 +130,7 @@ class SourceEnumerator:
         return self._packed(document)
 
     def batch_tasks(self) -> list[ReadTask]:
-        """The tasks of a batch read: from the starting to the stopping offsets, once."""
+        """Return the tasks of a batch read, from the starting to the stopping offsets."""
         if self._policy.stopping is None:
             self._policy = replace(self._policy, stopping=KafkaOffsetsInitializer.latest())
         try:
@@ -143,7 +143,7 @@ class SourceEnumerator:
                     topic, partition = min(cluster.unresolved)
                     raise ClusterUnavailableError(
                         f"Cluster '{name}', topic '{topic}', partition {partition} has no leader, so its records cannot be "
-                        "read; wait until it has one, or set cluster-failure-mode=isolate to leave it out",
+                        "read; wait until it has a leader, or set cluster-failure-mode=isolate to leave the partition out",
                         cluster_id=name,
                     )
                 cluster.ranges = {
@@ -154,7 +154,7 @@ class SourceEnumerator:
             self.close()
 
     def _check_topics(self, document: Document) -> None:
-        """A stream of Spark waits for what is not there; a batch read would silently be without it."""
+        """Raise for unknown streams and missing topics. A stream waits for them; a batch would silently be incomplete."""
         subscriber = self._settings.subscriber
         if isinstance(subscriber, StreamSetSubscriber) and (unknown := subscriber.stream_ids - document.streams.keys()):
             raise ConfigurationError(
@@ -170,7 +170,7 @@ class SourceEnumerator:
             )
 
     def report(self) -> dict[str, Any]:
-        """Where the source stands, for Spark's progress: lag of each cluster, the metadata's health, what happened."""
+        """Return the source's state for Spark's progress: lag of each cluster, health of the metadata, last events."""
         document = self._last[1] if self._last is not None else Document()
         views = self._seen.views if self._seen is not None else {}
         clusters = {}
@@ -195,7 +195,7 @@ class SourceEnumerator:
         }
 
     def close(self) -> None:
-        """Let all threads end."""
+        """Have all threads end."""
         self._view.close()
 
     # --- documents ---
@@ -211,18 +211,18 @@ class SourceEnumerator:
         return self._last[1]
 
     def _imported(self, offset: Mapping[str, Any], since: Mapping[str, Any] | None = None) -> Document:
-        """A document from an offset of Spark's own Kafka source, which knows neither cluster nor topic ids."""
+        """Return the document for an offset of Spark's own Kafka source, which has neither cluster nor topic ids."""
         if not self._settings.import_spark_checkpoint:
             raise CheckpointError(
-                "The checkpoint was written by Spark's own Kafka source: set import-kafka-checkpoint=true to go on from "
+                "The checkpoint was written by Spark's own Kafka source. Set import-kafka-checkpoint=true to continue from "
                 "its offsets (one cluster, same topics), or start with a new checkpoint"
             )
         snapshot = self._view.snapshot(None, resuming=False)
         assert snapshot is not None
         if len(snapshot.clusters) != 1:
             raise CheckpointError(
-                f"The checkpoint was written by Spark's own Kafka source, which reads one cluster, and the metadata names "
-                f"{len(snapshot.clusters)}; import it with the one it was read from"
+                f"The checkpoint was written by Spark's own Kafka source, which reads one cluster, but the metadata names "
+                f"{len(snapshot.clusters)}; import it with metadata that names only the cluster it was read from"
             )
         ((name, metadata),) = snapshot.clusters.items()
         starts = {} if since is None or is_marker(since) else since
@@ -234,20 +234,21 @@ class SourceEnumerator:
                 if start is None:
                     raise CheckpointError(
                         f"Topic '{topic}', partition {partition}: the last batch in the checkpoint of Spark's own Kafka "
-                        "source was not finished and does not say where it started; finish it there, then import"
+                        "source was not finished, and its starting offset is missing; finish the batch with that source "
+                        "first, then import the checkpoint"
                     )
                 cluster.ranges[KafkaTopicPartition(topic, partition)] = (int(start), end)
         return Document(clusters={name: cluster}, packing=self._settings.packing)
 
     def _resolve(self, previous: Document | None, seen: SourceSnapshot) -> Reconciled:
-        """Reconcile until no question is open; a first start waits for the answers, later calls only for news."""
+        """Reconcile until no request is open. A first start waits for the answers, later calls only for news."""
         patient = previous is None or self._available_now
         deadline = time.monotonic() + self._settings.unavailable_after_ms / 1000
         while True:
             result = reconcile(
                 previous,
                 seen.streams,
-                seen.wanted,
+                seen.desired,
                 seen.views,
                 policy=self._policy,
                 answers=self._view.answers(),
@@ -257,24 +258,26 @@ class SourceEnumerator:
                 quiet=seen.quiet,
                 regressed=seen.regressed,
             )
-            answered = not result.needs or self._view.request_offsets(result.needs, patient=patient)
-            if not result.needs or not (answered or patient):
+            answered = not result.requests or self._view.request_offsets(result.requests, patient=patient)
+            if not result.requests or not (answered or patient):
                 break
             if time.monotonic() > deadline:
                 if patient and self._settings.cluster_failure_mode == "fail":
-                    name = result.needs[0].cluster
+                    name = result.requests[0].cluster
                     error = self._view.monitors[name].error
                     raise ClusterUnavailableError(
-                        f"Cluster '{name}' does not say where to start or stop: {error}", cluster_id=name
+                        f"Cluster '{name}' did not return the offsets to start or stop at: {error}. Bring the cluster back "
+                        "and start the query again",
+                        cluster_id=name,
                     )
                 break
-        self._tell(result.events)
+        self._log_events(result.events)
         return result
 
     def _packed(self, document: Document) -> list[ReadTask]:
         groups = plan(document)
         if groups:
-            # On a replay this is the first call of the process: what the metadata says now beats what was written down.
+            # On a replay this is the first call of the process. The current metadata wins over the stored properties.
             self._view.snapshot(document, resuming=True)
         return [
             ReadTask(
@@ -287,10 +290,10 @@ class SourceEnumerator:
             for ranges in groups
         ]
 
-    # --- small things ---
+    # --- details ---
 
     def _hold_back(self, backlog: Mapping[str, Mapping[KafkaTopicPartition, int]]) -> bool:
-        """Whether to wait for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""
+        """Return whether to wait for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""
         least = self._settings.min_offsets_per_trigger
         if least is None or self._available_now:
             return False
@@ -299,7 +302,7 @@ class SourceEnumerator:
         return sum(sum(tps.values()) for tps in backlog.values()) < least
 
     def _commit(self, finished: Document) -> None:
-        """Commit a finished batch to the consumer groups, for monitoring: Spark asks what follows only once it is done."""
+        """Commit the last batch to the consumer group, for monitoring. Spark has finished it when it asks for the next."""
         if self._settings.group_id is None or not self._settings.commit_offsets or finished is self._committed:
             return
         first, self._committed = self._committed is None, finished
@@ -308,23 +311,23 @@ class SourceEnumerator:
             if moved and name in self._view.monitors:
                 self._view.monitors[name].commit(moved)
 
-    def _tell(self, events: Iterable[Event]) -> None:
-        """Log what happened, each thing once."""
+    def _log_events(self, events: Iterable[Event]) -> None:
+        """Log events, each text once."""
         for event in events:
-            if event.text not in self._said:
-                if len(self._said) > _REMEMBERED:
-                    self._said.clear()
-                self._said.add(event.text)
+            if event.text not in self._logged:
+                if len(self._logged) > _REMEMBERED_TEXTS:
+                    self._logged.clear()
+                self._logged.add(event.text)
                 self._events.append({"time_ms": int(time.time() * 1000), "level": event.level, "text": event.text})
                 _log.log(logging.WARNING if event.level == "warning" else logging.INFO, "%s", event.text)
 
 
 def _backlog(
-    document: Document, views: Mapping[str, ClusterView], needs: Iterable[OffsetRequest]
+    document: Document, views: Mapping[str, ClusterView], requests: Iterable[OffsetRequest]
 ) -> dict[str, dict[KafkaTopicPartition, int]]:
-    """How many offsets each split could read now."""
-    # A split whose stop is not known yet waits, lest it be read beyond it.
-    waiting = {(need.cluster, tp) for need in needs if need.purpose == "stop" for tp in need.partitions}
+    """Return the number of offsets that can be read now, by cluster and partition."""
+    # A partition waits until its stop is known, so that it is never read beyond it.
+    waiting = {(request.cluster, tp) for request in requests if request.purpose == "stop" for tp in request.partitions}
     backlog: dict[str, dict[KafkaTopicPartition, int]] = {}
     for name, cluster in document.clusters.items():
         if name not in views:

@@ -1,10 +1,11 @@
-"""One daemon thread for each cluster: it keeps what the cluster shows, so that nobody waits for a slow one.
+"""The cluster monitor: a daemon thread for each cluster that keeps a view of it, so that no call waits for a slow cluster.
 
-The enumerator asks (`request`, `ask`, `commit`) and reads (`view`, `answers`, `failing_for_s`); it waits with `wait`, as
-long as it chooses. All calls to the cluster happen in the thread, one after the other.
+The enumerator's thread sends requests (`request_view`, `request_offsets`, `commit`), waits with `wait` as long as it likes,
+and reads the results (`view_of`, `answers`, `failing_for_s`). All calls to the cluster happen in the monitor's thread, one
+after the other.
 
-Topics and their ids are looked up at the discovery interval, when the topics wanted change, when an end moves backwards (the
-topic may have been made again), and every few seconds while a topic is missing or a partition has no leader.
+Topics and their ids are looked up at the discovery interval, when the target changes, when an end moves backwards (the topic
+may have been recreated), and every few seconds while a topic is missing or a partition has no leader.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ _log = logging.getLogger(__name__)
 
 _INCOMPLETE_RETRY_S = 2.0
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0)
-# Spark may ask a hundred times a second: a look is followed by a rest in proportion to its length, so that a cluster with
-# thousands of partitions neither keeps a core nor its brokers busy. A few partitions take 1 ms: they are looked at as often
-# as Spark asks.
+# Spark may call a hundred times a second. After each refresh the thread rests in proportion to the refresh's duration, so
+# that a cluster with thousands of partitions keeps neither a core nor its brokers busy. A few partitions take 1 ms: they are
+# refreshed at each call.
 _IDLE_SHARE = 4
 _LONGEST_REST_S = 1.0
 
 
 @dataclass(frozen=True)
 class MonitorTarget:
-    """What a monitor looks at; a new target replaces the old one.
+    """The target of a monitor; a new target replaces the old one.
 
     Args:
-        properties: How to reach the cluster.
-        topics: Topics to look at.
-        pattern: If given, the topics whose whole names match, besides `topics`.
+        properties: The client properties of the cluster.
+        topics: The topics to monitor.
+        pattern: If given, topics are monitored too if the whole name matches.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -53,14 +54,14 @@ class MonitorTarget:
 
 
 class ClusterMonitor:
-    """Watches one cluster.
+    """The monitor of a cluster.
 
     Args:
-        cluster_id: The cluster's name in the metadata.
-        target: What to look at.
+        cluster_id: The cluster's id in the metadata.
+        target: The topics to monitor, and the properties.
         group_id: The consumer group for committed offsets.
-        call_timeout_ms: How long one call to the cluster may take.
-        discovery_interval_ms: How often topics and partitions are looked up; 0 or less looks once.
+        call_timeout_ms: The time-out of a call to the cluster.
+        discovery_interval_ms: The interval at which topics and partitions are looked up; 0 or less looks them up once.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class ClusterMonitor:
         # Guarded by the condition:
         self._target = target
         self._requested = self._served = 0
-        self._needs: list[OffsetRequest] = []
+        self._requests: list[OffsetRequest] = []
         self._commit: dict[KafkaTopicPartition, int] = {}
         self._closed = False
         self.view: ClusterView | None = None
@@ -87,7 +88,7 @@ class ClusterMonitor:
         self._failing_since: float | None = None
         self._failures = 0
         self._failed_with: Mapping[str, str] | None = None
-        # The thread's own:
+        # Used by the monitor's thread only:
         self._infos: dict[str, TopicInfo] = {}
         self._kafka_id = ""
         self._discovered_at = -float("inf")
@@ -96,38 +97,38 @@ class ClusterMonitor:
 
     # --- for the enumerator ---
 
-    def request(self, target: MonitorTarget) -> int:
-        """Ask for a fresh view of `target`; returns the ticket to wait for."""
+    def request_view(self, target: MonitorTarget) -> int:
+        """Request a new view of `target` and return the ticket to wait for."""
         with self._changed:
             self._target = target
             self._requested += 1
             self._changed.notify_all()
             return self._requested
 
-    def ask(self, needs: Collection[OffsetRequest]) -> int:
-        """Have questions answered; the answers appear in `answers`. Returns the ticket to wait for."""
+    def request_offsets(self, requests: Collection[OffsetRequest]) -> int:
+        """Request offsets and return the ticket to wait for. The offsets appear in `answers`."""
         with self._changed:
-            self._needs = list(needs)
+            self._requests = list(requests)
             self._requested += 1
             self._changed.notify_all()
             return self._requested
 
     def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
-        """Write the group's offsets when there is time; newer ones replace older ones that still wait."""
+        """Have the group's offsets committed later. Newer offsets replace older ones that still wait."""
         with self._changed:
             self._commit |= offsets
             self._requested += 1
             self._changed.notify_all()
 
     def wait(self, ticket: int, deadline: float) -> bool:
-        """Wait until the ticket is served, or until `deadline` (of `time.monotonic`); whether it was served."""
+        """Wait for a ticket until `deadline` (of `time.monotonic`), and return whether it was served."""
         with self._changed:
             while self._served < ticket and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
             return self._served >= ticket
 
     def view_of(self, target: MonitorTarget) -> ClusterView | None:
-        """The last view, if it was of this target or of more topics."""
+        """Return the last view if it covers the target, else None."""
         with self._changed:
             seen = self._view_target
             covers = seen is not None and seen.topics >= target.topics and seen.pattern == target.pattern
@@ -135,22 +136,22 @@ class ClusterMonitor:
 
     @property
     def failing_for_s(self) -> float | None:
-        """Since when the cluster has not answered; None if it does."""
+        """The seconds since the cluster stopped answering; None if it answers."""
         since = self._failing_since
         return None if since is None else time.monotonic() - since
 
     def failures_with(self, properties: Mapping[str, str]) -> int:
-        """How often in a row the cluster did not answer, asked with these very properties."""
+        """Return the number of failures in a row with exactly these properties."""
         with self._changed:
             return self._failures if self._failed_with == properties else 0
 
     def forget_answers(self) -> None:
-        """Drop the answers: their positions are in a document now."""
+        """Drop the answers, because their positions are in a document now."""
         with self._changed:
             self.answers = OffsetAnswers()
 
     def close(self) -> None:
-        """End the thread; does not wait for it, because it may be in a call to a dead broker."""
+        """Have the thread end. Do not wait for it, because it may be in a call to a dead broker."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -167,11 +168,11 @@ class ClusterMonitor:
                 if self._closed:
                     break
                 ticket, target = self._requested, self._target
-                needs, self._needs = self._needs, []
+                requests, self._requests = self._requests, []
                 commit, self._commit = self._commit, {}
             if connection is None or target.properties != properties or self.authentication_failed:
-                if connection is not None:  # also after a failed log-in: references to secrets are looked up again
-                    _log.info("Cluster '%s': connecting anew, with its properties as they are now", self.cluster_id)
+                if connection is not None:  # also after a failed login: references to secrets are resolved again
+                    _log.info("Cluster '%s': connecting again with its current properties", self.cluster_id)
                     connection.close()
                 properties = target.properties
                 connection = ClusterConnection(
@@ -180,7 +181,7 @@ class ClusterMonitor:
             else:
                 stop_polling(connection)
             started = time.monotonic()
-            self._serve(connection, target, needs, commit)
+            self._serve(connection, target, requests, commit)
             start_polling(connection)
             rest_s = _IDLE_SHARE * (time.monotonic() - started)
             with self._changed:
@@ -197,13 +198,13 @@ class ClusterMonitor:
         return self._closed or self._target != old
 
     def _is_urgent(self, old: MonitorTarget) -> bool:
-        return bool(self._needs) or self._has_new_target(old)
+        return bool(self._requests) or self._has_new_target(old)
 
     def _serve(
         self,
         connection: ClusterConnection,
         target: MonitorTarget,
-        needs: list[OffsetRequest],
+        requests: list[OffsetRequest],
         commit: Mapping[KafkaTopicPartition, int],
     ) -> None:
         if commit:
@@ -211,17 +212,17 @@ class ClusterMonitor:
         try:
             view = self._look(connection, target)
             answers = OffsetAnswers(dict(self.answers.start), dict(self.answers.stop))
-            for need in needs:
-                found = need.initializer.get_partition_offsets(need.partitions, connection)
-                kept = answers.start if need.purpose == "start" else answers.stop
-                kept |= {(self.cluster_id, tp): found[tp] for tp in need.partitions}
+            for request in requests:
+                found = request.initializer.get_partition_offsets(request.partitions, connection)
+                kept = answers.start if request.purpose == "start" else answers.stop
+                kept |= {(self.cluster_id, tp): found[tp] for tp in request.partitions}
         except ClusterUnavailableError as error:
             with self._changed:
                 self.error, self.authentication_failed = error, connection.authentication_failed
                 self._failures = self._failures + 1 if self._failed_with == target.properties else 1
                 self._failed_with = target.properties
                 self._failing_since = self._failing_since or time.monotonic()
-        except Exception as error:  # noqa: BLE001  a user's initializer may raise anything; the enumerator raises it
+        except Exception as error:  # noqa: BLE001  a user's initializer may raise anything; `view` raises it
             with self._changed:
                 self.fatal = error if isinstance(error, DynamicKafkaError) else _foreign(self.cluster_id, error)
         else:
@@ -244,7 +245,7 @@ class ClusterMonitor:
             partitions={name: len(info.leaders) for name, info in self._infos.items()},
             ends=ends,
         )
-        return view if view != self.view else self.view  # the same object tells the observer that nothing is new
+        return view if view != self.view else self.view  # the same object means that nothing is new
 
     def _discovery_is_due(self, target: MonitorTarget) -> bool:
         if self._discovered_for is None or self._discovered_for != target:
@@ -270,7 +271,7 @@ class ClusterMonitor:
         ]
         ends = connection.available_ends(tps, self._infos)
         if len(ends) < len(tps):
-            self._discovered_for = None  # a leader moved or went: look again next time
+            self._discovered_for = None  # a leader has changed: look topics up again next time
         return ends
 
     def _commit_quietly(self, connection: ClusterConnection, commit: Mapping[KafkaTopicPartition, int]) -> None:
@@ -278,7 +279,7 @@ class ClusterMonitor:
             connection.commit(commit)
         except DynamicKafkaError as error:
             self.commits_failed += 1
-            _log.warning("Group offsets were not committed (%d failures so far): %s", self.commits_failed, error)
+            _log.warning("The group's offsets were not committed (%d failures so far): %s", self.commits_failed, error)
 
 
 def _foreign(cluster_id: str, error: Exception) -> DynamicKafkaError:

@@ -1,17 +1,17 @@
-"""From the document of a batch to its tasks: many ranges are packed into few tasks. Pure.
+"""Planning: from the document of a batch to its tasks. Many ranges are packed into few tasks. Pure.
 
 Rules:
 
-1. Planning is a function of the document alone: a replay in another process, with other options and with clusters
-   out of reach, plans the same tasks in the same order.
-2. The number of tasks follows the work, not the number of splits. Spark starts one Python task for each input partition,
-   and a task costs about 20 ms; a thousand quiet splits are one task. Work is counted in records, with a constant for
-   each range (assigning, finding its end).
-3. Tasks get equal work, filled in order of cluster, topic and partition: neighbours stay together, so that a task talks
-   to few clusters. A range is in one task, so that whoever writes its records on keeps their order, as with Flink and with
-   Spark's own connector. Only if the user asks for more tasks or for smaller ones, ranges are cut: at most once between two
-   tasks, and never so that less than `_LEAST_CUT` records are left.
-4. Every offset of the document's ranges is in exactly one range of one task; empty ranges are in none.
+1. Planning is a function of the document alone: a replay in another process, with other options and with unreachable
+   clusters, plans the same tasks in the same order.
+2. The number of tasks follows the work, not the number of partitions. Spark starts one Python task for each input
+   partition, and a task costs about 20 ms; a thousand quiet partitions are one task. Work is counted in records, plus a
+   constant for each range (assigning it, finding its end).
+3. Tasks get equal work. They are filled in order of cluster, topic and partition, so that a task connects to few clusters.
+   A range is in one task, so that a query which writes the records keeps their order, as with Flink and with Spark's own
+   connector. Only if the user asks for more or smaller tasks, ranges are cut: at most once between two tasks, and no part
+   has less than `_LEAST_CUT` records.
+4. Every offset of the document's ranges is in exactly one range of one task. Empty ranges are in no task.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEAST_CUT = 500
 
 
 class Range(NamedTuple):
-    """Offsets [start, end) of one split, as one task reads them."""
+    """Offsets [start, end) of a partition, read by one task."""
 
     cluster: str
     topic: str
@@ -39,14 +39,14 @@ class Range(NamedTuple):
 
 
 class ReadTask(NamedTuple):
-    """What one Spark task reads: ranges, and how to reach their clusters."""
+    """The work of a Spark task: ranges, and the client properties of their clusters."""
 
     ranges: list[Range]
     properties: Mapping[str, Mapping[str, str]]
 
 
 def plan(document: Document) -> list[list[Range]]:
-    """The tasks of the document's batch; an empty list if there is nothing to read."""
+    """Return the tasks of the document's batch; an empty list if there is nothing to read."""
     ranges = [
         Range(name, topic, cluster.topics[topic], partition, start, end)
         for name, cluster in sorted(document.clusters.items())
@@ -65,7 +65,7 @@ def plan(document: Document) -> list[list[Range]]:
 
 
 def _whole(ranges: list[Range], left: int, packing: Packing) -> list[list[Range]]:
-    """A range goes to the next task when less than half of it still fits."""
+    """Pack whole ranges. A range goes to the next task if less than half of it still fits."""
     count = max(round(left / packing.records_per_task), 1)
     count = min(count, packing.max_tasks or count)
     tasks: list[list[Range]] = [[]]
@@ -82,12 +82,12 @@ def _whole(ranges: list[Range], left: int, packing: Packing) -> list[list[Range]
 
 
 def _cut(ranges: list[Range], records: int, count: int) -> list[list[Range]]:
-    """As many tasks, with equal work."""
-    # A batch asked to be cut finer than the constants (minPartitions on a small one) still gets its tasks.
+    """Cut ranges so that there are `count` tasks with equal work."""
+    # A small batch with many tasks (minPartitions) is cut finer than the constants allow.
     finest = records // (4 * count)
     cost, least_cut = min(_RANGE_COST, finest), max(1, min(_LEAST_CUT, finest))
     tasks: list[list[Range]] = [[]]
-    room = quota = (records + cost * (len(ranges) + count - 1)) / count  # each cut makes one range more
+    room = quota = (records + cost * (len(ranges) + count - 1)) / count  # each cut adds a range
     for r in ranges:
         rest = r
         while True:

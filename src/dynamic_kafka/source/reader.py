@@ -1,15 +1,16 @@
-"""The executor's side of the source: reads the ranges of one task into Arrow batches.
+"""The reader, the executor's side of the source: reads the ranges of a task into Arrow batches.
 
 Rules:
 
-1. A range is finished when the position has passed its end, whatever its last offsets are: a record at or after the end
-   was seen, or the log's end (which also passes transaction markers, aborted records and compacted gaps).
-2. All clusters of the task fetch at once; they are drained one after the other.
-3. Nothing is skipped in silence. Offsets that are gone (retention, deleted records, a truncated log, a topic made again)
-   are `DataLossError`, or a warning if the user tolerates it. Offsets without a record within the log are normal.
+1. A range is finished when the position has passed its end: a record at or after the end was seen, or the end of the log.
+   The position also passes transaction markers, aborted records and compacted gaps.
+2. All clusters of the task fetch at the same time; their records are consumed one cluster after the other.
+3. Nothing is skipped in silence. Lost offsets (retention, deleted records, a truncated log, a recreated topic) are a
+   `DataLossError`, or a warning if the user tolerates it. Offsets without a record within the log are normal.
 4. The topic id is compared after the last record was read: if it is still the planned one, no record came from another
    topic of the same name.
-5. A planned range must be read: a cluster that does not answer is waited for, up to `poll_timeout_ms` without progress.
+5. A planned range must be read: the reader waits for a cluster that does not answer, up to `poll_timeout_ms` without
+   progress.
 """
 
 from __future__ import annotations
@@ -58,19 +59,19 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
     """Read all ranges of a task.
 
     Args:
-        task: The ranges, and how to reach their clusters.
-        schema: The columns wanted (`rows.arrow_schema`).
-        settings: The user's wishes.
+        task: The ranges, and the client properties of their clusters.
+        schema: The columns to return (`rows.arrow_schema`).
+        settings: The source's settings.
 
     Yields:
-        Batches of up to 20,000 records of one cluster, each partition's in order of offset.
+        Batches of up to 20,000 records of one cluster; the records of a partition are in order of offset.
 
     Raises:
-        DataLossError: By `fail_on_data_loss`.
-        ClusterUnavailableError: If a cluster does not answer within the limit.
+        DataLossError: If records were lost and `fail_on_data_loss` is set.
+        ClusterUnavailableError: If a cluster makes no progress within `poll_timeout_ms`.
     """
     collecting = gc.isenabled()
-    gc.disable()  # a million short-lived messages hold no cycles; looking for some costs a tenth of the time
+    gc.disable()  # a million short-lived messages contain no cycles; searching for some costs a tenth of the time
     try:
         with ExitStack() as stack:
             readers = []
@@ -81,7 +82,7 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
                 reader.start()
             for reader in readers:
                 for runs in reader.runs():
-                    yield to_batch(schema, reader.cluster, runs)  # the answer about topic ids comes meanwhile
+                    yield to_batch(schema, reader.cluster, runs)  # the topic ids arrive meanwhile
                 reader.check_topic_ids()
     finally:
         if collecting:
@@ -96,7 +97,7 @@ _offset = cast("Callable[[Message], int]", Message.offset)  # None only for even
 
 
 class _ClusterReader:
-    """The ranges of one cluster in one task."""
+    """The reader of one cluster's ranges in a task."""
 
     def __init__(
         self, cluster: str, ranges: Sequence[Range], clients: ClusterClients, settings: SourceSettings
@@ -114,15 +115,15 @@ class _ClusterReader:
         self._topic_futures: Mapping[str, Future[Any]] | None = None
 
     def start(self) -> None:
-        """Begin to fetch, in the background."""
+        """Start to fetch, in the background."""
         self._clients.consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in self._ranges.values()])
 
     def runs(self) -> Iterator[list[PartitionMessages]]:
-        """The records of the ranges, as they come."""
+        """Yield the records of the ranges as they arrive."""
         consumer = self._clients.consumer
         progress_at = time.monotonic()
         while self._open:
-            # consume() waits until it has all it was asked for: never ask for more than can come.
+            # consume() waits until it has as many messages as requested: never request more than are left.
             left = sum(self._ranges[s].end - self._positions[s] for s in self._open)
             found = consumer.consume(min(_BATCH_RECORDS, left), _POLL_S)
             events: Messages = ()
@@ -130,7 +131,7 @@ class _ClusterReader:
                 events = [m for m in found if m.error() is not None]
                 found = [m for m in found if m.error() is None]
             kept = self._in_ranges(found)
-            for event in events:  # after the records: the end of a log is told behind its last record
+            for event in events:  # after the records: the event for the end of a log follows its last record
                 self._handle(event)
             if not self._open:
                 self._ask_topic_ids()
@@ -141,7 +142,7 @@ class _ClusterReader:
                 self._check_progress(progress_at)
 
     def _in_ranges(self, found: Messages) -> list[PartitionMessages]:
-        """The messages within their ranges, by partition; moves the positions."""
+        """Return the messages within their ranges, by partition, and move the positions."""
         kept: list[PartitionMessages] = []
         finished: list[KafkaTopicPartition] = []
         if self._topic is not None:
@@ -156,7 +157,7 @@ class _ClusterReader:
             run = found[begin : begin + length]
             begin += length
             if tp not in self._open:
-                continue  # fetched before the end of the range was known to be passed
+                continue  # fetched before the range was finished
             position, end = self._positions[tp], self._ranges[tp].end
             if _offset(run[0]) < position:  # fetched again after a seek
                 run = run[bisect_left(run, position, key=_offset) :]
@@ -213,7 +214,7 @@ class _ClusterReader:
     def _handle_out_of_range(self, tp: KafkaTopicPartition) -> None:
         low, high = self._watermarks(tp)
         position, end = self._positions[tp], self._ranges[tp].end
-        if low <= position <= high:  # a moment's disagreement between brokers
+        if low <= position <= high:  # brokers disagree for a moment
             self._seek(tp, position)
         elif low > position:
             self._lost(tp, f"offsets up to {low} were deleted (retention, or DeleteRecords)")
@@ -222,13 +223,13 @@ class _ClusterReader:
             else:
                 self._seek(tp, low)
         else:
-            self._lost(tp, f"the log ends at offset {high}, below what was planned")
+            self._lost(tp, f"the log ends at offset {high}, below the planned range")
             self._finish(tp)
 
     def _handle_gone(self, tp: KafkaTopicPartition) -> None:
         if tp not in self._gone_since:
             self._gone_since[tp] = time.monotonic()
-            self._refresh_metadata(tp.topic)  # a kept consumer may not know a new partition yet
+            self._refresh_metadata(tp.topic)  # a pooled consumer may not know a new partition yet
         since = self._gone_since[tp]
         patience_s = self._settings.call_retries * self._settings.call_retry_interval_ms / 1000
         if time.monotonic() - since >= patience_s and tp.topic not in self._ids(self._describe([tp.topic])):
@@ -236,7 +237,7 @@ class _ClusterReader:
             self._finish(tp)
 
     def _check_progress(self, progress_at: float) -> None:
-        """Nothing came: maybe only because what is left of a range holds no records."""
+        """Handle a poll without messages. The rest of a range may contain no records."""
         for tp in list(self._open & set(self._gone_since)):
             self._handle_gone(tp)
         asked = [TopicPartition(topic, p) for topic, p in self._open]
@@ -252,7 +253,7 @@ class _ClusterReader:
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster}', topic '{tp.topic}', partition {tp.partition}: nothing could be read at offset "
                 f"{self._positions[tp]} of [{r.start}, {r.end}) for {waited_s:.0f} s ({why}); bring the cluster back and "
-                "start the query again: the batch is read again as it was planned",
+                "start the query again, which reads the same batch again",
                 cluster_id=self.cluster,
             )
 
@@ -282,24 +283,25 @@ class _ClusterReader:
         except KafkaException as error:
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster}', topic '{tp.topic}', partition {tp.partition}: offset {self._positions[tp]} is "
-                f"out of range and the log's ends are not to be had: {error.args[0].str()}",
+                f"out of range, and the start and end offsets could not be fetched: {error.args[0].str()}; start the query "
+                "again once the brokers answer",
                 cluster_id=self.cluster,
             ) from error
         assert watermarks is not None
         return watermarks
 
     def _refresh_metadata(self, topic: str) -> None:
-        with suppress(KafkaException):  # a broker that does not answer shows in other ways
+        with suppress(KafkaException):  # a broker that does not answer is noticed elsewhere
             self._clients.consumer.list_topics(topic, timeout=_LOOKUP_S)
 
     # --- topic ids ---
 
     def _ask_topic_ids(self) -> None:
-        """Rule 4: the last record is here, now the ids count."""
+        """Request the topic ids, after the last record (rule 4)."""
         self._topic_futures = self._describe(self._planned_ids) if self._planned_ids else {}
 
     def check_topic_ids(self) -> None:
-        """Rule 4; call it after the last message."""
+        """Compare the topic ids with the planned ones (rule 4). Call it after the last message."""
         if self._topic_futures is None:  # the last range ended without a record
             self._ask_topic_ids()
         deadline = time.monotonic() + self._settings.poll_timeout_ms / 1000
@@ -318,7 +320,7 @@ class _ClusterReader:
             if found_id not in (None, "", planned_id):
                 tp = min(s for s in self._ranges if s[0] == topic)
                 self._positions[tp] = self._ranges[tp].start
-                self._lost(tp, f"the topic was made again (topic id {planned_id} is now {found_id})")
+                self._lost(tp, f"the topic was recreated (topic id {planned_id} is now {found_id})")
 
     def _describe(self, topics: Collection[str]) -> Mapping[str, Future[Any]]:
         described: Mapping[str, Future[Any]] = self._clients.admin.describe_topics(
@@ -327,7 +329,7 @@ class _ClusterReader:
         return described
 
     def _ids(self, futures: Mapping[str, Future[Any]]) -> dict[str, str]:
-        """The ids of those topics that exist."""
+        """Return the ids of the topics that exist."""
         ids = {}
         for topic, future in futures.items():
             try:
@@ -335,8 +337,9 @@ class _ClusterReader:
             except KafkaException as error:
                 if error.args[0].code() not in _GONE:
                     raise ClusterUnavailableError(
-                        f"Cluster '{self.cluster}', topic '{topic}': whether it was made again could not be "
-                        f"checked: {error.args[0].str()}; start the query again once the brokers answer",
+                        f"Cluster '{self.cluster}', topic '{topic}': the topic id could not be fetched, so the "
+                        f"reader cannot tell if the topic was recreated: {error.args[0].str()}; start the query again once "
+                        "the brokers answer",
                         cluster_id=self.cluster,
                     ) from error
         return ids

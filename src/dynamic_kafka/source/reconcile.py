@@ -1,34 +1,33 @@
-"""What to read next when clusters, topics and partitions come, stay, vanish or return. Pure: the rules, and no I/O.
+"""The rules for what to read next when clusters, topics and partitions appear, stay, disappear or return. Pure.
 
-`reconcile` takes the last document, what the metadata says is wanted, and what each reachable cluster shows, and returns
-the next document with every position in place and no range yet (`admission` opens the ranges). Where a position needs
-an offset from the cluster it returns an `OffsetRequest`. The caller gets the answer and calls again; meanwhile that
-partition waits.
+`reconcile` takes the last document, the clusters that the metadata desires, and a view of each reachable cluster. It returns
+the next document with all positions and no ranges yet (`admission` opens the ranges). If a position needs an offset from
+a cluster, it returns an `OffsetRequest`. The caller gets the answer and calls again; meanwhile that partition waits.
 
 ==================================================  =====================================================================
 situation                                           rule
 ==================================================  =====================================================================
 first start                                         the cluster's own starting offsets, else the global ones
-cluster found later                                 its own starting offsets, else earliest; `committed` without a commit
-                                                    starts at the earliest, it does not stop the query
-cluster not reachable at the first start            its first discovery happens when it is; `latest` then means the time
-                                                    T of the first start, so that what came in between is read
+cluster found later                                 its own starting offsets, else earliest; `committed` without a
+                                                    committed offset is earliest and does not stop the query
+cluster not reachable at the first start            it is discovered once it is reachable; `latest` then means the time
+                                                    of the first start, so that records since then are read
 partition without a leader at the first discovery   the same, for that partition
 new topic or partition on a known cluster           earliest
-listed topic not on the broker                      a warning; earliest once it is there
-topic removed, or its cluster                       cut, with a warning that counts what is left unread, and its positions
+listed topic does not exist                         a warning; earliest once it exists
+topic removed, or its cluster                       cut, with a warning that counts the unread records, and its positions
                                                     are retained; or drained first
-drained topic                                       read on until quiet (the caller says), or until the ends it had when
+draining topic                                      read until quiet (the caller decides), or up to the ends it had when
                                                     the metadata called its cluster inactive (they become its stops)
-comes back within retention, same topic id          goes on where it stopped
-retention is over                                   dropped, but only after an answer that still lacks it
-topic id changed                                    data loss: an error, or from the earliest if the user tolerates it
-end went backwards, and stayed there                the same
+returns within retention, same topic id             continues at the retained position
+retention is over                                   dropped, but only after an answer that still does not name it
+topic id changed                                    data loss: an error, or earliest if the user tolerates it
+end moved backwards, and stayed there               data loss: an error, or the new end if the user tolerates it
 cluster name, other physical cluster                an error
 two names, one physical cluster                     a warning
 ==================================================  =====================================================================
 
-No position is ever taken from anywhere but the last document, a retained one, or an answer to a `OffsetRequest`.
+A position only ever comes from the last document, from a retained position, or from the answer to an `OffsetRequest`.
 """
 
 from __future__ import annotations
@@ -61,14 +60,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DesiredCluster:
-    """One cluster's part of what the metadata wants read.
+    """A cluster that has to be read according to the metadata.
 
     Args:
-        topics: The topics, also those that the broker does not have.
-        properties: What of the cluster's properties may be kept in the document.
+        topics: The topics, including those that do not exist.
+        properties: The part of the cluster's properties that may be stored in the document.
         starting: The cluster's own starting offsets.
         stopping: The cluster's own stopping offsets.
-        partitions: If given, only these splits.
+        partitions: If given, only these partitions are read.
     """
 
     topics: frozenset[str]
@@ -80,13 +79,13 @@ class DesiredCluster:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What a reachable cluster shows.
+    """The state of a reachable cluster.
 
     Args:
         kafka_id: Kafka's own cluster.id.
-        topics: Topic to topic id, of the topics asked about that exist.
+        topics: Topic to topic id, for the monitored topics that exist.
         partitions: Topic to number of partitions.
-        ends: The end of each split that has a leader: the last stable offset under read_committed.
+        ends: The end of each partition that has a leader; under read_committed, the last stable offset.
     """
 
     kafka_id: str
@@ -97,14 +96,14 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class ReadPolicy:
-    """The user's choices; their defaults are those of the options (`SourceSettings`).
+    """The user's settings for these rules. Their defaults are those of the options (`SourceSettings`).
 
     Args:
         starting: The global starting offsets.
-        stopping: The global stopping offsets; None reads on for ever.
-        fail_on_data_loss: Whether lost records are an error.
-        retention_ms: How long positions of removed topics are kept; 0 forgets them at once.
-        drain: Whether a removed topic is read until quiet before it is cut.
+        stopping: The global stopping offsets; None never stops.
+        fail_on_data_loss: If true, lost records are an error.
+        retention_ms: The time for which positions of removed topics are kept; 0 drops them at once.
+        drain: If true, a removed topic is read until it is quiet before it is cut.
     """
 
     starting: KafkaOffsetsInitializer
@@ -118,7 +117,7 @@ Purpose = Literal["start", "stop"]
 
 
 class OffsetRequest(NamedTuple):
-    """A question to a cluster: the offsets of some splits by an initializer."""
+    """A request to a cluster for the offsets of partitions by an initializer."""
 
     cluster: str
     purpose: Purpose
@@ -128,14 +127,14 @@ class OffsetRequest(NamedTuple):
 
 @dataclass(slots=True)
 class OffsetAnswers:
-    """OffsetAnswers to needs, by cluster and split."""
+    """The answers to offset requests, by cluster and partition."""
 
     start: dict[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
     stop: dict[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
 
 
 class Event(NamedTuple):
-    """Something a person should know: `warning` or `info`, and a sentence that stands alone."""
+    """A message for the log and the progress report: its level, and a sentence that stands alone."""
 
     level: Literal["info", "warning"]
     text: str
@@ -143,10 +142,10 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class Reconciled:
-    """The next document without ranges, what is still asked, what happened, and whether positions came or went."""
+    """The result: the next document without ranges, open requests, events, and whether the positions' set changed."""
 
     document: Document
-    needs: list[OffsetRequest]
+    requests: list[OffsetRequest]
     events: list[Event]
     changed: bool
 
@@ -160,7 +159,7 @@ _COMMITTED_OR_EARLIEST = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetRe
 def reconcile(
     previous: Document | None,
     streams: Mapping[str, Mapping[str, frozenset[str]]],
-    wanted: Mapping[str, DesiredCluster],
+    desired: Mapping[str, DesiredCluster],
     views: Mapping[str, ClusterView],
     *,
     policy: ReadPolicy,
@@ -176,71 +175,71 @@ def reconcile(
     Args:
         previous: The last document; None on a first start.
         streams: Stream to cluster to topics, for the document.
-        wanted: Cluster to what is wanted of it.
-        views: The clusters that answered; one that did not is absent and its positions wait.
-        policy: The user's choices.
-        answers: What was asked for in earlier calls of this process.
+        desired: The clusters that have to be read, by cluster id.
+        views: The clusters that answered, by cluster id. Positions of a cluster without a view wait.
+        policy: The user's settings.
+        answers: The answers to the requests of earlier calls in this process.
         now_ms: Wall-clock time, for positions that become retained or unresolved now.
-        fresh: Whether `wanted` is a successful answer of the metadata service (not the document's own memory of it).
+        fresh: True if `desired` is an answer of the metadata service, False if it comes from the document.
         inactive: Clusters that the metadata service calls inactive.
-        quiet: (cluster, topic) of draining topics that had no news for long enough.
-        regressed: (cluster, split) whose end has stayed below our position for long enough to be believed.
+        quiet: (cluster, topic) of draining topics that received no records for long enough.
+        regressed: (cluster, partition) whose end has been below the position for long enough to be accepted.
 
     Raises:
-        CheckpointError: A cluster's name now leads to another physical cluster.
-        DataLossError: By `policy.fail_on_data_loss`.
+        CheckpointError: If a cluster id now leads to another physical cluster.
+        DataLossError: If records were lost and `policy.fail_on_data_loss` is set.
     """
-    step = _Step(policy, answers, now_ms, fresh=fresh, first_start=previous is None)
+    step = _Reconciliation(policy, answers, now_ms, fresh=fresh, first_start=previous is None)
     before = previous.clusters if previous is not None else {}
     clusters: dict[str, ClusterOffsets] = {}
-    for name in sorted({*before, *wanted}):
+    for name in sorted({*before, *desired}):
         state = step.cluster(
             name,
             before.get(name),
-            wanted.get(name),
+            desired.get(name),
             views.get(name),
             inactive=name in inactive,
             quiet={topic for cluster, topic in quiet if cluster == name},
             regressed={tp for cluster, tp in regressed if cluster == name},
         )
-        if state.topics or state.retained or name in wanted:
+        if state.topics or state.retained or name in desired:
             clusters[name] = state
     step.warn_of_aliases(clusters)
     if previous is not None and fresh:
         for stream in sorted(set(previous.streams) - set(streams)):
             step.events.append(Event("warning", f"Stream '{stream}' is no longer described by the metadata service"))
     document = Document(
-        streams={s: _topics_of_stream(parts, wanted, clusters) for s, parts in streams.items()},
+        streams={s: _topics_of_stream(parts, desired, clusters) for s, parts in streams.items()},
         clusters=clusters,
     )
     if previous is not None:
         last = previous.cursor
         document.cursor = Cursor(last.cluster, {name: tp for name, tp in last.partitions.items() if name in clusters})
         document.packing = previous.packing
-    needs = [OffsetRequest(*asked[:3], tuple(asked[3])) for asked in step.asked]
+    requests = [OffsetRequest(*asked[:3], tuple(asked[3])) for asked in step.asked]
     done_before = previous.done if previous is not None else 0
-    # Health is not in the document: a cluster that was done stays so while it is away.
+    # Health is not in the document: a cluster that was done stays done while it is unreachable.
     answered = {*views, *(name for name, c in before.items() if done_before and c.discovered)}
-    document.done = max(1, done_before) if not needs and _is_done(document, wanted, answered, policy) else 0
+    document.done = max(1, done_before) if not requests and _is_done(document, desired, answered, policy) else 0
     changed = step.changed or previous is None or document.done != done_before
-    return Reconciled(document, needs, step.events, changed)
+    return Reconciled(document, requests, step.events, changed)
 
 
 def _topics_of_stream(
-    parts: Mapping[str, frozenset[str]], wanted: Mapping[str, DesiredCluster], clusters: Mapping[str, ClusterOffsets]
+    parts: Mapping[str, frozenset[str]], desired: Mapping[str, DesiredCluster], clusters: Mapping[str, ClusterOffsets]
 ) -> dict[str, frozenset[str] | None]:
-    """Topics by cluster; None where they are all of the cluster's, and the document names those anyway."""
+    """Return the topics by cluster; None if they are all topics of the cluster, which the document names anyway."""
     return {
-        name: None if name in wanted and topics == wanted[name].topics == clusters[name].topics.keys() else topics
+        name: None if name in desired and topics == desired[name].topics == clusters[name].topics.keys() else topics
         for name, topics in parts.items()
     }
 
 
 def _is_done(
-    document: Document, wanted: Mapping[str, DesiredCluster], answered: Collection[str], policy: ReadPolicy
+    document: Document, desired: Mapping[str, DesiredCluster], answered: Collection[str], policy: ReadPolicy
 ) -> bool:
-    """Whether everything wanted has a stop and has reached it; a cluster that has not answered may have more."""
-    if not wanted or not all(name in answered and (w.stopping or policy.stopping) for name, w in wanted.items()):
+    """Return whether every partition has reached its stop. A cluster that has not answered may have more partitions."""
+    if not desired or not all(name in answered and (w.stopping or policy.stopping) for name, w in desired.items()):
         return False
     return all(
         not c.unresolved and all(tp in c.stops and c.stops[tp] <= end for tp, (_, end) in c.ranges.items())
@@ -248,8 +247,8 @@ def _is_done(
     )
 
 
-class _Step:
-    """One application of the rules; collects what they ask for and say."""
+class _Reconciliation:
+    """One application of the rules; collects requests and events."""
 
     def __init__(
         self, policy: ReadPolicy, answers: OffsetAnswers, now_ms: int, *, fresh: bool, first_start: bool
@@ -267,7 +266,7 @@ class _Step:
         self,
         name: str,
         before: ClusterOffsets | None,
-        wanted: DesiredCluster | None,
+        desired: DesiredCluster | None,
         view: ClusterView | None,
         *,
         inactive: bool,
@@ -275,20 +274,20 @@ class _Step:
         regressed: Collection[KafkaTopicPartition],
     ) -> ClusterOffsets:
         state = self._carried_over(before)
-        if wanted is not None:
-            state.properties = dict(wanted.properties)
-            state.starting = initializer_to_json(wanted.starting)
-            state.stopping = initializer_to_json(wanted.stopping or self.policy.stopping)
+        if desired is not None:
+            state.properties = dict(desired.properties)
+            state.starting = initializer_to_json(desired.starting)
+            state.stopping = initializer_to_json(desired.stopping or self.policy.stopping)
         if view is not None:
             self._check_identity(name, state, view)
             self._handle_lost(name, state, view, regressed)
-        self._remove(name, state, wanted, view, inactive=inactive, quiet=quiet)
-        if wanted is not None:
+        self._remove(name, state, desired, view, inactive=inactive, quiet=quiet)
+        if desired is not None:
             if view is not None:
-                self._add(name, state, wanted, view)
+                self._add(name, state, desired, view)
             if self.first_start and not state.discovered:
                 state.since_ms = self.now_ms
-        self._expire(name, state, wanted)
+        self._expire(name, state, desired)
         if before is not None:
             state.resets = frozenset(
                 tp
@@ -298,7 +297,7 @@ class _Step:
         return state
 
     def _carried_over(self, before: ClusterOffsets | None) -> ClusterOffsets:
-        """The last state with every range closed at its end."""
+        """Return the last state with every range closed at its end."""
         if before is None:
             return ClusterOffsets()
         return replace(
@@ -315,7 +314,7 @@ class _Step:
         if state.kafka_id and view.kafka_id and state.kafka_id != view.kafka_id:
             raise CheckpointError(
                 f"Cluster '{name}' leads to Kafka cluster.id {view.kafka_id}, but its offsets were read from "
-                f"{state.kafka_id}: offsets of one cluster mean nothing on another. Give the new cluster a cluster id "
+                f"{state.kafka_id}, and they are not valid on another cluster. Give the new cluster a cluster id "
                 "of its own in the metadata, or correct its bootstrap servers",
                 cluster_id=name,
             )
@@ -328,12 +327,12 @@ class _Step:
     ) -> None:
         for topic, known in state.topics.items():
             now = view.topics.get(topic, known)
-            state.topics[topic] = now  # an imported checkpoint knows no topic ids: the first one seen is adopted
+            state.topics[topic] = now  # an imported checkpoint has no topic ids: the first one seen is adopted
             if not known or now == known:
                 continue
             tps = [tp for tp in state.ranges if tp.topic == topic]
-            self._lost(name, state, tps, view, f"the topic was made again (topic id {known} is now {now})")
-            for tp in tps:  # they are added again below, as splits of a new topic: from the earliest offset
+            self._lost(name, state, tps, view, f"the topic was recreated (topic id {known} is now {now})")
+            for tp in tps:  # added again below, as partitions of a new topic: from the earliest offset
                 del state.ranges[tp]
                 state.stops.pop(tp, None)
             state.unresolved = {tp: since for tp, since in state.unresolved.items() if tp.topic != topic}
@@ -341,7 +340,7 @@ class _Step:
         for tp in sorted(set(regressed) & set(state.ranges)):
             end = view.ends.get(tp)
             if end is not None and end < state.ranges[tp][1]:
-                self._lost(name, state, [tp], view, f"the log now ends at offset {end}, below our position")
+                self._lost(name, state, [tp], view, f"the log now ends at offset {end}, below the position")
                 state.ranges[tp] = (end, end)
                 self.changed = True
 
@@ -361,7 +360,7 @@ class _Step:
             )
         for topic, partition in tps:
             where = f"Cluster '{name}', topic '{topic}', partition {partition}"
-            self.events.append(Event("warning", f"{where}: {reason}; going on without what is gone"))
+            self.events.append(Event("warning", f"{where}: {reason}; continuing without the lost records"))
 
     # --- removal ---
 
@@ -369,21 +368,23 @@ class _Step:
         self,
         name: str,
         state: ClusterOffsets,
-        wanted: DesiredCluster | None,
+        desired: DesiredCluster | None,
         view: ClusterView | None,
         *,
         inactive: bool,
         quiet: Collection[str],
     ) -> None:
-        kept = wanted.topics if wanted is not None else frozenset()
+        kept = desired.topics if desired is not None else frozenset()
         for topic in sorted(state.topics):
             if topic in kept:
                 if topic in state.draining:
                     state.draining -= {topic}
-                    if wanted is None or (wanted.stopping or self.policy.stopping) is None:  # else they were asked for
+                    if (
+                        desired is None or (desired.stopping or self.policy.stopping) is None
+                    ):  # else they are stops of the user
                         state.stops = {tp: stop for tp, stop in state.stops.items() if tp.topic != topic}
                     self.changed = True
-                    self.events.append(Event("info", f"Cluster '{name}', topic '{topic}' is back while draining"))
+                    self.events.append(Event("info", f"Cluster '{name}', topic '{topic}' is back while it is draining"))
                 continue
             tps = [tp for tp in state.ranges if tp.topic == topic]
             ends = view.ends if view is not None else {}
@@ -430,31 +431,32 @@ class _Step:
             )
         )
 
-    def _expire(self, name: str, state: ClusterOffsets, wanted: DesiredCluster | None) -> None:
+    def _expire(self, name: str, state: ClusterOffsets, desired: DesiredCluster | None) -> None:
         if not self.fresh:
             return
-        kept = wanted.topics if wanted is not None else frozenset()
+        kept = desired.topics if desired is not None else frozenset()
         for topic, retained in list(state.retained.items()):
             if topic not in kept and self.now_ms - retained.since_ms >= self.policy.retention_ms:
-                del state.retained[topic]  # no reason for a batch of its own: rides with the next one
+                del state.retained[topic]  # not worth a batch of its own: written with the next one
                 self.events.append(Event("info", f"Cluster '{name}', topic '{topic}': its retained positions expired"))
 
     # --- addition ---
 
-    def _add(self, name: str, state: ClusterOffsets, wanted: DesiredCluster, view: ClusterView) -> None:
-        initial = self._initial_initializer(state, wanted)
+    def _add(self, name: str, state: ClusterOffsets, desired: DesiredCluster, view: ClusterView) -> None:
+        initial = self._initial_initializer(state, desired)
         waiting = False
-        for topic in sorted(wanted.topics):
+        for topic in sorted(desired.topics):
             if topic not in view.topics:
                 if topic not in state.topics:
-                    text = f"Cluster '{name}', topic '{topic}' is not there yet; it is read from its start once it is"
+                    where = f"Cluster '{name}', topic '{topic}'"
+                    text = f"{where} does not exist yet; it will be read from the earliest offset once created"
                     self.events.append(Event("warning", text))
                 continue
             state.topics.setdefault(topic, view.topics[topic])
             retained = self._take_retained(name, state, topic)
             for partition in range(view.partitions[topic]):
                 tp = topic_partition((topic, partition))
-                if tp in state.ranges or (wanted.partitions is not None and tp not in wanted.partitions):
+                if tp in state.ranges or (desired.partitions is not None and tp not in desired.partitions):
                     continue
                 position = retained.get(partition)
                 if position is None and tp not in view.ends:
@@ -464,7 +466,7 @@ class _Step:
                     continue
                 if position is None:
                     if tp in state.unresolved:
-                        initializer = self._since(wanted, state.unresolved[tp])
+                        initializer = self._since(desired, state.unresolved[tp])
                     else:
                         initializer = _EARLIEST if state.discovered else initial
                     position = self._answer(name, "start", tp, initializer)
@@ -474,40 +476,40 @@ class _Step:
                 state.ranges[tp] = (position, position)
                 state.unresolved.pop(tp, None)
                 self.changed = True
-        self._resolve_stops(name, state, wanted)
+        self._resolve_stops(name, state, desired)
         if not state.discovered and not waiting:
             state.discovered, state.since_ms = True, None
             self.changed = True
 
     def _take_retained(self, name: str, state: ClusterOffsets, topic: str) -> Mapping[int, int]:
-        """The retained positions of a topic that is back; none if it is another topic of the same name."""
+        """Return the retained positions of a topic that is back; none if it is another topic of the same name."""
         retained = state.retained.pop(topic, None)
         if retained is None:
             return {}
         if retained.topic_id not in ("", state.topics[topic]):
-            text = f"Cluster '{name}', topic '{topic}' came back as a new topic; it is read from its start"
+            text = f"Cluster '{name}', topic '{topic}' came back as a new topic; it is read from the earliest offset"
             self.events.append(Event("warning", text))
             return {}
-        text = f"Cluster '{name}', topic '{topic}' is back; reading goes on where it stopped"
+        text = f"Cluster '{name}', topic '{topic}' is back; reading continues where it stopped"
         self.events.append(Event("info", text))
         return retained.offsets
 
-    def _initial_initializer(self, state: ClusterOffsets, wanted: DesiredCluster) -> KafkaOffsetsInitializer:
-        """Where splits of the cluster's first discovery start."""
+    def _initial_initializer(self, state: ClusterOffsets, desired: DesiredCluster) -> KafkaOffsetsInitializer:
+        """Return the starting offsets for the partitions of the cluster's first discovery."""
         if self.first_start:
-            return wanted.starting or self.policy.starting
-        return self._since(wanted, state.since_ms or 0)
+            return desired.starting or self.policy.starting
+        return self._since(desired, state.since_ms or 0)
 
-    def _since(self, wanted: DesiredCluster, since_ms: int) -> KafkaOffsetsInitializer:
-        """The same for what has waited since a first start; 0 stands for a cluster found later."""
+    def _since(self, desired: DesiredCluster, since_ms: int) -> KafkaOffsetsInitializer:
+        """Return the starting offsets of partitions waiting since a first start; 0 stands for a cluster found later."""
         if since_ms:
-            starting = wanted.starting or self.policy.starting
+            starting = desired.starting or self.policy.starting
             return KafkaOffsetsInitializer.timestamp(since_ms) if starting == _LATEST else starting
-        own = wanted.starting or _EARLIEST
+        own = desired.starting or _EARLIEST
         return _COMMITTED_OR_EARLIEST if own == _COMMITTED else own
 
-    def _resolve_stops(self, name: str, state: ClusterOffsets, wanted: DesiredCluster) -> None:
-        stopping = wanted.stopping or self.policy.stopping
+    def _resolve_stops(self, name: str, state: ClusterOffsets, desired: DesiredCluster) -> None:
+        stopping = desired.stopping or self.policy.stopping
         if stopping is None:
             return
         for tp in state.ranges:

@@ -1,7 +1,7 @@
-"""The rows of the source: columns, their Arrow types, and messages turned into record batches.
+"""The rows of the source: the columns with their Arrow types, and the conversion of messages to record batches.
 
-Columns are those of Spark's own Kafka source, so that existing queries run unchanged, then `cluster`, and on request
-`headers` and `leader_epoch`. A message becomes Python objects once, a column at a time.
+The columns are those of Spark's own Kafka source, so that existing queries run unchanged, then `cluster`, and on request
+`headers` and `leader_epoch`. Each field of a message becomes a Python object once, one column after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Messages = Sequence[Message]
 
 
 class PartitionMessages(NamedTuple):
-    """Records of one partition, in order of offset; at least one."""
+    """Messages of one partition, in order of offset; at least one."""
 
     topic: str
     partition: int
@@ -42,11 +42,11 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
     "leader_epoch": pa.int32(),
 }
-"""Every column there is, in order."""
+"""All columns, in order. `spark.datasource` declares them again as Spark's types; the reason stands there."""
 
 
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
-    """The schema of batches with these columns."""
+    """Return the schema of batches with these columns."""
     return pa.schema([(name, COLUMNS[name]) for name in columns])
 
 
@@ -55,8 +55,8 @@ def to_batch(schema: pa.Schema, cluster: str, runs: Sequence[PartitionMessages])
 
     Args:
         schema: From `arrow_schema`.
-        cluster: The cluster they come from.
-        runs: At least one; records only, no events.
+        cluster: The messages' cluster.
+        runs: The messages by partition: at least one, and no events.
 
     Raises:
         RecordError: If a record's time does not fit into Spark's timestamp.

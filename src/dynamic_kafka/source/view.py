@@ -1,7 +1,7 @@
-"""What the metadata service and the clusters show at one moment: the watcher and one monitor for each cluster, together.
+"""The source view: the state of the metadata service and of all clusters at one moment, from the watcher and the monitors.
 
-Nothing here waits for one slow cluster, with two exceptions: the first look of a run waits, bounded, for every cluster (a
-cold cache would end an AvailableNow run with nothing read), and each later look waits up to `_NEWS_S` for news, which
+Nothing here waits for a slow cluster, with two exceptions. The first call of a run waits, with a limit, for every cluster,
+because an AvailableNow run would otherwise end with nothing read. Each later call waits up to `_NEWS_S` for news, which
 saves a round of Spark's polling.
 """
 
@@ -34,10 +34,10 @@ _RESUMED_METADATA_S = 10.0
 
 @dataclass(slots=True)
 class SourceSnapshot:
-    """What was seen; the fields are `reconcile`'s arguments."""
+    """The state at one moment; the fields are arguments of `reconcile`."""
 
     streams: Mapping[str, Mapping[str, frozenset[str]]]
-    wanted: Mapping[str, DesiredCluster]
+    desired: Mapping[str, DesiredCluster]
     views: Mapping[str, ClusterView]
     fresh: bool
     inactive: frozenset[str] = frozenset()
@@ -45,16 +45,16 @@ class SourceSnapshot:
     regressed: Collection[tuple[str, KafkaTopicPartition]] = ()
 
     def sees(self, views: Mapping[str, ClusterView], inactive: frozenset[str]) -> bool:
-        """Whether these are the very views it was made of."""
+        """Return whether the snapshot was made of these very objects."""
         mine = self.views
         return inactive == self.inactive and len(views) == len(mine) and all(mine.get(n) is v for n, v in views.items())
 
 
 class SourceView:
-    """Looks at the metadata service and the clusters. Made without I/O; threads start with the first look.
+    """The metadata watcher and the cluster monitors of a query. Created without I/O; threads start at the first call.
 
     Args:
-        settings: The user's wishes.
+        settings: The source's settings.
     """
 
     def __init__(self, settings: SourceSettings) -> None:
@@ -69,7 +69,7 @@ class SourceView:
         self._regressed_since: dict[tuple[str, KafkaTopicPartition], float] = {}
 
     def close(self) -> None:
-        """Let all threads end; waits for none of them."""
+        """Have all threads end, without waiting for them."""
         for monitor in self.monitors.values():
             monitor.close()
         self.monitors.clear()
@@ -80,12 +80,12 @@ class SourceView:
     # --- the metadata ---
 
     def snapshot(self, previous: Document | None, *, resuming: bool) -> Snapshot | None:
-        """The last good answer of the metadata service; None if a resumed query has none yet.
+        """Return the last good answer of the metadata service; None if a resumed query has none yet.
 
-        The first call starts the watcher and waits for an answer, bounded.
+        The first call starts the watcher and waits for an answer, with a limit.
 
         Raises:
-            MetadataServiceError: If it failed more often than tolerated, or at a first start.
+            MetadataServiceError: If the service failed more often than tolerated, or at a first start.
         """
         if self._watcher is None:
             settings = self._settings
@@ -105,34 +105,34 @@ class SourceView:
             self._own_properties |= {name: c.properties for name, c in snapshot.clusters.items()}
         elif not resuming:
             raise MetadataServiceError(
-                f"The metadata service has not answered within {_FIRST_METADATA_S:.0f} s and there is no checkpoint to go "
-                "on from; see that it is reachable, then start again"
+                f"The metadata service did not answer within {_FIRST_METADATA_S:.0f} s, and there is no checkpoint to "
+                "continue from; make sure that the service is reachable, then start the query again"
             )
         return snapshot
 
     def properties(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
-        """How to reach a cluster: what the metadata said last, else what the document kept."""
+        """Return a cluster's client properties: those of the last metadata, else those stored in the document."""
         return self._settings.cluster_properties(self._own_properties.get(name, stored))
 
     def metadata_status(self) -> Mapping[str, object]:
-        """The watcher's health."""
+        """Return the watcher's counters and errors."""
         return self._watcher.status() if self._watcher is not None else {}
 
-    # --- looking ---
+    # --- the clusters ---
 
     def collect(self, previous: Document | None, *, at_once: bool) -> SourceSnapshot:
-        """Look once.
+        """Collect the current state.
 
         Args:
             previous: The last document; None on a first start.
-            at_once: Whether a draining topic without news counts as quiet at once, and an end that went backwards is
-                waited for (AvailableNow and batch reads, which look only once).
+            at_once: For AvailableNow and batch reads, which collect only once: a draining topic without new records counts
+                as quiet at once, and an end that moved backwards is waited for.
 
         Returns:
-            The very object of the last call if nothing has changed since.
+            The same object as in the last call if nothing has changed since.
 
         Raises:
-            ClusterUnavailableError: If a cluster that is wanted does not answer, by `cluster-failure-mode`.
+            ClusterUnavailableError: If a desired cluster does not answer and `cluster-failure-mode` is `fail`.
         """
         first, self._warm = not self._warm, True
         snapshot = self.snapshot(previous, resuming=previous is not None)
@@ -162,7 +162,7 @@ class SourceView:
             return last[2]
         observation = SourceSnapshot(
             streams=_streams(snapshot, previous, clusters),
-            wanted={name: self._wanted(cluster, views.get(name)) for name, cluster in clusters.items()},
+            desired={name: self._desired(cluster, views.get(name)) for name, cluster in clusters.items()},
             views=views,
             fresh=snapshot is not None,
             inactive=inactive,
@@ -173,32 +173,32 @@ class SourceView:
         return observation
 
     def answers(self) -> OffsetAnswers:
-        """All answers that are not in a document yet."""
+        """Return all answers that are not in a document yet."""
         merged = OffsetAnswers()
         for monitor in self.monitors.values():
             merged.start |= monitor.answers.start
             merged.stop |= monitor.answers.stop
         return merged
 
-    def request_offsets(self, needs: Iterable[OffsetRequest], *, patient: bool) -> bool:
-        """Put questions to the clusters and wait; whether one of them may have an answer now.
+    def request_offsets(self, requests: Iterable[OffsetRequest], *, patient: bool) -> bool:
+        """Send requests to the clusters, wait, and return whether there may be new answers.
 
         Args:
-            needs: The questions.
-            patient: Wait until the cluster counts as unavailable, instead of `_NEWS_S`.
+            requests: The requests.
+            patient: If true, wait until the cluster counts as unavailable, instead of `_NEWS_S`.
         """
         by_cluster: dict[str, list[OffsetRequest]] = {}
-        for need in needs:
-            by_cluster.setdefault(need.cluster, []).append(need)
+        for request in requests:
+            by_cluster.setdefault(request.cluster, []).append(request)
         deadline = time.monotonic() + (self._settings.unavailable_after_ms / 1000 if patient else _NEWS_S)
-        tickets = {name: self.monitors[name].ask(some) for name, some in by_cluster.items()}
+        tickets = {name: self.monitors[name].request_offsets(some) for name, some in by_cluster.items()}
         served = [self.monitors[name].wait(ticket, deadline) for name, ticket in tickets.items()]
         for name in tickets:
             self._raise_fatal(self.monitors[name])
         return any(served) and any(self.monitors[name].failing_for_s is None for name in tickets)
 
     def forget_answers(self) -> None:
-        """Drop all answers: their positions are in a document now."""
+        """Drop all answers, because their positions are in a document now."""
         for monitor in self.monitors.values():
             monitor.forget_answers()
 
@@ -230,10 +230,10 @@ class SourceView:
         *,
         first: bool,
     ) -> None:
-        """Have all monitors look; one that is failing is not waited for, except in the first look of a run."""
+        """Have all monitors refresh their views, and wait for them; for failing ones only in the first call of a run."""
         pending = set(targets)
         while pending:
-            tickets = {name: self.monitors[name].request(targets[name]) for name in pending}
+            tickets = {name: self.monitors[name].request_view(targets[name]) for name in pending}
             for name, ticket in tickets.items():
                 monitor = self.monitors[name]
                 if first or monitor.failing_for_s is None:
@@ -271,27 +271,27 @@ class SourceView:
                     why = f"{monitor.error}. It has not answered for {failing_s:.0f} s"
                 if self._settings.cluster_failure_mode == "fail":
                     raise ClusterUnavailableError(
-                        f"{why}. The query stops because cluster-failure-mode=fail; bring the cluster back, take it out of "
-                        "the metadata, or set cluster-failure-mode=isolate to read the others meanwhile",
+                        f"{why}. The query stops because cluster-failure-mode=fail; bring the cluster back, remove it from "
+                        "the metadata, or set cluster-failure-mode=isolate to read the other clusters meanwhile",
                         cluster_id=name,
                     ) from monitor.error
                 if first:
-                    _log.warning("%s. The others are read meanwhile", why)
+                    _log.warning("%s. The other clusters are read meanwhile", why)
             elif (
                 view is not None
                 and name in clusters.keys() - inactive
                 and self._settings.cluster_failure_mode == "fail"
             ):
-                # What it had when it was last seen is there to be read: a task waits for it. Else Spark would take what is
-                # known to be unread for read (`processAllAvailable`). In the other mode nobody waits for this cluster.
+                # Records up to its last known ends still have to be read, and a task waits for the cluster. Otherwise Spark
+                # would take records known to be unread for read (`processAllAvailable`). With `isolate` no task waits.
                 views[name] = view
         return views
 
     def _counts(self, monitor: ClusterMonitor, target: MonitorTarget) -> bool:
-        """Whether a failing cluster counts as unavailable.
+        """Return whether a failing cluster counts as unavailable.
 
-        After the time-out, or after an authentication error that the metadata service, asked once more, had no new
-        properties for.
+        It does after the time-out, or after an authentication error for which the metadata service, called once more, had
+        no new properties.
         """
         failing_s = monitor.failing_for_s
         if failing_s is None:
@@ -315,9 +315,9 @@ class SourceView:
     def _inactive(
         self, clusters: Mapping[str, ClusterMetadata], targets: Mapping[str, MonitorTarget]
     ) -> frozenset[str]:
-        """Clusters that fail or are leaving, and that the metadata service calls inactive.
+        """Return the clusters that fail or are being removed, and that the metadata service calls inactive.
 
-        One that is leaving and has not answered for long is gone too: it was switched off before it was drained.
+        A cluster that is being removed and has not answered for long counts too: it was shut down before it was drained.
         """
         assert self._watcher is not None
         failing_s = {name: self.monitors[name].failing_for_s for name in targets}
@@ -332,7 +332,7 @@ class SourceView:
             or (name not in clusters and (failing_s[name] or 0.0) >= gone_s)
         )
 
-    def _wanted(self, cluster: ClusterMetadata, view: ClusterView | None) -> DesiredCluster:
+    def _desired(self, cluster: ClusterMetadata, view: ClusterView | None) -> DesiredCluster:
         topics = cluster.topics
         if self._settings.pattern is not None and view is not None:
             topics |= frozenset(view.topics)
@@ -344,12 +344,12 @@ class SourceView:
             self._settings.partitions,
         )
 
-    # --- what only time can tell ---
+    # --- what depends on time ---
 
     def _quiet(
         self, previous: Document | None, views: Mapping[str, ClusterView], *, at_once: bool
     ) -> set[tuple[str, str]]:
-        """Draining topics that were read to their ends, which have not moved for the quiet time."""
+        """Return the draining topics that were read to their ends, and whose ends have not moved for the quiet time."""
         now, quiet = time.monotonic(), set()
         draining = {
             (name, topic)
@@ -375,7 +375,7 @@ class SourceView:
     def _regressed(
         self, previous: Document | None, views: Mapping[str, ClusterView]
     ) -> list[tuple[str, KafkaTopicPartition]]:
-        """Splits whose end has stayed below our position for longer than a leader change takes."""
+        """Return partitions with an end that was below the position for longer than a leader change takes."""
         now = time.monotonic()
         below = {
             (name, tp)
@@ -390,7 +390,7 @@ class SourceView:
 
 
 def _clusters(snapshot: Snapshot | None, previous: Document | None) -> Mapping[str, ClusterMetadata]:
-    """What is wanted: by the metadata, or, while it has not answered, by the document."""
+    """Return the desired clusters: those of the metadata or, until it has answered, those of the document."""
     if snapshot is not None:
         return snapshot.clusters
     assert previous is not None
