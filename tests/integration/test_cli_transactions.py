@@ -188,7 +188,7 @@ def test_a_login_from_a_file(
     assert main([*command, "--timeout", "5"]) == 1
     written = capsys.readouterr()
     assert written.err.count("\n") == 1
-    assert "does not let us in" in written.err
+    assert "authentication failed" in written.err
     assert wrong not in written.out + written.err
 
 

@@ -920,7 +920,7 @@ def test_secrets_are_looked_up_where_the_client_is_made(monkeypatch: pytest.Monk
     found = made({URL: "http://h", "avro-confluent.basic-auth.user-info": "${env:REGISTRY_LOGIN}"})
     assert dict(found.properties)["basic.auth.user.info"] == "${env:REGISTRY_LOGIN}"
     monkeypatch.delenv("REGISTRY_LOGIN", raising=False)
-    with pytest.raises(ConfigurationError, match="no such environment variable"):
+    with pytest.raises(ConfigurationError, match="this environment variable does not exist"):
         registry.client(found)
     monkeypatch.setenv("REGISTRY_LOGIN", "hunter2")
     with pytest.raises(ConfigurationError, match=r"has the value '\$\{env:REGISTRY_LOGIN\}'"):

@@ -146,7 +146,7 @@ def test_login_modules(text: str, mechanism: str, expected: dict[str, str]) -> N
         (f"{SCRAM} required username=u password=hunter2 tokenauth=true;", "SCRAM-SHA-256", "delegation token"),
         (f"{OAUTH} required clientId=i;", "OAUTHBEARER", "no option 'clientSecret'"),
         ("software.amazon.msk.auth.iam.IAMLoginModule required;", "AWS_MSK_IAM", "SCRAM-SHA-512"),
-        ("hunter2 required;", "PLAIN", "not known here"),
+        ("hunter2 required;", "PLAIN", "an unknown login module"),
     ],
 )
 def test_login_modules_that_cannot_be_used(text: str, mechanism: str, problem: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
-from dynamic_kafka.kafka.transactions import brokers as wire
+from dynamic_kafka.kafka.transactions import brokers as brokers_module
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
 
 Address = tuple[str, int]
@@ -95,7 +95,7 @@ class Cluster:
 
 
 class Connection:
-    """In place of `kafka.wire_connection.Connection`."""
+    """In place of `kafka.transactions.connection.Connection`."""
 
     cluster: Cluster
 
@@ -129,7 +129,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The scripted brokers."""
     brokers = Cluster()
     monkeypatch.setattr(Connection, "cluster", brokers, raising=False)
-    monkeypatch.setattr(wire, "Connection", Connection)
+    monkeypatch.setattr(brokers_module, "Connection", Connection)
     return brokers
 
 
@@ -230,7 +230,7 @@ def test_a_coordinator_that_loads_for_ever_is_an_error(cluster: Cluster) -> None
     cluster.fails("a", *[14] * 100)
     begin = time.monotonic()
     with pytest.raises(
-        ClusterUnavailableError, match=r"asked for the abort.*COORDINATOR_LOAD_IN_PROGRESS \(error 14\)"
+        ClusterUnavailableError, match=r"while requesting the abort.*COORDINATOR_LOAD_IN_PROGRESS \(error 14\)"
     ):
         client.end("a", 1, 0, commit=False)
     assert time.monotonic() - begin < 1
@@ -272,7 +272,7 @@ def test_a_cluster_that_just_started_is_waited_for(cluster: Cluster, client: Tra
         (lambda c: c.end("a", 1, 0, commit=True), "a", 53, "grant the client's user Write on TransactionalId 'a'"),
         (lambda c: c.end("a", 1, 0, commit=False), FIND, 53, "grant the client's user Write on TransactionalId 'a'"),
         (lambda c: c.list_open(), LIST, 31, r"CLUSTER_AUTHORIZATION_FAILED.*Describe on Cluster"),
-        (lambda c: c.end("a", 1, 0, commit=True), "a", -1, "refuses .* UNKNOWN .*log of its brokers"),
+        (lambda c: c.end("a", 1, 0, commit=True), "a", -1, "refused .* UNKNOWN .*log of its brokers"),
     ],
 )
 def test_a_refusal_is_told_at_once(
@@ -287,7 +287,7 @@ def test_a_refusal_is_told_at_once(
     cluster.fails(failing, *[code] * 9)
     with pytest.raises(ClusterUnavailableError, match=told) as caught:
         call(client)
-    assert str(caught.value).startswith("Cluster 'c' at broker-1 refuses")
+    assert str(caught.value).startswith("Cluster 'c' at broker-1 refused")
     assert caught.value.cluster_id == "c"
     assert len(cluster.log) <= 6
 

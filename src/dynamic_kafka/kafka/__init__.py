@@ -1,1 +1,4 @@
-"""The client seam: users' Kafka properties, as Java spells them, become a configuration of confluent-kafka's clients."""
+"""Connections to Kafka clusters: client properties, clients and the pool that keeps them, and requests about transactions.
+
+The source, the sink and the metadata services make no client of their own: they call `clients`, `pool` and `cluster`.
+"""

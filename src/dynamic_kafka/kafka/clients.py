@@ -1,4 +1,4 @@
-"""How librdkafka's consumers, admin clients and producers are made, and what they report in the background."""
+"""Making of librdkafka's consumers, admin clients and producers, and the errors that they report in the background."""
 
 from __future__ import annotations
 

@@ -46,13 +46,13 @@ class TopicInfo:
 
 
 class ClusterConnection:
-    """Asks one cluster; implements `PartitionOffsetsRetriever`.
+    """The calls to one cluster; implements `PartitionOffsetsRetriever`.
 
     Args:
         cluster_id: The cluster's name in the metadata.
         properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
-        group_id: The consumer group whose offsets are meant; nothing joins it.
-        timeout_ms: How long one call may take.
+        group_id: The consumer group for committed offsets; nothing joins it.
+        timeout_ms: The longest time that one call may take.
     """
 
     def __init__(self, cluster_id: str, properties: Mapping[str, str], *, group_id: str, timeout_ms: int) -> None:
@@ -63,12 +63,12 @@ class ClusterConnection:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's name in the metadata."""
+        """Return the cluster's name in the metadata."""
         return self._cluster_id
 
     @property
     def authentication_failed(self) -> bool:
-        """Whether the cluster has refused the login since it last answered."""
+        """Return whether the cluster has refused the login since it last answered."""
         return self._clients.errors.authentication_failed
 
     def poll_idle(self) -> bool:
@@ -83,7 +83,7 @@ class ClusterConnection:
     # --- what is there ---
 
     def kafka_id(self) -> str:
-        """Kafka's own cluster.id; "" if the broker does not tell."""
+        """Return Kafka's own cluster.id; "" if the broker does not report it."""
         # Consumer.cluster_id() waits up to a second in a fresh client (measured); the admin client answers in one round.
         described = self._call(
             "cluster id", lambda: self._clients.admin.describe_cluster(request_timeout=self._timeout_s)
@@ -91,12 +91,12 @@ class ClusterConnection:
         return self._call("cluster id", described.result).cluster_id or ""
 
     def matching_topics(self, pattern: re.Pattern[str]) -> frozenset[str]:
-        """The cluster's topics whose whole name matches, without Kafka's internal ones."""
+        """Return the topics with a name that matches as a whole, without Kafka's internal ones."""
         found = self._call("topic names", lambda: self._clients.consumer.list_topics(timeout=self._timeout_s))
         return frozenset(name for name in found.topics if not name.startswith("__") and pattern.fullmatch(name))
 
     def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
-        """The topics among `names` that exist and may be read."""
+        """Return the topics among `names` that exist and may be read."""
         if not names:
             return {}
         futures = self._call(
@@ -147,7 +147,7 @@ class ClusterConnection:
     def available_ends(
         self, partitions: Iterable[KafkaTopicPartition], leaders: Mapping[str, TopicInfo]
     ) -> dict[KafkaTopicPartition, int]:
-        """The ends of those partitions whose leader answers.
+        """Return the ends of the partitions that have a leader which answers.
 
         One request to all leaders at once. If that fails, each leader is asked by itself, so that a broker that is down
         takes only its own partitions out.
@@ -231,7 +231,7 @@ class ClusterConnection:
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster_id}' at {self._properties.get('bootstrap.servers')} "
                 f"{'refuses the login' if self.authentication_failed else 'does not answer'} "
-                f"(asked for {what}, {time.monotonic() - started:.1f} s): {reason}",
+                f"(while requesting {what}, {time.monotonic() - started:.1f} s): {reason}",
                 cluster_id=self.cluster_id,
             ) from error
         else:

@@ -1,1 +1,5 @@
-"""How streams are written: records, partitioners, transactions, and the protocol that publishes a batch exactly once."""
+"""Writing of streams: records, partitioners, transactions, and the protocol that publishes a batch exactly once.
+
+`spark.sink` calls `writer` and the producers on executors, and `committer` on the driver. The command line reads the
+commit log.
+"""

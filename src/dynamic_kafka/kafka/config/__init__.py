@@ -1,4 +1,4 @@
 """Kafka client properties: Java's names and values become librdkafka's, and secrets stay references.
 
-Called by `kafka.clients` and `kafka.transactions`, and by whoever checks properties before a client exists.
+`kafka.clients` and `kafka.transactions` call `client_config`. The checks of options call the rest, before there is a client.
 """

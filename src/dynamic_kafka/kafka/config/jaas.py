@@ -24,7 +24,7 @@ PUBLIC_OPTIONS = frozenset(
     {"username", "clientId", "scope", "serviceName", "principal", "keyTab", "tokenauth"}
     | {"useKeyTab", "storeKey", "useTicketCache", "doNotPrompt", "refreshKrb5Config"}
 )
-"""Options whose values are no secrets, in any login module that is understood here."""
+"""Options with values that are not secret, in any supported login module."""
 
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _TOKEN = re.compile(
@@ -93,7 +93,7 @@ def parse(text: str) -> LoginModule:
 
 
 def render(module: LoginModule) -> str:
-    """The text that `parse` reads back as this module, with every value in double quotes."""
+    """Return the text that `parse` reads back as this module, with every value in double quotes."""
     options = "".join(f' {name}="{_escape(value)}"' for name, value in module.options.items())
     return f"{module.name} {module.control_flag}{options};"
 
@@ -133,7 +133,7 @@ def _error(at: int, problem: str) -> ConfigurationError:
 
 
 def sasl_properties(module: LoginModule, mechanism: str) -> dict[str, str]:
-    """What a login module says, as librdkafka's properties.
+    """Translate a login module to librdkafka's properties.
 
     Args:
         module: The login module.
@@ -150,7 +150,7 @@ def sasl_properties(module: LoginModule, mechanism: str) -> dict[str, str]:
         )
     if simple_name not in _MODULES:
         raise ConfigurationError(
-            "Property 'sasl.jaas.config' names a login module that is not known here; "
+            "Property 'sasl.jaas.config' names an unknown login module; "
             f"expected a class that ends in one of {', '.join(_MODULES)}"
         )
     mechanisms, translate = _MODULES[simple_name]

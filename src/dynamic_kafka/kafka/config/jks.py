@@ -20,11 +20,11 @@ _KEY_PROTECTOR = bytes.fromhex("2b060104012a02110101")  # OID 1.3.6.1.4.1.42.2.1
 
 
 class StoreError(Exception):
-    """What is wrong with a store, and what to do; the caller adds which store it is."""
+    """Raised with the fault of a store and the remedy; the caller adds the name of the store."""
 
 
 def read(data: bytes) -> tuple[list[bytes], list[tuple[list[bytes], bytes]]]:
-    """The entries of a store.
+    """Return the entries of a store.
 
     Args:
         data: The file, beginning with `MAGIC`.
@@ -56,12 +56,12 @@ def read(data: bytes) -> tuple[list[bytes], list[tuple[list[bytes], bytes]]]:
         if reader.rest():
             raise EOFError
     except EOFError:
-        raise StoreError("it is a JKS file, and damaged; copy the file again") from None
+        raise StoreError("it is a JKS file, but it is damaged; copy the file again") from None
     return trusted, keys
 
 
 def is_intact(data: bytes, password: str) -> bool:
-    """Whether the digest at the end fits the store and its password."""
+    """Return whether the digest at the end fits the store and its password."""
     content, digest = data[:-_SHA1_BYTES], data[-_SHA1_BYTES:]
     return _sha1(_utf16(password), b"Mighty Aphrodite", content) == digest
 
@@ -120,7 +120,7 @@ class _Reader:
 
 
 def _encrypted_key_info(der: bytes) -> tuple[bytes, bytes]:
-    """The two fields of EncryptedPrivateKeyInfo: the algorithm, undecoded, and the encrypted octets."""
+    """Return the two fields of EncryptedPrivateKeyInfo: the algorithm, undecoded, and the encrypted octets."""
     try:
         tag, fields, _ = _der(der)
         algorithm_tag, algorithm, rest = _der(fields)
@@ -135,7 +135,7 @@ def _encrypted_key_info(der: bytes) -> tuple[bytes, bytes]:
 
 
 def _der(data: bytes) -> tuple[int, bytes, bytes]:
-    """The first DER element's tag and content, and what follows it."""
+    """Return the tag and content of the first DER element, and what follows it."""
     reader = _Reader(data)
     tag, size = reader.take(2)
     if size > 127:

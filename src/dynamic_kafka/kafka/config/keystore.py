@@ -36,7 +36,7 @@ class _Store(NamedTuple):
 
 
 def truststore_pem(path: str, password: str | None) -> str:
-    """The certificates a trust store trusts.
+    """Return the certificates that a trust store trusts.
 
     Args:
         path: The value of `ssl.truststore.location`.
@@ -61,7 +61,7 @@ def truststore_pem(path: str, password: str | None) -> str:
 
 
 def keystore_pem(path: str, password: str | None, key_password: str | None) -> tuple[str, str]:
-    """The client's certificate chain and private key.
+    """Return the client's certificate chain and private key.
 
     Args:
         path: The value of `ssl.keystore.location`.
@@ -73,7 +73,7 @@ def keystore_pem(path: str, password: str | None, key_password: str | None) -> t
         `ssl.key.pem`.
 
     Raises:
-        ConfigurationError: If the file is missing, damaged, of another format, has not exactly one private key, or a
+        ConfigurationError: If the file is missing, damaged, of another format, does not have exactly one private key, or a
             password does not fit.
         MissingDependencyError: If it is PKCS12, or PEM with an encrypted key, and `cryptography` is not installed.
     """
@@ -97,7 +97,7 @@ def keystore_pem(path: str, password: str | None, key_password: str | None) -> t
 
 
 def pem_certificates(text: str, name: str) -> str:
-    """The certificates in a property that holds PEM itself, on as many lines as PEM should have.
+    """Return the certificates in a property that holds PEM itself, on as many lines as PEM should have.
 
     Args:
         text: The value; Kafka allows it to be on one line.
@@ -110,7 +110,7 @@ def pem_certificates(text: str, name: str) -> str:
 
 
 def pem_private_key(text: str, name: str) -> str:
-    """The private key in a property that holds PEM itself, encrypted or not, on as many lines as PEM should have.
+    """Return the private key in a property that holds PEM itself, encrypted or not, on separate lines.
 
     Args:
         text: The value; Kafka allows it to be on one line.
@@ -128,7 +128,9 @@ def _inline(text: str, name: str, label: str) -> str:
     except StoreError as error:
         raise ConfigurationError(f"Property '{name}': {error}") from None
     if not blocks:
-        raise ConfigurationError(f"Property '{name}' holds no PEM block of a {label.lower()}; expected -----BEGIN ...")
+        raise ConfigurationError(
+            f"Property '{name}' does not hold a PEM block of a {label.lower()}; expected -----BEGIN ..."
+        )
     return "".join(blocks)
 
 
@@ -142,7 +144,7 @@ def _read(path: str, password: str | None, password_property: str) -> _Store:
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "not a path"
         raise StoreError(
-            f"it cannot be read ({reason}); the file must be there and readable on the driver and on every executor"
+            f"it cannot be read ({reason}); the file must exist and be readable on the driver and on every executor"
         ) from None
     if data.startswith(jks.MAGIC):
         return _read_jks(data, password, password_property)
@@ -169,7 +171,7 @@ def _pem_blocks(text: str) -> Iterable[tuple[str, str]]:
             yield label, f"-----BEGIN {label}-----{body}-----END {label}-----\n"
             continue
         try:
-            # White space, also in the form "\n" that survives in environment variables, is no part of it.
+            # White space, also in the form "\n" that survives in environment variables, is not part of it.
             yield label, _pem(label, base64.b64decode(re.sub(r"\s|\\[nr]", "", body).encode(), validate=True))
         except binascii.Error:
             raise StoreError(f"its PEM block of a {label.lower()} is damaged; copy the file again") from None
@@ -221,7 +223,7 @@ def _read_pkcs12(data: bytes, password: str | None, password_property: str) -> _
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except UnsupportedAlgorithm:
         raise StoreError(
-            "it is encrypted in a way that is not supported here; write it anew with keytool -importkeystore "
+            "it is encrypted in a way that is not supported; convert it with keytool -importkeystore "
             "-deststoretype PKCS12"
         ) from None
     except ValueError as error:
@@ -229,7 +231,7 @@ def _read_pkcs12(data: bytes, password: str | None, password_property: str) -> _
             raise StoreError(f"it cannot be opened without a password; set {password_property}") from None
         if "password" in str(error):
             raise StoreError(f"{password_property} does not open it, or it is damaged; correct the password") from None
-        raise StoreError("it is no PKCS12 file, or damaged; copy the file again") from None
+        raise StoreError("it is not a PKCS12 file, or it is damaged; copy the file again") from None
     others = [c.certificate.public_bytes(serialization.Encoding.PEM).decode() for c in store.additional_certs]
     own = [] if store.cert is None else [store.cert.certificate.public_bytes(serialization.Encoding.PEM).decode()]
     if store.key is None:

@@ -66,7 +66,7 @@ _ALL_NAMES = COMMON | CONSUMER | PRODUCER | IGNORED | STORES | {*RENAMED, *JAVA_
 
 
 def client_config(properties: Mapping[str, str], *, role: Role) -> dict[str, str]:
-    """A configuration that confluent-kafka's client takes: secrets resolved, names translated, key stores as PEM.
+    """Return the configuration of a confluent-kafka client: secrets resolved, names translated, key stores as PEM.
 
     This is the only function here that reads files and environment variables. Call it where the client is made.
 
@@ -101,7 +101,7 @@ def to_librdkafka(properties: Mapping[str, str], *, role: Role) -> dict[str, str
         librdkafka's properties.
 
     Raises:
-        UnknownOptionError: If nobody knows the property; with the nearest known name.
+        UnknownOptionError: If the property is unknown. The error has the nearest known name.
         ConflictingOptionsError: If two properties say different things about one.
         ConfigurationError: If a value is wrong, or asks for what only Java can do.
     """
@@ -157,7 +157,7 @@ def reject_owned(properties: Mapping[str, str], prefix: str = "") -> None:
 
 
 def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) -> dict[str, str]:
-    """What one property becomes; empty if it means nothing to this client."""
+    """Translate one property; the result is empty if it does not concern this client."""
     if key == _JAAS:
         return jaas.sasl_properties(jaas.parse(value), _mechanism(properties))
     if key in STORES:

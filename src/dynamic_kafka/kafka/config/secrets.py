@@ -67,18 +67,18 @@ def redact(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _has_secret(key: str, value: str) -> bool:
-    """Whether an option is a map of properties (`basic.auth.user.info:me:secret,...`) with a secret among them."""
+    """Return whether an option is a map of properties (`basic.auth.user.info:me:secret,...`) with a secret among them."""
     return key.lower().endswith(".properties") and _SECRET.search(value.lower()) is not None
 
 
 def is_secret(key: str) -> bool:
-    """Whether a property or option of this name holds a secret, as far as its name tells."""
+    """Return whether a property or option holds a secret, judged by its name."""
     lower = key.lower()
     return _SECRET.search(lower) is not None and not lower.endswith(_POINTS_TO_SECRET)
 
 
 def storable(properties: Mapping[str, str]) -> dict[str, str]:
-    """The part that may be written into a checkpoint: how to reach the cluster, without any secret.
+    """Return the part that may be written into a checkpoint: how to reach the cluster, without any secret.
 
     Kept are properties known to hold no secret, and values that consist of references only. A JAAS string is kept if
     each of its secret options is a reference; it loses its comments. Everything else is left out.
@@ -116,23 +116,23 @@ def _look_up(key: str, reference: re.Match[str]) -> str:
     if kind == "env":
         if name not in os.environ:
             raise ConfigurationError(
-                f"Property '{key}' refers to {reference.group()}, and there is no such environment variable; "
+                f"Property '{key}' refers to {reference.group()}, but this environment variable does not exist; "
                 "set it on the driver and on every executor (spark.executorEnv.<NAME>)"
             )
         return os.environ[name]
     try:
         text = Path(name).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8, whose text would show the bytes
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8; its text would show the bytes
         reason = (error.strerror if isinstance(error, OSError) else None) or "not a text file in UTF-8"
         raise ConfigurationError(
             f"Property '{key}' refers to {reference.group()}, which cannot be read ({reason}); "
-            "the file must be there and readable on the driver and on every executor"
+            "the file must exist and be readable on the driver and on every executor"
         ) from None
     return text.removesuffix("\n").removesuffix("\r")
 
 
 def _without_literals(key: str, value: str) -> str | None:
-    """A secret property as it may be seen, or None if it holds a secret and not only references to secrets."""
+    """Return a secret property as it may be shown; None if it holds a secret itself and not only references."""
     if _ONLY_REFERENCES.fullmatch(value):
         return value
     if not key.endswith(_JAAS):

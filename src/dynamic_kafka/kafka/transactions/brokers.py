@@ -1,4 +1,4 @@
-"""The brokers of one cluster, for requests that librdkafka does not offer: who they are, and the patience to ask them."""
+"""Broker discovery, routing and retries, for requests that librdkafka does not offer."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.config.properties import client_config
 from dynamic_kafka.kafka.transactions.connection import BrokerError, Connection
-from dynamic_kafka.kafka.transactions.security import LoginError, WireSettings, wire_settings
+from dynamic_kafka.kafka.transactions.security import ConnectionSettings, LoginError, connection_settings
 
-__all__ = ["Brokers", "Wire"]
+__all__ = ["BrokerClient", "Brokers"]
 
 T = TypeVar("T")
 
 _TRANSACTION = 1  # FindCoordinator's key type
 _SHORT_S = 4.0  # less than that is not divided further
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.01, 0.5
-_MAX_IDLE_S = 180.0  # firewalls forget connections, some after four minutes, and tell nobody
+_MAX_IDLE_S = 180.0  # firewalls drop idle connections silently, some after four minutes
 
 
 class Brokers:
@@ -28,10 +28,10 @@ class Brokers:
     After an exception, other than `BrokerError`, answers may be left unread: close it and make another one.
 
     Args:
-        settings: Where the cluster is, and how to get in.
+        settings: The cluster's addresses and security.
     """
 
-    def __init__(self, settings: WireSettings) -> None:
+    def __init__(self, settings: ConnectionSettings) -> None:
         self._settings = settings
         self._connections: dict[tuple[str, int], Connection] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
@@ -44,13 +44,13 @@ class Brokers:
         self._connections.clear()
 
     def refresh(self, deadline: float) -> list[int]:
-        """The ids of the cluster's brokers, asked for anew.
+        """Ask for the cluster's brokers again, and return their ids.
 
         Args:
-            deadline: By `time.monotonic()`; so in all methods.
+            deadline: The end of the time allowed, by `time.monotonic()`; the same in all methods.
 
         Raises:
-            OSError: If no broker answers; so in all methods, with `LoginError` and `BrokerError`.
+            OSError: If no broker answers. All methods raise it, and `LoginError` and `BrokerError`.
         """
         from dynamic_kafka.kafka.transactions.kafka_python import MetadataRequest
 
@@ -68,7 +68,7 @@ class Brokers:
         """Send all requests, and only then wait for the first answer.
 
         Args:
-            requests: Broker and request.
+            requests: Pairs of a broker and a request.
             deadline: See `refresh`.
 
         Returns:
@@ -80,7 +80,7 @@ class Brokers:
         return [connection.receive(deadline) for connection in connections]
 
     def coordinators(self, transactional_ids: Collection[str], deadline: float) -> dict[str, int]:
-        """The brokers that coordinate the transactions of these ids; looked up once.
+        """Return the brokers that coordinate the transactions of these ids; each is looked up once.
 
         Args:
             transactional_ids: Any number of them.
@@ -107,7 +107,7 @@ class Brokers:
         return {name: self._coordinators[name] for name in transactional_ids}
 
     def forget_coordinator(self, transactional_id: str) -> None:
-        """Look it up again when it is needed next: it moved."""
+        """Look the coordinator up again when it is needed next, because it has moved."""
         self._coordinators.pop(transactional_id, None)
 
     def _connection_to(self, broker: int, deadline: float) -> Connection:
@@ -133,16 +133,16 @@ class Brokers:
         raise reason
 
 
-class Wire:
+class BrokerClient:
     """Calls to one cluster, repeated within a time-out. For one thread at a time.
 
-    Nothing is opened before the first call. Connections are kept between calls, and made anew after a failure, with
-    secrets looked up again.
+    Nothing is opened before the first call. Connections are kept between calls. After a failure they are made again, and
+    secrets are looked up again.
 
     Args:
         cluster_id: The cluster's name in the metadata.
         properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
-        timeout_ms: How long one call may take.
+        timeout_ms: The longest time that one call may take.
     """
 
     def __init__(self, cluster_id: str, properties: Mapping[str, str], *, timeout_ms: int) -> None:
@@ -162,12 +162,12 @@ class Wire:
         """Try until it succeeds: while brokers do not answer, or answer with an error that may pass.
 
         Args:
-            what: For errors, as it reads after "asked for".
+            what: The thing requested, for errors, as it reads after "while requesting".
             operation: The operation that an ACL must allow, for errors.
-            attempt: Asks brokers, until a deadline. It may be repeated after it was understood.
+            attempt: A function that asks brokers, until a deadline. It may be repeated after a broker has acted on it.
 
         Raises:
-            ClusterUnavailableError: If the cluster does not answer in time, does not let us in, or refuses.
+            ClusterUnavailableError: If the cluster does not answer in time, refuses the login, or refuses the request.
             ConfigurationError: If the properties are wrong, or a broker is older than 3.0.
         """
         started = time.monotonic()
@@ -189,7 +189,7 @@ class Wire:
             except LoginError as error:
                 self.close()
                 raise ClusterUnavailableError(
-                    f"{self._name} does not let us in (asked for {what}): {error}; check the cluster's "
+                    f"{self._name}: authentication failed (while requesting {what}): {error}; check the cluster's "
                     "security.protocol, sasl.* and ssl.* properties",
                     cluster_id=self._cluster_id,
                 ) from error
@@ -200,8 +200,8 @@ class Wire:
                 self._used_at = time.monotonic()
             if time.monotonic() + pause_s >= deadline:
                 raise ClusterUnavailableError(
-                    f"{self._name} does not answer (asked for {what}, {time.monotonic() - started:.1f} s): {failure}; "
-                    "check that its brokers run and that the driver reaches them",
+                    f"{self._name} does not answer (while requesting {what}, {time.monotonic() - started:.1f} s): {failure}"
+                    "; check that its brokers are running and that the driver can reach them",
                     cluster_id=self._cluster_id,
                 ) from failure
             time.sleep(pause_s)
@@ -211,7 +211,7 @@ class Wire:
         if time.monotonic() - self._used_at > _MAX_IDLE_S:
             self.close()
         if self._brokers is None:
-            self._brokers = Brokers(wire_settings(client_config(self._properties, role="admin")))
+            self._brokers = Brokers(connection_settings(client_config(self._properties, role="admin")))
         return self._brokers
 
     @property
@@ -221,15 +221,15 @@ class Wire:
     def _refused(self, what: str, operation: str, error: BrokerError) -> Exception:
         if error.unsupported:
             return ConfigurationError(
-                f"{self._name} is older than Apache Kafka 3.0 (asked for {what}): exactly-once writing needs 3.0 or newer; "
-                "upgrade its brokers, or choose the delivery guarantee at-least-once",
+                f"{self._name} is older than Apache Kafka 3.0 (while requesting {what}). Exactly-once writing needs 3.0 or "
+                "newer; upgrade its brokers, or choose the delivery guarantee at-least-once",
                 cluster_id=self._cluster_id,
             )
         if error.unauthorized:
             resource = f"TransactionalId '{error.subject}'" if error.subject else "Cluster"
             remedy = f"grant the client's user {operation} on {resource} (kafka-acls.sh --add)"
         else:
-            remedy = "see the log of its brokers"
+            remedy = "check the log of its brokers"
         return ClusterUnavailableError(
-            f"{self._name} refuses what was asked for ({what}): {error}; {remedy}", cluster_id=self._cluster_id
+            f"{self._name} refused the request for {what}: {error}; {remedy}", cluster_id=self._cluster_id
         )

@@ -1,7 +1,7 @@
-"""The driver's view of one cluster's transactions: which are there, in which state, and their ends.
+"""The driver's view of one cluster's transactions: their ids, their states, and their ends.
 
 A transaction that one process began and flushed is ended by another, which knows only its transactional id, producer id
-and epoch. librdkafka offers no such call; the requests go out through `kafka.wire`.
+and epoch. librdkafka offers no such call; the requests go out through `brokers`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from dynamic_kafka.kafka.transactions.brokers import Brokers, Wire
+from dynamic_kafka.kafka.transactions.brokers import BrokerClient, Brokers
 from dynamic_kafka.kafka.transactions.connection import BrokerError
 
 __all__ = [
@@ -76,16 +76,16 @@ ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT, Tran
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What a transactional id's coordinator knows of it.
+    """A transactional id as its coordinator describes it.
 
     Args:
         state: Its state.
-        producer_id: Of the producer that used it last.
-        producer_epoch: Likewise.
-        timeout_ms: After how long the coordinator aborts an open transaction.
+        producer_id: The id of the producer that used it last.
+        producer_epoch: The epoch of that producer.
+        timeout_ms: The time after which the coordinator aborts an open transaction.
         started_at_ms: When the last transaction began, in milliseconds since 1970 by the broker's clock; -1 if none did.
         partitions: Topic and partition of what the open transaction wrote to; while it ends, those that do not know
-            it yet. Without those whose topic this client may not describe.
+            it yet. Topics that this client may not describe are left out.
     """
 
     state: TransactionState
@@ -97,10 +97,10 @@ class TransactionDescription:
 
 
 class EndResult(StrEnum):
-    """What became of a wish to end a transaction."""
+    """A coordinator's answer to a request to end a transaction."""
 
     DONE = "done"
-    """It is decided so, and visible soon if committed. Repeated, it is answered so again, or `CONCURRENT` for a while."""
+    """It ends as requested; a commit is visible soon. A repeated request is answered so, or `CONCURRENT` for a while."""
     CONCURRENT = "concurrent"
     """The broker is still writing the markers of this end, or of an earlier one: ask again."""
     FENCED = "fenced"
@@ -127,7 +127,7 @@ class TransactionClient:
     Nothing is opened before the first call. Within the time-out a call is repeated while brokers do not answer, or
     coordinators move or load: all requests may be sent twice without harm.
 
-    All methods raise `ClusterUnavailableError` if the cluster does not answer, does not let us in, or does not allow
+    All methods raise `ClusterUnavailableError` if the cluster does not answer, refuses the login, or does not allow
     the call, and `ConfigurationError` if the properties are wrong or a broker is older than 3.0.
 
     Args:
@@ -137,26 +137,26 @@ class TransactionClient:
     """
 
     def __init__(self, cluster_id: str, properties: Mapping[str, str], *, timeout_ms: int) -> None:
-        self._wire = Wire(cluster_id, properties, timeout_ms=timeout_ms)
+        self._brokers = BrokerClient(cluster_id, properties, timeout_ms=timeout_ms)
 
     def close(self) -> None:
         """Close what was opened; never waits for a broker. The next call opens it again."""
-        self._wire.close()
+        self._brokers.close()
 
     def list_open(self) -> list[str]:
-        """The transactional ids with an open or ending transaction, sorted.
+        """Return the transactional ids with an open or ending transaction, sorted.
 
-        Without those that this client may not describe: brokers leave them out. One whose coordinator moves from a
-        broker not yet asked to one already asked is missed.
+        Brokers leave out the ids that this client may not describe. An id is missed if its coordinator moves from a
+        broker not yet asked to one already asked.
         """
         return sorted(self._list(PENDING))
 
     def list_all(self) -> dict[str, TransactionState]:
-        """All transactional ids that brokers remember (7 days by default), with their states; see `list_open`."""
+        """Return all transactional ids that brokers remember (7 days by default), with their states; see `list_open`."""
         return self._list(())
 
     def describe(self, ids: Collection[str]) -> dict[str, TransactionDescription | None]:
-        """What the coordinators know.
+        """Return what the coordinators know of transactional ids.
 
         Args:
             ids: Transactional ids.
@@ -193,7 +193,7 @@ class TransactionClient:
             commit: Whether to commit them.
 
         Returns:
-            What became of each.
+            The answer for each.
         """
         from dynamic_kafka.kafka.transactions.kafka_python import EndTxnRequest
 
@@ -222,7 +222,7 @@ class TransactionClient:
         return [found[transaction] for transaction in transactions]
 
     def max_timeout_ms(self) -> int | None:
-        """The highest transaction.timeout.ms that brokers accept; None if this client may not see their configuration."""
+        """Return the highest transaction.timeout.ms that brokers accept; None if this client may not see it."""
         from dynamic_kafka.kafka.transactions.kafka_python import DescribeConfigsRequest
 
         def attempt(brokers: Brokers, deadline: float) -> int | None:
@@ -236,7 +236,7 @@ class TransactionClient:
                 raise BrokerError(result.error_code)
             return next((int(entry.value) for entry in result.configs if entry.value), None)
 
-        return self._wire.call("its configuration", "DescribeConfigs", attempt)
+        return self._brokers.call("its configuration", "DescribeConfigs", attempt)
 
     # --- plumbing ---
 
@@ -257,7 +257,7 @@ class TransactionClient:
                     found[row.transactional_id] = TransactionState(row.transaction_state)
             return found
 
-        return self._wire.call("its transactions", "Describe", attempt)
+        return self._brokers.call("its transactions", "Describe", attempt)
 
     def _ask_coordinators(
         self,
@@ -269,7 +269,7 @@ class TransactionClient:
         """Ask each key's coordinator, again for those keys that it answers with an error that may pass.
 
         Args:
-            what: For errors, as it reads after "asked for".
+            what: For errors, as it reads after "while requesting".
             operation: The operation on TransactionalId that an ACL must allow.
             keys: What to ask about; each begins with a transactional id.
             ask: Sends the requests and reads the answers.
@@ -291,7 +291,7 @@ class TransactionClient:
                 raise min(errors, key=lambda error: error.retriable)
 
         if keys:
-            self._wire.call(what, operation, attempt)
+            self._brokers.call(what, operation, attempt)
         return found
 
 

@@ -1,8 +1,8 @@
 """One connection to one broker, in Kafka's protocol over a plain blocking socket.
 
-kafka-python gives the messages and the SASL mechanisms. Its network loop is not used: reading 3.0.12, a TLS handshake
-there has no time-out, its admin client leaves a thread behind when it cannot connect, why it cannot is only in its log,
-and at debug level that log holds passwords. Blocking sockets need no thread, and each call ends at its deadline.
+kafka-python provides the messages and the SASL mechanisms. Its network loop is not used, for these reasons (3.0.12): its TLS
+handshake has no time-out, its admin client leaves a thread behind when it cannot connect, the cause is only in its log, and
+at debug level that log holds passwords. Blocking sockets need no thread, and each call ends at its deadline.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from dynamic_kafka.kafka.transactions.security import LoginError, WireSettings
+from dynamic_kafka.kafka.transactions.security import ConnectionSettings, LoginError
 
 __all__ = ["BrokerError", "Connection"]
 
@@ -29,7 +29,7 @@ class BrokerError(Exception):
 
     Args:
         code: Kafka's error code.
-        subject: The transactional id it is about; "" if about none.
+        subject: The transactional id it is about; "" if it is about none.
     """
 
     def __init__(self, code: int, subject: str = "") -> None:
@@ -48,16 +48,16 @@ class Connection:
 
     Args:
         address: Host and port.
-        settings: How to get in.
-        deadline: Until when that may take, by `time.monotonic()`; in the methods likewise.
+        settings: The cluster's security.
+        deadline: The end of the time allowed, by `time.monotonic()`; the same in the methods.
 
     Raises:
-        OSError: If the broker does not answer in time; so in all methods.
-        LoginError: If it does not let us in, or cannot be trusted.
-        BrokerError: If it is too old.
+        OSError: If the broker does not answer in time. All methods raise it.
+        LoginError: If the broker refuses the login, or cannot be trusted.
+        BrokerError: If the broker is too old.
     """
 
-    def __init__(self, address: tuple[str, int], settings: WireSettings, deadline: float) -> None:
+    def __init__(self, address: tuple[str, int], settings: ConnectionSettings, deadline: float) -> None:
         self._address = f"{address[0]}:{address[1]}"
         self._client_id = settings.client_id
         self._sent: deque[Any] = deque()
@@ -95,19 +95,19 @@ class Connection:
             self._socket.sendall(request.encode(framed=True, header=True))
 
     def receive(self, deadline: float) -> Any:
-        """The answer to the oldest request that has none yet."""
+        """Return the answer to the oldest request that has none yet."""
         with _naming(self._address):
             (size,) = struct.unpack(">i", self._read(4, deadline))
             if not 0 < size <= _MAX_ANSWER_BYTES:
-                raise ConnectionError("its answer is not Kafka's; check security.protocol and the port")
+                raise ConnectionError("the answer is not in Kafka's protocol; check security.protocol and the port")
             data = self._read(size, deadline)
             request = self._sent.popleft()
             try:
                 answer = request.get_response_class().decode(data, header=True)
             except (ValueError, struct.error) as error:
-                raise ConnectionError("its answer cannot be read") from error
+                raise ConnectionError("the answer cannot be decoded") from error
             if answer.header.correlation_id != request.correlation_id:
-                raise ConnectionError("it answered another request")
+                raise ConnectionError("the answer belongs to another request")
         return answer
 
     def _read(self, size: int, deadline: float) -> bytes:
@@ -116,7 +116,7 @@ class Connection:
             self._socket.settimeout(_left(deadline))
             chunk = self._socket.recv(size - len(data))
             if not chunk:
-                raise ConnectionError("it closed the connection")
+                raise ConnectionError("the broker closed the connection")
             data += chunk
         return bytes(data)
 
@@ -148,7 +148,8 @@ class Connection:
         self.send(SaslHandshakeRequest(mechanism=name, min_version=1), deadline)
         answer = self.receive(deadline)
         if answer.error_code:
-            raise LoginError(f"{self._address} offers {', '.join(answer.mechanisms) or 'nothing'} for sasl.mechanism")
+            offered = ", ".join(answer.mechanisms) or "nothing"
+            raise LoginError(f"{self._address} does not support sasl.mechanism {name}; it offers {offered}")
         if tokens := sasl.get("sasl_oauth_token_provider"):
             tokens.timeout_s = _left(deadline)
         mechanism = get_sasl_mechanism(name)(host=host, **sasl)
@@ -166,9 +167,9 @@ class Connection:
 
 
 def _connected(address: tuple[str, int], deadline: float) -> socket.socket:
-    # As socket.create_connection, whose time-out is for each of a name's addresses.
+    # Like socket.create_connection, but that has a time-out for each of a name's addresses, not for all of them.
     with _naming(f"{address[0]}:{address[1]}"):
-        reason: OSError = ConnectionError("the name has no address")
+        reason: OSError = ConnectionError("the host name has no address")
         for family, kind, protocol, _, target in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
             candidate = socket.socket(family, kind, protocol)
             try:
@@ -186,13 +187,15 @@ def _connected(address: tuple[str, int], deadline: float) -> socket.socket:
 
 @contextmanager
 def _naming(address: str) -> Iterator[None]:
-    """Says in errors who it is about, and tells those that go away from those that stay."""
+    """Add the address to errors, and tell errors that may pass (OSError) from those that do not (LoginError)."""
     try:
         yield
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError) as error:
-        raise ConnectionError(f"{address}: it closed the connection during TLS; check security.protocol") from error
+        raise ConnectionError(
+            f"{address}: the broker closed the connection during the TLS handshake; check security.protocol"
+        ) from error
     except ssl.SSLCertVerificationError as error:
-        raise LoginError(f"{address}: its certificate is not trusted: {error.verify_message}") from error
+        raise LoginError(f"{address}: the broker's certificate is not trusted: {error.verify_message}") from error
     except ssl.SSLError as error:
         raise LoginError(f"{address}: TLS: {error.reason or error}") from error
     except OSError as error:

@@ -1,6 +1,7 @@
-"""What is used of kafka-python: requests, error codes and SASL mechanisms. To be imported inside functions: it takes 0.15 s.
+"""The parts of kafka-python that are used: requests, error codes and SASL mechanisms.
 
-Its network loop is not used (see `kafka.wire_connection`), nor any name with an underscore.
+Import this module inside functions: it takes 0.15 s. kafka-python's network loop is not used (see `connection`), nor any of
+its names with an underscore.
 """
 
 from __future__ import annotations

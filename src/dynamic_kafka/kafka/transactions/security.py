@@ -1,6 +1,7 @@
-"""From librdkafka's properties to what `kafka.wire` needs: servers, TLS, and the login.
+"""From librdkafka's properties to the settings of a connection: servers, TLS, and the login.
 
-What says how to connect is translated or an error; what tunes librdkafka's own threads and queues means nothing here.
+A property that says how to connect is translated, or is an error. A property that tunes librdkafka's own threads and queues
+is ignored.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ from urllib.parse import urlencode, urlsplit
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 
-__all__ = ["LoginError", "WireSettings", "wire_settings"]
+__all__ = ["ConnectionSettings", "LoginError", "connection_settings"]
 
 _DEFAULT_PORT = 9092
 _DEFAULT_CONNECT_TIMEOUT_MS = 10_000  # Java's default
 _DEFAULT_CLIENT_ID = "dynamic-kafka"
 
-# They change how or whether a connection is made, and have no counterpart in Python's ssl.
+# They change how a connection is made, and Python's ssl has no equivalent.
 _NO_COUNTERPART = ("ssl.curves.list", "ssl.sigalgs.list", "ssl.engine.id", "ssl.engine.location", "ssl.providers")
 
 
 class LoginError(Exception):
-    """The other side answers and does not let us in, or we do not trust it: trying again would not help."""
+    """Raised when a broker refuses the login, or its certificate is not trusted: another try would not help."""
 
 
 @dataclass(frozen=True, slots=True)
-class WireSettings:
-    """Where a cluster is, and how to get in.
+class ConnectionSettings:
+    """A cluster's addresses and security.
 
     Args:
         servers: Host and port of each bootstrap server.
         client_id: Kafka's client.id.
-        connect_timeout_s: How long one address may take to accept a connection.
-        tls: None is plain text.
-        sasl: What kafka-python's SASL mechanisms take, with secrets in clear; empty is no login.
+        connect_timeout_s: The longest time that one address may take to accept a connection.
+        tls: The TLS context; None for plain text.
+        sasl: The arguments of kafka-python's SASL mechanism, with secrets in clear; empty for no login.
     """
 
     servers: tuple[tuple[str, int], ...]
@@ -52,14 +53,14 @@ class WireSettings:
     sasl: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-def wire_settings(config: Mapping[str, str]) -> WireSettings:
-    """Translate; reads the PEM files that are named, and nothing else.
+def connection_settings(config: Mapping[str, str]) -> ConnectionSettings:
+    """Translate librdkafka's properties. Reads the PEM files that they name, and nothing else.
 
     Args:
         config: librdkafka's properties with secrets in clear, as `client_config` gives them.
 
     Raises:
-        ConfigurationError: If something that matters for connecting is missing, wrong, or cannot be had here.
+        ConfigurationError: If a property that says how to connect is missing, wrong or not supported.
     """
     protocol = config.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
@@ -67,7 +68,7 @@ def wire_settings(config: Mapping[str, str]) -> WireSettings:
     connect_timeout = config.get("socket.connection.setup.timeout.ms", str(_DEFAULT_CONNECT_TIMEOUT_MS))
     if not connect_timeout.isdecimal() or int(connect_timeout) == 0:
         raise InvalidOptionError("socket.connection.setup.timeout.ms", connect_timeout, "milliseconds, above 0")
-    return WireSettings(
+    return ConnectionSettings(
         servers=_servers(config.get("bootstrap.servers", "")),
         client_id=config.get("client.id", _DEFAULT_CLIENT_ID),
         connect_timeout_s=int(connect_timeout) / 1000,
@@ -99,10 +100,10 @@ def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
     for name in _NO_COUNTERPART:
         if config.get(name):
             raise ConfigurationError(
-                f"Property '{name}' cannot be had for the transactions of an exactly-once sink, which are not librdkafka's; "
-                "leave it out, or set the system's OpenSSL configuration"
+                f"Property '{name}' is not supported by exactly-once sinks, because their transaction requests do not go "
+                "through librdkafka; leave it out, or set the same in the system's OpenSSL configuration"
             )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _client_context()
     # Java trusts whatever is in the trust store, also the certificate of an intermediate authority.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     verify = _boolean("enable.ssl.certificate.verification", config.get("enable.ssl.certificate.verification", "true"))
@@ -122,8 +123,15 @@ def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
+def _client_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # OpenSSL's own minimum depends on the system's configuration: none on some systems. A stricter one counts.
+    context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
+    return context
+
+
 def _trust(context: ssl.SSLContext, config: Mapping[str, str], prefix: str) -> None:
-    """Whom to trust: `<prefix>.pem`, `<prefix>.location` (a file or a folder), or else the system's authorities."""
+    """Load the authorities to trust: `<prefix>.pem`, `<prefix>.location` (a file or a folder), or else the system's."""
     pem, location = config.get(f"{prefix}.pem"), config.get(f"{prefix}.location", "probe")
     with _explained(f"{prefix}.*, or the trust store"):
         if pem:
@@ -202,8 +210,8 @@ def _scram(config: Mapping[str, str]) -> dict[str, Any]:
 def _kerberos(config: Mapping[str, str]) -> dict[str, Any]:
     if importlib.util.find_spec("gssapi") is None:
         raise ConfigurationError(
-            "sasl.mechanism GSSAPI (Kerberos) needs the library gssapi for the transactions of an exactly-once sink: "
-            "pip install gssapi (on the driver), or use SCRAM, OAUTHBEARER or certificates on that cluster"
+            "sasl.mechanism GSSAPI (Kerberos) needs the library gssapi for the transactions of an exactly-once sink. "
+            "Run pip install gssapi on the driver, or use SCRAM, OAUTHBEARER or certificates on that cluster"
         )
     # The ticket is the one in the credential cache, which librdkafka's kinit fills.
     return {"sasl_kerberos_service_name": config.get("sasl.kerberos.service.name", "kafka")}
@@ -214,34 +222,34 @@ def _oauth(config: Mapping[str, str]) -> dict[str, Any]:
 
     if config.get("sasl.oauthbearer.method", "").lower() != "oidc":
         raise ConfigurationError(
-            "sasl.mechanism OAUTHBEARER needs tokens from an endpoint for the transactions of an exactly-once sink; set "
+            "sasl.mechanism OAUTHBEARER needs a token endpoint for the transactions of an exactly-once sink; set "
             "sasl.oauthbearer.method=oidc and sasl.oauthbearer.token.endpoint.url (unsecured tokens are not supported)"
         )
     grant = config.get("sasl.oauthbearer.grant.type", "client_credentials")
     managed = config.get("sasl.oauthbearer.metadata.authentication.type", "none")
     if grant != "client_credentials" or managed != "none":
         raise ConfigurationError(
-            f"sasl.oauthbearer.{'grant.type' if managed == 'none' else 'metadata.authentication.type'} cannot be had for "
-            "the transactions of an exactly-once sink; use client_credentials with a client id and secret"
+            f"sasl.oauthbearer.{'grant.type' if managed == 'none' else 'metadata.authentication.type'} is not supported "
+            "by exactly-once sinks; use the grant type client_credentials with a client id and a secret"
         )
     AbstractTokenProvider.register(ClientCredentials)
     return {"sasl_oauth_token_provider": ClientCredentials(config)}
 
 
 class ClientCredentials:
-    """kafka-python's token provider: asks the endpoint anew for each connection, as there are few.
+    """kafka-python's token provider. It asks the endpoint for a token for each connection, because there are few.
 
     Args:
         config: librdkafka's properties.
 
     Attributes:
-        timeout_s: How long the endpoint may take; set before each use.
+        timeout_s: The longest time that the endpoint may take; set before each use.
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self._url = _required(config, "sasl.oauthbearer.token.endpoint.url")
         parts = urlsplit(self._url)
-        self._host = parts.hostname  # of the address only this is shown: the rest may hold secrets
+        self._host = parts.hostname  # only this part of the address is shown: the rest may hold secrets
         if parts.scheme not in ("http", "https"):
             raise InvalidOptionError(
                 "sasl.oauthbearer.token.endpoint.url", f"{parts.scheme}:...", "http://... or https://..."
@@ -256,11 +264,11 @@ class ClientCredentials:
             self._form["scope"] = scope
         pairs = (pair.partition("=") for pair in config.get("sasl.oauthbearer.extensions", "").split(",") if pair)
         self._extensions = {name.strip(): value for name, _, value in pairs}
-        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._tls = _client_context()
         _trust(self._tls, config, "https.ca")
 
     def token(self) -> str:
-        """A new access token."""
+        """Return a new access token."""
         import urllib.error
         import urllib.request
 
@@ -275,14 +283,14 @@ class ClientCredentials:
         except urllib.error.HTTPError as error:
             error.close()
             kind = LoginError if error.code in range(400, 500) else ConnectionError
-            raise kind(f"the token endpoint on {self._host} answers {error.code} {error.reason}") from None
+            raise kind(f"the token endpoint on {self._host} answered {error.code} {error.reason}") from None
         except (ValueError, KeyError, TypeError):
-            raise LoginError(f"the token endpoint on {self._host} answers without an access_token") from None
+            raise LoginError(f"the token endpoint on {self._host} answered without an access_token") from None
         except OSError as error:
             raise ConnectionError(f"the token endpoint on {self._host} does not answer: {error}") from None
 
     def extensions(self) -> dict[str, str]:
-        """SASL extensions, as in KIP-342."""
+        """Return the SASL extensions (KIP-342)."""
         return self._extensions
 
 

@@ -1,4 +1,4 @@
-"""From librdkafka's properties to servers, TLS and login, as `kafka.wire` takes them."""
+"""From librdkafka's properties to servers, TLS and login, as the connections for transactions need them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from cryptography.x509.oid import NameOID
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.properties import client_config
-from dynamic_kafka.kafka.transactions.security import LoginError, WireSettings, wire_settings
+from dynamic_kafka.kafka.transactions.security import (
+    ClientCredentials,
+    ConnectionSettings,
+    LoginError,
+    connection_settings,
+)
 
 SERVERS = {"bootstrap.servers": "a:1"}
 TLS = {**SERVERS, "security.protocol": "SSL"}
@@ -55,7 +60,7 @@ def pem() -> dict[str, str]:
 
 def tls(**properties: str) -> ssl.SSLContext:
     """The context, by properties with underscores for dots."""
-    found = wire_settings({**TLS, **{name.replace("_", "."): value for name, value in properties.items()}}).tls
+    found = connection_settings({**TLS, **{name.replace("_", "."): value for name, value in properties.items()}}).tls
     assert found is not None
     return found
 
@@ -65,12 +70,14 @@ def tls(**properties: str) -> ssl.SSLContext:
 
 def test_plain_text_needs_servers_only() -> None:
     """Everything else has a default, Java's where it has one."""
-    assert wire_settings(SERVERS) == WireSettings(servers=(("a", 1),), client_id="dynamic-kafka", connect_timeout_s=10)
+    assert connection_settings(SERVERS) == ConnectionSettings(
+        servers=(("a", 1),), client_id="dynamic-kafka", connect_timeout_s=10
+    )
 
 
 def test_names_and_times_are_taken_over() -> None:
     """client.id and how long a connection may take."""
-    found = wire_settings({**SERVERS, "client.id": "me", "socket.connection.setup.timeout.ms": "500"})
+    found = connection_settings({**SERVERS, "client.id": "me", "socket.connection.setup.timeout.ms": "500"})
     assert (found.client_id, found.connect_timeout_s) == ("me", 0.5)
 
 
@@ -85,7 +92,7 @@ def test_names_and_times_are_taken_over() -> None:
 )
 def test_servers(text: str, servers: tuple[tuple[str, int], ...]) -> None:
     """As librdkafka reads them."""
-    assert wire_settings({"bootstrap.servers": text}).servers == servers
+    assert connection_settings({"bootstrap.servers": text}).servers == servers
 
 
 @pytest.mark.parametrize(
@@ -103,7 +110,7 @@ def test_wrong_values_are_named(wrong: dict[str, str]) -> None:
     """The error names the property."""
     (name,) = wrong
     with pytest.raises(ConfigurationError, match=name):
-        wire_settings({**SERVERS, **wrong})
+        connection_settings({**SERVERS, **wrong})
 
 
 # --- TLS ---
@@ -115,7 +122,10 @@ def test_tls_checks_certificates_and_names_by_default() -> None:
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
-    assert wire_settings(SERVERS).tls is None
+    assert ClientCredentials({**OIDC, "sasl.oauthbearer.token.endpoint.url": "https://a"})._tls.minimum_version >= (
+        ssl.TLSVersion.TLSv1_2
+    )
+    assert connection_settings(SERVERS).tls is None
 
 
 def test_checks_can_be_switched_off() -> None:
@@ -175,14 +185,14 @@ def test_a_client_certificate_in_files(pem: dict[str, str], tmp_path: Path) -> N
         ({"ssl.certificate.location": "/nowhere/c.pem"}, r"ssl\.certificate\.\* and ssl\.key\.\*"),
         ({"ssl.crl.location": "/nowhere/crl.pem"}, r"ssl\.crl\.location"),
         ({"ssl.cipher.suites": "ROT13"}, r"ssl\.cipher\.suites"),
-        ({"ssl.curves.list": "P-256"}, r"'ssl\.curves\.list' cannot be had"),
-        ({"ssl.engine.id": "hsm"}, r"'ssl\.engine\.id' cannot be had"),
+        ({"ssl.curves.list": "P-256"}, r"'ssl\.curves\.list' is not supported"),
+        ({"ssl.engine.id": "hsm"}, r"'ssl\.engine\.id' is not supported"),
     ],
 )
 def test_what_tls_cannot_do_is_an_error(wrong: dict[str, str], told: str) -> None:
     """Never dropped silently."""
     with pytest.raises(ConfigurationError, match=told):
-        wire_settings({**TLS, **wrong})
+        connection_settings({**TLS, **wrong})
 
 
 @pytest.mark.parametrize("password", [{}, {"ssl.key.password": "wrong"}])
@@ -190,7 +200,7 @@ def test_a_wrong_key_password_is_an_error(pem: dict[str, str], password: dict[st
     """A missing one, too: OpenSSL must not ask for it on the terminal."""
     config = {**TLS, "ssl.certificate.pem": pem["certificate"], "ssl.key.pem": pem["encrypted"], **password}
     with pytest.raises(ConfigurationError, match=r"ssl\.key\.\*") as caught:
-        wire_settings(config)
+        connection_settings(config)
     assert "wrong" not in str(caught.value)
 
 
@@ -213,7 +223,7 @@ def test_user_and_password(mechanism: str) -> None:
         "sasl.mechanism": mechanism,
         "sasl.jaas.config": f'x.{module} required username="u" password="s3cret";',
     }
-    found = wire_settings(client_config(properties, role="admin"))
+    found = connection_settings(client_config(properties, role="admin"))
     assert found.sasl == {
         "sasl_mechanism": mechanism.upper(),
         "sasl_plain_username": "u",
@@ -225,18 +235,18 @@ def test_user_and_password(mechanism: str) -> None:
 def test_scram_names_are_escaped() -> None:
     """RFC 5802: a comma and an equals sign have a meaning there; in PLAIN they have none."""
     user = {**SASL, "sasl.username": "a=b,c", "sasl.password": "=,"}
-    scram = wire_settings({**user, "sasl.mechanism": "SCRAM-SHA-512"}).sasl
+    scram = connection_settings({**user, "sasl.mechanism": "SCRAM-SHA-512"}).sasl
     assert (scram["sasl_plain_username"], scram["sasl_plain_password"]) == ("a=3Db=2Cc", "=,")
-    assert wire_settings({**user, "sasl.mechanism": "PLAIN"}).sasl["sasl_plain_username"] == "a=b,c"
+    assert connection_settings({**user, "sasl.mechanism": "PLAIN"}).sasl["sasl_plain_username"] == "a=b,c"
 
 
 def test_kerberos(monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs a library that says so; without a mechanism it is Kafka's default."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="pip install gssapi"):
-        wire_settings(SASL)
+        connection_settings(SASL)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    found = wire_settings({**SASL, "sasl.kerberos.service.name": "broker"}).sasl
+    found = connection_settings({**SASL, "sasl.kerberos.service.name": "broker"}).sasl
     assert found == {"sasl_mechanism": "GSSAPI", "sasl_kerberos_service_name": "broker"}
 
 
@@ -257,7 +267,7 @@ def test_kerberos(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_no_login_can_be_made_of_is_an_error(wrong: dict[str, str], told: str) -> None:
     """It names the property, and no secret."""
     with pytest.raises(ConfigurationError, match=told) as caught:
-        wire_settings({**SASL, **wrong})
+        connection_settings({**SASL, **wrong})
     assert "s3cret" not in str(caught.value)
 
 
@@ -292,7 +302,7 @@ def url() -> Iterator[str]:
 
 def token(url: str, **more: str) -> str:
     """Ask for a token, as a login does."""
-    found = wire_settings({**OIDC, "sasl.oauthbearer.token.endpoint.url": url, **more}).sasl
+    found = connection_settings({**OIDC, "sasl.oauthbearer.token.endpoint.url": url, **more}).sasl
     assert "s3cret" not in repr(found)
     provider = found["sasl_oauth_token_provider"]
     provider.timeout_s = 10
@@ -313,11 +323,11 @@ def test_a_token_is_fetched_with_client_credentials(url: str, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("status", "body", "error", "told"),
     [
-        (401, b"s3cret", LoginError, "answers 401 Unauthorized"),
-        (503, b"s3cret", ConnectionError, "answers 503 Service Unavailable"),
-        (200, b"<html>s3cret</html>", LoginError, "answers without an access_token"),
-        (200, b'{"error": "s3cret"}', LoginError, "answers without an access_token"),
-        (200, b'["s3cret"]', LoginError, "answers without an access_token"),
+        (401, b"s3cret", LoginError, "answered 401 Unauthorized"),
+        (503, b"s3cret", ConnectionError, "answered 503 Service Unavailable"),
+        (200, b"<html>s3cret</html>", LoginError, "answered without an access_token"),
+        (200, b'{"error": "s3cret"}', LoginError, "answered without an access_token"),
+        (200, b'["s3cret"]', LoginError, "answered without an access_token"),
     ],
 )
 def test_no_token(
