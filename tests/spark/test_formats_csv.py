@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -19,14 +16,17 @@ from tests.spark.texts import (
     NO_LINE,
     NO_ROW,
     OTHER_SESSIONS,
-    SLOWLY,
     TEXTS,
     Message,
+    Read,
+    Written,
     checked,
     decoded,
-    encoded,
+    examples,
     misfit,
+    read,
     session,
+    written,
 )
 
 pytestmark = pytest.mark.spark
@@ -36,7 +36,7 @@ CSV = format_named("csv")
 THREE = "s STRING, i INT, b BOOLEAN"
 NOT_THREE = "! It has not the 3 fields of the table's columns"
 
-READ_CSV: list[tuple[str, dict[str, str], dict[Message, str | None]]] = [
+READ_CSV: list[Read] = [
     (
         THREE,
         {},
@@ -174,14 +174,16 @@ READ_CSV: list[tuple[str, dict[str, str], dict[Message, str | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("ddl", "options", "cases"), READ_CSV, ids=[f"{ddl} {options}" for ddl, options, _ in READ_CSV]
-)
-def test_csv_is_read_as_flink_does(
-    spark: SparkSession, ddl: str, options: dict[str, str], cases: dict[Message, str | None]
-) -> None:
+@pytest.fixture(scope="module", name="all_read")
+def _all_read(spark: SparkSession) -> list[dict[Message, str | None]]:
+    """What all cases are read as."""
+    return read(spark, CSV, READ_CSV)
+
+
+@pytest.mark.parametrize("n", range(len(READ_CSV)), ids=[f"{ddl} {options}" for ddl, options, _ in READ_CSV])
+def test_csv_is_read_as_flink_does(all_read: list[dict[Message, str | None]], n: int) -> None:
     """Whatever a line holds."""
-    assert dict(zip(cases, decoded(spark, CSV, ddl, list(cases), options), strict=True)) == cases
+    assert all_read[n] == READ_CSV[n][2]
 
 
 def test_where_csv_is_read_otherwise_than_by_flink(spark: SparkSession) -> None:
@@ -206,7 +208,7 @@ def test_a_line_of_very_many_fields_is_an_error(spark: SparkSession) -> None:
     assert decoded(spark, CSV, THREE, [f"{text},1,true"]) == [f"{{{text}, 1, true}}"]
 
 
-WRITTEN_CSV: list[tuple[str, dict[str, str], dict[str, bytes | None]]] = [
+WRITTEN_CSV: list[Written] = [
     (
         ALL,
         {},
@@ -282,23 +284,26 @@ WRITTEN_CSV: list[tuple[str, dict[str, str], dict[str, bytes | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("ddl", "options", "cases"), WRITTEN_CSV)
-def test_csv_is_written_byte_by_byte_as_by_flink(
-    spark: SparkSession, ddl: str, options: dict[str, str], cases: dict[str, bytes | None]
-) -> None:
+@pytest.fixture(scope="module", name="all_written")
+def _all_written(spark: SparkSession) -> list[dict[str, bytes | None]]:
+    """What all cases are written as."""
+    return written(spark, CSV, WRITTEN_CSV)
+
+
+@pytest.mark.parametrize("n", range(len(WRITTEN_CSV)), ids=[f"{ddl} {options}" for ddl, options, _ in WRITTEN_CSV])
+def test_csv_is_written_byte_by_byte_as_by_flink(all_written: list[dict[str, bytes | None]], n: int) -> None:
     """All types, nulls, and quotes where Jackson puts them."""
-    assert dict(zip(cases, encoded(spark, CSV, ddl, list(cases), options), strict=True)) == cases
+    assert all_written[n] == WRITTEN_CSV[n][2]
 
 
-def test_csv_is_the_same_in_every_session(spark: SparkSession) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("conf", OTHER_SESSIONS)
+def test_csv_is_the_same_in_every_session(spark: SparkSession, conf: dict[str, str]) -> None:
     """Time zone, ANSI mode, and Spark's settings do not count."""
-    for conf in OTHER_SESSIONS:
-        with session(spark, **conf):
-            for ddl, options, cases in READ_CSV:
-                if "TIMESTAMP" not in ddl:  # here they are shown in the time zone of the session
-                    assert dict(zip(cases, decoded(spark, CSV, ddl, list(cases), options), strict=True)) == cases
-            for ddl, options, rows in WRITTEN_CSV:
-                assert dict(zip(rows, encoded(spark, CSV, ddl, list(rows), options), strict=True)) == rows
+    shown = [case for case in READ_CSV if "TIMESTAMP" not in case[0]]  # those are shown in the session's time zone
+    with session(spark, **conf):
+        assert read(spark, CSV, shown) == [expected for *_, expected in shown]
+        assert written(spark, CSV, WRITTEN_CSV) == [expected for *_, expected in WRITTEN_CSV]
 
 
 DIALECTS: list[dict[str, str]] = [
@@ -309,18 +314,16 @@ DIALECTS: list[dict[str, str]] = [
 ]
 
 
-@given(
-    st.lists(st.tuples(TEXTS, st.none() | st.integers(-(2**31), 2**31 - 1), TEXTS, st.lists(st.integers(0, 9)))),
-    st.sampled_from(DIALECTS),
-)
-@SLOWLY
-def test_what_is_written_as_csv_is_read(spark: SparkSession, rows: list[Any], options: dict[str, str]) -> None:
+@pytest.mark.slow
+def test_what_is_written_as_csv_is_read(spark: SparkSession) -> None:
     """Any text; null by a literal that no other value has."""
-    schema, values = checked(
-        CSV, "s STRING, i INT, t STRING, a ARRAY<INT>", options | {"null-literal": "\N{EMPTY SET}"}
+    null = "\N{EMPTY SET}"
+    texts = TEXTS.filter(lambda text: text != null)
+    rows = examples(
+        st.tuples(texts, st.none() | st.integers(-(2**31), 2**31 - 1), texts, st.lists(st.integers(0, 9))), each=3
     )
-    rows = [row for row in rows if "\N{EMPTY SET}" not in row]
-    df = spark.createDataFrame([(row,) for row in rows], StructType([StructField("row", schema)])).coalesce(1)
-    back = CSV.decode(CSV.encode(F.col("row"), schema, values), schema, values)
-    for row in df.select("row", back.alias("back")).collect():
-        assert (*row["row"], None) == tuple(row["back"])
+    checks = [checked(CSV, "s STRING, i INT, t STRING, a ARRAY<INT>", {**d, "null-literal": null}) for d in DIALECTS]
+    df = spark.createDataFrame([(row,) for row in rows], StructType([StructField("row", checks[0][0])])).coalesce(1)
+    back = [CSV.decode(CSV.encode(F.col("row"), *check), *check) for check in checks]
+    for row, *found in df.select("row", *back).collect():
+        assert [tuple(one) for one in found] == [(*row, None)] * len(DIALECTS)

@@ -8,7 +8,6 @@ from decimal import Context, Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -23,22 +22,25 @@ from tests.spark.texts import (
     NO_OBJECT,
     NO_ROW,
     OTHER_SESSIONS,
-    SLOWLY,
     TEXTS,
     Message,
+    Read,
+    Written,
     checked,
     decoded,
-    encoded,
+    examples,
     frame,
     misfit,
+    read,
     session,
+    written,
 )
 
 pytestmark = pytest.mark.spark
 
 JSON = format_named("json")
 
-READ_JSON: list[tuple[str, dict[str, str], dict[Message, str | None]]] = [
+READ_JSON: list[Read] = [
     (
         "a INT",
         {},
@@ -237,25 +239,28 @@ READ_JSON: list[tuple[str, dict[str, str], dict[Message, str | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("ddl", "options", "cases"), READ_JSON, ids=[ddl for ddl, _, _ in READ_JSON])
-def test_json_is_read_as_flink_does(
-    spark: SparkSession, ddl: str, options: dict[str, str], cases: dict[Message, str | None]
-) -> None:
+@pytest.fixture(scope="module", name="all_read")
+def _all_read(spark: SparkSession) -> list[dict[Message, str | None]]:
+    """What all cases are read as."""
+    return read(spark, JSON, READ_JSON)
+
+
+@pytest.mark.parametrize("n", range(len(READ_JSON)), ids=[ddl for ddl, _, _ in READ_JSON])
+def test_json_is_read_as_flink_does(all_read: list[dict[Message, str | None]], n: int) -> None:
     """Whatever a field holds, and whatever the message is."""
-    assert dict(zip(cases, decoded(spark, JSON, ddl, list(cases), options), strict=True)) == cases
+    assert all_read[n] == READ_JSON[n][2]
 
 
-def test_json_is_read_in_the_same_way_in_every_session(spark: SparkSession) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("conf", OTHER_SESSIONS)
+def test_json_is_read_in_the_same_way_in_every_session(spark: SparkSession, conf: dict[str, str]) -> None:
     """Time zone, ANSI mode, and Spark's settings for JSON do not count."""
-    for conf in OTHER_SESSIONS:
-        with session(spark, **conf):
-            for ddl, options, cases in READ_JSON[1:]:
-                if "TIMESTAMP" not in ddl:  # here they are shown in the time zone of the session
-                    assert dict(zip(cases, decoded(spark, JSON, ddl, list(cases), options), strict=True)) == cases
-            schema, values = checked(JSON, "l TIMESTAMP", {})
-            read = JSON.decode(F.col("value"), schema, values)["l"]
-            (row,) = frame(spark, ['{"l":"2020-11-01 05:30:00.000001Z"}']).select(F.unix_micros(read)).collect()
-            assert row[0] == 1604208600000001
+    shown = [case for case in READ_JSON if "TIMESTAMP" not in case[0]]  # those are shown in the session's time zone
+    with session(spark, **conf):
+        assert read(spark, JSON, shown) == [expected for *_, expected in shown]
+        instant = JSON.decode(F.col("value"), *checked(JSON, "l TIMESTAMP", {}))["l"]
+        (row,) = frame(spark, ['{"l":"2020-11-01 05:30:00.000001Z"}']).select(F.unix_micros(instant)).collect()
+        assert row[0] == 1604208600000001
 
 
 def test_where_json_is_read_otherwise_than_by_flink(spark: SparkSession) -> None:
@@ -294,7 +299,7 @@ PARSED = re.compile(
 def test_a_json_message_is_parsed_once(spark: SparkSession, use: Any) -> None:
     """Whichever columns are used, in filters too; `ERROR` is not pruned away."""
     schema, values = checked(JSON, "a INT, b STRING", {})
-    plan = use(frame(spark, []).select("i", JSON.decode(F.col("value"), schema, values).alias("d")))
+    plan = use(frame(spark, [""]).coalesce(1).select("i", JSON.decode(F.col("value"), schema, values).alias("d")))
     optimized = plan._jdf.queryExecution().optimizedPlan().toString()
     assert (
         len([m for m in PARSED.finditer(optimized) if "from_json({}" not in optimized[m.start() : m.start() + 12]]) == 2
@@ -317,7 +322,7 @@ def test_one_field_is_enough_to_find_a_broken_message(spark: SparkSession) -> No
 MIXED = "m MAP<STRING,DECIMAL(4,2)>, i INT, a ARRAY<DECIMAL(4,2)>, r STRUCT<q: DECIMAL(4,2), z: INT>"
 MIXED_VALUES = "'m',map('a\"',1.5,'b',NULL), 'i',NULL, 'a',array(1.10,NULL), 'r',named_struct('q',10,'z',NULL)"
 
-WRITTEN_JSON: list[tuple[str, dict[str, str], dict[str, bytes | None]]] = [
+WRITTEN_JSON: list[Written] = [
     (
         ALL,
         {},
@@ -422,27 +427,33 @@ WRITTEN_JSON: list[tuple[str, dict[str, str], dict[str, bytes | None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("ddl", "options", "cases"), WRITTEN_JSON)
-def test_json_is_written_byte_by_byte_as_by_flink(
-    spark: SparkSession, ddl: str, options: dict[str, str], cases: dict[str, bytes | None]
-) -> None:
+@pytest.fixture(scope="module", name="all_written")
+def _all_written(spark: SparkSession) -> list[dict[str, bytes | None]]:
+    """What all cases are written as."""
+    return written(spark, JSON, WRITTEN_JSON)
+
+
+@pytest.mark.parametrize("n", range(len(WRITTEN_JSON)), ids=[f"{ddl} {options}" for ddl, options, _ in WRITTEN_JSON])
+def test_json_is_written_byte_by_byte_as_by_flink(all_written: list[dict[str, bytes | None]], n: int) -> None:
     """All types, nulls, numbers with exponents, characters that are escaped."""
-    assert dict(zip(cases, encoded(spark, JSON, ddl, list(cases), options), strict=True)) == cases
+    assert all_written[n] == WRITTEN_JSON[n][2]
 
 
-def test_json_is_written_in_the_same_way_in_every_session(spark: SparkSession) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("conf", OTHER_SESSIONS)
+def test_json_is_written_in_the_same_way_in_every_session(spark: SparkSession, conf: dict[str, str]) -> None:
     """Time zone, ANSI mode, and Spark's settings for JSON do not count; an hour that is there twice is told apart."""
-    for conf in OTHER_SESSIONS:
-        with session(spark, **conf):
-            for ddl, options, cases in WRITTEN_JSON:
-                assert dict(zip(cases, encoded(spark, JSON, ddl, list(cases), options), strict=True)) == cases
-            hours = [
-                f"'l', timestamp_seconds({1604208600 + 3600 * i})" for i in range(2)
-            ]  # New York turns its clocks back
-            assert encoded(spark, JSON, "l TIMESTAMP", hours) == [
-                b'{"l":"2020-11-01 05:30:00Z"}',
-                b'{"l":"2020-11-01 06:30:00Z"}',
-            ]
+    hours: Written = (  # New York turns its clocks back
+        "l TIMESTAMP",
+        {},
+        {
+            "'l', timestamp_seconds(1604208600)": b'{"l":"2020-11-01 05:30:00Z"}',
+            "'l', timestamp_seconds(1604212200)": b'{"l":"2020-11-01 06:30:00Z"}',
+        },
+    )
+    cases = [*WRITTEN_JSON, hours]
+    with session(spark, **conf):
+        assert written(spark, JSON, cases) == [expected for *_, expected in cases]
 
 
 _micros = st.integers(-62135596800_000000, 253402300799_999999)
@@ -470,34 +481,31 @@ ROW = (
 )
 
 
-@given(
-    st.lists(_rows.flatmap(lambda row: st.sets(st.sampled_from(list(row))).map(lambda n: row | dict.fromkeys(n)))),
-    st.sampled_from(
-        [
-            {},
-            {"timestamp-format.standard": "ISO-8601", "encode.ignore-null-fields": "true"},
-            {"encode.decimal-as-plain-number": "true"},
-        ]
-    ),
-)
-@SLOWLY
-def test_what_is_written_as_json_is_read(
-    spark: SparkSession, rows: list[dict[str, Any]], options: dict[str, str]
-) -> None:
+WRITING: list[dict[str, str]] = [
+    {},
+    {"timestamp-format.standard": "ISO-8601", "encode.ignore-null-fields": "true"},
+    {"encode.decimal-as-plain-number": "true"},
+]
+
+
+@pytest.mark.slow
+def test_what_is_written_as_json_is_read(spark: SparkSession) -> None:
     """Any row, with any of its values null."""
-    schema, values = checked(JSON, ROW, options)
-    df = spark.createDataFrame([(row,) for row in rows], StructType([StructField("row", schema)])).coalesce(1)
-    back = JSON.decode(JSON.encode(F.col("row"), schema, values), schema, values)
-    for row in df.select("row", back.alias("back")).collect():
-        read = row["back"].asDict(recursive=True)
-        assert read.pop(ERROR) is None
-        assert repr(read) == repr(row["row"].asDict(recursive=True))
+    nulls = _rows.flatmap(lambda row: st.sets(st.sampled_from(list(row))).map(lambda n: row | dict.fromkeys(n)))
+    checks = [checked(JSON, ROW, options) for options in WRITING]
+    columns = StructType([StructField("row", checks[0][0])])
+    df = spark.createDataFrame([(row,) for row in examples(nulls, each=2)], columns).coalesce(1)
+    back = [JSON.decode(JSON.encode(F.col("row"), *check), *check) for check in checks]
+    for row, *found in df.select("row", *back).collect():
+        for one in found:
+            again = one.asDict(recursive=True)
+            assert again.pop(ERROR) is None
+            assert repr(again) == repr(row.asDict(recursive=True))
 
 
-@given(st.lists(st.decimals(-(10**19), 10**19, places=18), min_size=1))
-@SLOWLY
-def test_decimals_have_the_text_that_java_gives_them(spark: SparkSession, numbers: list[Decimal]) -> None:
+def test_decimals_have_the_text_that_java_gives_them(spark: SparkSession) -> None:
     """`BigDecimal.stripTrailingZeros().toString()`, which is what Python does by the same rule, and `toPlainString()`."""
+    numbers = examples(st.decimals(-(10**19), 10**19, places=18), each=5)
     numbers += [Decimal(1).scaleb(e) for e in range(-18, 19)]
     df = spark.createDataFrame([(n,) for n in numbers], "n DECIMAL(38,18)").coalesce(1)
     n, all_digits = F.col("n"), Context(prec=50)

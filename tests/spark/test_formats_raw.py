@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any
+from itertools import product, zip_longest
+from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.formats import ERROR, format_named
-from tests.spark.texts import SLOWLY, Message, checked, decoded, encoded, frame
+from tests.spark.texts import Message, checked, decoded, encoded, examples, frame
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +36,7 @@ SPECIAL = [
 ]
 
 
-def numbers(code: str) -> st.SearchStrategy[Any]:
+def numbers_of(code: str) -> st.SearchStrategy[Any]:
     """Values of a type of `struct`."""
     if code in "fd":
         return st.floats(width=32 if code == "f" else 64, allow_nan=False)
@@ -46,28 +46,50 @@ def numbers(code: str) -> st.SearchStrategy[Any]:
     return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-@pytest.mark.parametrize(("type_", "code"), NUMBERS.items())
-@pytest.mark.parametrize(("endianness", "order"), [("big-endian", ">"), ("little-endian", "<")])
-@given(st.data())
-@settings(SLOWLY, max_examples=2)
-def test_raw_numbers(
-    spark: SparkSession, type_: str, code: str, endianness: str, order: str, data: st.DataObject
-) -> None:
+ORDERS = {"big-endian": ">", "little-endian": "<"}
+
+
+class Answer(NamedTuple):
+    """What becomes of a number."""
+
+    number: Any
+    message: bytes
+    read: Any
+    written: bytes
+
+
+@pytest.fixture(scope="module", name="numbers")
+def _numbers(spark: SparkSession) -> dict[tuple[str, str], list[Answer]]:
+    """What becomes of the numbers of all types in both orders."""
+    values = {type_: examples(numbers_of(code), each=5) for type_, code in NUMBERS.items()}
+    values["double"] += SPECIAL
+    values["float"] += [v for v in SPECIAL if abs(v) < 2.0**128 and abs(v) != 2.0**-1074]
+    data, columns, answers = [], [], []
+    for n, (type_, endianness) in enumerate(product(NUMBERS, ORDERS)):
+        messages = [struct.pack(ORDERS[endianness] + NUMBERS[type_], value) for value in values[type_]]
+        data.append([(message, (value,)) for message, value in zip(messages, values[type_], strict=True)])
+        columns.append(f"c{n} STRUCT<m: BINARY, r: STRUCT<v: {type_}>>")
+        check = checked(RAW, f"v {type_}", {"endianness": endianness})
+        answers += [RAW.decode(F.col(f"c{n}.m"), *check), RAW.encode(F.col(f"c{n}.r"), *check)]
+    df = spark.createDataFrame(list(zip_longest(*data)), ", ".join(columns)).coalesce(1)
+    found: dict[tuple[str, str], list[Answer]] = {}
+    columns_found = list(zip(*df.select(*answers).collect(), strict=True))
+    for n, case in enumerate(product(NUMBERS, ORDERS)):
+        known = zip(data[n], *columns_found[2 * n : 2 * n + 2], strict=False)
+        found[case] = [Answer(number, message, read, written) for (message, (number,)), read, written in known]
+    return found
+
+
+@pytest.mark.parametrize("type_", NUMBERS)
+@pytest.mark.parametrize("endianness", ORDERS)
+def test_raw_numbers(numbers: dict[tuple[str, str], list[Answer]], type_: str, endianness: str) -> None:
     """To their bytes and back, in either order, exactly."""
-    values = data.draw(st.lists(numbers(code), min_size=50, max_size=200))
-    if code in "fd":
-        values += [v for v in SPECIAL if code == "d" or (abs(v) < 2.0**128 and abs(v) != 2.0**-1074)]
-    messages = [struct.pack(order + code, value) for value in values]
-    schema, options = checked(RAW, f"v {type_}", {"endianness": endianness})
-    df = spark.createDataFrame(
-        [(m, (v,)) for m, v in zip(messages, values, strict=True)], f"m BINARY, r STRUCT<v: {type_}>"
-    )
-    df = df.coalesce(1)
-    read, written = RAW.decode(F.col("m"), schema, options), RAW.encode(F.col("r"), schema, options)
-    for (found, message), wanted, bytes_ in zip(df.select(read, written).collect(), values, messages, strict=True):
-        assert repr(found["v"]) == repr(struct.unpack(order + code, bytes_)[0])
-        assert found[ERROR] is None
-        assert bytes(message) == struct.pack(order + code, wanted)
+    answers = numbers[type_, endianness]
+    assert len(answers) >= 20
+    for answer in answers:
+        assert repr(answer.read["v"]) == repr(struct.unpack(ORDERS[endianness] + NUMBERS[type_], answer.message)[0])
+        assert answer.read[ERROR] is None
+        assert bytes(answer.written) == answer.message
 
 
 def test_raw_messages_of_another_size(spark: SparkSession) -> None:

@@ -6,11 +6,12 @@ different on purpose, a test says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, settings
+import pyarrow as pa
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -19,8 +20,13 @@ from pyspark.sql.types import StructType, TimeType
 from dynamic_kafka.formats import ERROR, Format
 from dynamic_kafka.options import parse_options
 
-SLOWLY = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+T = TypeVar("T")
 Message = str | bytes | None
+Options = Mapping[str, str]
+Read = tuple[str, Options, Mapping[Message, str | None]]
+"""Columns, options, and for each message its row as text, or its error behind `! `, or None if there is none."""
+Written = tuple[str, Options, Mapping[str, bytes | None]]
+"""Columns, options, and for each row, given as what stands in `named_struct`, its message."""
 
 NO_ROW = None
 NO_OBJECT = "! It is not a JSON object"
@@ -32,7 +38,20 @@ def misfit(columns: str) -> str:
     return f"! It does not fit the columns: {columns}"
 
 
-def checked(found: Format, ddl: str, options: Mapping[str, str]) -> tuple[StructType, dict[str, Any]]:
+def examples(strategy: st.SearchStrategy[T], *, each: int = 1) -> list[T]:
+    """As many examples of a strategy as Hypothesis's profile says, for one job; `each` times as many if they are small."""
+    found: list[T] = []
+
+    @settings(database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(st.lists(strategy, min_size=each, max_size=each))
+    def collect(some: list[T]) -> None:
+        found.extend(some)
+
+    collect()
+    return found
+
+
+def checked(found: Format, ddl: str, options: Options) -> tuple[StructType, dict[str, Any]]:
     """The schema and the parsed options, as a table would hand them over."""
     schema = StructType.fromDDL(ddl)
     assert isinstance(schema, StructType)
@@ -41,41 +60,67 @@ def checked(found: Format, ddl: str, options: Mapping[str, str]) -> tuple[Struct
     return schema, dict(values)
 
 
-def frame(spark: SparkSession, messages: list[Message]) -> DataFrame:
-    """The messages, numbered."""
-    rows = [(i, m.encode() if isinstance(m, str) else m) for i, m in enumerate(messages)]
-    return spark.createDataFrame(rows, "i INT, value BINARY").coalesce(1)
+def frame(spark: SparkSession, messages: Iterable[Message], **more: Iterable[int]) -> DataFrame:
+    """The messages, numbered; made of Arrow, so that Spark needs no job for expressions of its own."""
+    values = [m.encode() if isinstance(m, str) else m for m in messages]
+    numbers = {name: pa.array(column, pa.int32()) for name, column in {"i": range(len(values)), **more}.items()}
+    return spark.createDataFrame(pa.table({**numbers, "value": pa.array(values, pa.binary())}))
+
+
+def read(spark: SparkSession, found: Format, cases: Sequence[Read]) -> list[dict[Message, str | None]]:
+    """What the messages of all cases are decoded to, as in `Read`: one query for all of them."""
+    messages = [message for *_, expected in cases for message in expected]
+    numbers = [n for n, (*_, expected) in enumerate(cases) for _ in expected]
+    decoders, texts = [], []
+    for n, (ddl, options, _) in enumerate(cases):
+        schema, values = checked(found, ddl, options)
+        row = F.col(f"d{n}")
+        decoders.append(F.when(F.col("n") == n, found.decode(F.col("value"), schema, values)).alias(f"d{n}"))
+        columns = F.struct(*(row[f.name].alias(f.name) for f in schema.fields)).cast("string")
+        texts.append(F.when(row.isNotNull(), F.coalesce(F.concat(F.lit("! "), row[ERROR]), columns)))
+    result = frame(spark, messages, n=numbers).select("i", *decoders).select("i", F.coalesce(*texts, F.lit(None)))
+    answers = iter([text for _, text in sorted(result.collect())])
+    return [dict(zip(expected, answers, strict=False)) for *_, expected in cases]
 
 
 def decoded(
-    spark: SparkSession, found: Format, ddl: str, messages: list[Message], options: Mapping[str, str] | None = None
+    spark: SparkSession, found: Format, ddl: str, messages: list[Message], options: Options | None = None
 ) -> list[str | None]:
     """Each message's row as text, or its error behind `! `, or None if there is none."""
-    schema, values = checked(found, ddl, options or {})
-    row = found.decode(F.col("value"), schema, values)
-    text = F.concat(F.lit("! "), F.col("d")[ERROR])
-    columns = F.struct(*(F.col("d")[f.name].alias(f.name) for f in schema.fields)).cast("string")
-    result = frame(spark, messages).select("i", row.alias("d"))
-    result = result.select("i", F.when(F.col("d").isNotNull(), F.coalesce(text, columns)).alias("r"))
-    return [r["r"] for r in result.orderBy("i").collect()]
+    (answers,) = read(spark, found, [(ddl, options or {}, dict.fromkeys(messages))])
+    return list(answers.values())
 
 
 def struct_of(schema: StructType, row: str) -> Column:
     """What stands in `named_struct`, with the types of a schema; but a TIME as it is, since Spark has no cast to it."""
-    nulls = ", ".join(f"'{name}', NULL" for name in schema.names)
-    value = F.expr(f"named_struct({nulls if row == 'NULL' else row})")
+    value = F.expr(f"named_struct({row})")
     fields = ((value[f.name], f) for f in schema.fields)
     return F.struct(*((c if isinstance(f.dataType, TimeType) else c.cast(f.dataType)).alias(f.name) for c, f in fields))
 
 
+def written(spark: SparkSession, found: Format, cases: Sequence[Written]) -> list[dict[str, bytes | None]]:
+    """The messages that the rows of all cases are encoded to, as in `Written`: one query for all of them."""
+    numbers = [(n, i) for n, (*_, expected) in enumerate(cases) for i in range(len(expected))]
+    rows, messages = [], []
+    for n, (ddl, options, expected) in enumerate(cases):
+        schema, values = checked(found, ddl, options)
+        given = F.array(*(F.lit(None) if row == "NULL" else struct_of(schema, row) for row in expected))
+        rows.append(F.when(F.col("n") == n, given[F.col("at")]).alias(f"r{n}"))
+        messages.append(F.when(F.col("n") == n, found.encode(F.col(f"r{n}"), schema, values)))
+    columns = {"n": [n for n, _ in numbers], "at": [i for _, i in numbers]}
+    with session(spark, timeType_enabled="true"):  # for columns of this type, which our formats do not need
+        result = frame(spark, [None] * len(numbers), **columns).select("i", "n", *rows)
+        encoded_rows = sorted(result.select("i", F.coalesce(*messages, F.lit(None))).collect())
+    answers = iter([None if message is None else bytes(message) for _, message in encoded_rows])
+    return [dict(zip(expected, answers, strict=False)) for *_, expected in cases]
+
+
 def encoded(
-    spark: SparkSession, found: Format, ddl: str, rows: list[str], options: Mapping[str, str] | None = None
+    spark: SparkSession, found: Format, ddl: str, rows: list[str], options: Options | None = None
 ) -> list[bytes | None]:
     """Each row, given as what stands in `named_struct`, as a message."""
-    schema, values = checked(found, ddl, options or {})
-    columns = [F.when(F.col("id") == int(row == "NULL"), struct_of(schema, row)) for row in rows]
-    (result,) = spark.range(1).select(*(found.encode(c, schema, values) for c in columns)).collect()
-    return [None if m is None else bytes(m) for m in result]
+    (answers,) = written(spark, found, [(ddl, options or {}, dict.fromkeys(rows))])
+    return list(answers.values())
 
 
 @contextmanager
@@ -94,7 +139,10 @@ def session(spark: SparkSession, **conf: str) -> Iterator[None]:
 
 OTHER_SESSIONS: list[dict[str, str]] = [
     {"session_timeZone": "America/New_York", "ansi_enabled": "false", "json_enablePartialResults": "false"},
-    {
+    {  # this one compiles its expressions, too
+        "codegen_wholeStage": "true",
+        "codegen_factoryMode": "FALLBACK",
+        "optimizer_excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         "session_timeZone": "Asia/Kolkata",
         "jsonGenerator_ignoreNullFields": "false",
         "chunkBase64String_enabled": "true",
