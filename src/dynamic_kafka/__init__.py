@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from dynamic_kafka.initializer import KafkaOffsetResetStrategy as KafkaOffsetResetStrategy
     from dynamic_kafka.initializer import KafkaOffsetsInitializer as KafkaOffsetsInitializer
     from dynamic_kafka.initializer import KafkaTopicPartition as KafkaTopicPartition
-    from dynamic_kafka.metadata.file import FileMetadataService as FileMetadataService
-    from dynamic_kafka.metadata.http import HttpMetadataService as HttpMetadataService
-    from dynamic_kafka.metadata.in_memory import InMemoryMetadataService as InMemoryMetadataService
     from dynamic_kafka.metadata.model import ClusterMetadata as ClusterMetadata
     from dynamic_kafka.metadata.model import KafkaStream as KafkaStream
     from dynamic_kafka.metadata.service import KafkaMetadataService as KafkaMetadataService
-    from dynamic_kafka.metadata.single_cluster import (
+    from dynamic_kafka.metadata.services import FileMetadataService as FileMetadataService
+    from dynamic_kafka.metadata.services import HttpMetadataService as HttpMetadataService
+    from dynamic_kafka.metadata.services import InMemoryMetadataService as InMemoryMetadataService
+    from dynamic_kafka.metadata.services import (
         SingleClusterTopicMetadataService as SingleClusterTopicMetadataService,
     )
     from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber as KafkaStreamSubscriber
@@ -53,12 +53,14 @@ _HOMES = {
     ),
     "builders.deserializers": ("ArrowDeserializer", "KafkaRecordDeserializationSchema", "SimpleStringSchema"),
     "initializer": ("KafkaOffsetResetStrategy", "KafkaOffsetsInitializer", "KafkaTopicPartition"),
-    "metadata.file": ("FileMetadataService",),
-    "metadata.http": ("HttpMetadataService",),
-    "metadata.in_memory": ("InMemoryMetadataService",),
     "metadata.model": ("ClusterMetadata", "KafkaStream"),
     "metadata.service": ("KafkaMetadataService",),
-    "metadata.single_cluster": ("SingleClusterTopicMetadataService",),
+    "metadata.services": (
+        "FileMetadataService",
+        "HttpMetadataService",
+        "InMemoryMetadataService",
+        "SingleClusterTopicMetadataService",
+    ),
     "metadata.subscriber": ("KafkaStreamSubscriber",),
     "sink.partitioners": ("KafkaPartitioner",),
 }

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 from confluent_kafka.cimpl import NewPartitions
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, RowError
-from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
+from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink import producers as pooling
 from dynamic_kafka.sink.partitioners import FixedPartitioner, KafkaPartitioner, RoundRobinPartitioner
 from dynamic_kafka.sink.producers import ClusterProducer, PooledProducers
@@ -389,7 +389,7 @@ def test_the_end_of_the_process_sends_the_rest() -> None:
     with MockCluster() as cluster:
         code = f"""
             import pyarrow as pa
-            from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
+            from dynamic_kafka.metadata.services import InMemoryMetadataService
             from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
             from dynamic_kafka.sink.producers import PooledProducers
             from dynamic_kafka.sink.writer import write

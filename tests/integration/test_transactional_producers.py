@@ -14,7 +14,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from dynamic_kafka.errors import DeliveryError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
-from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
+from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink import transactional_producers as module
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.protocol import Transaction

@@ -336,7 +336,9 @@ def test_what_is_not_known_or_not_compiled_is_asked_for_once(
         return compile_schema(schema, imports)
 
     monkeypatch.setattr(protobuf_schemas, "_compile", counted)
-    monkeypatch.setattr(client(reading.settings)._client._rest_client, "get", get)
+    connected = client(reading.settings)._client
+    assert connected is not None
+    monkeypatch.setattr(connected._rest_client, "get", get)
     messages = [framed(number, b"", bytes([2, 2 * n])) for number in (1000, 1001) for n in range(5)]
     for _ in range(2):
         found = _decode_batch(messages, reading).field(ERROR).to_pylist()

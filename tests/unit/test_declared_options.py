@@ -17,7 +17,7 @@ from dynamic_kafka.formats import FORMATS, format_named
 from dynamic_kafka.formats.registry_settings import RegistrySettings
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
-from dynamic_kafka.metadata.http import HttpMetadataService
+from dynamic_kafka.metadata.services import HttpMetadataService
 from dynamic_kafka.options import Option, options_of
 from dynamic_kafka.sink.configure import SINK_OPTIONS, configure_sink
 from dynamic_kafka.sink.settings import SinkSettings

@@ -240,8 +240,8 @@ def test_any_value_at_any_key_raises_nothing_but_metadata_service_error(key: str
 def test_services_are_imported_without_pydantic() -> None:
     """Executors that unpickle a service do not pay for pydantic, yaml or httpx2."""
     code = (
-        "import sys, dynamic_kafka.metadata.watcher, dynamic_kafka.metadata.file, dynamic_kafka.metadata.http;"
-        "dynamic_kafka.metadata.http.HttpMetadataService('http://h/');"
+        "import sys, dynamic_kafka.metadata.watcher, dynamic_kafka.metadata.services;"
+        "dynamic_kafka.metadata.services.HttpMetadataService('http://h/');"
         "sys.exit(', '.join({'pydantic', 'yaml', 'httpx2', 'confluent_kafka'} & set(sys.modules)) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

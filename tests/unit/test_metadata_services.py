@@ -8,7 +8,9 @@ import logging
 import os
 import pickle
 import re
+import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +21,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-import dynamic_kafka.metadata.http as http_module
+import dynamic_kafka.metadata.services as services_module
 from dynamic_kafka.errors import (
     ConfigurationError,
     ConflictingOptionsError,
@@ -29,12 +31,14 @@ from dynamic_kafka.errors import (
     UnknownOptionError,
 )
 from dynamic_kafka.metadata.factory import create_metadata_service
-from dynamic_kafka.metadata.file import FileMetadataService
-from dynamic_kafka.metadata.http import HttpMetadataService
-from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.service import KafkaMetadataService
-from dynamic_kafka.metadata.single_cluster import SingleClusterTopicMetadataService
+from dynamic_kafka.metadata.services import (
+    FileMetadataService,
+    HttpMetadataService,
+    InMemoryMetadataService,
+    SingleClusterTopicMetadataService,
+)
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
 
 SERVERS = {"bootstrap.servers": "h:9092"}
@@ -233,13 +237,34 @@ def test_single_cluster_lists_topics_without_internal_ones() -> None:
 
 def test_single_cluster_that_does_not_answer_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the cluster and the client's reason; the client in use does not hinder pickling."""
-    monkeypatch.setattr("dynamic_kafka.metadata.single_cluster._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("dynamic_kafka.metadata.services._LIST_TOPICS_S", 0.5)
     service = SingleClusterTopicMetadataService("a", {"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(MetadataServiceError, match=r"Cluster 'a' did not list its topics within 0.5 s: .+") as caught:
         service.get_all_streams()
     assert caught.value.cluster_id == "a"
     pickle.dumps(service)
     service.close()
+
+
+def test_single_cluster_demotes_the_log_of_its_client() -> None:
+    """A process that only uses the service shows none of librdkafka's errors but in ours."""
+    code = """
+        import logging, sys
+        logging.basicConfig(level=logging.INFO, stream=sys.stdout)
+        import dynamic_kafka.metadata.services as module
+        from dynamic_kafka.errors import MetadataServiceError
+
+        module._LIST_TOPICS_S = 0.5
+        try:
+            module.SingleClusterTopicMetadataService("a", {"bootstrap.servers": "127.0.0.1:1"}).get_all_streams()
+        except MetadataServiceError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=60
+    )
+    (line,) = (done.stdout + done.stderr).splitlines()
+    assert line.startswith("Cluster 'a' did not list its topics within 0.5 s: ")
 
 
 # --- file -------------------------------------------------------------------------------------------------------------
@@ -490,7 +515,7 @@ def test_http_redirects_end(server: Server) -> None:
 
 def test_http_document_may_not_be_too_large(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit counts what comes out of decompression, so that a small answer cannot fill the memory."""
-    monkeypatch.setattr(http_module, "_MAX_BYTES", 1024 * 1024)
+    monkeypatch.setattr(services_module, "_MAX_BYTES", 1024 * 1024)
     server.answer = always(200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * 2_000_000))
     assert "the document is larger than 1 MiB" in fetch_error(HttpMetadataService(server.url))
 
@@ -512,7 +537,7 @@ def test_http_server_that_is_slow_or_gone_is_a_failure(server: Server) -> None:
 def test_http_document_that_drips_is_a_failure(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that keeps sending a little does not hold the refresh up for ever."""
     clock = iter([0.0, 10.1])
-    monkeypatch.setattr(http_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(services_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     assert "the document took longer than 10 s" in fetch_error(HttpMetadataService(server.url))
 
 

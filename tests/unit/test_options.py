@@ -24,7 +24,7 @@ from dynamic_kafka.initializer import (
     PartitionTimestamps,
     initializer_from_json,
 )
-from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
+from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
 from dynamic_kafka.options import Option, ParsedOptions, markdown_table
 from dynamic_kafka.options import parse_options as parse_any_options

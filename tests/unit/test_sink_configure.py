@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError, MetadataServiceError
-from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink.configure import SinkObjects, commit_log_topic, configure_sink
 from dynamic_kafka.sink.destinations import destinations_of
 from dynamic_kafka.sink.settings import Destination, SinkSettings

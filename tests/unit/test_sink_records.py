@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError, RowError
-from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
+from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink.partitioners import RoundRobinPartitioner
 from dynamic_kafka.sink.records import COLUMNS, Records, by_cluster, check_schema, to_records
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask

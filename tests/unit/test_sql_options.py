@@ -11,7 +11,7 @@ import pytest
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from dynamic_kafka.kafka.config.properties import to_librdkafka
-from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
+from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.partitioners import FixedPartitioner, RoundRobinPartitioner
 from dynamic_kafka.sink.settings import SinkSettings
@@ -262,7 +262,7 @@ OPTIONS += [
     (
         "metadata-service",
         without(STREAM, "metadata-service.cluster-id")
-        | {"metadata-service": "dynamic_kafka.metadata.in_memory:InMemoryMetadataService"},
+        | {"metadata-service": "dynamic_kafka.metadata.services:InMemoryMetadataService"},
         lambda t: type(source(t).service()),
         InMemoryMetadataService,
     ),

@@ -1,7 +1,7 @@
 """Confluent's schema registry: schemas by id, and ids of schemas, for the formats that end in `-confluent`.
 
 The client is confluent-kafka's own, with its cache and its retries. Here are Java's key stores, and errors that say what to
-do. A client is made where it is first needed, once per process and settings.
+do. A process keeps a client for each of its settings within the policy of `kafka.pool`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from dynamic_kafka.formats.registry_settings import (
 )
 from dynamic_kafka.kafka.config import keystore
 from dynamic_kafka.kafka.config.secrets import resolve
+from dynamic_kafka.kafka.pool import ClientPool
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
@@ -77,7 +78,7 @@ class Registry:
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
         self._url = ",".join(without_logins(url) for url in settings.url.split(","))
-        self._client = _connect(settings)
+        self._client: SchemaRegistryClient | None = _connect(settings)
         self._unknown: dict[int, tuple[float, str]] = {}  # until when, and what was said; the oldest first
 
     def __repr__(self) -> str:
@@ -99,8 +100,8 @@ class Registry:
                 f"for the schema with id {schema_id}",
                 "the record was written with another registry, its first 5 bytes are no registry's, or the schema was "
                 f"deleted for good; check '{self._settings.prefix}.url' and who writes the topic",
-            ):
-                return _registered(self._client.get_schema(schema_id))
+            ) as client:
+                return _registered(client.get_schema(schema_id))
         except RegistryError as error:
             if error.not_found:
                 self._unknown.pop(schema_id, None)
@@ -124,11 +125,11 @@ class Registry:
         """
         schema = _schema(schema_type, text, references)
         if self._settings.auto_register:
-            with self._asking(f"to register a schema under the subject '{subject}'", "check the URL"):
-                return self._registered_id(subject, schema)
+            with self._asking(f"to register a schema under the subject '{subject}'", "check the URL") as client:
+                return _registered_id(client, subject, schema)
         remedy = f"register it first, or set '{self._settings.prefix}.{AUTO_REGISTER}' to true"
-        with self._asking(f"for the id of the table's schema under the subject '{subject}'", remedy):
-            found = self._client.lookup_schema(subject, schema).schema_id
+        with self._asking(f"for the id of the table's schema under the subject '{subject}'", remedy) as client:
+            found = client.lookup_schema(subject, schema).schema_id
             assert found is not None
             return found
 
@@ -136,51 +137,47 @@ class Registry:
         self, subject: str, schema_type: str, text: str, references: Iterable[tuple[str, str, int]] = ()
     ) -> int:
         """The version that a schema has under a subject where it is registered; the arguments are those of `register`."""
-        with self._asking(f"for the version of a schema under the subject '{subject}'", "register it again"):
-            found = self._client.lookup_schema(subject, _schema(schema_type, text, references)).version
+        with self._asking(f"for the version of a schema under the subject '{subject}'", "register it again") as client:
+            found = client.lookup_schema(subject, _schema(schema_type, text, references)).version
             assert found is not None
             return found
-
-    def _registered_id(self, subject: str, schema: Schema) -> int:
-        from confluent_kafka.schema_registry.error import SchemaRegistryError
-
-        try:
-            return int(self._client.register_schema(subject, schema))
-        except SchemaRegistryError as error:
-            if error.http_status_code != 409:
-                raise
-            # All tasks of a new query come with the same schema at once, and a registry may refuse all but one: Apicurio
-            # does, for a new subject.
-            with contextlib.suppress(SchemaRegistryError):
-                if (found := self._client.lookup_schema(subject, schema).schema_id) is not None:
-                    return found
-            raise
 
     def references(self, schema: RegisteredSchema) -> dict[str, str]:
         """All schemas that a schema refers to, also through others: text by name, each after those it needs."""
         found: dict[str, str] = {}
         for name, subject, version in schema.references:
             if name not in found:
-                with self._asking(f"for version {version} of the subject '{subject}'", "register it again"):
-                    referenced = _registered(self._client.get_version(subject, version).schema)
+                with self._asking(f"for version {version} of the subject '{subject}'", "register it again") as client:
+                    referenced = _registered(client.get_version(subject, version).schema)
                 found |= self.references(referenced)
                 found[name] = referenced.text
         return found
 
+    def poll_idle(self) -> bool:
+        """See `ClientPool`; there is nothing to poll."""
+        return True
+
     def close(self) -> None:
-        """Close the connections; `client` then makes a new client."""
-        self._client.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # its `close` is newer
-        _clients.pop(self._settings, None)
+        """Close the connections and forget all answers. `client` then makes a new client.
+
+        A user that still has this one may use it on: it connects again, with secrets as they are then.
+        """
+        connected, self._client = self._client, None
+        if connected is not None:
+            connected.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # its `close` is newer
+            self._unknown.clear()
+            _registries.close(lambda kept: kept is self)
 
     @contextlib.contextmanager
-    def _asking(self, what: str, remedy: str) -> Iterator[None]:
+    def _asking(self, what: str, remedy: str) -> Iterator[SchemaRegistryClient]:
         """Turns the library's errors into ours; `remedy` is for what is not there."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         asked = f"Schema registry {self._url}, asked {what}"
         prefix = self._settings.prefix
+        client = self._client = self._client or _connect(self._settings)
         try:
-            yield
+            yield client
         except SchemaRegistryError as error:
             status = error.http_status_code
             said = f"status {status}: {without_logins(str(error.error_message))[:_SHOWN_CHARS]}".rstrip(". ")
@@ -218,19 +215,23 @@ class Registry:
             ) from None
 
 
-_clients: dict[RegistrySettings, Registry] = {}
+_registries = ClientPool[Registry]()
 
 
 def client(settings: RegistrySettings) -> Registry:
-    """This process's client for these settings, made when first asked for; it asks the registry nothing yet.
+    """Return this process's client for these settings; it sends nothing to the registry yet.
 
     Raises:
-        ConfigurationError: If a secret's reference leads nowhere, or a key store cannot be read.
-        MissingDependencyError: If confluent-kafka has no schema registry client here.
+        ConfigurationError: If a reference to a secret cannot be looked up, or a key store cannot be read.
+        MissingDependencyError: If confluent-kafka is installed without its schema registry client.
     """
-    if settings not in _clients:
-        _clients[settings] = Registry(settings)
-    return _clients[settings]
+    key = settings, frozenset(_resolved(settings).items())  # a changed secret makes a new client
+    return _registries.share(key, lambda: Registry(settings))
+
+
+def _resolved(settings: RegistrySettings) -> dict[str, str]:
+    """Return the properties and the URL, with secrets in clear."""
+    return resolve({**dict(settings.properties), "url": settings.url})
 
 
 def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
@@ -241,7 +242,7 @@ def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
             "confluent-kafka[schemaregistry]", settings.prefix.partition("-")[0], f"for the format {settings.prefix}"
         ) from None
 
-    clear = resolve({**dict(settings.properties), "url": settings.url})
+    clear = _resolved(settings)
     url = clear.pop("url")
     check_url(url, settings.prefix, settings.url)
     configuration = client_configuration(clear, settings.prefix)
@@ -254,6 +255,22 @@ def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
         except (ValueError, TypeError, OSError) as error:  # OSError: files of certificates, also damaged ones
             said = without_logins(str(error))
             raise ConfigurationError(f"Format {settings.prefix}: the registry's client refuses: {said}") from None
+
+
+def _registered_id(client: SchemaRegistryClient, subject: str, schema: Schema) -> int:
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+    try:
+        return int(client.register_schema(subject, schema))
+    except SchemaRegistryError as error:
+        if error.http_status_code != 409:
+            raise
+        # All tasks of a new query come with the same schema at once, and a registry may refuse all but one: Apicurio
+        # does, for a new subject.
+        with contextlib.suppress(SchemaRegistryError):
+            if (found := client.lookup_schema(subject, schema).schema_id) is not None:
+                return found
+        raise
 
 
 def _stores_as_files(properties: Mapping[str, str], folder: Path) -> dict[str, str]:

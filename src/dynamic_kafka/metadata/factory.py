@@ -16,9 +16,14 @@ from dynamic_kafka.errors import (
     UnknownOptionError,
     suggestion,
 )
-from dynamic_kafka.metadata.in_memory import InMemoryMetadataService
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.service import KafkaMetadataService
+from dynamic_kafka.metadata.services import (
+    FileMetadataService,
+    HttpMetadataService,
+    InMemoryMetadataService,
+    SingleClusterTopicMetadataService,
+)
 from dynamic_kafka.options import Option, ParsedOptions, integer, non_blank, text, user_object
 
 __all__ = [
@@ -189,16 +194,10 @@ def _built_in(name: str, given: Mapping[str, str], properties: Mapping[str, str]
 
     match name:
         case "single-cluster":
-            from dynamic_kafka.metadata.single_cluster import SingleClusterTopicMetadataService
-
             return SingleClusterTopicMetadataService(required(_CLUSTER_ID), properties)
         case "file":
-            from dynamic_kafka.metadata.file import FileMetadataService
-
             return FileMetadataService(required(_PATH))
         case _:
-            from dynamic_kafka.metadata.http import HttpMetadataService
-
             timeout = given.get(_TIMEOUT_MS.key, _TIMEOUT_MS.default or "")
             return HttpMetadataService(
                 required(_URL),

@@ -1,0 +1,323 @@
+"""The built-in metadata services: one cluster's topics, a file, a document at a URL, and streams in memory.
+
+Heavy libraries are imported where they are used: options are checked, and services pickled, without them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from dynamic_kafka.errors import ConfigurationError, MetadataServiceError, MissingDependencyError
+from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+from dynamic_kafka.metadata.service import StreamListService
+
+__all__ = [
+    "FileMetadataService",
+    "HttpMetadataService",
+    "InMemoryMetadataService",
+    "SingleClusterTopicMetadataService",
+]
+
+_LIST_TOPICS_S = 30.0
+_SETTLED_S = 2.0
+_MAX_BYTES = 64 * 1024 * 1024
+_MAX_REDIRECTS = 5
+
+
+class SingleClusterTopicMetadataService:
+    """The topics of one cluster as streams (Flink and PyFlink: the class of this name).
+
+    Only `get_all_streams`, that is, a subscription by pattern, asks the cluster: a stream id given by name is taken for
+    a topic, whether it exists yet or not.
+
+    Args:
+        cluster_id: The name of the cluster.
+        properties: How to reach it, in Java's or librdkafka's property names, with `bootstrap.servers`.
+
+    Raises:
+        ConfigurationError: If the cluster id is empty or `bootstrap.servers` is missing.
+    """
+
+    def __init__(self, cluster_id: str, properties: Mapping[str, str]) -> None:
+        if not cluster_id:
+            raise ConfigurationError("The single-cluster metadata service needs a cluster id; it must not be empty")
+        if not properties.get("bootstrap.servers"):
+            raise ConfigurationError(
+                f"The single-cluster metadata service of '{cluster_id}' needs the Kafka property 'bootstrap.servers'"
+            )
+        self._cluster_id = cluster_id
+        self._properties = dict(properties)
+
+    def __repr__(self) -> str:
+        return f"SingleClusterTopicMetadataService({self._cluster_id!r})"
+
+    def get_all_streams(self) -> list[KafkaStream]:
+        """Return a stream for each topic that the client may see, without Kafka's internal ones (`__*`).
+
+        Raises:
+            MetadataServiceError: If the cluster does not answer within 30 s.
+        """
+        topics = sorted(topic for topic in self._list_topics() if not topic.startswith("__"))
+        return list(self.describe_streams(topics).values())
+
+    def describe_streams(self, stream_ids: Collection[str]) -> dict[str, KafkaStream]:
+        """Return a stream for each id, without asking the cluster."""
+        return {
+            topic: KafkaStream(topic, {self._cluster_id: ClusterMetadata(frozenset({topic}), self._properties)})
+            for topic in stream_ids
+        }
+
+    def is_cluster_active(self, cluster_id: str) -> bool:
+        """Return whether it is the one cluster."""
+        return cluster_id == self._cluster_id
+
+    def close(self) -> None:
+        """Do nothing: each call gives its client back to the pool, which closes it."""
+
+    def _list_topics(self) -> Collection[str]:
+        from confluent_kafka import KafkaException
+
+        from dynamic_kafka.kafka.clients import kept_clients
+
+        reason = ""
+        try:
+            with kept_clients("list topics", self._cluster_id, self._properties) as clients:
+                try:
+                    return clients.admin.list_topics(timeout=_LIST_TOPICS_S).topics.keys()
+                except KafkaException:
+                    clients.poll()  # brings the errors noticed in the background, which say more than "timed out"
+                    reason = clients.errors.last
+                    raise
+        except KafkaException as error:
+            raise MetadataServiceError(
+                f"Cluster '{self._cluster_id}' did not list its topics within {_LIST_TOPICS_S:g} s: "
+                f"{reason or error.args[0].str()}",
+                cluster_id=self._cluster_id,
+            ) from None
+
+
+class FileMetadataService(StreamListService):
+    """Streams from a YAML or JSON file (Flink: YamlFileMetadataService); `metadata.document` describes its shape.
+
+    The file is on the driver's machine. It is read again when its modification time, size or inode has changed.
+    Replace it by renaming a finished file over it: a half-written document that happens to be valid looks like one with
+    fewer streams. JSON is safe from that, for half of it is never valid.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._signature: tuple[int, int, int] | None = None
+        self._streams: tuple[KafkaStream, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"FileMetadataService({str(self._path)!r})"
+
+    def get_all_streams(self) -> tuple[KafkaStream, ...]:
+        """Return the streams in the file as it is now.
+
+        Raises:
+            MetadataServiceError: If the file is missing, unreadable, or not a valid document.
+        """
+        try:
+            found = self._path.stat()
+            signature = (found.st_mtime_ns, found.st_size, found.st_ino)
+            if signature != self._signature:
+                self._streams = self._parse(self._path.read_text(encoding="utf-8-sig"))
+                # A file may change twice within one tick of its clock: a young time stamp proves nothing.
+                settled = time.time() - found.st_mtime > _SETTLED_S
+                self._signature = signature if settled else None
+        except OSError as error:
+            raise MetadataServiceError(
+                f"Metadata file '{self._path}' cannot be read: {error.strerror}; it must be on the driver's machine"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise MetadataServiceError(
+                f"Metadata file '{self._path}' is not UTF-8 at byte {error.start}; save it as UTF-8"
+            ) from None
+        return self._streams
+
+    def _parse(self, text: str) -> tuple[KafkaStream, ...]:
+        from dynamic_kafka.metadata.document import parse_document  # pydantic: only where a document is parsed
+
+        return parse_document(text, str(self._path))
+
+
+class HttpMetadataService(StreamListService):
+    """Streams from a YAML or JSON document at a URL; `metadata.document` describes its shape.
+
+    The document is requested at each refresh, with the ETag of the last one: an unchanged one costs a 304. Redirects are
+    followed, but never to another host, port or scheme if there is an `auth_header`. Whether a cluster is active is
+    answered from the last document. Proxies are taken from the environment (`HTTPS_PROXY`, `NO_PROXY`).
+
+    Args:
+        url: The document's http or https URL. Messages show it without its query.
+        timeout_ms: The longest wait for a connection or for more data, and about the longest time for the whole.
+        auth_header: The value of the header `Authorization`, with references that are resolved for each request, so that
+            a rotated file counts: `Bearer ${file:/run/token}`, `${env:METADATA_AUTH}`. Never shown, and pickled as given.
+
+    Raises:
+        ConfigurationError: If the URL is not valid, or holds a user or password.
+        MissingDependencyError: If httpx2 is not installed.
+    """
+
+    def __init__(self, url: str, timeout_ms: int = 10_000, auth_header: str | None = None) -> None:
+        self._shown = _shown(url)
+        if importlib.util.find_spec("httpx2") is None:
+            raise MissingDependencyError("httpx2", "http", "for the metadata service 'http'")
+        self._url = url
+        self._timeout_s = timeout_ms / 1000
+        self._auth_header = auth_header
+        self._client: Any = None
+        self._etag: str | None = None
+        self._streams: tuple[KafkaStream, ...] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None, "_etag": None, "_streams": None}
+
+    def __repr__(self) -> str:
+        return f"HttpMetadataService({self._shown!r})"
+
+    def get_all_streams(self) -> tuple[KafkaStream, ...]:
+        """Return the streams in the document as it is now.
+
+        Raises:
+            MetadataServiceError: If the server does not answer with 200 or 304, takes too long, redirects where it must
+                not, sends more than 64 MiB, or sends a document that is not valid.
+            ConfigurationError: If a reference in the `auth_header` cannot be looked up.
+        """
+        import httpx2
+
+        if self._client is None:
+            self._client = httpx2.Client(timeout=self._timeout_s)
+        try:
+            return self._fetch(self._client)
+        except httpx2.HTTPError as error:
+            raise self._error(f"{type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _fetch(self, client: Any) -> tuple[KafkaStream, ...]:
+        headers = {"Accept": "application/json, application/yaml"}
+        if self._auth_header is not None:
+            headers["Authorization"] = self._resolved_auth_header()
+        if self._etag is not None:
+            headers["If-None-Match"] = self._etag
+        request = client.build_request("GET", self._url, headers=headers)
+        for _ in range(1 + _MAX_REDIRECTS):
+            response = client.send(request, stream=True)
+            try:
+                if response.next_request is None:
+                    return self._read(response)
+            finally:
+                response.close()
+            target = response.next_request.url
+            if self._auth_header is not None and target.origin != request.url.origin:
+                raise self._error(
+                    f"status {response.status_code} redirects to {target.scheme}://{target.host}, "
+                    "where the Authorization header must not go; set the URL to the final address"
+                )
+            request = response.next_request
+        raise self._error(f"more than {_MAX_REDIRECTS} redirects")
+
+    def _read(self, response: Any) -> tuple[KafkaStream, ...]:
+        if response.status_code == 304 and self._streams is not None:
+            return self._streams
+        if response.status_code != 200:
+            hint = "; check the auth header" if response.status_code in {401, 403} else ""
+            raise self._error(f"status {response.status_code} {response.reason_phrase}{hint}")
+        deadline = time.monotonic() + self._timeout_s
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > _MAX_BYTES:
+                raise self._error(f"the document is larger than {_MAX_BYTES // 2**20} MiB")
+            if time.monotonic() > deadline:
+                raise self._error(f"the document took longer than {self._timeout_s:g} s")
+
+        from dynamic_kafka.metadata.document import parse_document  # pydantic: only where a document is parsed
+
+        try:
+            text = body.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise self._error(f"the document is not UTF-8 at byte {error.start}") from None
+        self._streams = parse_document(text, self._shown)
+        self._etag = response.headers.get("ETag")
+        return self._streams
+
+    def _resolved_auth_header(self) -> str:
+        from dynamic_kafka.kafka.config.secrets import resolve
+
+        assert self._auth_header is not None
+        option = "metadata-service.auth-header"
+        value = resolve({option: self._auth_header})[option].strip()
+        # httpx would quote a header that it cannot send, and with it the secret.
+        if not value or not (value.isascii() and value.isprintable()):
+            raise self._error(f"the value of {option} is empty or holds characters that no header can hold")
+        return value
+
+    def _error(self, what: str) -> MetadataServiceError:
+        return MetadataServiceError(f"Metadata URL {self._shown} failed: {what}")
+
+
+def _shown(url: str) -> str:
+    """Return the URL without its query, which may hold a token. Refuse a URL that is not valid."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # the port is parsed, and refused, on access
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in {"http", "https"}:
+        raise ConfigurationError("Option 'metadata-service.url' is not an http or https URL, such as https://host/path")
+    if parts.username is not None or parts.password is not None:
+        raise ConfigurationError(
+            f"Option 'metadata-service.url' holds a user or password (host '{host}'); "
+            "take them out and set 'metadata-service.auth-header', such as 'Basic ${env:METADATA_AUTH}'"
+        )
+    return f"{parts.scheme}://{parts.netloc}{parts.path}"
+
+
+class InMemoryMetadataService(StreamListService):
+    """Streams held in memory, for fixed metadata and for tests.
+
+    It is copied to the reader process when a query starts: later changes are seen by users of this very object, never by
+    a query that runs. Thread-safe: each change is one assignment, or one change of a set.
+
+    Args:
+        streams: The streams it knows at first.
+    """
+
+    def __init__(self, streams: Iterable[KafkaStream] = ()) -> None:
+        self._inactive: set[str] = set()
+        self.set_streams(streams)
+
+    def set_streams(self, streams: Iterable[KafkaStream]) -> None:
+        """Replace all streams."""
+        self._streams = tuple(streams)
+
+    def set_active(self, cluster_id: str, active: bool) -> None:  # noqa: FBT001  # reads well: set_active("a", False)
+        """Set whether a cluster is active; every cluster is active at first."""
+        if active:
+            self._inactive.discard(cluster_id)
+        else:
+            self._inactive.add(cluster_id)
+
+    def get_all_streams(self) -> tuple[KafkaStream, ...]:
+        """Return the streams last set."""
+        return self._streams
+
+    def is_cluster_active(self, cluster_id: str) -> bool:
+        """Return whether the cluster was not set inactive."""
+        return cluster_id not in self._inactive
