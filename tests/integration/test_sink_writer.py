@@ -71,7 +71,7 @@ def one_cluster(
 def run(task: WriteTask, *batches: pa.RecordBatch, task_number: int = 0) -> TaskReport:
     """A whole task, at least once."""
     with PooledProducers(task) as producers:
-        return flush(write(iter(batches), task, producers, task_number=task_number, tasks=2))
+        return flush(write(iter(batches), task, producers, task_number=task_number))
 
 
 def stored(servers: str, topic: str, partition: int = 0) -> list[Message]:
@@ -121,7 +121,6 @@ def test_every_column_arrives(cluster_a: KafkaBroker, topic: Callable[..., str])
     (fourth,) = stored(cluster_a.bootstrap_servers, name, 0)
     assert fourth.timestamp()[1] == 1
     assert report.clusters == {"east": Volume(4, 4)}
-    assert report.topics == {"east": frozenset({name})}
 
 
 def test_two_clusters_and_several_topics_in_one_batch(
@@ -147,7 +146,6 @@ def test_two_clusters_and_several_topics_in_one_batch(
     ):
         assert values(servers, name) == [b"%d" % i for i in range(place, n, 4)]
     assert {cluster: volume.records for cluster, volume in report.clusters.items()} == {"east": n / 2, "west": n / 2}
-    assert report.topics == {"east": {first, second}, "west": {first, second}}
     assert report.total.records == n
     assert pickle.loads(pickle.dumps(report)) == report
 
@@ -322,7 +320,7 @@ def test_an_error_ends_the_writing(cluster_a: KafkaBroker, topic: Callable[..., 
 
     task = one_cluster(cluster_a.bootstrap_servers, name, {"linger.ms": "0"})
     with pytest.raises(DeliveryError), PooledProducers(task) as producers:
-        write(endless(), task, producers, task_number=0, tasks=1)
+        write(endless(), task, producers, task_number=0)
     assert taken > 1
 
 
@@ -338,7 +336,7 @@ def test_producers_are_used_again(topic: Callable[..., str]) -> None:
             with PooledProducers(task) as producers:
                 producer = producers.producer("east")
                 assert producer is producers.producer("east")
-                flush(write(iter([rows(value=[b"v"])]), task, producers, task_number=0, tasks=1))
+                flush(write(iter([rows(value=[b"v"])]), task, producers, task_number=0))
             made.add(id(producer))
         assert len(made) == len(pooling._pool) == 2
 
@@ -350,7 +348,7 @@ def test_the_pool_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
         for linger_ms in ("30000", "1", "2"):
             task = one_cluster(cluster.bootstrap_servers, "t", CREATE | {"linger.ms": linger_ms}, guarantee="none")
             with PooledProducers(task) as producers:
-                write(iter([rows(value=[b"v"], partition=[0])]), task, producers, task_number=0, tasks=1)
+                write(iter([rows(value=[b"v"], partition=[0])]), task, producers, task_number=0)
         assert len(pooling._pool) == 2
         wait_until(lambda: len(values(cluster.bootstrap_servers, "t")) == 3, 10, "all three records")
 
@@ -366,7 +364,7 @@ def test_none_waits_for_nothing(
 
     def unattended(value: bytes) -> ClusterProducer:
         with PooledProducers(task) as producers:
-            report = write(iter([rows(value=[value] * 3)]), task, producers, task_number=0, tasks=1).report
+            report = write(iter([rows(value=[value] * 3)]), task, producers, task_number=0).report
             assert (report.total.records, report.errors, report.flush_ms) == (3, 0, 0)
             return producers.producer("east")
 
@@ -399,7 +397,7 @@ def test_the_end_of_the_process_sends_the_rest() -> None:
             task = WriteTask({{"east": Destination(properties, "t")}}, settings)
             rows = pa.RecordBatch.from_pydict({{"value": [b"v"], "partition": pa.array([0], pa.int32())}})
             with PooledProducers(task) as producers:
-                write(iter([rows]), task, producers, task_number=0, tasks=1)
+                write(iter([rows]), task, producers, task_number=0)
         """
         subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
         assert values(cluster.bootstrap_servers, "t") == [b"v"]
@@ -423,7 +421,7 @@ def test_a_transactional_producer(cluster_a: KafkaBroker, topic: Callable[..., s
 
     for outcome in (Producer.abort_transaction, Producer.commit_transaction):
         own.client.begin_transaction()
-        written = write(iter([rows(value=[outcome.__name__.encode()])]), task, Transactional(), task_number=0, tasks=1)
+        written = write(iter([rows(value=[outcome.__name__.encode()])]), task, Transactional(), task_number=0)
         assert flush(written).total.records == 1
         outcome(own.client)
     assert values(cluster_a.bootstrap_servers, name) == [b"commit_transaction"]

@@ -76,7 +76,7 @@ def test_a_topic_that_may_not_be_written_to(guarded: KafkaBroker, when: str) -> 
                     wait_until(lambda: producer.transaction_error().code != "_STATE", 20, "the failure")
                     yield batch("a", "b")
 
-            flush(write(batches(), task, producers, task_number=0, tasks=1))
+            flush(write(batches(), task, producers, task_number=0))
 
     with pytest.raises(DeliveryError) as raised:
         run()
@@ -92,7 +92,7 @@ def test_producers_that_wait_are_served(cluster_a: KafkaBroker, topic: Callable[
     task = task_to(cluster_a)
     with TransactionalProducers(task) as producers:
         producer = producers.producer("east")
-        flush(write(iter([batch(topic(cluster_a))]), task, producers, task_number=0, tasks=1))
+        flush(write(iter([batch(topic(cluster_a))]), task, producers, task_number=0))
         producers.prepare()
     waiting = [0]
 
@@ -111,7 +111,7 @@ def test_producers_of_earlier_batches_are_let_go(cluster_a: KafkaBroker, topic: 
     for generation in range(1, 9):
         task = replace(task, generation=generation)
         with TransactionalProducers(task) as producers:
-            flush(write(iter([batch(name)]), task, producers, task_number=0, tasks=1))
+            flush(write(iter([batch(name)]), task, producers, task_number=0))
             (prepared,) = producers.prepare()
         ended = client.end(prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, commit=True)
         assert ended in (EndResult.DONE, EndResult.CONCURRENT)
@@ -129,7 +129,7 @@ def test_more_tasks_in_a_batch_than_producers_are_kept(
     prepared: list[Transaction] = []
     for _ in range(6):
         with TransactionalProducers(task) as producers:
-            flush(write(iter([batch(name)]), task, producers, task_number=0, tasks=6))
+            flush(write(iter([batch(name)]), task, producers, task_number=0))
             prepared += producers.prepare()
     assert len({transaction.transactional_id for transaction in prepared}) == 6
     wait_until(lambda: _clients() - before <= 3, 20, "the end of the others")
@@ -152,13 +152,13 @@ def test_a_producer_that_no_task_needs_is_closed(
     name, task = topic(cluster_a), task_to(cluster_a)
     before = _clients()
     with TransactionalProducers(task) as producers:
-        flush(write(iter([batch(name)]), task, producers, task_number=0, tasks=1))
+        flush(write(iter([batch(name)]), task, producers, task_number=0))
         (prepared,) = producers.prepare()
     wait_until(lambda: _clients() <= before and not module._preparing, 30, "the end of both")
     assert (len(module._ready), len(module._prepared)) == (0, 0)
     assert prepared.transactional_id in open_transactions(cluster_a)
     with TransactionalProducers(replace(task, generation=2)) as producers:
-        flush(write(iter([batch(name)]), task, producers, task_number=0, tasks=1))
+        flush(write(iter([batch(name)]), task, producers, task_number=0))
         (again,) = producers.prepare()
     assert again.transactional_id == prepared.transactional_id
 
@@ -176,7 +176,7 @@ def test_a_changed_secret_makes_another_producer(guarded: KafkaBroker, monkeypat
         monkeypatch.setenv("KAFKA_JAAS", jaas)
         with TransactionalProducers(task) as producers:
             used.append(producers.producer("east"))
-            flush(write(iter([batch("a")]), task, producers, task_number=0, tasks=1))
+            flush(write(iter([batch("a")]), task, producers, task_number=0))
             producers.prepare()
         wait_until(lambda: not module._preparing, 20, "the next producer")
         prefix = task.settings.prefix

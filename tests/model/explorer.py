@@ -27,9 +27,9 @@ from dynamic_kafka.sink.protocol import (
     Describe,
     End,
     ListOpen,
+    ObservedTransaction,
     Outcome,
     ReadLog,
-    Seen,
     Transaction,
     Wait,
 )
@@ -289,14 +289,14 @@ class Explorer:
         assert slot.row is not None
         return with_slot(publish(world, slot.row), task, number, ended(slot, "committed"))
 
-    def describe(self, world: World, transaction: Transaction) -> Seen:
+    def describe(self, world: World, transaction: Transaction) -> ObservedTransaction:
         """What the coordinator says of it; the classes are those of `kafka.transactions`."""
         task, number = divmod(transaction.producer_id, SLOTS)
         slot = world.slots[task][number]
         after = slot.epoch - transaction.producer_epoch
         if after == 0 and slot.status in ("open", "committed"):
-            return Seen(Outcome.OPEN if slot.status == "open" else Outcome.COMMITTED, 60_000, 60_000)
-        return Seen(Outcome.ABORTED if slot.status == "aborted" and after in (0, 1) else Outcome.UNKNOWN)
+            return ObservedTransaction(Outcome.OPEN if slot.status == "open" else Outcome.COMMITTED, 60_000, 60_000)
+        return ObservedTransaction(Outcome.ABORTED if slot.status == "aborted" and after in (0, 1) else Outcome.UNKNOWN)
 
     # --- drivers ---
 

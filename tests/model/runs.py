@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.sink import protocol
-from dynamic_kafka.sink.protocol import Chain, Claim, Identity, Policy, ReadLog, Record, State
+from dynamic_kafka.sink.protocol import Chain, Claim, Identity, ReadLog, Record, State, TransactionPolicy
 from tests.model.world import Driver, Log, World
 
 __all__ = ["Failure", "Result", "Runs"]
 
-_POLICY = Policy()
+_POLICY = TransactionPolicy()
 _CHAIN = "chain"  # there is only one log
 
 

@@ -295,7 +295,7 @@ def test_several_topics_are_published_together(spark: SparkSession, cluster_a: K
 @pytest.mark.parametrize(
     ("columns", "options", "expected"),
     [
-        ("value, 'x' AS kee", {}, "Column 'kee' is none of the sink's columns key, value, .*; did you mean 'key'"),
+        ("value, 'x' AS kee", {}, "Column 'kee' is not one of the sink's columns key, value, .*; did you mean 'key'"),
         ("1 AS value", {}, "Column 'value' has the type int32; cast it to string or binary"),
         ("value, 1L AS partition", {}, "Column 'partition' has the type int64; cast it to int"),
         ("value, 1 AS topic", {}, "Column 'topic' has the type int32; cast it to string"),

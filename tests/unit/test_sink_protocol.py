@@ -28,13 +28,13 @@ from dynamic_kafka.sink.protocol import (
     End,
     Identity,
     ListOpen,
+    ObservedTransaction,
     Outcome,
-    Policy,
     ReadLog,
     Record,
-    Seen,
     State,
     Transaction,
+    TransactionPolicy,
     Wait,
     abandon,
     claim,
@@ -45,7 +45,7 @@ from dynamic_kafka.sink.protocol import (
 T = TypeVar("T")
 
 PLAIN = Identity("", 0)
-OPEN = Seen(Outcome.OPEN, left_ms=60_000, timeout_ms=60_000)
+OPEN = ObservedTransaction(Outcome.OPEN, left_ms=60_000, timeout_ms=60_000)
 
 
 @dataclass
@@ -60,7 +60,7 @@ class World:
     """
 
     log: list[Record] = field(default_factory=list)
-    seen: dict[Transaction, Seen] = field(default_factory=dict)
+    seen: dict[Transaction, ObservedTransaction] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
     before: Callable[[Effect], None] = lambda _: None
     names: int = 0
@@ -89,7 +89,7 @@ class World:
             case ListOpen():
                 return tuple(t for t, seen in self.seen.items() if seen.outcome is Outcome.OPEN)
             case Describe(transactions):
-                return [self.seen.get(t, Seen(Outcome.UNKNOWN)) for t in transactions]
+                return [self.seen.get(t, ObservedTransaction(Outcome.UNKNOWN)) for t in transactions]
             case End(transactions):
                 self._end(transactions, Outcome.COMMITTED)
             case Abort(transactions):
@@ -98,8 +98,8 @@ class World:
 
     def _end(self, transactions: Sequence[Transaction], outcome: Outcome) -> None:
         for t in transactions:
-            if self.seen.get(t, Seen(Outcome.UNKNOWN)).outcome is Outcome.OPEN:
-                self.seen[t] = Seen(outcome)
+            if self.seen.get(t, ObservedTransaction(Outcome.UNKNOWN)).outcome is Outcome.OPEN:
+                self.seen[t] = ObservedTransaction(outcome)
 
     @property
     def chain(self) -> Chain:
@@ -125,9 +125,9 @@ class World:
 
     # --- what drivers do ---
 
-    def claim(self, identity: Identity | None = None, policy: Policy | None = None) -> Claim:
+    def claim(self, identity: Identity | None = None, policy: TransactionPolicy | None = None) -> Claim:
         """Claim."""
-        return self.run(claim(self.name(), identity, policy or Policy()))
+        return self.run(claim(self.name(), identity, policy or TransactionPolicy()))
 
     def prepare(self, *names: str) -> tuple[Transaction, ...]:
         """Open transactions on cluster `c`, with new producer ids."""
@@ -141,13 +141,13 @@ class World:
         claimed: Claim,
         identity: Identity,
         transactions: Sequence[Transaction] = (),
-        policy: Policy | None = None,
+        policy: TransactionPolicy | None = None,
     ) -> str:
         """Commit."""
         clusters = {t.cluster: {"bootstrap.servers": "h:1"} for t in transactions}
-        return self.run(commit(self.name(), claimed, identity, transactions, clusters, policy or Policy()))
+        return self.run(commit(self.name(), claimed, identity, transactions, clusters, policy or TransactionPolicy()))
 
-    def write(self, identity: Identity, *names: str, policy: Policy | None = None) -> str:
+    def write(self, identity: Identity, *names: str, policy: TransactionPolicy | None = None) -> str:
         """A whole batch; "applied" if its tasks have nothing to do."""
         claimed = self.claim(identity, policy)
         return "applied" if claimed.applied else self.commit(claimed, identity, self.prepare(*names), policy)
@@ -275,7 +275,7 @@ def test_a_batch_that_is_not_the_next_one(world: World, known: dict[str, int], b
     assert "sink.accept-gaps=true" in message
     assert world.asked() == [ReadLog]
     assert world.outcomes() == ["open"]
-    assert world.write(identity, "p-1", policy=Policy(accept_gaps=True)) == "published"
+    assert world.write(identity, "p-1", policy=TransactionPolicy(accept_gaps=True)) == "published"
     assert world.outcomes() == ["aborted", "committed"]
     assert world.write(Identity("q", batch + 1), "p-0") == "published"
     assert world.state.applied == known | {"q": batch + 1}
@@ -283,7 +283,7 @@ def test_a_batch_that_is_not_the_next_one(world: World, known: dict[str, int], b
 
 def test_accept_gaps_still_knows_repetitions(world: World) -> None:
     """It accepts what is not known, not what is known."""
-    policy = Policy(accept_gaps=True)
+    policy = TransactionPolicy(accept_gaps=True)
     assert world.write(Identity("q", 5), "p-0", policy=policy) == "published"
     assert world.write(Identity("q", 5), "p-0", policy=policy) == "repeated"
 
@@ -355,13 +355,13 @@ def test_a_decision_needs_time(world: World) -> None:
     """Too little left: an error with what is left and the time-out, and nothing is decided."""
     claimed = world.claim()
     (transaction,) = world.prepare("p-0")
-    world.seen[transaction] = Seen(Outcome.OPEN, left_ms=4_999, timeout_ms=60_000)
+    world.seen[transaction] = ObservedTransaction(Outcome.OPEN, left_ms=4_999, timeout_ms=60_000)
     message = error(lambda: world.commit(claimed, Identity("q", 0), [transaction]), TransactionError)
     assert message.startswith(
         "Cluster 'c': transaction 'p-0' has 4999 ms left of its 60000 ms (transaction.timeout.ms)"
     )
     assert world.asked() == [ReadLog, Describe]
-    world.seen[transaction] = Seen(Outcome.OPEN, left_ms=5_000, timeout_ms=60_000)
+    world.seen[transaction] = ObservedTransaction(Outcome.OPEN, left_ms=5_000, timeout_ms=60_000)
     assert world.commit(claimed, Identity("q", 0), [transaction]) == "published"
 
 
@@ -370,7 +370,7 @@ def test_what_is_not_open_is_not_decided(world: World, outcome: Outcome) -> None
     """It timed out, or somebody ended it: nothing is published, not even the others."""
     claimed = world.claim()
     transactions = world.prepare("p-0", "p-1")
-    world.seen[transactions[1]] = Seen(outcome)
+    world.seen[transactions[1]] = ObservedTransaction(outcome)
     message = error(lambda: world.commit(claimed, Identity("q", 0), transactions), TransactionError)
     assert f"transaction 'p-1' is {outcome} before the batch was decided" in message
     assert world.asked() == [ReadLog, Describe]
@@ -452,7 +452,7 @@ def test_a_lost_race_is_run_again(world: World) -> None:
 def decided(world: World, identity: Identity, *names: str) -> tuple[Transaction, ...]:
     """A batch whose driver died right after its decision."""
     claimed, transactions = world.claim(), world.prepare(*names)
-    steps = commit(world.name(), claimed, identity, transactions, {"c": {}}, Policy())
+    steps = commit(world.name(), claimed, identity, transactions, {"c": {}}, TransactionPolicy())
     answer: Any = None
     while not isinstance(effect := steps.send(answer), End):
         answer = world.do(effect)
@@ -476,7 +476,7 @@ def test_a_batch_that_is_gone_as_a_whole_is_written_again(world: World, batch: i
     world.log.append(Record("before", -1, State("chain", 1, "finished", applied={"q": batch - 1} if batch else {})))
     identity = Identity("q", batch)
     gone = decided(world, identity, "p-0", "p-1")
-    world.seen |= dict.fromkeys(gone, Seen(Outcome.ABORTED))
+    world.seen |= dict.fromkeys(gone, ObservedTransaction(Outcome.ABORTED))
     claimed = world.claim()
     assert [r.state.status for r in world.log[-2:]] == ["voided", "owned"]
     assert world.state.applied == ({"q": batch - 1} if batch else {})
@@ -490,7 +490,7 @@ def test_a_batch_that_is_gone_while_it_is_published(world: World) -> None:
 
     def time_out(effect: Effect) -> None:
         if isinstance(effect, End):
-            world.seen |= dict.fromkeys(transactions, Seen(Outcome.ABORTED))
+            world.seen |= dict.fromkeys(transactions, ObservedTransaction(Outcome.ABORTED))
 
     world.before = time_out
     message = error(lambda: world.commit(claimed, Identity("q", 0), transactions), TransactionError)
@@ -505,7 +505,7 @@ def test_a_version_that_is_gone_is_written_again(world: World) -> None:
     """It does not count as applied."""
     world.write(version("app", 3), "p-0")
     gone = decided(world, version("app", 7), "p-1")
-    world.seen |= dict.fromkeys(gone, Seen(Outcome.ABORTED))
+    world.seen |= dict.fromkeys(gone, ObservedTransaction(Outcome.ABORTED))
     assert world.write(version("app", 7), "p-0") == "published"
     assert world.write(version("app", 7), "p-0") == "applied"
 
@@ -514,14 +514,14 @@ def test_a_version_that_is_gone_is_written_again(world: World) -> None:
 def test_a_batch_that_is_gone_in_part(world: World, lost: Outcome) -> None:
     """An error at each start, which names what is lost; with `continue` the rest of the batch counts."""
     transactions = decided(world, Identity("q", 0), "p-0", "p-1", "p-2")
-    world.seen[transactions[1]] = Seen(lost)
+    world.seen[transactions[1]] = ObservedTransaction(lost)
     for _ in range(2):
         message = error(world.claim, LostTransactionsError)
         assert message.startswith(f"Batch 0: 1 of its 3 transactions cannot be committed any more: 'p-1' (c, {lost}).")
         assert "sink.lost-transactions=continue" in message
         assert world.state.status == "decided"
     assert world.outcomes() == ["committed", lost, "committed"]  # what can be published is
-    claimed = world.claim(policy=Policy(lost_transactions="continue"))
+    claimed = world.claim(policy=TransactionPolicy(lost_transactions="continue"))
     assert world.state.applied == {"q": 0}
     assert world.commit(claimed, Identity("q", 0), world.prepare("p-3")) == "repeated"
     assert world.write(Identity("q", 1), "p-0") == "published"
@@ -534,7 +534,7 @@ def test_what_is_not_known_is_lost_not_voided(world: World) -> None:
         del world.seen[transaction]
     message = error(world.claim, LostTransactionsError)
     assert "2 of its 2 transactions" in message
-    world.claim(policy=Policy(lost_transactions="continue"))
+    world.claim(policy=TransactionPolicy(lost_transactions="continue"))
     assert world.write(Identity("q", 0), "p-3") == "repeated"
 
 
@@ -544,7 +544,7 @@ def test_a_coordinator_that_does_not_commit(world: World) -> None:
 
     def lose(effect: Effect) -> None:
         if isinstance(effect, End):
-            world.seen[slow] = Seen(Outcome.UNKNOWN)  # hidden from the end that comes now
+            world.seen[slow] = ObservedTransaction(Outcome.UNKNOWN)  # hidden from the end that comes now
         elif isinstance(effect, Describe):
             world.seen[slow] = OPEN
 

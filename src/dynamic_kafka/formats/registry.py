@@ -70,9 +70,9 @@ class RegisteredSchema:
 class Registry:
     """A registry's client; see `client`.
 
-    All methods cache what they were told: an id's schema and a schema's id never change. Each raises `RegistryError` if
-    the registry does not answer, after the library's retries, or refuses; nothing is kept of that, so that the next call
-    asks again. Only that an id is unknown is kept, for a minute.
+    All methods cache answers: an id's schema and a schema's id never change. Each raises `RegistryError` if the registry
+    does not answer, after the library's retries, or refuses. Errors are not cached, so the next call asks again, with one
+    exception: an unknown id is remembered for a minute.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -85,7 +85,7 @@ class Registry:
         return f"Registry({self._url!r})"
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """The schema with this id.
+        """Return the schema with this id.
 
         Raises:
             RegistryError: With `not_found` if the registry knows no such id, or none can be so large.
@@ -113,7 +113,7 @@ class Registry:
     def register(
         self, subject: str, schema_type: str, text: str, references: Iterable[tuple[str, str, int]] = ()
     ) -> int:
-        """The id of a schema under a subject; registers it if it is not there.
+        """Return the id of a schema under a subject; register it if it does not exist there.
 
         With `auto.register.schemas` false it is only looked up, and a `RegistryError` if it is not there.
 
@@ -136,14 +136,14 @@ class Registry:
     def version(
         self, subject: str, schema_type: str, text: str, references: Iterable[tuple[str, str, int]] = ()
     ) -> int:
-        """The version that a schema has under a subject where it is registered; the arguments are those of `register`."""
+        """Return the version of a schema under a subject where it is registered; the arguments are those of `register`."""
         with self._asking(f"for the version of a schema under the subject '{subject}'", "register it again") as client:
             found = client.lookup_schema(subject, _schema(schema_type, text, references)).version
             assert found is not None
             return found
 
     def references(self, schema: RegisteredSchema) -> dict[str, str]:
-        """All schemas that a schema refers to, also through others: text by name, each after those it needs."""
+        """Return all schemas that a schema refers to, also through others: text by name, each after those it needs."""
         found: dict[str, str] = {}
         for name, subject, version in schema.references:
             if name not in found:
@@ -170,7 +170,7 @@ class Registry:
 
     @contextlib.contextmanager
     def _asking(self, what: str, remedy: str) -> Iterator[SchemaRegistryClient]:
-        """Turns the library's errors into ours; `remedy` is for what is not there."""
+        """Turn the library's errors into ours; `remedy` is for a schema, subject or version that does not exist."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         asked = f"Schema registry {self._url}, asked {what}"

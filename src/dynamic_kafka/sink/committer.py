@@ -1,7 +1,7 @@
-"""The driver's side of exactly-once: runs the protocol against real clusters.
+"""The driver's side of exactly-once: it runs the protocol against real clusters.
 
-One `Committer` for each prefix in each process, kept between batches: Spark's driver plans and commits in Python processes
-that live on, and connections are dear.
+A process keeps one `Committer` for each prefix between batches, because connections are expensive: Spark's driver plans and
+commits in Python processes that live on.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from dynamic_kafka.sink.protocol import (
     End,
     Identity,
     ListOpen,
+    ObservedTransaction,
     Outcome,
-    Policy,
     ReadLog,
-    Seen,
     Transaction,
+    TransactionPolicy,
     Wait,
     abandon,
     claim,
@@ -61,9 +61,9 @@ _LONGEST_WAIT_S = 2.0
 
 
 def outcome(transaction: Transaction, found: TransactionDescription | None) -> Outcome:
-    """What a coordinator's description says of a transaction.
+    """Return the outcome of a transaction, from its coordinator's description.
 
-    A time-out aborts and moves the epoch on by one; anything else at another epoch is a later transaction of the id.
+    A time-out aborts it and increments the epoch by one. Any other description with another epoch is of a later transaction.
     """
     if found is None or found.producer_id != transaction.producer_id:
         return Outcome.UNKNOWN
@@ -79,7 +79,7 @@ class Committer:
     """Claims, decides and publishes the batches of one prefix.
 
     Args:
-        settings: The sink's.
+        settings: The sink's settings.
         destinations: The clusters of this batch.
     """
 
@@ -88,7 +88,7 @@ class Committer:
         self._properties = {name: destination.properties for name, destination in destinations.items()}
         self._clients: dict[str, TransactionClient] = {}
         self._ended_at = 0.0
-        self._policy = Policy(accept_gaps=settings.accept_gaps, lost_transactions=settings.lost_transactions)
+        self._policy = TransactionPolicy(accept_gaps=settings.accept_gaps, lost_transactions=settings.lost_transactions)
         cluster = settings.log_cluster or min(self._properties)
         if cluster not in self._properties:
             raise InvalidOptionError(
@@ -163,7 +163,9 @@ class Committer:
                 self._ended_at = self._ended_at or time.perf_counter()
                 return self._end(transactions, commit=True)
             case Abort(transactions):
-                _log.info("Aborting what is left open: %s", ", ".join(t.transactional_id for t in transactions))
+                _log.info(
+                    "Aborting transactions that are left open: %s", ", ".join(t.transactional_id for t in transactions)
+                )
                 return self._end(transactions, commit=False)
             case Wait(attempt):
                 return time.sleep(min(0.01 * 3**attempt, _LONGEST_WAIT_S))
@@ -184,15 +186,15 @@ class Committer:
                     found.append(Transaction(cluster, name, seen.producer_id, seen.producer_epoch))
         return tuple(found)
 
-    def _describe(self, transactions: Sequence[Transaction]) -> list[Seen]:
-        found: dict[Transaction, Seen] = {}
+    def _describe(self, transactions: Sequence[Transaction]) -> list[ObservedTransaction]:
+        found: dict[Transaction, ObservedTransaction] = {}
         now_ms = time.time() * 1000
         for cluster, some in _by_cluster(transactions).items():
             described = self._client(cluster).describe([t.transactional_id for t in some])
             for t in some:
                 seen = described.get(t.transactional_id)
                 left_ms = 0 if seen is None else int(seen.started_at_ms + seen.timeout_ms - now_ms)
-                found[t] = Seen(outcome(t, seen), left_ms, 0 if seen is None else seen.timeout_ms)
+                found[t] = ObservedTransaction(outcome(t, seen), left_ms, 0 if seen is None else seen.timeout_ms)
                 if found[t].outcome is Outcome.OPEN and left_ms < found[t].timeout_ms / 2:
                     _log.warning(
                         "Transaction '%s' has used more than half of its %d ms (transaction.timeout.ms)",
@@ -221,8 +223,8 @@ class Committer:
             most_ms = self._client(cluster).max_timeout_ms()
             if most_ms is not None and wanted_ms > most_ms:
                 raise ConfigurationError(
-                    f"Option 'properties.transaction.timeout.ms' is {wanted_ms}, and cluster '{cluster}' allows at most "
-                    f"{most_ms} (transaction.max.timeout.ms of its brokers); lower the one or raise the other"
+                    f"Option 'properties.transaction.timeout.ms' is {wanted_ms}, but cluster '{cluster}' allows at most "
+                    f"{most_ms} (transaction.max.timeout.ms of its brokers); lower the option, or raise the brokers' limit"
                 )
 
 
@@ -241,7 +243,7 @@ def committer_for(settings: SinkSettings, destinations: Mapping[str, Destination
     """Use this process's committer for a prefix; a new one if its clusters or properties have changed, or after an error.
 
     Args:
-        settings: The sink's.
+        settings: The sink's settings.
         destinations: The clusters of this batch.
     """
     policy = settings.log_cluster, settings.accept_gaps, settings.lost_transactions

@@ -1,4 +1,4 @@
-"""Who chooses a row's partition if the row does not: Flink's `sink.partitioner`."""
+"""Partitioners, which choose the partition of a row that names none: Flink's `sink.partitioner`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ _METHODS = ("open", "partition")
 
 @runtime_checkable
 class KafkaPartitioner(Protocol):
-    """Chooses partitions; implement it and name it as `package.module:Class`, or give an object to a builder. Picklable."""
+    """The interface of a partitioner; picklable.
+
+    Implement it, and name the class as `package.module:Class` or give an object to a builder.
+    """
 
     def open(self, parallel_instance_id: int, parallel_instances: int) -> None:
-        """Called once in each task.
+        """Prepare for a task; called once in each task.
 
         Args:
             parallel_instance_id: The task's number in its batch, from 0.
-            parallel_instances: How many tasks the batch has; 0 if that is not known.
+            parallel_instances: Always 0: Spark does not tell a task how many tasks a batch has.
         """
         ...
 
     def partition(self, key: bytes | None, value: bytes | None, topic: str, partitions: Sequence[int]) -> int:
-        """Choose one.
+        """Choose the partition of a record.
 
         Args:
             key: The record's key.
@@ -48,7 +51,7 @@ class FixedPartitioner:
         self._task = parallel_instance_id
 
     def partition(self, key: bytes | None, value: bytes | None, topic: str, partitions: Sequence[int]) -> int:  # noqa: ARG002
-        """The task's partition."""
+        """Return the task's partition."""
         return partitions[self._task % len(partitions)]
 
 
@@ -56,11 +59,11 @@ class RoundRobinPartitioner:
     """One partition after the other, for each topic; the n-th task begins with the n-th partition."""
 
     def open(self, parallel_instance_id: int, parallel_instances: int) -> None:  # noqa: ARG002
-        """Begin anew."""
+        """Start at the task's number."""
         self._next = defaultdict[str, int](lambda: parallel_instance_id)
 
     def partition(self, key: bytes | None, value: bytes | None, topic: str, partitions: Sequence[int]) -> int:  # noqa: ARG002
-        """The partition after the last one."""
+        """Return the partition after the last one."""
         number = self._next[topic]
         self._next[topic] = number + 1
         return partitions[number % len(partitions)]
@@ -80,10 +83,10 @@ def create_partitioner(name: str) -> KafkaPartitioner | None:
         name: `default`, `fixed`, `round-robin`, or `package.module:Class`; such a class is made without arguments.
 
     Returns:
-        The partitioner; None for `default`: the client then does as Java's.
+        The partitioner; None for `default`, where the client chooses as Java's does.
 
     Raises:
-        ConfigurationError: If nobody knows the name, or the class cannot be made, or is no `KafkaPartitioner`.
+        ConfigurationError: If the name is unknown, or the class cannot be made, or is not a `KafkaPartitioner`.
     """
     if name in _BUILT_IN:
         kind = _BUILT_IN[name]

@@ -1,4 +1,4 @@
-"""The exactly-once protocol: what the driver asks for, in which order, and what it makes of the answers. Pure.
+"""The exactly-once protocol: the driver's requests, their order, and what follows from the answers. Pure.
 
 The truth is a *commit log*, a topic of one partition. Its records form a chain: each one carries the whole state and the
 offset of the record it follows, and counts only if that one is the chain's head where it stands in the log. So every reader
@@ -12,12 +12,13 @@ Rules, each with what goes wrong without it (tests/model removes them one by one
 3. Nobody claims over a decision that is not finished: it is finished first, whoever made it. Else a decided batch is lost.
 4. What is aborted was seen open before a record of ours that counts, so it is of no later generation; and it is named by
    producer id and epoch (EndTxn checks both).
-   InitProducerId checks neither when a transaction is open: asked late, it would abort what somebody else has decided.
+   InitProducerId checks neither when a transaction is open: asked late, it would abort what another driver has decided.
 5. Before a decision each transaction is seen open, at its producer id and epoch, with time left on its clock. Else what
    timed out, or was aborted, is decided.
 6. A transaction is published when the coordinator has it as committed, or about to be, at its producer id and epoch; an
    answer to EndTxn alone proves nothing. `finished` is written when all are.
-7. One transaction for each producer id and epoch (see `slots`): a late EndTxn finds the one it was meant for, or none.
+7. One transaction for each producer id and epoch (see `transactional_ids`): a late EndTxn finds the one it was meant for,
+   or none.
 8. A batch that the chain has already is not published again; its new transactions are aborted. A batch that is neither
    the same nor the next one of its query is an error: the checkpoint was rewound, copied, or belongs to another log.
 
@@ -44,13 +45,13 @@ __all__ = [
     "End",
     "Identity",
     "ListOpen",
+    "ObservedTransaction",
     "Outcome",
-    "Policy",
     "ReadLog",
     "Record",
-    "Seen",
     "State",
     "Transaction",
+    "TransactionPolicy",
     "Wait",
     "abandon",
     "claim",
@@ -74,16 +75,16 @@ class Transaction(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """What the chain says at one record.
+    """The state of the chain at one record.
 
     Args:
         chain: A random name, given with the first claim: another log is another chain.
-        generation: How many claims there were.
-        status: Of the last batch. `owned`: claimed, nothing decided since.
-        identity: Whose batch was decided last; see `Identity`.
-        batch: Its number.
+        generation: The number of claims so far.
+        status: The status of the last batch. `owned`: claimed, nothing decided since.
+        identity: The name of the identity of the batch that was decided last; see `Identity`.
+        batch: The number of that batch.
         transactions: Its transactions, while they are not finished.
-        clusters: How to reach their clusters; no secrets.
+        clusters: The properties to reach their clusters, without secrets.
         applied: The last published batch of each identity, the most recent one last.
     """
 
@@ -117,9 +118,9 @@ class Chain:
     """The head of the chain.
 
     Args:
-        offset: Where it is in the log; -1 if the log is empty.
-        state: What it says.
-        recent: The last records that counted, as far as they were read: where each one is.
+        offset: Its offset in the log; -1 if the log is empty.
+        state: Its state.
+        recent: The offsets of the last records that counted, by name, as far as they were read.
     """
 
     offset: int = -1
@@ -128,7 +129,7 @@ class Chain:
 
 
 def follow(chain: Chain, offset: int, record: Record, *, first: bool) -> Chain:
-    """The chain after one more record of the log.
+    """Return the chain after one more record of the log.
 
     Args:
         chain: The chain before.
@@ -142,20 +143,20 @@ def follow(chain: Chain, offset: int, record: Record, *, first: bool) -> Chain:
 
 
 class Outcome(StrEnum):
-    """What became of a transaction."""
+    """The outcome of a transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Its id is not known any more, or has been used by somebody else since."""
+    """Its id is not known any more, or has been used again since."""
 
 
-class Seen(NamedTuple):
+class ObservedTransaction(NamedTuple):
     """A transaction as its coordinator describes it now.
 
     Args:
-        outcome: What became of it.
+        outcome: Its outcome.
         left_ms: For an open one, the time until the broker aborts it.
         timeout_ms: Its time-out.
     """
@@ -183,7 +184,7 @@ class ListOpen(NamedTuple):
 
 
 class Describe(NamedTuple):
-    """Look at transactions; the answer is a `Seen` for each."""
+    """Look at transactions; the answer is a `ObservedTransaction` for each."""
 
     transactions: tuple[Transaction, ...]
 
@@ -210,12 +211,12 @@ Effect = ReadLog | Append | ListOpen | Describe | End | Abort | Wait
 
 
 @dataclass(frozen=True)
-class Policy:
-    """What the user wants where the protocol has a choice.
+class TransactionPolicy:
+    """The user's choices.
 
     Args:
         accept_gaps: Publish a batch although the chain does not know the one before it.
-        lost_transactions: What decided transactions do that are gone: an error, or a warning.
+        lost_transactions: Whether decided transactions that are gone are an error, or a warning.
         least_left_ms: An open transaction with less time than this is not decided.
     """
 
@@ -226,7 +227,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Identity:
-    """Which batch it is.
+    """The identity of a batch.
 
     Args:
         name: The query's id, or `txnAppId`; "" for a batch write without one, which is never a repetition.
@@ -241,7 +242,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Claim:
-    """A generation of one's own.
+    """A generation that this driver has claimed.
 
     Args:
         chain: The chain's name.
@@ -257,7 +258,7 @@ class Claim:
 # --- the three things a driver does ---
 
 
-def claim(name: str, identity: Identity | None, policy: Policy) -> Generator[Effect, Any, Claim]:
+def claim(name: str, identity: Identity | None, policy: TransactionPolicy) -> Generator[Effect, Any, Claim]:
     """Before the tasks of a batch: finish what is decided, claim a generation, abort what is left open.
 
     Args:
@@ -267,7 +268,7 @@ def claim(name: str, identity: Identity | None, policy: Policy) -> Generator[Eff
 
     Raises:
         LostTransactionsError: If decided transactions are gone.
-        ProducerFencedError: If others claim all the time.
+        ProducerFencedError: If the claim kept losing races to other writers.
     """
     for attempt in range(_ATTEMPTS):
         chain: Chain = yield ReadLog()
@@ -300,7 +301,7 @@ def commit(  # noqa: PLR0917
     identity: Identity,
     transactions: Sequence[Transaction],
     clusters: Mapping[str, Mapping[str, str]],
-    policy: Policy,
+    policy: TransactionPolicy,
 ) -> Generator[Effect, Any, Literal["published", "repeated"]]:
     """After the tasks of a batch: decide, and publish.
 
@@ -351,8 +352,9 @@ def commit(  # noqa: PLR0917
         voided = yield from _finish(decision, f"{name}.finish", policy)
         if voided is None:
             raise TransactionError(
-                "Another query with the same transactional id prefix took over while this write was published; it is whole "
-                "or not there at all. Give each writer a prefix of its own, and txnAppId and txnVersion to repeat it safely"
+                "Another query with the same transactional id prefix took over while this write was published; it is "
+                "published as a whole or not at all. Give each writer a prefix of its own, and txnAppId and txnVersion so "
+                "that it can be repeated"
             )
         if voided:
             raise TransactionError(
@@ -370,7 +372,7 @@ def abandon(name: str, claimed: Claim) -> Generator[Effect, Any, bool]:
     A claim of its own comes in between, so that no decision of this generation can count any more.
 
     Returns:
-        Whether they were aborted; if not, the next `claim` sees to them.
+        True if they were aborted; if not, the next `claim` aborts them.
     """
     chain: Chain = yield ReadLog()
     head = chain.state
@@ -388,24 +390,24 @@ def abandon(name: str, claimed: Claim) -> Generator[Effect, Any, bool]:
 
 
 def _append(chain: Chain, name: str, state: State) -> Generator[Effect, Any, Chain | None]:
-    """Append a state; the chain with it at its head, or None if it does not count. Something may follow it already."""
+    """Append a state. Return the chain with it at its head; None if it does not count. More records may follow already."""
     yield Append(Record(name, chain.offset, state))
     after: Chain = yield ReadLog()
     return Chain(after.recent[name], state) if name in after.recent else None
 
 
-def _finish(decision: Chain, name: str, policy: Policy) -> Generator[Effect, Any, bool | None]:
+def _finish(decision: Chain, name: str, policy: TransactionPolicy) -> Generator[Effect, Any, bool | None]:
     """Publish what was decided.
 
     Returns:
-        Whether it was voided instead, because nothing of it can be published any more; None if nobody knows: somebody else
-        has finished it, and it has no identity to tell by.
+        True if it was voided instead, because nothing of it can be published any more. None if that is not known: another
+        driver has finished it, and it has no identity to recognize it by.
     """
     state = decision.state
     pending = state.transactions
     for attempt in range(_ATTEMPTS):
         yield End(pending)
-        seen: Sequence[Seen] = yield Describe(state.transactions)
+        seen: Sequence[ObservedTransaction] = yield Describe(state.transactions)
         outcomes = dict(zip(state.transactions, (s.outcome for s in seen), strict=True))
         pending = tuple(t for t, outcome in outcomes.items() if outcome is Outcome.OPEN)
         if not pending:
@@ -419,7 +421,7 @@ def _finish(decision: Chain, name: str, policy: Policy) -> Generator[Effect, Any
     lost = {t: outcome for t, outcome in outcomes.items() if outcome is not Outcome.COMMITTED}
     if lost:
         now: Chain = yield ReadLog()
-        if now.offset != decision.offset:  # somebody else has finished it, and its ids are in use again
+        if now.offset != decision.offset:  # another driver has finished it, and its ids are in use again
             return _was_voided(state, now.state)
     voided = bool(lost) and all(outcome is Outcome.ABORTED for outcome in outcomes.values())
     if lost and not voided and policy.lost_transactions == "fail":
@@ -429,7 +431,7 @@ def _finish(decision: Chain, name: str, policy: Policy) -> Generator[Effect, Any
     after = replace(state, status="voided" if voided else "finished", transactions=(), clusters={})
     if voided:
         after = replace(after, applied=_without(state))
-    yield from _append(decision, name, after)  # if it does not count, somebody else has finished it
+    yield from _append(decision, name, after)  # if it does not count, another driver has finished it
     return voided
 
 
@@ -444,7 +446,7 @@ def _is_applied(state: State, identity: Identity) -> bool:
     return identity.batch == last if identity.consecutive else identity.batch <= last
 
 
-def _check_next(state: State, identity: Identity, policy: Policy) -> None:
+def _check_next(state: State, identity: Identity, policy: TransactionPolicy) -> None:
     """Rule 8."""
     if not identity.consecutive or policy.accept_gaps:
         return
@@ -463,14 +465,16 @@ def _check_next(state: State, identity: Identity, policy: Policy) -> None:
     )
 
 
-def _check_open(transactions: Iterable[Transaction], seen: Iterable[Seen], policy: Policy) -> None:
+def _check_open(
+    transactions: Iterable[Transaction], seen: Iterable[ObservedTransaction], policy: TransactionPolicy
+) -> None:
     """Rule 5."""
     for transaction, now in zip(transactions, seen, strict=True):
         if now.outcome is not Outcome.OPEN:
             raise TransactionError(
                 f"Cluster '{transaction.cluster}': transaction '{transaction.transactional_id}' is {now.outcome} before the "
-                "batch was decided: it timed out, or somebody aborted it. Nothing of the batch is published; start the "
-                "query again, with a longer transaction.timeout.ms or smaller batches",
+                "batch was decided: it timed out, or another program aborted it. Nothing of the batch is published; start "
+                "the query again, with a longer transaction.timeout.ms or smaller batches",
                 cluster_id=transaction.cluster,
             )
         if now.left_ms < policy.least_left_ms:
@@ -491,7 +495,7 @@ def _with_applied(applied: Mapping[str, int], identity: Identity) -> dict[str, i
 
 
 def _without(state: State) -> dict[str, int]:
-    """What was published before the batch that is voided now."""
+    """Return the published batches without the one that is voided now."""
     others = {name: batch for name, batch in state.applied.items() if name != state.identity}
     return others | ({state.identity: state.batch - 1} if state.identity and state.batch > 0 else {})
 

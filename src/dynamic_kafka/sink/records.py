@@ -8,7 +8,6 @@ headers nor timestamps, nor more than one partition.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dynamic_kafka.errors import ConfigurationError, RowError
+from dynamic_kafka.errors import ConfigurationError, RowError, listed, suggestion
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
 from dynamic_kafka.sink.report import Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
@@ -60,7 +59,7 @@ COLUMNS: Mapping[str, tuple[str, Callable[[pa.DataType], bool]]] = {
     "timestamp": ("timestamp", _is_timestamp),
     "cluster": ("string", _is_text),
 }
-"""Every column there is: its type in Spark's words, and whether an Arrow type is that."""
+"""The columns of the sink: the type in Spark's words, and the check of an Arrow type."""
 
 
 def check_schema(schema: pa.Schema, settings: SinkSettings) -> None:
@@ -71,30 +70,27 @@ def check_schema(schema: pa.Schema, settings: SinkSettings) -> None:
         settings: The user's wishes.
 
     Raises:
-        ConfigurationError: If there is no value, or no topic where the topics are many, or a column that
-            nobody knows, that is there twice, or that has the wrong type.
+        ConfigurationError: If the column `value` is missing, or `topic` although there are several topics; or if a column
+            is unknown, occurs twice, or has the wrong type.
     """
     names: list[str] = schema.names
     for name, data_type in zip(names, schema.types, strict=True):
         if name not in COLUMNS:
-            near = difflib.get_close_matches(name.lower(), COLUMNS, n=1)
-            hint = (
-                f"; did you mean '{near[0]}'?" if near else "; drop it, or make it part of the value, as with to_json"
-            )
-            raise ConfigurationError(f"Column '{name}' is none of the sink's columns {', '.join(COLUMNS)}{hint}")
+            hint = suggestion(name.lower(), COLUMNS) or "; drop it, or make it part of the value, as with to_json"
+            raise ConfigurationError(f"Column '{name}' is not one of the sink's columns {', '.join(COLUMNS)}{hint}")
         expected, fits = COLUMNS[name]
         if names.count(name) > 1:
-            raise ConfigurationError(f"Column '{name}' is there {names.count(name)} times; keep one")
+            raise ConfigurationError(f"Column '{name}' occurs {names.count(name)} times; keep one")
         if not fits(data_type):
             raise ConfigurationError(f"Column '{name}' has the type {_named(data_type)}; cast it to {expected}")
     if "value" not in names:
         raise ConfigurationError(
-            f"Column 'value' is missing (there are {', '.join(names) or 'none'}); select what to write as 'value', or for "
-            "tombstones cast(null as binary)"
+            f"Column 'value' is missing (the columns are: {', '.join(names) or 'none'}); select what to write as 'value', "
+            "or for tombstones cast(null as binary)"
         )
     if "topic" not in names and (settings.topics or settings.pattern):
         raise ConfigurationError(
-            "Column 'topic' is missing; it says which of the topics a row goes to, or set one 'topic'"
+            "Column 'topic' is missing. It names the topic of a row; add it, or set the option 'topic' to one topic"
         )
 
 
@@ -110,29 +106,27 @@ class Records(NamedTuple):
     Args:
         arguments: For each of produce()'s positional arguments a list with one element for each row: topic, value, key,
             partition, callback, on_delivery, timestamp, headers; the last ones may be left out.
-        topics: The topics they name.
-        volume: How much it is.
+        volume: The number of records, and of bytes.
     """
 
     arguments: list[list[Any]]
-    topics: frozenset[str]
     volume: Volume
 
 
 def by_cluster(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each cluster, in their order.
+    """Split rows by cluster; they keep their order.
 
     Raises:
-        RowError: If a row names no cluster though there are several, or one that is not a destination.
+        RowError: If a row names no cluster although there are several, or one that is not a destination.
     """
     only = next(iter(task.destinations)) if len(task.destinations) == 1 else None
     column = _column(batch, "cluster")
     named: list[str | None] = [None] if column is None else pc.unique(column).to_pylist()
     for name in named:
         if name is None and only is None:
-            raise RowError("cluster", f"is null or missing; it has to name one of {_listed(task.destinations)}")
+            raise RowError("cluster", f"is null or missing; it has to name one of {listed(task.destinations)}")
         if name is not None and name not in task.destinations:
-            raise RowError("cluster", f"names '{name}'; the stream's clusters are {_listed(task.destinations)}")
+            raise RowError("cluster", f"names '{name}'; the stream's clusters are {listed(task.destinations)}")
     if len(named) == 1 or only is not None:
         yield named[0] or only or "", batch
         return
@@ -154,12 +148,13 @@ def to_records(
         rows: Their schema was checked.
         destination: The cluster.
         settings: The user's wishes; the partitioner is open.
-        partitions: How many partitions a topic of the cluster has; the number is how many there should be at least.
-        on_delivery: What librdkafka's delivery reports are given to.
+        partitions: Returns the number of partitions of a topic of the cluster; its second argument is the least that is
+            expected.
+        on_delivery: The receiver of librdkafka's delivery reports.
 
     Raises:
-        RowError: If a row names no topic, or one that it may not name, or a partition that is not there, or has a header
-            without a key.
+        RowError: If a row names no topic, or one that it may not name, or a partition that does not exist, or if it has a
+            header without a key.
     """
     n = rows.num_rows
     topics, numbers = _topics(rows, destination, settings)
@@ -175,11 +170,11 @@ def to_records(
         arguments += [[None] * n, timestamps or [0] * n]
     if headers is not None:
         arguments.append(headers)
-    return Records(arguments, frozenset(topics), Volume(n, value_bytes + key_bytes))
+    return Records(arguments, Volume(n, value_bytes + key_bytes))
 
 
 def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
-    """The column; None if it is not there, or null throughout."""
+    """Return the column; None if it is missing, or null in every row."""
     column = rows.column(name) if name in rows.schema.names else None
     return None if column is None or column.null_count == len(column) else column
 
@@ -196,7 +191,7 @@ def _payload(rows: pa.RecordBatch, name: str) -> tuple[list[bytes | None], int]:
 def _topics(
     rows: pa.RecordBatch, destination: Destination, settings: SinkSettings
 ) -> tuple[list[str], pa.Array | None]:
-    """The topics that the rows name, and for each row the place of its own in that list; None if there is only one."""
+    """Return the topics that the rows name, and for each row the index of its topic; None if there is only one."""
     column = None if settings.topic is not None else _column(rows, "topic")
     if column is None:
         return [_checked(settings.topic, destination, settings)], None
@@ -213,9 +208,9 @@ def _checked(name: str | None, destination: Destination, settings: SinkSettings)
             raise RowError("topic", "is null or missing; it has to name the topic, or set the option 'topic'")
         return destination.topic
     if settings.topics and name not in settings.topics:
-        raise RowError("topic", f"names '{name}'; the option 'topic' allows {_listed(settings.topics)}")
+        raise RowError("topic", f"names '{name}'; the option 'topic' allows {listed(settings.topics)}")
     if destination.topics and name not in destination.topics:
-        raise RowError("topic", f"names '{name}'; the stream has {_listed(sorted(destination.topics))} on this cluster")
+        raise RowError("topic", f"names '{name}'; the stream has {listed(sorted(destination.topics))} on this cluster")
     if settings.pattern is not None and not settings.pattern.fullmatch(name):
         raise RowError(
             "topic", f"names '{name}', which does not match the option 'topic-pattern' ({settings.pattern.pattern})"
@@ -230,7 +225,7 @@ def _given_partitions(
     numbers: pa.Array | None,
     partitions: Callable[[str, int], int],
 ) -> list[int]:
-    """The partition that each row names; -1 if it names none. Puts newer numbers of partitions into `counts`."""
+    """Return the partition that each row names; -1 if it names none. Update `counts` if a topic has grown."""
     column = _column(rows, "partition")
     if column is None:
         return [_UNASSIGNED] * rows.num_rows
@@ -251,7 +246,7 @@ def _given_partitions(
 
 
 def _choose(partitioner: KafkaPartitioner, columns: Sequence[Sequence[Any]], counts: Mapping[str, int]) -> list[int]:
-    """The partition of each row (topic, value, key, partition); the partitioner is asked for those that name none."""
+    """Return the partition of each row (topic, value, key, partition). The partitioner chooses for rows that name none."""
     choices = {topic: range(count) for topic, count in counts.items()}
     choose = partitioner.partition
     chosen = [
@@ -288,8 +283,3 @@ def _headers(rows: pa.RecordBatch) -> list[list[tuple[str, bytes | None]] | None
         raise RowError("headers", "has a header without a key; leave it out, or give it a key")
     headers = iter(zip(keys.to_pylist(), pc.struct_field(flat, "value").to_pylist(), strict=True))
     return [list(islice(headers, length)) or None for length in lengths]
-
-
-def _listed(names: Sequence[str] | Mapping[str, Any]) -> str:
-    shown = ", ".join(list(names)[:10])
-    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"

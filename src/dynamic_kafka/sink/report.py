@@ -1,4 +1,4 @@
-"""What a task of the sink reports: how much it wrote where, and how long that took."""
+"""The metrics of the sink: of a task, and of the commit of a batch. They are made without any client library."""
 
 from __future__ import annotations
 
@@ -24,28 +24,21 @@ class TaskReport:
     """The metrics of one task; picklable.
 
     Args:
-        clusters: What was handed to the producers, by cluster; a cluster without rows is absent.
-        topics: The topics written to, by cluster.
-        errors: Records that were not acknowledged, as far as that is known: more than 0 only if they fail nothing (`none`).
-        write_ms: The time it took to hand all records over, with waiting for room in the queues, without waiting for rows.
-        flush_ms: The time from then on until all records were acknowledged; 0 if nobody waits for that.
+        clusters: The volume handed to the producers, by cluster; a cluster without rows is absent.
+        errors: The number of records known as not acknowledged; more than 0 with the guarantee `none` only.
+        write_ms: The time to hand all records over, with waiting for room in the queues, without waiting for rows.
+        flush_ms: The time from then on until all records were acknowledged; 0 with the guarantee `none`.
     """
 
     clusters: Mapping[str, Volume] = field(default_factory=dict)
-    topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
     errors: int = 0
     write_ms: float = 0.0
     flush_ms: float = 0.0
 
     @property
     def total(self) -> Volume:
-        """Over all clusters."""
+        """Return the volume of all clusters."""
         return sum(self.clusters.values(), Volume())
-
-    @property
-    def current_send_time_ms(self) -> float:
-        """How long the last record took (Flink: currentSendTime): from the hand-over to its acknowledgement."""
-        return self.flush_ms
 
 
 @dataclass(frozen=True, slots=True)

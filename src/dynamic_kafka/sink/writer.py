@@ -4,8 +4,8 @@
 that are in a transaction. Rules:
 
 1. Nothing is sent to a topic that was not looked up (see `producers`).
-2. The first delivery error fails the task, as soon as it is seen. What follows it is mostly its echo.
-3. A full queue is waited for until half of it is free: enough to stay ahead of the brokers, and never a busy loop.
+2. The first delivery error fails the task as soon as it is reported. Later errors are mostly consequences of it.
+3. If the queue is full, the task waits until half of it is free: enough to stay ahead of the brokers, without a busy loop.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _PURGED = KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT
 
 @dataclass
 class Written:
-    """What a task has handed over, and the first thing that went wrong with it.
+    """The records that a task has handed over, and their first error.
 
     Attributes:
-        report: What was handed over.
+        report: The metrics.
         used: The producers used, by cluster.
         error: The first delivery error.
         purged: A producer that has dropped records because its transaction failed.
-        errors: How many records were not acknowledged.
-        unattended: Whether the task has ended and nobody waits for its records, as with `none`.
+        errors: The number of records that were not acknowledged.
+        unattended: Whether nothing waits for the records, as with `none` after the task has ended.
     """
 
     report: TaskReport = field(default_factory=TaskReport)
@@ -85,17 +85,14 @@ class Written:
             raise self.error
 
 
-def write(
-    batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskProducers, *, task_number: int, tasks: int
-) -> Written:
+def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskProducers, *, task_number: int) -> Written:
     """Hand all rows of a task to the producers; does not wait until they are acknowledged.
 
     Args:
         batches: The rows; their schema was checked.
-        task: Where they may go.
-        producers: One for each cluster, asked for when the first row for it comes.
+        task: The destinations and settings.
+        producers: The source of producers, one for each cluster. It is asked when the first row for a cluster comes.
         task_number: The task's number in its batch, from 0.
-        tasks: How many tasks the batch has; 0 if that is not known.
 
     Raises:
         RowError: If a row cannot be turned into a record.
@@ -104,9 +101,8 @@ def write(
     """
     written = Written()
     if task.settings.partitioner is not None:
-        task.settings.partitioner.open(task_number, tasks)
+        task.settings.partitioner.open(task_number, 0)  # Spark does not tell a task how many there are
     volumes: dict[str, Volume] = {}
-    topics: dict[str, frozenset[str]] = {}
     write_s = 0.0
     collecting = gc.isenabled()
     gc.disable()  # rows hold no cycles
@@ -127,15 +123,14 @@ def write(
                     )
                     _produce(producer, records.arguments, written)
                     volumes[cluster] = volumes.get(cluster, Volume()) + records.volume
-                    topics[cluster] = topics.get(cluster, frozenset()) | records.topics
                     producer.poll(0)
                     written.check()
             write_s += time.perf_counter() - began
     finally:
         if collecting:
             gc.enable()
-    written.unattended = True  # until somebody flushes
-    written.report = TaskReport(volumes, topics, written.errors, write_s * 1000)
+    written.unattended = True  # until `flush`
+    written.report = TaskReport(volumes, written.errors, write_s * 1000)
     return written
 
 
@@ -151,7 +146,7 @@ def flush(written: Written) -> TaskReport:
         Its report, with the time this took.
 
     Raises:
-        DeliveryError: The first one, as soon as it is seen; others may be waited for in vain.
+        DeliveryError: The first one, as soon as it is reported.
     """
     written.unattended = False
     began = time.perf_counter()
@@ -163,7 +158,7 @@ def flush(written: Written) -> TaskReport:
 
 
 def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices of a batch, small enough that its rows as Python objects take little memory."""
+    """Return slices of a batch, small enough that its rows as Python objects take little memory."""
     n = batch.num_rows
     rows = max(1, min(_CHUNK_ROWS, n * _CHUNK_BYTES // max(1, batch.nbytes)))
     return (batch.slice(start, rows) for start in range(0, n, rows))
@@ -183,7 +178,7 @@ def _produce(producer: ClusterProducer, arguments: list[list[Any]], written: Wri
             _make_room(producer, written)
         except KafkaException as error:
             place = len(arguments[0]) - length_hint(topics) - 1
-            producer.poll(0)  # after a fatal error tells which one
+            producer.poll(0)  # raises the fatal error, if there was one
             if error.args[0].code() == KafkaError._STATE:
                 raise producer.transaction_error() from error
             raise _refused(producer, error.args[0], arguments, place) from error

@@ -67,7 +67,7 @@ class _Writer:
         number = context.partitionId()
         if self._settings.guarantee != "exactly-once":
             with PooledProducers(self._task) as producers:
-                written = write(iterator, self._task, producers, task_number=number, tasks=0)
+                written = write(iterator, self._task, producers, task_number=number)
                 waits = self._settings.guarantee == "at-least-once"
                 return KafkaCommitMessage(flush(written) if waits else written.report)
         assert self._claim is not None
@@ -75,7 +75,7 @@ class _Writer:
         if self._claim.applied:
             return KafkaCommitMessage(TaskReport(), identity, self._claim)
         with TransactionalProducers(self._task) as transactional:
-            written = write(iterator, self._task, transactional, task_number=number, tasks=0)
+            written = write(iterator, self._task, transactional, task_number=number)
             report = flush(written)
             return KafkaCommitMessage(report, identity, self._claim, transactional.prepare(), self._task.destinations)
 
