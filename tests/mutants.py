@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         "a range may start behind the end of the batch before",
         "source/offsets.py",
-        "if first != position and split not in cluster.resets:",
-        "if first < position and split not in cluster.resets:",
+        "if first != position and tp not in cluster.resets:",
+        "if first < position and tp not in cluster.resets:",
         ("tests/unit/test_offset_document.py",),
     ),
     Mutant(
@@ -73,7 +73,7 @@ MUTANTS = (
         "sink/transactional_ids.py",
         "self.chain != chain or self.generation < generation",
         "self.chain != chain or self.generation <= generation",
-        ("tests/unit/test_sink_slots.py",),
+        ("tests/unit/test_transactional_ids.py",),
     ),
     Mutant(
         "a producer with acks=1 is made idempotent",
@@ -84,10 +84,10 @@ MUTANTS = (
     ),
     Mutant(
         "the least value of an option is refused",
-        "options/option.py",
-        "if number < least:",
-        "if number <= least:",
-        ("tests/unit/test_options.py", "tests/unit/test_sink_options.py"),
+        "options.py",
+        "if number < at_least:",
+        "if number <= at_least:",
+        ("tests/unit/test_options.py", "tests/unit/test_declared_options.py"),
     ),
     Mutant(
         "two rules of JSON that exclude each other are both taken",
