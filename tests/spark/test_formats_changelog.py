@@ -110,10 +110,10 @@ def test_debezium_messages_that_no_row_can_tell(spark: SparkSession, ignore: boo
         '{"before":null,"after":null,"op":"t"}': 'Unknown "op" value "t": TRUNCATE',
         '{"op":"m","message":{"prefix":"a","content":"dA=="}}': 'Unknown "op" value "m": logical messages',
         '{"after":{"id":3},"op":5}': 'Unknown "op" value "5"',
-        '{"ts_ms":1}': 'It has no "op"',
-        '{"source":{"a":1},"ts_ms":1,"ddl":"CREATE TABLE a"}': 'It has no "op"',
+        '{"ts_ms":1}': 'It does not have the field "op"',
+        '{"source":{"a":1},"ts_ms":1,"ddl":"CREATE TABLE a"}': 'It does not have the field "op"',
         '{"schema":{},"payload":{"before":null,"after":{"id":3},"op":"c"}}': "set 'debezium-json.schema-include' to 'true'",
-        "{}": 'It has no "op"',
+        "{}": 'It does not have the field "op"',
     }
     found = decoded(spark, DEBEZIUM_JSON, "id int", messages, IGNORE if ignore else {})
     if ignore:
@@ -215,7 +215,7 @@ def test_what_real_debezium_wrote_besides_rows_is_an_error(spark: SparkSession, 
     """Heartbeats and logical messages, which have topics of their own, say what they are not."""
     values = [line["value"] for line in _recorded(kind) if "public" not in line["topic"]]
     heartbeat, logical = decoded(spark, DEBEZIUM_JSON, "id int", values, {"schema-include": str(kind == "with-schema")})
-    assert error(heartbeat).startswith('It has no "op", as Debezium\'s messages about rows have')
+    assert error(heartbeat).startswith('It does not have the field "op" of Debezium\'s messages about rows')
     assert error(logical).startswith('Unknown "op" value "m"')
 
 
@@ -266,7 +266,7 @@ def test_canal_values_that_do_not_fit(spark: SparkSession) -> None:
     fine, *misfits = decoded(spark, CANAL_JSON, PRODUCTS, messages)
     assert rows(fine) == [("+I", 1, "12.5", 1.0)]
     assert [error(one) for one in misfits] == [
-        f'In its "{image}" is what does not fit its column' for image in ("data", "old")
+        f'Its "{image}" contains a value that does not fit its column' for image in ("data", "old")
     ]
     assert [rows(one) for one in decoded(spark, CANAL_JSON, PRODUCTS, messages, IGNORE)] == [
         [("+I", 1, "12.5", 1.0)],
@@ -289,11 +289,11 @@ def test_canal_messages_without_rows(spark: SparkSession, ignore: bool) -> None:
     messages = {
         canal("CREATE", None): None,
         canal("ALTER", None): 'Unknown "type" value "ALTER"',
-        canal(None, [one]): 'It has no "type"',
+        canal(None, [one]): 'It does not have the field "type"',
         canal("INSERT", None): 'Its "data" is null, or one of its rows is',
         canal("DELETE", [one, None]): 'Its "data" is null, or one of its rows is',
-        canal("UPDATE", [one], None): 'It is an update, and "old" has not a row for each row of "data"',
-        canal("UPDATE", [one, one], [one]): 'It is an update, and "old" has not a row for each row of "data"',
+        canal("UPDATE", [one], None): 'Update event: "old" has fewer rows than "data"',
+        canal("UPDATE", [one, one], [one]): 'Update event: "old" has fewer rows than "data"',
     }
     found = decoded(spark, CANAL_JSON, PRODUCTS, messages, IGNORE if ignore else {})
     expected = [None] * len(messages) if ignore else list(messages.values())
@@ -313,7 +313,7 @@ def test_canal_reads_but_the_databases_and_tables_that_are_included(spark: Spark
     ]
     found = decoded(spark, CANAL_JSON, PRODUCTS, messages, options)
     assert [one is not None for one in found] == [True, False, False, True, False, True]
-    assert error(found[-1]) == 'It has no "database"'
+    assert error(found[-1]) == 'It does not have the field "database"'
 
 
 def test_canal_metadata(spark: SparkSession) -> None:
@@ -364,7 +364,7 @@ def test_maxwell_messages_without_rows(spark: SparkSession) -> None:
         'Unknown "type" value "bootstrap-insert"',
         'Unknown "type" value "table-create"',
         'Its "data" is null',
-        'It is an update, and "old" has not a row for each row of "data"',
+        'Update event: "old" has fewer rows than "data"',
     ]
     assert decoded(spark, MAXWELL_JSON, PRODUCTS, map(json.dumps, messages), IGNORE) == [None] * 4
 
@@ -404,7 +404,7 @@ def test_ogg_rows(spark: SparkSession) -> None:
     assert [error(one) for one in found[3:]] == [
         NO_GOLDENGATE_IMAGE.format("UPDATE"),
         NO_GOLDENGATE_IMAGE.format("DELETE"),
-        'Unknown "op_type" value "T": truncation is nothing that rows can tell',
+        'Unknown "op_type" value "T": a truncation cannot become rows',
     ]
 
 
@@ -564,7 +564,7 @@ def test_what_was_written_is_read_again(spark: SparkSession, found: Format) -> N
 
 def test_a_row_without_a_kind_is_refused(spark: SparkSession) -> None:
     """A row whose kind is none of the four fails the query, and the message names what it has."""
-    with pytest.raises(Exception, match=r"'row_kind' has none of \+I, -U, \+U, -D but 'upsert'"):
+    with pytest.raises(Exception, match=r"'row_kind' of a row must be one of \+I, -U, \+U, -D, not 'upsert'"):
         encoded(spark, DEBEZIUM_JSON, [("upsert", BARE)], {})
 
 

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.spark
 CSV = format_named("csv")
 
 THREE = "s STRING, i INT, b BOOLEAN"
-NOT_THREE = "! It has not the 3 fields of the table's columns"
+NOT_THREE = "! It does not have 3 fields, one for each column of the table"
 
 READ_CSV: list[Read] = [
     (

@@ -95,8 +95,8 @@ def test_raw_numbers(numbers: dict[tuple[str, str], list[Answer]], type_: str, e
 def test_raw_messages_of_another_size(spark: SparkSession) -> None:
     """An error; a null message is a row with null."""
     expected = [
-        "! not the 8 bytes of the column's type bigint",
-        "! not the 8 bytes of the column's type bigint",
+        "! it does not have the 8 bytes of the type bigint",
+        "! it does not have the 8 bytes of the type bigint",
         "{null}",
         "{1}",
     ]

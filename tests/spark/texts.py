@@ -30,7 +30,7 @@ Written = tuple[str, Options, Mapping[str, bytes | None]]
 
 NO_ROW = None
 NO_OBJECT = "! It is not a JSON object"
-NO_LINE = "! It is empty, or not one line of UTF-8, or has quotes that do not match"
+NO_LINE = "! It is empty, is not one line of UTF-8, or has quotes that do not match"
 
 
 def misfit(columns: str) -> str:

@@ -1,6 +1,7 @@
 """The format `raw`: a message is the value of the table's only column, without any structure.
 
-A null message is a row with null. What is not of the column's size is an error. Source: org.apache.flink.formats.raw.
+A null message is a row with null. A number of another size than the column's is an error. Texts in UTF-8 and bytes are
+Spark's own expressions; all else is computed over Arrow batches. Source: org.apache.flink.formats.raw.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.expressions import check_names, let
+from dynamic_kafka.formats.arrow import evaluated
+from dynamic_kafka.formats.expressions import check_names
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
 from dynamic_kafka.options import Option, Parser, choice
 
@@ -35,21 +37,20 @@ if TYPE_CHECKING:
 
 __all__ = ["RAW"]
 
-_BYTES: dict[type[DataType], int] = {
-    BooleanType: 1,
-    ByteType: 1,
-    ShortType: 2,
-    IntegerType: 4,
-    LongType: 8,
-    FloatType: 4,
-    DoubleType: 8,
+# Numpy's name of each type's form in a message; the digit is the number of bytes.
+_NUMBERS: dict[type[DataType], str] = {
+    BooleanType: "u1",
+    ByteType: "i1",
+    ShortType: "i2",
+    IntegerType: "i4",
+    LongType: "i8",
+    FloatType: "f4",
+    DoubleType: "f8",
 }
 _TEXTS = (StringType, CharType, VarcharType)
-# Of IEEE 754: how many bits the fraction has, and what is added to the exponent.
-_FLOATS: dict[type[DataType], tuple[int, int]] = {FloatType: (23, 127), DoubleType: (52, 1023)}
 
 
-# Java's names that Python does not know, of charsets that are the same.
+# Java's names of charsets that Python knows only under other names.
 _JAVA_NAMES = {
     "windows-31j": "cp932",
     "x-windows-874": "cp874",
@@ -63,13 +64,13 @@ _JAVA_NAMES = {
 
 
 def _charset(name: str) -> str:
-    """Python's name of a charset, which knows most of Java's names too."""
+    """Return Python's name of a charset; Python knows most of Java's names, too."""
     given = name.strip()
     if not given:
         raise ValueError
     try:
         found = codecs.lookup(_JAVA_NAMES.get(given.lower(), given))
-        "".encode(found.name)  # not one of Python's codecs for bytes, such as zlib
+        "".encode(found.name)  # fails for Python's codecs of bytes, such as zlib
     except LookupError:
         raise ValueError from None
     return found.name
@@ -89,9 +90,9 @@ def _check(schema: StructType, _options: FormatOptions) -> None:
         raise ConfigurationError(f"The format raw needs exactly one physical column, not [{columns}]")
     check_names(schema)
     (field,) = schema.fields
-    if not isinstance(field.dataType, (*_TEXTS, BinaryType, *_BYTES)):
+    if not isinstance(field.dataType, (*_TEXTS, BinaryType, *_NUMBERS)):
         raise ConfigurationError(
-            f"The format raw does not have the type {field.dataType.simpleString()} of column '{field.name}'; expected a "
+            f"The format raw does not support the type {field.dataType.simpleString()} of column '{field.name}'; expected a "
             "text, bytes, a boolean, a whole number or a floating-point number"
         )
 
@@ -101,39 +102,45 @@ def _check(schema: StructType, _options: FormatOptions) -> None:
 
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
     (field,) = schema.fields
-    size = _BYTES.get(type(field.dataType))
-    fits = F.lit(True) if size is None else F.length(value) == size
-    found = F.when(fits, _value(value, field.dataType, options)).alias(field.name)
-    problem = F.when(~fits, f"not the {size} bytes of the column's type {field.dataType.simpleString()}")
-    return F.struct(found, problem.cast(StringType()).alias(ERROR))
+    type_ = field.dataType
+    if type(type_) not in _NUMBERS:
+        return F.struct(_text_or_bytes(value, type_, options).alias(field.name), _error(None))
+    dtype = _dtype(type_, options)
+    size = int(dtype[-1])
+
+    def numbers(messages: pa.Array) -> pa.Array:
+        return _numbers(messages, dtype)
+
+    number = evaluated(numbers, type_, value).alias(field.name)
+    problem = F.when(F.length(value) != size, f"it does not have the {size} bytes of the type {type_.simpleString()}")
+    return F.struct(number, _error(problem))
 
 
-def _value(value: Column, type_: DataType, options: FormatOptions) -> Column:
+def _error(problem: Column | None) -> Column:
+    return (F.lit(None) if problem is None else problem).cast(StringType()).alias(ERROR)
+
+
+def _text_or_bytes(value: Column, type_: DataType, options: FormatOptions) -> Column:
     if isinstance(type_, BinaryType):
         return value
-    if isinstance(type_, BooleanType):
-        return value != F.lit(b"\0")
-    if isinstance(type_, _TEXTS):
-        charset = _CHARSET.of(options)
-        return value.cast(StringType()) if charset == "utf-8" else _recoded(value, charset, to_text=True)
-    size = _BYTES[type(type_)]
-    # The digits stand in front, so that the first bit is the sign; then they are moved to where they belong.
-    digits = F.rpad(_ordered(F.hex(value), size, options), 16, "0")
-    number = F.shiftright(F.conv(digits, 16, -10).cast(LongType()), 64 - 8 * size)
-    return let(number, lambda bits: _from_bits(bits, type_)) if type(type_) in _FLOATS else number.cast(type_)
+    charset = _CHARSET.of(options)
+    return value.cast(StringType()) if charset == "utf-8" else _recoded(value, charset, to_text=True)
 
 
-def _from_bits(bits: Column, type_: DataType) -> Column:
-    """The number of IEEE 754 that has these bits; only with whole numbers and powers of two, so it is exact."""
-    width, bias = _FLOATS[type(type_)]
-    fraction = bits.bitwiseAND(F.lit(2**width - 1))
-    exponent = F.shiftright(bits, width).bitwiseAND(F.lit(2 * bias + 1))
-    leading = F.when(exponent == 0, 0).otherwise(2**width)
-    size = (fraction + leading).cast(DoubleType()) * F.pow(F.lit(2.0), F.greatest(exponent, F.lit(1)) - (bias + width))
-    special = F.when(fraction == 0, float("inf")).otherwise(float("nan"))
-    return (F.when(exponent == 2 * bias + 1, special).otherwise(size) * F.when(bits < 0, -1.0).otherwise(1.0)).cast(
-        type_
-    )
+def _numbers(messages: pa.Array, dtype: str) -> pa.Array:
+    """Return the numbers of messages, as numpy's type; null for messages of another size."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    size = int(dtype[-1])
+    if messages.type != pa.binary():
+        messages = messages.cast(pa.binary())  # Spark may be set to use Arrow's large types
+    fits = pc.fill_null(pc.equal(pc.binary_length(messages), size), False)
+    fixed = pc.if_else(fits, messages, pa.scalar(bytes(size), pa.binary())).cast(pa.binary(size))
+    values = np.ndarray(len(fixed), dtype, fixed.buffers()[1], fixed.offset * size)
+    native = values != 0 if dtype.endswith("u1") else values.astype(values.dtype.newbyteorder("="))
+    return pa.array(native, mask=~fits.to_numpy(zero_copy_only=False))
 
 
 # --- writing ---
@@ -148,45 +155,36 @@ def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
     if isinstance(type_, _TEXTS):
         charset = _CHARSET.of(options)
         return value.cast(BinaryType()) if charset == "utf-8" else _recoded(value, charset, to_text=False)
-    size = _BYTES[type(type_)]
-    number = let(value.cast(DoubleType()), lambda x: _to_bits(x, type_)) if type(type_) in _FLOATS else value
-    digits = F.right(F.lpad(F.hex(number.cast(LongType())), 16, "0"), F.lit(2 * size))
-    return F.unhex(_ordered(digits, size, options))
+    dtype = _dtype(type_, options)
+
+    def messages(numbers: pa.Array) -> pa.Array:
+        return _messages(numbers, dtype)
+
+    return evaluated(messages, BinaryType(), value)
 
 
-def _to_bits(number: Column, type_: DataType) -> Column:
-    """The bits that a number has in IEEE 754, as a whole number; exact for the same reason."""
-    width, bias = _FLOATS[type(type_)]
-    sign_bit = F.shiftleft(F.lit(1).cast(LongType()), 8 * _BYTES[type(type_)] - 1)
-    negative = number.cast(StringType()).startswith("-")  # tells -0.0 from 0.0, which are equal
-    infinity = (2 * bias + 1) << width
+def _messages(numbers: pa.Array, dtype: str) -> pa.Array:
+    """Return numbers as messages, in the form of numpy's type."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def of_size(size: Column) -> Column:
-        # The logarithm may be off by one near a power of two; subnormal numbers share the least exponent.
-        about = F.greatest(F.coalesce(F.floor(F.log2(size)), F.lit(1 - bias)), F.lit(1 - bias))
-        less, more = F.pow(F.lit(2.0), about) > size, F.pow(F.lit(2.0), about + 1) <= size
-        exponent = F.when(less & (about > 1 - bias), about - 1).when(more, about + 1).otherwise(about)
-        fraction = (size / F.pow(F.lit(2.0), exponent) * float(2**width)).cast(LongType())
-        return F.shiftleft(exponent + (bias - 1), width) + fraction
-
-    bits = F.when(F.abs(number) == float("inf"), infinity).otherwise(let(F.abs(number), of_size))
-    signed = F.when(negative, bits.bitwiseOR(sign_bit)).otherwise(bits)
-    return F.when(F.isnan(number), infinity + 2 ** (width - 1)).otherwise(signed)
+    if pa.types.is_boolean(numbers.type):
+        numbers = numbers.cast(pa.uint8())
+    values = numbers.fill_null(0).to_numpy().astype(dtype)
+    fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(int(dtype[-1])), len(values), [None, pa.py_buffer(values)])
+    return pc.if_else(numbers.is_valid(), fixed.cast(pa.binary()), pa.scalar(None, pa.binary()))
 
 
 # --- both ---
 
 
-def _ordered(digits: Column, size: int, options: FormatOptions) -> Column:
-    """Hexadecimal digits of bytes in the order of the option, to or from the order that people write."""
-    if _ENDIANNESS.of(options) == "big-endian" or size == 1:
-        return digits
-    return F.concat(*(F.substring(digits, 2 * i + 1, 2) for i in reversed(range(size))))
+def _dtype(type_: DataType, options: FormatOptions) -> str:
+    """Return numpy's name of a type in the byte order of the options."""
+    return (">" if _ENDIANNESS.of(options) == "big-endian" else "<") + _NUMBERS[type(type_)]
 
 
 def _recoded(column: Column, charset: str, *, to_text: bool) -> Column:
-    """Text of another charset than UTF-8, over Arrow batches: Spark has few of them, and raises for malformed bytes."""
-    from dynamic_kafka.formats.arrow import evaluated
+    """Convert from or to another charset than UTF-8: Spark knows few of them, and raises for malformed bytes."""
 
     def decode(messages: pa.Array) -> pa.Array:
         import pyarrow as pa
@@ -201,7 +199,7 @@ def _recoded(column: Column, charset: str, *, to_text: bool) -> Column:
     return evaluated(decode, StringType(), column) if to_text else evaluated(encode, BinaryType(), column)
 
 
-# Java reads these in the order of the byte order mark, without one big-endian; Python then takes the machine's order.
+# Without a byte order mark, Java reads these as big-endian, and Python in the byte order of the machine.
 _BYTE_ORDER_MARKS = {"utf-16": (b"\xfe\xff", b"\xff\xfe"), "utf-32": (b"\0\0\xfe\xff", b"\xff\xfe\0\0")}
 
 

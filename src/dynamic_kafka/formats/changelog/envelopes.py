@@ -1,4 +1,4 @@
-"""How Debezium, Canal, Maxwell and Oracle GoldenGate tell of changes: the envelopes of the formats in `changelog`.
+"""The messages of Debezium, Canal, Maxwell and Oracle GoldenGate about changed rows: the envelopes of `changelog.format`.
 
 Source: Flink 2.1's `*JsonDecodingFormat.ReadableMetadata` and the constants of its `*JsonDeserializationSchema`s.
 """
@@ -23,9 +23,15 @@ _MAX_SECONDS = (2**63 - 1) // 1_000_000
 
 @dataclass(frozen=True)
 class Metadata:
-    """One of a format's metadata: its type, the envelope's field it is in, how that is read, and how to get it from there.
+    """A metadata column of a format.
 
-    A time that is none is null, and no error: it may be that nobody asked for it (Flink reads only what is asked for).
+    A time that cannot be parsed is null, not an error: the query may not use it (Flink reads only metadata that is used).
+
+    Args:
+        type: The column's type.
+        field: The field of the envelope that contains it.
+        field_type: The type with which that field is read.
+        get: Returns the metadata from the field.
     """
 
     type: DataType
@@ -35,7 +41,7 @@ class Metadata:
 
 
 def _time(per_second: int) -> Callable[[Column], Column]:
-    """A time from the text of a count of units since 1970; null if it is none."""
+    """Return a function that converts the text of a count of units since 1970 to a time; null if it is not a count."""
     limit = _MAX_SECONDS * per_second
     to_timestamp = F.timestamp_seconds if per_second == 1 else F.timestamp_millis
 
@@ -47,7 +53,7 @@ def _time(per_second: int) -> Callable[[Column], Column]:
 
 
 def _utc(local: Column) -> Column:
-    """A time from its text, which has no offset and is in UTC (as Flink takes it)."""
+    """Convert a text without offset to a time in UTC, as Flink does."""
     return F.concat(local, F.lit("Z")).try_cast(TimestampType())
 
 
@@ -92,22 +98,22 @@ _OGG_METADATA = {
 
 @dataclass(frozen=True)
 class Envelope:
-    """How a tool tells of changes.
+    """The form of a tool's messages about changes.
 
     Args:
-        tool: Its name, for errors.
+        tool: The tool's name, for errors.
         kind: The field that says what happened.
-        inserts: What stands there for a new row; the first of them is written.
-        update: What stands there for an update.
-        delete: What stands there for a deletion.
-        metadata: What else can be read from it.
-        images: The fields with rows: what was, and what is.
-        partial: Whether what was has only the fields that an update changed.
-        batched: Whether these fields are arrays, for several rows.
-        texts: Whether numbers and booleans are usually written as texts.
-        skipped: What stands in `kind` of messages about no row, which are no error.
-        hints: What to do about messages that no row can tell, by what stands in `kind`.
-        whole_rows: What to do if rows are missing as they were.
+        inserts: Its values for a new row; the first of them is written.
+        update: Its value for an update.
+        delete: Its value for a deletion.
+        metadata: The metadata that can be read from a message, by name.
+        images: The fields with rows: before and after the change.
+        partial: True if the row before an update has only the fields that changed.
+        batched: True if these fields are arrays of several rows.
+        texts: True if numbers and booleans are usually written as texts.
+        skipped: Values of `kind` in messages that are not about rows and are skipped.
+        hints: Advice for messages that cannot become rows, by the value of `kind`.
+        whole_rows: Advice for messages without the row before the change.
     """
 
     tool: str
@@ -125,7 +131,7 @@ class Envelope:
     whole_rows: str = ""
 
     def schema(self, row: DataType) -> StructType:
-        """The schema of a message about rows of the type `row`."""
+        """Return the schema of a message about rows of the type `row`."""
         found = StructType()
         for image in self.images:
             found.add(image, ArrayType(row) if self.batched else row)
@@ -143,8 +149,8 @@ DEBEZIUM = Envelope(
     "d",
     _DEBEZIUM_METADATA,
     hints={
-        "t": "TRUNCATE is nothing that rows can tell; leave it out by the connector's skipped.operations=t",
-        "m": "logical messages have a topic of their own; leave it out",
+        "t": "TRUNCATE cannot become rows; exclude it with the connector's skipped.operations=t",
+        "m": "logical messages have a topic of their own; do not read that topic",
     },
     whole_rows="set the REPLICA IDENTITY of a PostgreSQL table to FULL",
 )
@@ -155,7 +161,7 @@ OGG = Envelope(
     "U",
     "D",
     _OGG_METADATA,
-    hints={"T": "truncation is nothing that rows can tell"},
+    hints={"T": "a truncation cannot become rows"},
     whole_rows="have GoldenGate extract whole rows (GETUPDATEBEFORES, and supplemental logging of all columns)",
 )
 CANAL = Envelope(

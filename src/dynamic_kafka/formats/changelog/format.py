@@ -1,14 +1,14 @@
 """The changelog formats `debezium-json`, `canal-json`, `maxwell-json` and `ogg-json`.
 
-Each of them puts rows into an envelope that says what happened to them. A message is decoded as in Flink: it is read as
-JSON of the envelope's schema, by the rules of the format `json`; then its rows are given their kinds. There are two ways
-to tell of an update:
+Each of them puts rows into an envelope that says what happened to them. A message is decoded as in Flink: it is read as JSON
+of the envelope's schema, by the rules of the format `json`. Then each row gets its row kind. An update is written in one of
+two ways:
 
-* Debezium and Oracle GoldenGate write the whole row, as it was `before` and as it is `after`. Without `before` the message
-  is an error: the database was not told to keep it.
-* Canal and Maxwell write the row as it is, `data`, and in `old` only the fields that changed. A field that `old` does not
-  name did not change; one that it names with null was null. Canal writes several rows into a message. (Flink takes a field
-  for changed in all of them if `old` names it for one of them; here each row counts for itself.)
+* Debezium and Oracle GoldenGate write the whole row `before` and `after` the change. A message without `before` is an error:
+  the database is not configured to keep it.
+* Canal and Maxwell write the new row as `data`, and in `old` only the fields that changed. A field that is not in `old` did
+  not change; a field that is null there was null. Canal writes several rows into a message. (If `old` has a field for one
+  row, Flink treats the field as changed in all rows of the message; here each row is treated separately.)
 
 Only insertions and deletions are written, as in Flink: an update becomes a deletion of the old row and an insertion of the
 new one.
@@ -78,7 +78,7 @@ def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, op
         }
         error = F.coalesce(
             message[ERROR],
-            *(F.when(matches.isNull(), F.lit(f'It has no "{field}"')) for field, matches in included.items()),
+            *(F.when(matches.isNull(), f'It does not have the field "{field}"') for field, matches in included.items()),
             F.when(kind.isNull(), F.lit(_no_kind(name, envelope, with_schema=with_schema))),
             _wrong_kind(envelope, kind),
             _wrong_rows(envelope, kind, *_images(envelope, payload)),
@@ -105,9 +105,9 @@ def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, op
 
 
 def _converted(envelope: Envelope, schema: StructType, message: Column, *, ignore_errors: bool) -> Column:
-    """A message whose rows have texts for numbers and booleans, with these as the table has them.
+    """Convert the texts of numbers and booleans in a message's rows to the types of the table.
 
-    The format `json` comes to the same, but only after it has read the message in vain for real numbers.
+    The format `json` has the same result, but only after it has first read the message as real numbers without success.
     """
     type_ = ArrayType(schema) if envelope.batched else schema
     found = message
@@ -117,7 +117,9 @@ def _converted(envelope: Envelope, schema: StructType, message: Column, *, ignor
     def with_error(both: Column) -> Column:
         texts, found = both["texts"], both["found"]
         misfits = (
-            F.when(lost(type_, texts[image], found[image]), F.lit(f'In its "{image}" is what does not fit its column'))
+            F.when(
+                lost(type_, texts[image], found[image]), f'Its "{image}" contains a value that does not fit its column'
+            )
             for image in envelope.images
         )
         return found.withField(ERROR, F.coalesce(found[ERROR], *misfits))
@@ -126,7 +128,7 @@ def _converted(envelope: Envelope, schema: StructType, message: Column, *, ignor
 
 
 def _images(envelope: Envelope, payload: Column) -> tuple[Column, Column]:
-    """What was and what is; arrays where `old` has but the fields that changed."""
+    """Return the rows before and after the change; arrays if `old` has only the fields that changed."""
     old, new = (payload[image] for image in envelope.images)
     if envelope.partial and not envelope.batched:
         return F.when(old.isNotNull(), F.array(old)), F.when(new.isNotNull(), F.array(new))
@@ -136,14 +138,14 @@ def _images(envelope: Envelope, payload: Column) -> tuple[Column, Column]:
 def _no_kind(name: str, envelope: Envelope, *, with_schema: bool) -> str:
     advice = ""
     if name == "debezium-json":
-        have = "have no schema in them" if with_schema else "have their schema in them"
+        have = "do not contain their schema" if with_schema else "contain their schema"
         advice = f"; if the messages {have}, set '{name}.schema-include' to '{str(not with_schema).lower()}'"
-    return f'It has no "{envelope.kind}", as {envelope.tool}\'s messages about rows have{advice}'
+    return f'It does not have the field "{envelope.kind}" of {envelope.tool}\'s messages about rows{advice}'
 
 
 def _wrong_kind(envelope: Envelope, kind: Column) -> Column:
     known = (*envelope.inserts, envelope.update, envelope.delete, *envelope.skipped)
-    advice = F.lit(f", which tells of no row; leave such messages out, by {envelope.tool} or by 'format.on-error'")
+    advice = F.lit(f", which is not about a row; exclude such messages in {envelope.tool} or with 'format.on-error'")
     for word, hint in envelope.hints.items():
         advice = F.when(kind == word, f": {hint}").otherwise(advice)
     return F.when(~kind.isin(*known), F.concat(F.lit(f'Unknown "{envelope.kind}" value "'), kind, F.lit('"'), advice))
@@ -156,7 +158,7 @@ def _wrong_rows(envelope: Envelope, kind: Column, old: Column, new: Column) -> C
     if envelope.partial:
         rowless = new.isNull() | F.exists(new, lambda row: row.isNull())
         unmatched = old.isNull() | (F.size(old) < F.size(new)) | F.exists(old, lambda row: row.isNull())
-        no_old = F.lit(f'It is an update, and "{old_name}" has not a row for each row of "{new_name}"')
+        no_old = F.lit(f'Update event: "{old_name}" has fewer rows than "{new_name}"')
         return F.when((inserts | updates | deletes) & rowless, no_new).when(updates & unmatched, no_old)
     return (
         F.when(
@@ -168,7 +170,7 @@ def _wrong_rows(envelope: Envelope, kind: Column, old: Column, new: Column) -> C
 
 
 def _rows(envelope: Envelope, payload: Column, value: Column, schema: StructType) -> Column:
-    """The rows of a message that has nothing wrong."""
+    """Return the rows of a message without errors."""
     kind = payload[envelope.kind]
     old, new = _images(envelope, payload)
     if not envelope.partial:
@@ -185,10 +187,10 @@ def _row(row_kind: str, row: Column) -> Column:
 
 
 def _changed_fields(envelope: Envelope, value: Column) -> Column:
-    """For each row of an update a map with the fields that changed as keys.
+    """Return for each row of an update a map with the fields that changed as keys.
 
-    What was read cannot tell a field that is not there from one that is null. So updates are parsed twice; the second time
-    the parser skips all but `old`.
+    In the decoded row, a missing field and a field with null are the same. So updates are parsed twice; the second time the
+    parser skips everything but `old`.
     """
     keys: DataType = MapType(StringType(), StringType())
     schema = StructType().add("old", ArrayType(keys) if envelope.batched else keys)
@@ -216,13 +218,15 @@ def _updated(schema: StructType, old: Column, new: Column, changed: Column) -> C
 def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, options: FormatOptions) -> Column:
     if _SCHEMA_INCLUDE.of(options):
         raise InvalidOptionError(
-            _SCHEMA_INCLUDE.key, "true", "false for a table that is written: messages are written without schema"
+            _SCHEMA_INCLUDE.key,
+            "true",
+            "false for a table that is written, because messages are written without schema",
         )
     row_kind = rows[ROW_KIND]
     row = F.struct(*(rows[field].alias(field) for field in schema.names))
     inserts, deletes = row_kind.isin(_INSERT, _UPDATE_AFTER), row_kind.isin(_UPDATE_BEFORE, _DELETE)
     refusal = F.concat(
-        F.lit(f"A row's column '{ROW_KIND}' has none of +I, -U, +U, -D but '"),
+        F.lit(f"The column '{ROW_KIND}' of a row must be one of +I, -U, +U, -D, not '"),
         F.coalesce(row_kind, F.lit("null")),
         F.lit("'"),
     )
@@ -243,7 +247,7 @@ def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, opt
 
 
 def _json_options(name: str, options: FormatOptions) -> FormatOptions:
-    """Those of the options that the format `json` has, too, under its names."""
+    """Return the options that the format `json` has, too, under its names."""
     return {f"json.{key}": options[f"{name}.{key}"] for key in _SHARED_OPTIONS if f"{name}.{key}" in options}
 
 

@@ -1,8 +1,8 @@
 """The format `csv`: a message is one line with the table's columns in their order.
 
-Spark splits the line into texts (`csv_dialect`), which are then converted by the rules of Flink.
+Spark splits the line into texts (see `lines`), which are then converted by the rules of Flink.
 
-Source: org.apache.flink.formats.csv of Flink 2.3. What is different is in docs/migrating-from-flink.md.
+Source: org.apache.flink.formats.csv of Flink 2.3. The differences are in docs/migrating-from-flink.md.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats.csv.dialect import (
+from dynamic_kafka.formats.csv.lines import (
     Dialect,
     code_point,
+    csv_text,
     split_line,
     too_long,
     unescaped,
     unreadable,
     without_comments,
 )
-from dynamic_kafka.formats.csv.encoding import csv_text
 from dynamic_kafka.formats.expressions import TEMPORAL, check_names, either, let, or_error
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
 from dynamic_kafka.options import Option, Parser, boolean, text
@@ -144,7 +144,7 @@ _SIMPLE = (*_TEXTS, BinaryType, BooleanType, NumericType, *TEMPORAL)
 def _check(schema: StructType, options: FormatOptions) -> None:
     if _DISABLE_QUOTE_CHARACTER.of(options) and _QUOTE_CHARACTER.key in options:
         raise ConflictingOptionsError(
-            [_DISABLE_QUOTE_CHARACTER.key, _QUOTE_CHARACTER.key], "without quotes there is no character for them"
+            [_DISABLE_QUOTE_CHARACTER.key, _QUOTE_CHARACTER.key], "without quotes there is no quote character"
         )
     check_names(schema)
     for field in schema.fields:
@@ -157,8 +157,8 @@ def _check(schema: StructType, options: FormatOptions) -> None:
                 simple = isinstance(type_, _SIMPLE)
         if not simple:
             raise ConfigurationError(
-                f"Column '{field.name}' has the type {field.dataType.simpleString()}, which the format csv does not have; "
-                "expected a simple type, or an array or a row of simple types"
+                f"Column '{field.name}' has the type {field.dataType.simpleString()}, which the format csv does not "
+                "support; expected a simple type, or an array or a row of simple types"
             )
 
 
@@ -188,7 +188,7 @@ def _row(line: Column, schema: StructType, dialect: Dialect) -> Column:
             | too_long(line, dialect)
             | unreadable(line, (fields[f"_{i}"] for i in any_text), dialect)
         )
-        # Looked at only if there are not as many fields as columns. One more that is empty is a delimiter at the end.
+        # Evaluated only if there are not as many fields as columns. One more field that is empty is a delimiter at the end.
         wider = split_line(line, width + 1, dialect)
         as_many = fields[ERROR].isNull()
         too_many = ~as_many & wider[f"_{width}"].isNotNull()
@@ -196,8 +196,8 @@ def _row(line: Column, schema: StructType, dialect: Dialect) -> Column:
         texts = F.struct(*(_raw(fields, i, dialect).alias(f"_{i}") for i in range(width)))
         if dialect.ignore_errors:
             return F.when(~broken & ~too_many, let(texts, lambda t: _columns(t, schema, dialect)))
-        fault = F.when(broken, "It is empty, or not one line of UTF-8, or has quotes that do not match").when(
-            too_many | too_few, f"It has not the {width} fields of the table's columns"
+        fault = F.when(broken, "It is empty, is not one line of UTF-8, or has quotes that do not match").when(
+            too_many | too_few, f"It does not have {width} fields, one for each column of the table"
         )
         return let(texts, lambda t: let(_columns(t, schema, dialect), lambda c: _checked(c, t, fault, schema, dialect)))
 
@@ -205,8 +205,8 @@ def _row(line: Column, schema: StructType, dialect: Dialect) -> Column:
 
 
 def _raw(fields: Column, index: int, dialect: Dialect) -> Column:
-    """The text of a field, null if it is the text of null."""
-    # Nothing between two delimiters is an empty text in Flink, and null in Spark, which is also what is not there.
+    """Return the text of a field; null if it is the text of null."""
+    # An empty field is an empty text in Flink. In Spark it is null, and so is a field that is missing.
     text = F.coalesce(unescaped(fields[f"_{index}"], dialect), F.lit(""))
     if dialect.ignore_errors:
         text = F.when(fields[ERROR].isNull() | fields[f"_{index}"].isNotNull(), text)
@@ -223,7 +223,7 @@ def _columns(texts: Column, schema: StructType, dialect: Dialect) -> Column:
 
 
 def _checked(columns: Column, texts: Column, fault: Column, schema: StructType, dialect: Dialect) -> Column:
-    """The columns, or the error."""
+    """Return the columns, or the error."""
     failed = {
         f.name: _failed(texts[f"_{i}"], columns[f.name], f.dataType, dialect)
         for i, f in enumerate(schema.fields)
@@ -237,7 +237,7 @@ def _checked(columns: Column, texts: Column, fault: Column, schema: StructType, 
 
 
 def _value(text: Column, type_: DataType, dialect: Dialect) -> Column:
-    """A value of a column's type from its text, null if it is none."""
+    """Convert a text to a value of a column's type; null if that is impossible."""
     match type_:
         case ArrayType(elementType=element):
             return F.transform(_elements(text, dialect), lambda x: _value(x, element, dialect))
@@ -258,7 +258,7 @@ def _value(text: Column, type_: DataType, dialect: Dialect) -> Column:
         case TimestampType():
             return F.when(text.rlike(rf"{_TIMESTAMP}Z\s*$"), text).try_cast(type_)
         case TimeType():
-            # The one way to a TIME that Spark has without spark.sql.timeType.enabled.
+            # The only conversion to TIME in Spark that works without spark.sql.timeType.enabled.
             return F.from_csv(F.when(text.rlike(_TIME), text), F.lit(f"t {type_.simpleString()}"))["t"]
         case NumericType():
             return text.try_cast(type_)
@@ -267,13 +267,13 @@ def _value(text: Column, type_: DataType, dialect: Dialect) -> Column:
 
 
 def _elements(text: Column, dialect: Dialect) -> Column:
-    """The texts of the elements of an array or a row; none for an empty text."""
+    """Return the texts of the elements of an array or a row; an empty text has none."""
     parts = F.filter(F.split(text, code_point(dialect.element_delimiter)), lambda _: text != "")
     return parts if dialect.null is None else F.transform(parts, lambda x: _or_null(x, dialect))
 
 
 def _failed(text: Column, value: Column, type_: DataType, dialect: Dialect) -> Column:
-    """Whether a text could not be converted."""
+    """Return whether a text could not be converted."""
     match type_:
         case ArrayType():
             count = F.size(F.array_compact(_elements(text, dialect)))

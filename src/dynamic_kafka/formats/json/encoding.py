@@ -1,8 +1,8 @@
 """Rows as JSON, byte by byte as Flink writes it.
 
-Spark's `to_json` writes most values as Flink does, both being Jackson. What it would write otherwise is turned into what it
-writes right (times into texts, intervals into numbers), and JSON around decimal numbers is put together here, since only
-text can say `1E+2`.
+Spark's `to_json` writes most values as Flink does, because both use Jackson. Values that it writes in another way are
+converted first (times to texts, intervals to numbers). JSON with decimal numbers is put together here, because only a text
+can hold `1E+2`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.formats.expressions import INTERVALS, TEMPORAL, decimal_text, has, let, temporal_text
-from dynamic_kafka.formats.json.types import interval_number
+from dynamic_kafka.formats.json.lenient import interval_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -36,12 +36,12 @@ _SUPPLEMENTARY = r"([\x{10000}-\x{10FFFF}])"
 
 @dataclass(frozen=True)
 class Style:
-    """How JSON is written.
+    """The options for writing JSON.
 
     Args:
-        separator: Between the date and the time of a timestamp.
-        plain_decimals: Whether decimal numbers never have an exponent.
-        ignore_nulls: Whether fields with null are left out.
+        separator: The text between the date and the time of a timestamp.
+        plain_decimals: If true, decimal numbers never have an exponent.
+        ignore_nulls: If true, fields that are null are not written.
     """
 
     separator: str
@@ -50,17 +50,17 @@ class Style:
 
     @property
     def generator(self) -> dict[str, str]:
-        """Options of Spark's `to_json`."""
+        """Return the options of Spark's `to_json`."""
         return {"ignoreNullFields": str(self.ignore_nulls).lower()}
 
 
 def json_text(row: Column, schema: StructType, style: Style) -> Column:
-    """The JSON text of a struct; null for null."""
+    """Return the JSON text of a struct; null for null."""
     return let(_text(row, schema, style), _escaped)
 
 
 def _escaped(text: Column) -> Column:
-    r"""Flink escapes characters beyond U+FFFF (`\uD83D\uDE00`), which Spark writes as they are."""
+    r"""Escape characters beyond U+FFFF (`\uD83D\uDE00`), as Flink does; Spark writes them as they are."""
 
     def escape(done: Column, character: Column) -> Column:
         units = F.regexp_replace(F.hex(F.encode(character, "UTF-16BE")), "(.{4})", r"\\u$1")
@@ -72,7 +72,7 @@ def _escaped(text: Column) -> Column:
 
 
 def _text(column: Column, type_: DataType, style: Style) -> Column:
-    """The JSON text of a value that has a decimal number in it, or of any struct."""
+    """Return the JSON text of a struct, or of a value that contains a decimal number."""
     match type_:
         case DecimalType():
             return decimal_text(column, plain=style.plain_decimals)
@@ -97,7 +97,7 @@ def _text(column: Column, type_: DataType, style: Style) -> Column:
 
 
 def _members(row: Column, type_: StructType, style: Style) -> Iterator[Column]:
-    """The members of an object; null for one that is left out."""
+    """Yield the members of an object; null for one that is not written."""
     for special, group in groupby(type_.fields, lambda f: has(f.dataType, (DecimalType,))):
         fields = list(group)
         if special:
@@ -116,7 +116,7 @@ def _or_null(text: Column) -> Column:
 
 
 def _inner(text: Column) -> Column:
-    """A JSON text without its braces or brackets."""
+    """Return a JSON text without its braces or brackets."""
     return let(text, lambda t: F.substring(t, F.lit(2), F.length(t) - 2))
 
 
@@ -125,7 +125,7 @@ def _fields(row: Column, fields: list[StructField], style: Style) -> list[Column
 
 
 def _writable(column: Column, type_: DataType, style: Style) -> Column:
-    """A value of which `to_json` makes what Flink does."""
+    """Return a value that `to_json` writes as Flink does."""
     if not has(type_, (*TEMPORAL, *INTERVALS)):
         return column
     match type_:

@@ -1,9 +1,9 @@
 """The format `json`: a message is a JSON object with the table's columns.
 
-Reading is one `from_json` of Spark, and costs what that costs. Only a message that Spark finds fault with is looked at
-again, by the rules of Flink (`json_repair`), and if `json.fail-on-missing-field` is set, one that has a null.
+A message is read by one `from_json` of Spark, at no other cost. Only a message with which Spark finds a problem is read
+again, by the rules of Flink (see `lenient`); with `json.fail-on-missing-field` also a message that has a null.
 
-Source: org.apache.flink.formats.json of Flink 2.3. What is different is in docs/migrating-from-flink.md.
+Source: org.apache.flink.formats.json of Flink 2.3. The differences are in docs/migrating-from-flink.md.
 """
 
 from __future__ import annotations
@@ -29,9 +29,14 @@ from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats.expressions import INTERVALS, check_names, either, has, let, with_error
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
 from dynamic_kafka.formats.json.encoding import Style, json_text
-from dynamic_kafka.formats.json.lenient import PARSER, beyond_calendar, repaired
-from dynamic_kafka.formats.json.missing import with_missing_field
-from dynamic_kafka.formats.json.types import from_wire, wire_schema
+from dynamic_kafka.formats.json.lenient import (
+    PARSER,
+    beyond_calendar,
+    from_wire,
+    repaired,
+    wire_schema,
+    with_missing_field,
+)
 from dynamic_kafka.options import Option, Parser, boolean, choice, text
 
 if TYPE_CHECKING:
@@ -116,7 +121,7 @@ def _check_keys(column: str, type_: DataType) -> None:
             if not isinstance(key, (StringType, CharType, VarcharType)):
                 raise ConfigurationError(
                     f"Column '{column}' has a map with keys of the type {key.simpleString()}, which the format json "
-                    "does not have; keys have to be texts"
+                    "does not support; the keys of a map must be texts"
                 )
             _check_keys(column, element)
         case ArrayType(elementType=element):
@@ -131,8 +136,8 @@ def _check_keys(column: str, type_: DataType) -> None:
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
     ignore_errors = IGNORE_PARSE_ERRORS.of(options)
 
-    # All that a lambda looks at comes by its variable: the message may be what a Python function returns, which Spark
-    # refuses to compute in there.
+    # A lambda uses only its variable: the message may be the result of a Python function, and Spark does not evaluate such
+    # functions inside a lambda.
     def checked(message: Column) -> Column:
         text, row = message["text"], message["row"]
         blank = row.isNull() & (F.length(text) > 0)
@@ -153,7 +158,7 @@ def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column
 
 
 def _misread(column: Column, type_: DataType) -> Iterator[Column]:
-    """Conditions under which Spark has read a value that is wrong, without a word."""
+    """Yield conditions under which Spark has silently read a wrong value."""
     match type_:
         case StructType():
             for field in type_.fields:

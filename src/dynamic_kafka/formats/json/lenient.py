@@ -1,16 +1,21 @@
-"""Messages that are JSON, but not as Spark's `from_json` wants it, by the rules of Flink.
+"""Messages that are JSON but not as Spark's `from_json` expects it, read by the rules of Flink.
 
-Spark takes a number or a boolean only if it is one in JSON. Flink is more generous: it may stand in quotes, a whole number
-may have a point, and anything can be a boolean. So the columns with numbers and booleans are read a second time, as texts,
-and converted. What is still null then, and is not null in the message, does not fit: of columns by themselves the names tell
-it, of numbers inside of others `lost`, and of all else in there the parser, which is why they are read again, too.
+Spark reads a number or a boolean only if it is one in JSON. Flink accepts more: it may be in quotes, a whole number may have
+a point, and any value can be a boolean. So columns with numbers and booleans are read a second time, as texts, and converted
+(`repaired`). A value that is null then, but not null in the message, does not fit its column. For a whole column the names
+of the fields show that, for a number inside of another value `lost` does, and for everything else inside of another value
+the parser does, which is why those columns are read again, too.
 
-All of this is evaluated only for messages that Spark found fault with. The expressions are small, because Spark plans each
-micro-batch anew.
+All of this is evaluated only for messages with which Spark found a problem. The expressions are small, because Spark plans
+each micro-batch anew.
+
+Two more rules are here: types that have another type in JSON (`wire_schema`), and `json.fail-on-missing-field`
+(`with_missing_field`).
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -19,6 +24,7 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -30,23 +36,34 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    YearMonthIntervalType,
 )
 
 from dynamic_kafka.formats.expressions import INTERVALS, either, has, let, or_error, with_error
 from dynamic_kafka.formats.format import ERROR
-from dynamic_kafka.formats.json.types import from_wire
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["NAMES", "PARSER", "beyond_calendar", "converted", "lost", "relaxed", "repaired"]
+__all__ = [
+    "PARSER",
+    "beyond_calendar",
+    "converted",
+    "from_wire",
+    "interval_number",
+    "lost",
+    "relaxed",
+    "repaired",
+    "wire_schema",
+    "with_missing_field",
+]
 
 PARSER = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": ERROR,
     "timeZone": "UTC",
     "enableDateTimeParsingFallback": "false",
-    # What Flink's parser (Jackson) takes for JSON; without an option, Spark's defaults count.
+    # As in Flink's parser (Jackson); Spark's own defaults come from its session.
     "allowComments": "false",
     "allowSingleQuotes": "false",
     "allowUnquotedFieldNames": "false",
@@ -56,9 +73,9 @@ PARSER = {
     "allowUnquotedControlChars": "true",
 }
 """Options of Spark's JSON parser."""
-NAMES = MapType(StringType(), StringType())
-"""What any JSON object can be read as, and nothing else."""
+_NAMES = MapType(StringType(), StringType())  # any JSON object can be read as that, and nothing else
 
+_LONGEST_MS = (2**63 - 1) // 1000  # Spark counts microseconds in 64 bits; a longer interval is null
 _WHOLE = (ByteType, ShortType, IntegerType, LongType, *INTERVALS)
 _FLOATING = (FloatType, DoubleType)
 _WEAK = (*_WHOLE, *_FLOATING, BooleanType)
@@ -71,28 +88,28 @@ _MISFIT = "It does not fit the columns: "
 
 
 def beyond_calendar(instant: Column) -> Column:
-    """Whether a timestamp is after the year 9999.
+    """Return whether a timestamp is after the year 9999.
 
-    Spark takes a number for seconds since 1970, where Flink fails. Milliseconds, which everybody has, are seconds of the
-    year 50,000: rather an error than such a time.
+    Spark reads a number as seconds since 1970, where Flink fails. Most producers write milliseconds, which would become
+    times in the year 50,000: these are errors.
     """
     return instant >= F.timestamp_seconds(F.lit(253_402_300_800))
 
 
 def repaired(text: Column, row: Column, schema: StructType, *, ignore_errors: bool) -> Column:
-    """What Flink makes of a message that Spark found fault with.
+    """Read a message with which Spark found a problem, by the rules of Flink.
 
     Args:
         text: The message.
-        row: What Spark read of it, with the types of `wire_schema`; or null.
+        row: The row that Spark read, with the types of `wire_schema`; or null.
         schema: The columns.
-        ignore_errors: Whether a field that cannot be read is null, and a message that is no JSON object gives null.
+        ignore_errors: If true, fields that cannot be parsed become null, and a message that is not a JSON object is null.
     """
     again = StructType(
         [StructField(f.name, relaxed(f.dataType)) for f in schema.fields if has(f.dataType, (*_CONVERTED, *_NESTED))]
     )
     second = F.from_json(text, with_error(again), PARSER)
-    names = F.map_keys(F.map_filter(F.from_json(text, NAMES, PARSER), lambda _, x: x.isNotNull()))
+    names = F.map_keys(F.map_filter(F.from_json(text, _NAMES, PARSER), lambda _, x: x.isNotNull()))
 
     def by_flink(read: Column) -> Column:
         first, second, names = read["first"], read["second"], read["names"]
@@ -118,7 +135,7 @@ def repaired(text: Column, row: Column, schema: StructType, *, ignore_errors: bo
 
 
 def _error(names: Column, second: Column, found: Column, schema: StructType) -> Column:
-    """What is wrong with a message: it is no object, or a field of it is null now and was not, or one is inside of it."""
+    """Return the error of a message: it is not an object, or a value that is not null could not be read."""
     not_null = F.json_object_keys(F.to_json(found, {"ignoreNullFields": "true"}))
     nested = [
         F.when(lost(f.dataType, second[f.name], found[f.name]), f.name)
@@ -129,7 +146,7 @@ def _error(names: Column, second: Column, found: Column, schema: StructType) -> 
     if nested:
         misfits = F.array_union(misfits, F.array_compact(F.array(*nested)))
     wrong = (F.size(misfits) > 0) | second[ERROR].isNotNull()
-    # The parser does not tell where: it is inside of one of those.
+    # The parser does not report where the problem is: it is inside of one of these columns.
     inside = F.array_intersect(F.lit([f.name for f in schema.fields if isinstance(f.dataType, _NESTED)] or [""]), names)
     which = F.when(F.size(misfits) > 0, F.array_join(misfits, ", ")).otherwise(
         F.concat(F.lit("inside of "), F.array_join(inside, " or "))
@@ -138,7 +155,7 @@ def _error(names: Column, second: Column, found: Column, schema: StructType) -> 
 
 
 def relaxed(type_: DataType) -> DataType:
-    """The type to read a second time: with texts in place of numbers and booleans."""
+    """Return the type for reading a second time: with texts in place of numbers and booleans."""
     match type_:
         case StructType():
             return StructType([StructField(f.name, relaxed(f.dataType)) for f in type_.fields])
@@ -153,7 +170,7 @@ def relaxed(type_: DataType) -> DataType:
 
 
 def converted(type_: DataType, second: Column) -> Column:
-    """A value of a column's type, from what was read with the type `relaxed`; null if it cannot be."""
+    """Convert a value that was read with the type `relaxed` to its column's type; null if that is impossible."""
     match type_:
         case _ if not has(type_, _CONVERTED):
             return second
@@ -177,7 +194,7 @@ def converted(type_: DataType, second: Column) -> Column:
 
 
 def lost(type_: DataType, second: Column, found: Column) -> Column:
-    """Whether a number in there could not be converted."""
+    """Return whether a number inside of a value could not be converted."""
     match type_:
         case StructType():
             return either(
@@ -193,3 +210,113 @@ def lost(type_: DataType, second: Column, found: Column) -> Column:
             return lost(ArrayType(element), F.map_values(second), F.map_values(found))
         case _:
             return second.isNotNull() & found.isNull()
+
+
+# --- types that have another type in JSON ---
+# Flink writes intervals as numbers, of months or of milliseconds. Spark reads 200 as the TINYINT -56; so a TINYINT is read
+# as a SMALLINT first, to check whether it fits.
+
+
+def wire_schema(schema: StructType) -> StructType:
+    """Return the schema with which `from_json` reads these columns."""
+    return StructType([StructField(f.name, _wire(f.dataType)) for f in schema.fields])
+
+
+def _wire(type_: DataType) -> DataType:
+    match type_:
+        case ByteType():
+            return ShortType()
+        case YearMonthIntervalType() | DayTimeIntervalType():
+            return LongType()
+        case ArrayType(elementType=element):
+            return ArrayType(_wire(element))
+        case MapType(keyType=key, valueType=element):
+            return MapType(key, _wire(element))
+        case StructType():
+            return wire_schema(type_)
+        case _:
+            return type_
+
+
+def from_wire(column: Column, type_: DataType) -> Column:
+    """Convert a value that was read with the type of `wire_schema` to the column's type; null if it does not fit."""
+    match type_:
+        case _ if not has(type_, (ByteType, *INTERVALS)):
+            return column
+        case ByteType():
+            return column.try_cast(type_)
+        case YearMonthIntervalType():
+            return F.make_ym_interval(F.lit(0), column.try_cast(IntegerType())).cast(type_)
+        case DayTimeIntervalType():
+            return (F.lit(timedelta(milliseconds=1)) * F.when(column.between(-_LONGEST_MS, _LONGEST_MS), column)).cast(
+                type_
+            )
+        case ArrayType(elementType=element):
+            return F.transform(column, lambda x: from_wire(x, element))
+        case MapType(valueType=element):
+            return F.transform_values(column, lambda _, x: from_wire(x, element))
+        case StructType():
+            fields = (from_wire(column[f.name], f.dataType).alias(f.name) for f in type_.fields)
+            return F.when(column.isNotNull(), F.struct(*fields))
+        case _:
+            raise AssertionError(type_)
+
+
+def interval_number(column: Column, type_: DataType) -> Column:
+    """Return an interval as a number, of months or of milliseconds."""
+    if isinstance(type_, YearMonthIntervalType):
+        return column.cast(YearMonthIntervalType()).cast(IntegerType())
+    seconds = column.cast(DayTimeIntervalType()).cast(DecimalType(20, 6))
+    return (seconds * 1000).cast(LongType())
+
+
+# --- json.fail-on-missing-field ---
+
+
+def with_missing_field(row: Column, text: Column, schema: StructType) -> Column:
+    """Return a row, with an error if its message lacks a field.
+
+    The message is parsed again only if the row has a null, because a missing field is read as null.
+
+    Args:
+        row: The columns and `ERROR`.
+        text: The message.
+        schema: The columns.
+    """
+    suspicious = row[ERROR].isNull() & _may_lack(row, schema)
+    return F.when(suspicious, row.withField(ERROR, _missing(text, schema))).otherwise(row)
+
+
+def _may_lack(column: Column, type_: DataType) -> Column:
+    match type_:
+        case StructType():
+            return either(column[f.name].isNull() | _may_lack(column[f.name], f.dataType) for f in type_.fields)
+        case _:
+            return F.lit(has(type_, (StructType,)))  # structs in arrays and maps are not searched for nulls
+
+
+def _missing(text: Column, type_: DataType, path: str = "") -> Column:
+    """Return the error about a field that a JSON text lacks; null if it has all fields of the type.
+
+    As in Flink, a field with the value null is not missing, and the value null itself lacks no field.
+    """
+
+    def lacking(names: Column) -> Column:
+        assert isinstance(type_, StructType)
+        nested = (f for f in type_.fields if has(f.dataType, (StructType,)))
+        return F.coalesce(
+            *(F.when(~F.map_contains_key(names, f.name), f"It lacks the field '{path}{f.name}'") for f in type_.fields),
+            *(_missing(names[f.name], f.dataType, f"{path}{f.name}.") for f in nested),
+        )
+
+    match type_:
+        case StructType():
+            return let(F.from_json(text, _NAMES, PARSER), lacking)
+        case MapType(valueType=element):
+            texts = F.map_values(F.from_json(text, _NAMES, PARSER))
+        case ArrayType(elementType=element):
+            texts = F.from_json(text, ArrayType(StringType()), PARSER)
+        case _:
+            raise AssertionError(type_)
+    found = F.transform(texts, lambda x: _missing(x, element, path))
+    return F.get(F.array_compact(found), F.lit(0))
