@@ -381,7 +381,7 @@ def test_fields_find_each_other_by_number_if_the_message_is_given(
     assert read(ddl, message, schema=schema, message_name="Now") == expected
     by_name = [{"id": 7, "title": None, "new": None, ERROR: None}]
     assert read(ddl, message) == by_name
-    with pytest.raises(ConfigurationError, match=r"Column 'name' is no field of the message Now"):
+    with pytest.raises(ConfigurationError, match=r"Column 'name' is not a field of the message Now"):
         read("name string", message, message_class_name="by_number_pb2:Now")
 
 
@@ -401,11 +401,11 @@ def test_messages_that_no_registry_wrote_are_errors_of_their_own(registry: Regis
     good = registry.register(ORDER)
     avro = registry.register('"string"', type_="AVRO")
     bad = {
-        b"\x01\0\0\0\x01\0\x08\x07": "does not begin as messages",
-        b"\0\0\0": "does not begin as messages",
-        b"": "does not begin as messages",
-        framed(good, b"", b"\x80"): "does not begin as messages",
-        framed(good, b"", b"\x01"): "does not begin as messages",
+        b"\x01\0\0\0\x01\0\x08\x07": "does not begin with the header",
+        b"\0\0\0": "does not begin with the header",
+        b"": "does not begin with the header",
+        framed(good, b"", b"\x80"): "does not begin with the header",
+        framed(good, b"", b"\x01"): "does not begin with the header",
         framed(999_999, b""): "999999",
         framed(good, b"", b"\x02\x08"): r"no message with the indexes [4]",
         framed(good, b"", b"\xa0\x8d\x06" + b"\x08" * 50_000): f"the indexes {[4] * 10} and more",
@@ -426,7 +426,7 @@ def test_a_topic_may_hold_messages_that_are_not_expected(registry: Registry, rea
     messages = [framed(schema_id, b"\x08\x07"), framed(schema_id, b"\x08\x09", b"\x02\x02")]
     assert ids(read("id bigint", *messages)) == [7, 9]
     rows = read("id bigint", *messages, message_name="shop.Refund")
-    assert "It is a message shop.Order" in str(errors(rows)[0])
+    assert "It is a message of type shop.Order" in str(errors(rows)[0])
     assert ids(rows) == [None, 9]
     assert read("id bigint", *messages, message_name="shop.Refund", ignore_parse_errors=True)[0] is None
 
@@ -566,7 +566,7 @@ def test_confluents_python_client_reads_and_writes_the_same(
         ({"schema": ORDER, "message_class_name": "os:path"}, r"is no generated Protobuf class"),
         ({"schema": "hello"}, r"'protobuf-confluent\.schema' cannot be used: protoc cannot compile a schema"),
         ({"schema": ORDER, "message_name": "shop.Refnd"}, r"'shop\.Refnd'; expected .* such as shop\.Refund"),
-        ({"schema": ORDER, "message_name": "shop.Refund"}, r"Column 'item' is no field of the message shop\.Refund"),
+        ({"schema": ORDER, "message_name": "shop.Refund"}, r"Column 'item' is not a field of the message shop\.Refund"),
         ({"url": None}, r"'protobuf-confluent\.url' is missing"),
     ],
 )

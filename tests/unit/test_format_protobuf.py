@@ -42,13 +42,13 @@ from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, Row
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.protobuf import schemas as protobuf_schemas
+from dynamic_kafka.formats.protobuf.confluent import header_of, header_size, message_indexes, schema_id
 from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
 from dynamic_kafka.formats.protobuf.descriptors import MessageType, message_of_options, message_of_set
 from dynamic_kafka.formats.protobuf.encoding import encoder
 from dynamic_kafka.formats.protobuf.format import PROTOBUF
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
-from dynamic_kafka.formats.protobuf.wire import header_of, header_size, message_indexes, schema_id
 
 LONG, INT, TEXT, DOUBLE, BYTES = LongType(), IntegerType(), StringType(), DoubleType(), BinaryType()
 
@@ -242,10 +242,10 @@ def test_types_match_as_in_flink(field: str, fitting: list[DataType], unfitting:
 def test_a_column_that_is_no_field_is_an_error_with_the_nearest_name(proto2: MessageType) -> None:
     """Also inside a row."""
     with pytest.raises(
-        ConfigurationError, match=r"Column 'nam' is no field of .*flink\.test\.Simple; did you mean 'name'"
+        ConfigurationError, match=r"Column 'nam' is not a field of .*flink\.test\.Simple; did you mean 'name'"
     ):
         decode(proto2, columns(nam=TEXT), b"")
-    with pytest.raises(ConfigurationError, match=r"Column 'inner\.x' is no field of .*Inner; it has v1, v2"):
+    with pytest.raises(ConfigurationError, match=r"Column 'inner\.x' is not a field of .*Inner; its fields are: v1, v2"):
         decode(proto2, columns(inner=columns(x=TEXT)), b"")
 
 
@@ -442,7 +442,7 @@ def test_required_fields_have_to_be_there() -> None:
     result = decode(type_, schema, complete, b"\x12\x00", b"\x08\x01")
     assert [bool(row[ERROR]) for row in result] == [False, True, False]
     assert "i.r" in result[1][ERROR]
-    with pytest.raises(RowError, match=r"column 'i\.r' is null or is missing"):
+    with pytest.raises(RowError, match=r"column 'i\.r' is null or missing"):
         encode(type_, schema, {"a": 1, "i": {"r": 1}}, {"a": 1, "i": {"r": None}})
 
 
@@ -605,8 +605,8 @@ def test_a_message_is_a_generated_class_or_a_name_in_a_descriptor_file(generated
         ({"message-class-name": "os:path"}, r"is not a generated Protobuf class"),
         ({"message-class-name": "com.example.Outer$Order", "descriptor-file": "orders.desc"}, r"such as shop\.Order"),
         ({"message-class-name": "shop.Ordr", "descriptor-file": "orders.desc"}, r"such as shop\.Order"),
-        ({"message-class-name": "shop.Order", "descriptor-file": "nothing.desc"}, r"no readable descriptor file"),
-        ({"message-class-name": "shop.Order", "descriptor-file": "orders.proto"}, r"no readable descriptor file"),
+        ({"message-class-name": "shop.Order", "descriptor-file": "nothing.desc"}, r"cannot be read as a descriptor file"),
+        ({"message-class-name": "shop.Order", "descriptor-file": "orders.proto"}, r"cannot be read as a descriptor file"),
         ({"message-class-name": "shop.Order", "descriptor-file": "alone.desc"}, r"--include_imports"),
         ({"descriptor-file": "orders.desc"}, r"'protobuf\.message-class-name' is missing"),
     ],
@@ -736,7 +736,7 @@ def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.Monke
         with pytest.raises(MissingDependencyError, match=r"grpcio-tools is needed .*\[protobuf\]"):
             parse_schema(PROTO3, {})
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
-    with pytest.raises(MissingDependencyError, match=r"protobuf is needed for the format protobuf .*\[protobuf\]"):
+    with pytest.raises(MissingDependencyError, match=r"protobuf is needed for the format protobuf, .*\[protobuf\]"):
         PROTOBUF.check(columns(uid=LONG), {})
 
 
@@ -753,11 +753,12 @@ def test_message_indexes_lead_to_messages_and_back() -> None:
         assert message_at(file, path) == name
         assert message_path(file, name) == path
     for wrong in ([2], [0, 1], [-1], [1, 0, 0]):
-        with pytest.raises(ConfigurationError, match="no message with the indexes"):
+        with pytest.raises(ConfigurationError, match="does not have a message with the indexes"):
             message_at(file, wrong)
     with pytest.raises(ConfigurationError) as caught:
         message_at(file, [7] * 100_000)
-    assert str(caught.value) == f"The schema has no message with the indexes {[7] * 10} and more"
+    shown = ", ".join(["7"] * 10)
+    assert str(caught.value) == f"The schema does not have a message with the indexes [{shown} and 99990 more]"
 
 
 def test_columns_make_a_message_in_which_they_come_back() -> None:
@@ -805,14 +806,14 @@ def test_columns_make_a_message_in_which_they_come_back() -> None:
     ("schema", "said"),
     [
         (columns(a=DecimalType(10, 2)), r"Column 'a' cannot .* decimal\(10,2\)"),
-        (columns(a=ArrayType(ArrayType(INT))), r"Column 'a' cannot .* array<int>; put"),
+        (columns(a=ArrayType(ArrayType(INT))), r"Column 'a' cannot .* array<int>. Put"),
         (columns(a=MapType(TEXT, ArrayType(INT))), r"Column 'a' cannot .* array<int>"),
         (columns(a=MapType(DOUBLE, INT)), r"Column 'a' cannot .* map<double,int>"),
         (columns(a=columns(b=DecimalType(4, 1))), r"Column 'a\.b' cannot"),
-        (columns(**{"a-b": INT}), r"Column 'a-b' cannot .* rename it"),
-        (columns(user_id=INT, userId=INT), "Columns 'user_id' and 'userId' cannot .* both are 'userId' in JSON"),
+        (columns(**{"a-b": INT}), r"Column 'a-b' cannot .* Rename it"),
+        (columns(user_id=INT, userId=INT), "Columns 'user_id' and 'userId' cannot .* both are named 'userId' in JSON"),
         (columns(r=columns(a_1=INT, a1=INT)), "Columns 'r.a_1' and 'r.a1' cannot"),
-        (columns(a=columns(b=INT), a_Row=INT), "Column 'a_Row' has the name of the message that another column makes"),
+        (columns(a=columns(b=INT), a_Row=INT), "Column 'a_Row' has the name of the message that is made from another column"),
     ],
 )
 def test_columns_that_make_no_message_are_named(schema: StructType, said: str) -> None:

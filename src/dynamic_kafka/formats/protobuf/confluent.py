@@ -1,14 +1,16 @@
 """The format `protobuf-confluent`: Protobuf with Confluent's schema registry.
 
-A message is a byte 0, its schema's id, the indexes that say which of the schema's messages it is, and the Protobuf message.
+A message in Kafka is a header (a byte 0, the schema's id, and the indexes that select a message type of the schema) and the
+Protobuf message.
 
-Reading, a message is read with the schema it was written with: columns find its fields by name, and one that the schema
-does not have is null. If a message is given (`message-class-name` or `schema`), all are read as that one, so that fields
-find each other by number, as Protobuf does it, and the registry is not asked.
+Reading: a message is read with the schema with which it was written. Columns are matched to fields by name, and a column
+that the schema does not have is null. If a message type is given (`message-class-name` or `schema`), all messages are read
+as that type: fields are matched by number, as Protobuf does it, and the registry is not asked.
 
-Writing, the schema is that of the given message, or one made of the columns. Workers register it when they write first.
+Writing: the schema is that of the given message type, or is made from the columns. A worker registers it when it writes its
+first row.
 
-Flink has no such format; its options are those of `avro-confluent` and of `protobuf`.
+Flink does not have this format. Its options are those of `avro-confluent` and of `protobuf`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,6 @@ from dynamic_kafka.formats.protobuf.encoding import encoder
 from dynamic_kafka.formats.protobuf.format import protobuf_options
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
-from dynamic_kafka.formats.protobuf.wire import header_of, header_size, message_indexes, schema_id
 from dynamic_kafka.options import Option, non_blank
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-__all__ = ["PROTOBUF_CONFLUENT"]
+__all__ = ["PROTOBUF_CONFLUENT", "header_of", "header_size", "message_indexes", "schema_id"]
 
 _NAME = "protobuf-confluent"
 _SUBJECT, _SCHEMA = f"{_NAME}.subject", f"{_NAME}.schema"
@@ -65,7 +66,7 @@ _OPTIONS = (
 
 
 class _Reading(NamedTuple):
-    """How messages are read; hashable and picklable."""
+    """The settings for reading; hashable and picklable."""
 
     settings: registry.RegistrySettings
     columns: StructType
@@ -76,13 +77,13 @@ class _Reading(NamedTuple):
 
 
 def _given_message(options: FormatOptions) -> MessageType | None:
-    """The message that the options give, not only its name."""
+    """Return the message type of the options; None if they give at most its name."""
     require_protobuf(_NAME)
     found = message_of_options(_NAME, options)
     if found is None:
         return _message_of_text(options[_SCHEMA], options.get(_MESSAGE)) if _SCHEMA in options else None
     if other := next((option for option in (_SCHEMA, _MESSAGE) if option in options), None):
-        raise ConflictingOptionsError([_CLASS, other], "each of them says what the message is; give one of them")
+        raise ConflictingOptionsError([_CLASS, other], "each of them defines the message; set only one of them")
     return found
 
 
@@ -98,7 +99,7 @@ def _message_of_text(schema: str, name: str | None) -> MessageType:
 
 
 def _reading(schema: StructType, options: FormatOptions) -> _Reading:
-    """How the options say that messages are to be read; checked as far as it can be without the registry."""
+    """Return the settings for reading, checked as far as possible without the registry."""
     given = _given_message(options)
     reading = _Reading(
         registry.settings(_NAME, options),
@@ -128,7 +129,7 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 def _decode_batch(messages: Sequence[bytes | None], reading: _Reading) -> pa.StructArray:
     if reading.given is None:
-        registry.client(reading.settings)  # what is wrong with the settings is no message's fault, and raises here
+        registry.client(reading.settings)  # raises for wrong settings, which are not an error of a message
     places: dict[bytes, list[int]] = {}  # by header
     errors: dict[int, str] = {}
     for place, message in enumerate(messages):
@@ -137,7 +138,7 @@ def _decode_batch(messages: Sequence[bytes | None], reading: _Reading) -> pa.Str
                 header = message[: header_size(message)]
             except IndexError:
                 errors[place] = (
-                    "It does not begin as messages with a schema registry do: a byte 0, an id, message indexes"
+                    "It does not begin with the header of a schema registry: a byte 0, an id, message indexes"
                 )
             else:
                 places.setdefault(header, []).append(place)
@@ -169,12 +170,12 @@ def _failed(errors: Sequence[str], reading: _Reading) -> pa.StructArray:
 
 
 def _message(reading: _Reading, header: bytes) -> MessageType:
-    """The message that comes after a header; raises ConfigurationError if it cannot be read as that."""
+    """Return the message type for a header; raise ConfigurationError if the schema or the type cannot be used."""
     if reading.given is not None:
         return reading.given
     message = _registered_message(reading.settings, header)
     if reading.expected not in {None, message.name}:
-        raise ConfigurationError(f"It is a message {message.name}; '{_MESSAGE}' expects {reading.expected}")
+        raise ConfigurationError(f"It is a message of type {message.name}; '{_MESSAGE}' expects {reading.expected}")
     return message
 
 
@@ -184,7 +185,7 @@ def _decoder(reading: _Reading, message: MessageType) -> Decoder:
 
 
 def _fitting_decoder(reading: _Reading, message: MessageType, header: bytes) -> Decoder:
-    """Raises ConfigurationError for a column of another type than its field: no message is at fault then."""
+    """Return the decoder; raise ConfigurationError for a column of another type than its field, which fails the query."""
     try:
         return _decoder(reading, message)
     except ConfigurationError as error:
@@ -201,16 +202,16 @@ def _registered_message(settings: registry.RegistrySettings, header: bytes) -> M
 
 @functools.lru_cache(maxsize=1024)
 def _files(settings: registry.RegistrySettings, number: int) -> FileDescriptorSet | str:
-    """A schema's files, or why it has none that could be used: kept as well, for a schema of an id never changes."""
+    """Return a schema's files, or why they cannot be used. Both are cached, because the schema of an id never changes."""
     client = registry.client(settings)
     try:
         schema = client.schema(number)
     except RegistryError as error:
-        if error.not_found:  # the message may be damaged: its own fault
+        if error.not_found:  # probably a damaged message: an error of that message only
             raise ConfigurationError(str(error)) from None
         raise
     if schema.type != _TYPE:
-        return f"It is of type {schema.type}, not {_TYPE}; read it with that format"
+        return f"It is of type {schema.type}, not {_TYPE}. Read it with a format for that type"
     references = client.references(schema)
     try:
         return parse_schema(schema.text, references)
@@ -219,12 +220,13 @@ def _files(settings: registry.RegistrySettings, number: int) -> FileDescriptorSe
 
 
 class _Written(NamedTuple):
-    """What is written; hashable and picklable.
+    """The settings for writing; hashable and picklable.
 
     Args:
-        message: The messages' type.
-        path: The message's indexes in its file.
-        files: Name, text and imports of each file to register, after those it imports; the last one is the message's own.
+        message: The message type.
+        path: The message indexes of the type in its file.
+        files: Name, text and imports of each file to register, after the files that it imports. The last one is the file of
+            the message type.
     """
 
     message: MessageType
@@ -241,7 +243,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
         raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
     written = _written(schema, options)
     literal: str = _PROTOBUF.null_literal.of(options)
-    encoder(written.message, schema, literal)  # whether it can be made
+    encoder(written.message, schema, literal)  # raises if the columns do not fit
 
     def to_protobuf_confluent(rows: pa.Array) -> pa.Array:
         payloads = encoder(written.message, schema, literal)(rows)
@@ -260,7 +262,7 @@ def _written(schema: StructType, options: FormatOptions) -> _Written:
         message = message_of_set(_MESSAGE, name, FileDescriptorSet(file=[file_of_columns(schema, name)]))
     needed = FileDescriptorSet.FromString(message.files).file
     path = tuple(message_path(needed[-1], message.name))
-    if _SCHEMA in options:  # then it imports only what is well-known
+    if _SCHEMA in options:  # such a schema imports only well-known files
         return _Written(message, path, (("", options[_SCHEMA], ()),))
     files = [
         (file.name, schema_text(file), tuple(name for name in file.dependency if not is_well_known(name)))
@@ -273,7 +275,7 @@ def _written(schema: StructType, options: FormatOptions) -> _Written:
 @functools.lru_cache(maxsize=1024)
 def _header(settings: registry.RegistrySettings, subject: str, written: _Written) -> bytes:
     client = registry.client(settings)
-    versions: dict[str, int] = {}  # of imports, whose subjects are their names, as with Confluent's clients
+    versions: dict[str, int] = {}  # of imports; as in Confluent's clients, their subjects are their names
     *imports, (_, file_text, imported) = written.files
     for name, import_text, needed in imports:
         references = [(other, other, versions[other]) for other in needed]
@@ -281,6 +283,79 @@ def _header(settings: registry.RegistrySettings, subject: str, written: _Written
         versions[name] = client.version(name, _TYPE, import_text, references)
     registered = client.register(subject, _TYPE, file_text, [(name, name, versions[name]) for name in imported])
     return header_of(registered, written.path)
+
+
+# --- the header of a message -----------------------------------------------------------------------------------------
+# A byte 0, the schema's id, and the message indexes, which lead to the message in its file, from the outside to the inside.
+# Their number and each of them are in Protobuf's encoding of sint64; a single 0 stands for the list of one index, 0. Source:
+# io.confluent.kafka.schemaregistry.protobuf.MessageIndexes.
+
+_INDEXES_AT = 5
+
+
+def header_size(message: bytes) -> int:
+    """Return the number of bytes of a message's header.
+
+    Raises:
+        IndexError: If the message does not begin with a header.
+    """
+    if message[0] != 0 or message[1] >= 0x80:  # ids are signed in Java, and never negative
+        raise IndexError
+    if message[_INDEXES_AT] == 0:  # the usual case
+        return _INDEXES_AT + 1
+    count, at = _sint64(message, _INDEXES_AT)
+    if count < 0:
+        raise IndexError
+    for _ in range(count):
+        _, at = _sint64(message, at)
+    return at
+
+
+def schema_id(header: bytes) -> int:
+    """Return the schema's id."""
+    return int.from_bytes(header[1:_INDEXES_AT], "big")
+
+
+def message_indexes(header: bytes) -> list[int]:
+    """Return the message indexes."""
+    count, at = _sint64(header, _INDEXES_AT)
+    indexes: list[int] = []
+    for _ in range(count):
+        index, at = _sint64(header, at)
+        indexes.append(index)
+    return indexes or [0]
+
+
+def header_of(schema_id: int, indexes: Sequence[int]) -> bytes:
+    """Return a header.
+
+    Args:
+        schema_id: The schema's id.
+        indexes: The message indexes.
+    """
+    encoded = b"\0" if list(indexes) == [0] else b"".join(map(_encoded, (len(indexes), *indexes)))
+    return b"\0" + schema_id.to_bytes(4, "big") + encoded
+
+
+def _sint64(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number that begins at a position, and the position behind it."""
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value >> 1 ^ -(value & 1), at
+    raise IndexError
+
+
+def _encoded(number: int) -> bytes:
+    """Encode a number that is not negative."""
+    rest, encoded = number << 1, bytearray()
+    while rest >= 0x80:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*encoded, rest])
 
 
 PROTOBUF_CONFLUENT = Format(_NAME, _OPTIONS, _decode, _encode, _check, registry=_SUBJECT)

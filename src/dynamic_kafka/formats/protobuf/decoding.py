@@ -1,13 +1,13 @@
 """Protobuf messages to Arrow columns.
 
-A message is parsed by upb, Google's parser in C, and then each column is read from many messages at once: the list of a
-field's values becomes one Arrow array. No row exists as a Python object. A thousand messages are taken at a time, so that
-they stay in the processor's cache (measured: twice as fast as a hundred thousand).
+A message is parsed by upb, Google's parser in C. Then each column is read from many messages at once: the list of a field's
+values becomes one Arrow array. No row becomes a Python object. A chunk is a thousand messages, so that they stay in the
+processor's cache (measured: twice as fast as a hundred thousand).
 
-What a field that is not in the message becomes is Flink's rule (PbCodegenRowDeserializer, FLINK-33817): null, or with
+A field that is not in a message is read by Flink's rule (PbCodegenRowDeserializer, FLINK-33817): null, or with
 `read-default-values` the field's default. A field without presence (a plain scalar of proto3) always has its default. A
-repeated field or map without elements is not in the message. One rule is our own: an `optional` scalar of proto3 has
-presence, so that it may be null; Flink takes it for a plain one.
+repeated field or map without elements is not in the message. There is one difference: an `optional` scalar of proto3 has
+presence, so it may be null; Flink treats it as a plain scalar.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.arrow import arrow_type, bisect_errors
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.protobuf.types import (
     STRINGS,
@@ -44,22 +44,22 @@ if TYPE_CHECKING:
 __all__ = ["Decoder", "Missing", "decoder", "with_errors"]
 
 Decoder = Callable[[Sequence[bytes | None]], pa.StructArray]
-"""Gives a struct of the columns and `ERROR` for each message; null for None, and for errors if they are ignored."""
+"""Returns a struct of the columns and `ERROR` for each message; null for None, and for errors that are ignored."""
 _Reader = Callable[[list[Any]], pa.Array]
 
 _CHUNK = 1000
-# Java's name of a number that an enum does not have, as Flink shows it.
+# Java's name for a number that an enum does not have; Flink shows it, too.
 _UNRECOGNIZED = "UNRECOGNIZED"
-# What a Timestamp may be by its definition; Python has no other times.
+# The range of a Timestamp by its definition; Python supports no other times.
 _FIRST_TIME_US, _LAST_TIME_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 class Missing(NamedTuple):
-    """What becomes of what is not there.
+    """The values of fields and columns that are missing.
 
     Args:
-        defaults: A field that is not in a message has its default, not null.
-        columns: A column that is no field is null, not an error.
+        defaults: If true, a field that is not in a message has its default instead of null.
+        columns: If true, a column that is not a field is null instead of an error.
     """
 
     defaults: bool
@@ -67,16 +67,16 @@ class Missing(NamedTuple):
 
 
 def decoder(message: MessageType, columns: StructType, missing: Missing, *, ignore_errors: bool) -> Decoder:
-    """A function that decodes messages.
+    """Return a function that decodes messages.
 
     Args:
-        message: The messages' type.
+        message: The message type.
         columns: The table's columns.
-        missing: What becomes of what is not there.
-        ignore_errors: Whether a message that cannot be decoded is no row, not an error.
+        missing: The values of fields and columns that are missing.
+        ignore_errors: If true, a message that cannot be decoded is null instead of an error.
 
     Raises:
-        ConfigurationError: If a column is no field, or cannot hold it.
+        ConfigurationError: If a column is not a field, or cannot hold its values.
     """
     from google.protobuf.message import DecodeError
     from google.protobuf.message_factory import GetMessageClass
@@ -95,7 +95,7 @@ def decoder(message: MessageType, columns: StructType, missing: Missing, *, igno
     parse = parse_checked if _has_required(descriptor, set()) else from_string
 
     def parse_each(payloads: Iterable[bytes | None]) -> tuple[list[Any], list[int | None], list[str | None]]:
-        """The messages that can be parsed; for each payload its message's place among them, or what is wrong."""
+        """Return the messages that can be parsed, and for each payload the index of its message or its error."""
         messages: list[Any] = []
         places: list[int | None] = []
         errors: list[str | None] = []
@@ -135,13 +135,13 @@ def decoder(message: MessageType, columns: StructType, missing: Missing, *, igno
 def with_errors(
     rows: pa.StructArray, errors: Sequence[str | None], nulls: Sequence[bool], *, ignore_errors: bool
 ) -> pa.StructArray:
-    """Structs with the additional field `ERROR`, as a decoder gives them.
+    """Add the field `ERROR` to structs.
 
     Args:
         rows: The columns.
-        errors: What is wrong with each message, or None.
-        nulls: Whether there is no row.
-        ignore_errors: Whether there is no row where something is wrong.
+        errors: The error of each message, or None.
+        nulls: True for each message without a row.
+        ignore_errors: If true, a message with an error is null.
     """
     if ignore_errors:
         nulls = [null or error is not None for null, error in zip(nulls, errors, strict=True)]
@@ -151,15 +151,20 @@ def with_errors(
 
 
 def _read_all(read: _Reader, messages: list[Any]) -> tuple[pa.StructArray, list[str | None]]:
-    """The rows of messages, and for each what cannot be read of it: text that is no UTF-8, a number that is too large."""
-    try:
-        return read(messages), [None] * len(messages)
-    except (ValueError, OverflowError) as error:  # ValueError is also UnicodeDecodeError and ArrowInvalid
-        if len(messages) == 1:
-            return pa.nulls(1, read([]).type), [f"A value does not fit its column: {error}"]
-    half = len(messages) // 2
-    first, second = _read_all(read, messages[:half]), _read_all(read, messages[half:])
-    return pa.concat_arrays([first[0], second[0]]), first[1] + second[1]
+    """Return the rows of messages, and the error of each message: text that is not UTF-8, a number that is too large."""
+    errors: list[str | None] = [None] * len(messages)
+
+    def blame(place: int, error: Exception) -> pa.StructArray:
+        errors[place] = f"A value does not fit its column: {error}"
+        return pa.nulls(1, read([]).type)
+
+    parts = bisect_errors(
+        len(messages),
+        lambda begin, end: read(messages[begin:end]),
+        blame,
+        (ValueError, OverflowError),  # ValueError is also UnicodeDecodeError and ArrowInvalid
+    )
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts), errors
 
 
 def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
@@ -173,7 +178,7 @@ def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
 
 
 def _row_reader(descriptor: Descriptor, columns: StructType, where: str, missing: Missing) -> _Reader:
-    """Of messages; `where` is the path to the struct, with a last dot."""
+    """Return a reader of messages; `where` is the path to the struct, with a dot at the end."""
     struct = arrow_type(columns)
     readers: list[_Reader] = []
     for column, of_arrow in zip(columns.fields, struct, strict=True):
@@ -192,7 +197,7 @@ def _no_values(of_arrow: pa.DataType) -> _Reader:
 
 
 def _field_reader(field: FieldDescriptor, type_: DataType, column: str, missing: Missing) -> _Reader:
-    """Of the messages that have the field."""
+    """Return a reader of a field from messages."""
     check_types(field, type_, column)
     name = field.name
     get = operator.attrgetter(name)
@@ -235,7 +240,7 @@ def _field_reader(field: FieldDescriptor, type_: DataType, column: str, missing:
 
 
 def _offsets(containers: Iterable[Collection[Any]], missing: Missing) -> pa.Array:
-    """Where each list begins among all values, and where the last one ends; null for a list that is null."""
+    """Return where each list begins among all values, and where the last one ends; null for a list that is null."""
     sizes = [len(container) for container in containers]
     offsets: list[int | None] = list(accumulate(sizes, initial=0))
     if not missing.defaults:
@@ -252,7 +257,7 @@ def _timestamps(values: Sequence[Any], of_arrow: pa.DataType) -> pa.Array:
 
 
 def _values_reader(field: FieldDescriptor, type_: DataType, column: str, missing: Missing) -> _Reader:
-    """Of a field's values, or its elements; a scalar may be None."""
+    """Return a reader of a field's values or elements; a scalar may be None."""
     check_types(field, type_, column, element=True)
     kind = kind_of(type_)
     of_arrow = arrow_type(type_)
@@ -262,7 +267,7 @@ def _values_reader(field: FieldDescriptor, type_: DataType, column: str, missing
     if kind in TIMESTAMPS:
         return lambda values: _timestamps(values, of_arrow)
     if field.enum_type is not None and kind in STRINGS:
-        # Of names for the same number (`allow_alias`) the first one counts, as in Java.
+        # If a number has several names (`allow_alias`), the first one is used, as in Java.
         names: dict[int | None, str | None] = {value.number: value.name for value in reversed(enum_of(field).values)}
         names[None] = None
         return lambda values: pa.array([names.get(v, _UNRECOGNIZED) for v in values], of_arrow)

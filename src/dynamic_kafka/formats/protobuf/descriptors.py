@@ -1,12 +1,11 @@
-"""Types of Protobuf messages: where they come from, and how they travel.
+"""Message types: from a Python class or a descriptor file, in a form that can be sent to the workers.
 
-A descriptor cannot be pickled. What goes to the workers is a `MessageType`: the serialized descriptors of all files that
-the message needs, and its name. Each process builds the descriptors from that once.
+A descriptor cannot be pickled. The workers get a `MessageType`: the serialized descriptors of all files that the message
+needs, and its name. Each process builds the descriptors from that once.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import re
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, MissingDependencyError
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, MissingDependencyError, nearest
 from dynamic_kafka.options import user_object
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ _HERE = (
 
 @dataclass(frozen=True)
 class MessageType:
-    """A type of messages: hashable and picklable.
+    """A message type; hashable and picklable.
 
     Args:
         files: A serialized `FileDescriptorSet`, each file after those it imports.
@@ -54,19 +53,16 @@ class MessageType:
 
     @property
     def descriptor(self) -> Descriptor:
-        """The descriptor, from this process's pool for these files."""
+        """Return the descriptor, from this process's pool for these files."""
         found: Descriptor = pool_of(self.files).FindMessageTypeByName(self.name)
         return found
 
 
 def require_protobuf(format_name: str) -> None:
-    """Check that the library is there.
+    """Raise `MissingDependencyError` if the library protobuf is not installed.
 
     Args:
         format_name: The format that needs it.
-
-    Raises:
-        MissingDependencyError: If it is not.
     """
     try:
         import google.protobuf  # noqa: F401
@@ -75,14 +71,14 @@ def require_protobuf(format_name: str) -> None:
 
 
 def message_of_options(prefix: str, options: Mapping[str, Any]) -> MessageType | None:
-    """The message type that `message-class-name` and `descriptor-file` name; None if neither is given.
+    """Return the message type that `message-class-name` and `descriptor-file` name; None if neither is given.
 
     Args:
-        prefix: The format's name; with a dot, what its options begin with.
+        prefix: The format's name, with which its options begin.
         options: Values by whole name.
 
     Raises:
-        ConfigurationError: If there is no such class, file or message.
+        ConfigurationError: If the class, the file or the message does not exist.
     """
     name: str | None = options.get(f"{prefix}.message-class-name")
     path: str | None = options.get(f"{prefix}.descriptor-file")
@@ -111,14 +107,14 @@ def _message_of_file(option: str, name: str, path_option: str, path: str) -> Mes
         files = FileDescriptorSet.FromString(Path(path).read_bytes())
     except (OSError, DecodeError) as error:
         raise ConfigurationError(
-            f"Option '{path_option}' = '{path}' is no readable descriptor file ({type(error).__name__}: {error}); "
+            f"Option '{path_option}' = '{path}' cannot be read as a descriptor file ({type(error).__name__}: {error}); "
             "make one with protoc --descriptor_set_out --include_imports"
         ) from None
     return message_of_set(option, name, files)
 
 
 def message_of_set(option: str, name: str, files: FileDescriptorSet) -> MessageType:
-    """A message of a set of files by its full name.
+    """Return a message type of a set of files by its full name.
 
     Args:
         option: The option that names it, for errors.
@@ -126,7 +122,7 @@ def message_of_set(option: str, name: str, files: FileDescriptorSet) -> MessageT
         files: Its file, and those that it imports; well-known ones may be missing.
 
     Raises:
-        ConfigurationError: If there is no such message, with the names that are like it; or if an import is missing.
+        ConfigurationError: If the message does not exist, with similar names; or if an import is missing.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -142,7 +138,9 @@ def message_of_set(option: str, name: str, files: FileDescriptorSet) -> MessageT
         known = list(_names(files))
         last = name.replace("$", ".").rpartition(".")[2]
         near = [other for other in known if other.rpartition(".")[2] == last]
-        near = near or difflib.get_close_matches(name, known, n=3) or known[:5]
+        if not near:
+            similar = nearest(name, known)
+            near = known[:5] if similar is None else [similar]
         raise InvalidOptionError(
             option, name, f"the full name of a message in the .proto file, such as {' or '.join(near)}"
         ) from None
@@ -155,7 +153,7 @@ def message_of_set(option: str, name: str, files: FileDescriptorSet) -> MessageT
 
 @functools.lru_cache(maxsize=256)
 def pool_of(files: bytes) -> DescriptorPool:
-    """This process's descriptors of a serialized `FileDescriptorSet`, apart from all others.
+    """Return this process's pool of a serialized `FileDescriptorSet`, separate from all others.
 
     Raises:
         TypeError: If the files do not fit together.
@@ -170,7 +168,7 @@ def pool_of(files: bytes) -> DescriptorPool:
 
 
 def set_of(file: FileDescriptor) -> FileDescriptorSet:
-    """A file and all that it imports, each after those it imports."""
+    """Return a file and all files that it imports, each after its own imports."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     found = FileDescriptorSet()
@@ -187,7 +185,7 @@ def set_of(file: FileDescriptor) -> FileDescriptorSet:
     return found
 
 
-# Files that every schema registry knows; Java's and Confluent's Python client leave them out of the references.
+# Files that every schema registry knows; the clients for Java and Python do not register references to them.
 _WELL_KNOWN = re.compile(r"(google/protobuf|google/type|confluent)/([a-z_/]+)\.proto")
 _PACKAGE = {
     "google/protobuf": "google.protobuf",
@@ -197,12 +195,12 @@ _PACKAGE = {
 
 
 def is_well_known(name: str) -> bool:
-    """Whether a file need not be registered."""
+    """Return whether every registry knows a file, so that it is not registered."""
     return _WELL_KNOWN.fullmatch(name) is not None
 
 
 def _well_known_file(name: str) -> FileDescriptor | None:
-    """The file that an import such as `google/protobuf/timestamp.proto` means, if it is one that need not be given."""
+    """Return the file of a well-known import such as `google/protobuf/timestamp.proto`; None for other imports."""
     match = _WELL_KNOWN.fullmatch(name)
     if match is None:
         return None
@@ -215,7 +213,7 @@ def _well_known_file(name: str) -> FileDescriptor | None:
 
 
 def add_well_known(files: FileDescriptorSet, imports: Iterable[str]) -> None:
-    """Append those of the imports, with what they import, that are well-known and not there yet."""
+    """Append those imports that are well-known and missing, with the files that they import."""
     present = {file.name for file in files.file}
     for name in imports:
         if name not in present and (known := _well_known_file(name)) is not None:
@@ -225,7 +223,7 @@ def add_well_known(files: FileDescriptorSet, imports: Iterable[str]) -> None:
 
 
 def _names(files: FileDescriptorSet) -> Iterator[str]:
-    """The full names of all messages."""
+    """Yield the full names of all messages."""
 
     def below(prefix: str, messages: Any) -> Iterator[str]:
         for message in messages:

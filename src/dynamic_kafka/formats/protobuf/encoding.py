@@ -1,7 +1,7 @@
 """Arrow columns to Protobuf messages.
 
-Each column first becomes a list such as a message's arguments are: no nulls where Protobuf has none, enums as numbers,
-timestamps as seconds and nanoseconds. Then upb makes a message of each row's arguments and serializes it.
+Each column first becomes a list of arguments for messages: no nulls where Protobuf has none, enums as numbers, timestamps as
+seconds and nanoseconds. Then upb makes a message of each row's arguments and serializes it.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
 __all__ = ["Encoder", "encoder"]
 
 Encoder = Callable[[pa.StructArray], list[bytes | None]]
-"""Gives a message for each row; None for null."""
+"""Returns a message for each row; None for null."""
 _Writer = Callable[[pa.Array], list[Any]]
-"""Gives a message's arguments."""
+"""Returns an argument for each message."""
 
 _CHUNK = 1000
 
 
 def encoder(message: MessageType, columns: StructType, null_literal: str) -> Encoder:
-    """A function that encodes rows; it raises `RowError` for one that the message cannot hold.
+    """Return a function that encodes rows; it raises `RowError` for a row that the message cannot hold.
 
-    Columns that are null are not set. What cannot be null in Protobuf, an element, a map's key or value, gets its type's
-    default, a text the literal; an enum's name or number that it does not have, its first value (Flink: PbCodegenUtils,
-    PbCodegenSimpleSerializer). Of a oneof's columns, the last one that is not null counts.
+    Columns that are null are not set. An element, or a map's key or value, cannot be null in Protobuf: it gets the default
+    of its type, or, for a text, the literal. A name or number that an enum does not have becomes its first value (Flink:
+    PbCodegenUtils, PbCodegenSimpleSerializer). If several columns of a oneof are not null, the last one is set.
 
     Args:
-        message: The messages' type.
+        message: The message type.
         columns: The table's columns.
         null_literal: The text for a null in an array or a map.
 
     Raises:
-        ConfigurationError: If a column is no field, or the field cannot hold it.
+        ConfigurationError: If a column is not a field, or the field cannot hold its values.
     """
     from google.protobuf.message import EncodeError
     from google.protobuf.message_factory import GetMessageClass
@@ -66,7 +66,7 @@ def encoder(message: MessageType, columns: StructType, null_literal: str) -> Enc
     def encode_chunk(rows: pa.StructArray) -> list[bytes | None]:
         arguments = write(rows)
         try:
-            # Deterministic: another order of a map's entries would be another key.
+            # Deterministic: another order of a map's entries would make another key.
             return [None if row is None else make(**row).SerializeToString(deterministic=True) for row in arguments]
         except (ValueError, TypeError, EncodeError):
             for row in filter(None, arguments):
@@ -89,11 +89,11 @@ def _check_row(descriptor: Descriptor, make: Callable[..., Any], row: dict[str, 
         except (ValueError, TypeError):
             raise RowError(name, f"holds a value that does not fit field {descriptor.full_name}.{name}") from None
     if lacking := make(**row).FindInitializationErrors():
-        raise RowError(lacking[0], f"is null or is missing, and a required field of message {descriptor.full_name}")
+        raise RowError(lacking[0], f"is null or missing, but is a required field of message {descriptor.full_name}")
 
 
 def _row_writer(descriptor: Descriptor, columns: StructType, where: str, null_literal: str) -> _Writer:
-    """Of structs; `where` is the path to them, with a last dot."""
+    """Return a writer of structs; `where` is the path to them, with a dot at the end."""
     names = [column.name for column in columns.fields]
     writers: list[_Writer] = []
     for column in columns.fields:
@@ -137,9 +137,9 @@ def _field_writer(field: FieldDescriptor, type_: DataType, column: str, null_lit
 
 
 def _ranges(lists: pa.ListArray) -> tuple[tuple[int, int], list[tuple[int, int]]]:
-    """Where the values of all lists begin and how many there are; each list's begin and end among them.
+    """Return the begin and the number of the values of all lists, and each list's begin and end among them.
 
-    A list that is null is an empty one.
+    A list that is null is empty.
     """
     offsets = lists.offsets.to_pylist()
     begins, ends = ([offset - offsets[0] for offset in some] for some in (offsets[:-1], offsets[1:]))
@@ -152,7 +152,7 @@ def _ranges(lists: pa.ListArray) -> tuple[tuple[int, int], list[tuple[int, int]]
 
 
 def _element_writer(field: FieldDescriptor, type_: DataType, column: str, null_literal: str) -> _Writer:
-    """As `_value_writer`, with defaults for nulls."""
+    """Return a writer as `_value_writer` does, with defaults for nulls."""
     check_types(field, type_, column, element=True)
     write = _value_writer(field, type_, column, null_literal)
     if field.message_type is not None:

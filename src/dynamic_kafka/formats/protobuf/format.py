@@ -1,15 +1,15 @@
 """The format `protobuf`: Flink's flink-protobuf, with Google's library for Python.
 
-There is no class path to look Java's classes up on: the message is named as a class that protoc made for Python, or by its
-full name in a descriptor file. Its descriptors travel to the workers inside the function; executors need no file.
+Java's classes cannot be loaded: the message type is given as a class that protoc made for Python, or by its full name in a
+descriptor file. Its descriptors are sent to the workers with the function; executors need no file.
 
 Differences to Flink:
 
 * An `optional` scalar of proto3 that is not in the message is null without `read-default-values`; Flink reads its default.
-* A number that an enum of proto3 does not have is read as it is into a column of numbers; Flink fails.
-* More columns go with a field: see `protobuf_types`. `google.protobuf.Timestamp` may also be a timestamp.
-* Text of proto2 that is no UTF-8 is an error of its message; Java puts replacement characters.
-* The entries of maps are written in one order.
+* A number that an enum of proto3 does not have is read unchanged into a column of numbers; Flink fails.
+* More types of columns match a field (see `types`). `google.protobuf.Timestamp` may also be a timestamp.
+* Text of proto2 that is not UTF-8 is an error of its message; Java inserts replacement characters.
+* The entries of a map are always written in the same order.
 
 Source: org.apache.flink.formats.protobuf of Flink 2.1.
 """
@@ -112,7 +112,7 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     message = _message(options)
     missing = Missing(defaults=_OPTIONS.read_default_values.of(options))
     ignore_errors: bool = _OPTIONS.ignore_parse_errors.of(options)
-    decoder(message, schema, missing, ignore_errors=ignore_errors)  # whether it can be made
+    decoder(message, schema, missing, ignore_errors=ignore_errors)  # raises if the columns do not fit
 
     def from_protobuf(payloads: pa.Array) -> pa.Array:
         return decoder(message, schema, missing, ignore_errors=ignore_errors)(payloads.to_pylist())
@@ -127,7 +127,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
     message = _message(options)
     literal: str = _OPTIONS.null_literal.of(options)
-    encoder(message, schema, literal)  # whether it can be made
+    encoder(message, schema, literal)  # raises if the columns do not fit
 
     def to_protobuf(rows: pa.Array) -> pa.Array:
         return pa.array(encoder(message, schema, literal)(rows), pa.binary())
@@ -136,4 +136,4 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 
 PROTOBUF = Format(_NAME, _OPTIONS, _decode, _encode, _check)
-"""Flink's `protobuf`."""
+"""Flink's format `protobuf`."""

@@ -1,19 +1,18 @@
-"""Which types of columns and of Protobuf fields go together, and the message that a table's columns make.
+"""The types of columns and of Protobuf fields: which types match, and the message type that is made from columns.
 
-The rule is Flink's (PbSchemaValidationUtils): the types have to match exactly, and a column has its field's name. Beyond it,
-a column may be wider or narrower than a field of 32 bits (a value that does not fit is an error of its record), and a
+The rule is Flink's (PbSchemaValidationUtils): types must match exactly, and a column has the name of its field. In addition,
+a column may be wider or narrower than a field of 32 bits (a value that does not fit is an error of its message), and a
 `google.protobuf.Timestamp` may be a timestamp.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, listed, suggestion
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -35,13 +34,13 @@ __all__ = [
 ]
 
 STRINGS = frozenset({"string", "varchar", "char"})
-"""Kinds of columns that are texts."""
+"""The kinds of columns that are texts."""
 TIMESTAMPS = frozenset({"timestamp", "timestamp_ntz"})
-"""Kinds of columns that are timestamps."""
+"""The kinds of columns that are timestamps."""
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 _TIMESTAMP_FILE = "google/protobuf/timestamp.proto"
-# Kinds of columns by the field's type as .proto files name it; the first is what Flink asks for.
+# The kinds of columns by the field's type as in .proto files; the first one is Flink's.
 _KINDS = {
     "bool": ("boolean",),
     **dict.fromkeys(("int32", "sint32", "sfixed32"), ("int", "bigint", "smallint", "tinyint")),
@@ -53,7 +52,7 @@ _KINDS = {
     "bytes": ("binary",),
     "enum": ("string", "varchar", "char", "int", "bigint", "smallint", "tinyint"),
 }
-# The fields that columns make, by kind.
+# The types of fields that are made from columns, by kind.
 _FIELD_TYPES = {
     "boolean": "bool",
     **dict.fromkeys(("tinyint", "smallint", "int"), "int32"),
@@ -63,16 +62,17 @@ _FIELD_TYPES = {
     "binary": "bytes",
     **dict.fromkeys(STRINGS, "string"),
 }
+_MOST_FIELDS = 20
 _NO_KEYS = frozenset({"float", "double", "bytes"})
 
 
 def kind_of(type_: DataType) -> str:
-    """A column type's name without its parameters, such as `array` or `bigint`."""
+    """Return a column type's name without its parameters, such as `array` or `bigint`."""
     return re.split(r"\W", type_.simpleString(), maxsplit=1)[0]
 
 
 def unsigned_type(field: FieldDescriptor, kind: str) -> pa.DataType | None:
-    """Arrow's type of an unsigned field whose column is signed and of the same size; None for others.
+    """Return Arrow's type of an unsigned field with a signed column of the same size; None for other fields.
 
     Java has no unsigned integers, so Flink shows large ones as negative.
     """
@@ -84,58 +84,57 @@ def unsigned_type(field: FieldDescriptor, kind: str) -> pa.DataType | None:
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Whether a field is a map, which is a repeated message underneath."""
+    """Return whether a field is a map, which is a repeated message in the descriptor."""
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
 def message_of(field: FieldDescriptor) -> Descriptor:
-    """The message that is a field's type."""
+    """Return the message that is a field's type."""
     assert field.message_type is not None
     return field.message_type
 
 
 def entry_of(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]:
-    """A map's key and value."""
+    """Return a map's key and value."""
     fields = message_of(field).fields_by_name
     return fields["key"], fields["value"]
 
 
 def enum_of(field: FieldDescriptor) -> EnumDescriptor:
-    """The enum that is a field's type."""
+    """Return the enum that is a field's type."""
     assert field.enum_type is not None
     return field.enum_type
 
 
 def field_of(descriptor: Descriptor, column: str) -> FieldDescriptor:
-    """The field with a column's name.
+    """Return the field with a column's name.
 
     Args:
         descriptor: The message.
-        column: The column's name after those of the structs that it is in, with dots.
+        column: The column's name, after the names of the structs around it, joined by dots.
 
     Raises:
-        ConfigurationError: If there is none.
+        ConfigurationError: If the message does not have such a field.
     """
     name = column.rpartition(".")[2]
     known = descriptor.fields_by_name
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(list(known)[:20]) or 'none'}"
-    raise ConfigurationError(f"Column '{column}' is no field of the message {descriptor.full_name}; {hint}")
+    hint = suggestion(name, known) or f"; its fields are: {listed(known, _MOST_FIELDS) or 'none'}"
+    raise ConfigurationError(f"Column '{column}' is not a field of the message {descriptor.full_name}{hint}")
 
 
 def check_types(field: FieldDescriptor, type_: DataType, column: str, *, element: bool = False) -> None:
-    """Check that a column can hold a field; a struct's fields are not looked at.
+    """Check that a column can hold a field; the fields of a struct are not checked.
 
     Args:
         field: The field.
         type_: The column's type.
         column: The column's name, for the error.
-        element: Whether it is about one element of a repeated field.
+        element: True for a column that holds one element of a repeated field.
 
     Raises:
-        ConfigurationError: If it cannot.
+        ConfigurationError: If the types do not match.
     """
     name = _type_name(field)
     if is_map(field):
@@ -155,7 +154,7 @@ def check_types(field: FieldDescriptor, type_: DataType, column: str, *, element
 
 
 def _type_name(field: FieldDescriptor) -> str:
-    """A field's type as .proto files name it."""
+    """Return a field's type as in .proto files."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
     if is_map(field):
@@ -167,17 +166,17 @@ def _type_name(field: FieldDescriptor) -> str:
 
 
 def file_of_columns(columns: StructType, name: str) -> FileDescriptorProto:
-    """The file with the message that a table's columns make, in the syntax proto3.
+    """Return the file with the message type of a table's columns, in the syntax proto3.
 
-    A column gets the number of its place, from 1 on. One that may be null is `optional`, so that null stays apart from the
-    type's default; a struct makes a message `<column>_Row` inside its message, as in Confluent's Flink.
+    Columns are numbered from 1 on. A column that may be null is `optional`, so that null differs from the type's default. A
+    struct makes a message `<column>_Row` inside its message, as in Confluent's Flink.
 
     Args:
         columns: The columns.
         name: The message's full name.
 
     Raises:
-        ConfigurationError: If a column cannot be a field: by its name, or because no field has such a type.
+        ConfigurationError: If a column cannot be a field because of its name or its type.
     """
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
@@ -187,7 +186,7 @@ def file_of_columns(columns: StructType, name: str) -> FileDescriptorProto:
     def add_field(
         message: DescriptorProto, scope: str, name: str, type_: DataType, column: str
     ) -> FieldDescriptorProto:
-        """A field without number; `scope` is the full name of the message that nested ones belong to."""
+        """Return a field without number; `scope` is the full name of the message around nested messages."""
         kind = kind_of(type_)
         field = FieldDescriptorProto(name=name, label=FieldDescriptorProto.LABEL_OPTIONAL)
         if kind == "struct":
@@ -221,18 +220,18 @@ def file_of_columns(columns: StructType, name: str) -> FileDescriptorProto:
 
     def add_columns(message: DescriptorProto, scope: str, columns: StructType, where: str) -> None:
         taken = {column.name for column in columns.fields}
-        column_of: dict[str, str] = {}  # by the name in JSON, of which a message has each once
+        column_of: dict[str, str] = {}  # by the name in JSON, which is unique in a message
         for number, column in enumerate(columns.fields, 1):
             path = f"{where}{column.name}"
             if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", column.name) is None:
                 raise ConfigurationError(
-                    f"Column '{path}' cannot be a Protobuf field: names are of letters, digits and '_'; rename it"
+                    f"Column '{path}' cannot be a Protobuf field. Rename it: a name consists of letters, digits and '_'"
                 )
             in_json = re.sub("_+(.?)", lambda found: found[1].upper(), column.name)
             if (other := column_of.setdefault(in_json, path)) != path:
                 raise ConfigurationError(
-                    f"Columns '{other}' and '{path}' cannot both be Protobuf fields: both are '{in_json}' in JSON; rename "
-                    "one of them"
+                    f"Columns '{other}' and '{path}' cannot both be Protobuf fields: both are named '{in_json}' in JSON. "
+                    "Rename one of them"
                 )
             kind = kind_of(column.dataType)
             of: Any = column.dataType
@@ -255,7 +254,7 @@ def file_of_columns(columns: StructType, name: str) -> FileDescriptorProto:
         for nested in message.nested_type:
             if nested.name in taken:
                 raise ConfigurationError(
-                    f"Column '{where}{nested.name}' has the name of the message that another column makes; rename it"
+                    f"Column '{where}{nested.name}' has the name of the message that is made from another column. Rename it"
                 )
 
     add_columns(file.message_type.add(name=short), name, columns, "")
@@ -264,6 +263,6 @@ def file_of_columns(columns: StructType, name: str) -> FileDescriptorProto:
 
 def _impossible(column: str, type_: DataType) -> ConfigurationError:
     return ConfigurationError(
-        f"Column '{column}' cannot be a Protobuf field: none has the type {type_.simpleString()}; put arrays and maps that "
-        "are inside others into a struct, and cast what has no type in Protobuf, such as decimal, to string or bigint"
+        f"Column '{column}' cannot be a Protobuf field: Protobuf does not have the type {type_.simpleString()}. Put arrays "
+        "and maps inside of others into a struct, and cast other types, such as decimal, to string or bigint"
     )
