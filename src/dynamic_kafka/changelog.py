@@ -1,11 +1,13 @@
-"""A table kept up to date from a changelog: rows with `row_kind`, merged by key, batch by batch.
+"""Materialize a changelog as a table: rows with `row_kind` are merged by key, batch by batch.
 
 Rules:
 
-1. Of all changes of a key in a batch, the last one in the source's order counts. A key's messages are in one partition, so
-   their offsets say the order; of the two rows of an update, `+U` is the later one.
-2. A key whose last change is `-U` or `-D` goes. So an update that changes the key removes the old one.
-3. A batch that Spark repeats changes nothing a second time: what is merged is the last state of each key.
+1. The last change of a key in a batch, in the order of the source, is applied. The messages of a key are in one partition,
+so
+   the order is that of their offsets. In an update, `+U` comes after `-U`.
+2. If the last change of a key is `-U` or `-D`, its row is deleted. So an update that changes the key deletes the row of the
+   old key.
+3. A batch that Spark repeats has no further effect, because only the last state of each key is merged.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Target", "delta", "last_changes", "materialize"]
 
-_KINDS = ("-U", "-D", "+I", "+U")  # in the order in which they may follow each other in one message
+_KINDS = ("-U", "-D", "+I", "+U")  # in the order within one message
 _DELETES = ("-U", "-D")
 
 
 Target: TypeAlias = "Callable[[DataFrame, DataFrame, int], None]"
-"""Where a table is kept: a function that applies a batch. It is given
+"""The target of a changelog: a function that applies a batch. Its arguments are
 
-* whole rows, one for each key: to be inserted, or to replace the row with that key;
-* keys whose rows go; none of them is among the former;
-* the batch's number. It may come again after a failure, with the same changes.
+* whole rows, one for each key, to insert or to replace the row with that key;
+* the keys of the rows to delete, none of which is among the former;
+* the batch's number. After a failure, the same number comes again with the same changes.
 """
 
 
@@ -45,15 +47,15 @@ def materialize(
 
     Args:
         changes: A stream with `row_kind`, such as a table with the format `debezium-json` or the connector `upsert-kafka`.
-        keys: The columns that tell rows apart.
-        into: Where the table is kept: `delta(...)`, or a function of your own.
-        order: Columns that say which of two changes of a key is the later one. They are not in the table.
+        keys: The columns that identify a row.
+        into: The target: `delta(...)`, or a function of your own.
+        order: The columns by which the changes of a key are ordered. They are not in the table.
 
     Returns:
-        A writer: give it a `checkpointLocation`, then `start()`.
+        A writer. Set its `checkpointLocation`, then call `start()`.
 
     Raises:
-        ConfigurationError: If a column is missing, or `changes` is no stream.
+        ConfigurationError: If a column is missing, or `changes` is not a stream.
 
     Example:
         >>> orders = env.from_path("orders")  # with `offset` BIGINT METADATA VIRTUAL  # doctest: +SKIP
@@ -63,10 +65,10 @@ def materialize(
     """
     _check(changes, keys, order)
     if not changes.isStreaming:
-        raise ConfigurationError("The changes are no stream; apply `last_changes` of a batch by yourself")
+        raise ConfigurationError("The changes are not a stream. For a batch, call `last_changes` and write its result")
 
     def apply(batch: DataFrame, batch_id: int) -> None:
-        # Both parts are read by the target, and maybe more than once: the source is read once.
+        # The target reads both parts, perhaps more than once. The source is read once.
         last = last_changes(batch, keys, order=order).persist()
         try:
             gone = F.col(ROW_KIND).isin(*_DELETES)
@@ -78,15 +80,15 @@ def materialize(
 
 
 def last_changes(batch: DataFrame, keys: Sequence[str], *, order: Sequence[str] = ("offset",)) -> DataFrame:
-    """The last change of each key.
+    """Return the last change of each key.
 
     Args:
         batch: Rows with `row_kind`.
-        keys: The columns that tell rows apart.
-        order: Columns that say which of two changes of a key is the later one.
+        keys: The columns that identify a row.
+        order: The columns by which the changes of a key are ordered.
 
     Returns:
-        One row for each key: `batch`'s columns without those of `order`.
+        One row for each key, with the columns of `batch` except those of `order`.
 
     Raises:
         ConfigurationError: If a column is missing.
@@ -100,10 +102,12 @@ def last_changes(batch: DataFrame, keys: Sequence[str], *, order: Sequence[str] 
 
 
 def delta(table: str) -> Target:
-    """A Delta table, by path or by name; it has to be there. Needs delta-spark and a session that has its extension.
+    """Return a target that merges into an existing Delta table.
+
+    It needs delta-spark, and a session with Delta's extension.
 
     Args:
-        table: A path if it has a `/` in it, else a name.
+        table: The table's name, or its path, which contains a `/`.
 
     Raises:
         MissingDependencyError: If delta-spark is not installed.
@@ -114,7 +118,7 @@ def delta(table: str) -> Target:
         raise MissingDependencyError("delta-spark", "delta", "to keep a Delta table") from None
 
     def merge(upserts: DataFrame, deletes: DataFrame, batch_id: int) -> None:
-        del batch_id  # merging a batch twice is merging it once
+        del batch_id  # merging a batch twice has the same result as merging it once
         spark = upserts.sparkSession
         target: Any = DeltaTable.forPath(spark, table) if "/" in table else DeltaTable.forName(spark, table)
         keys = deletes.columns
@@ -143,10 +147,10 @@ def _column(name: str) -> Column:
 
 def _check(changes: DataFrame, keys: Sequence[str], order: Sequence[str]) -> None:
     if not keys:
-        raise ConfigurationError("No key is given; name the columns that tell rows apart")
+        raise ConfigurationError("No key is given. Name the columns that identify a row")
     for name in (*keys, *order, ROW_KIND):
         if name not in changes.columns:
             hint = ""
             if name in order:
-                hint = f"; declare it in the table (`{name}` BIGINT METADATA VIRTUAL), or say what gives the order"
+                hint = f". Declare it in the table (`{name}` BIGINT METADATA VIRTUAL), or set other columns as `order`"
             raise ConfigurationError(f"Column '{name}' is missing; the changes have {', '.join(changes.columns)}{hint}")

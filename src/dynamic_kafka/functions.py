@@ -1,6 +1,6 @@
 """Formats for DataFrames: the bytes of Kafka messages to columns, and back.
 
-The same formats as in SQL tables, with the same options; see docs/sql.md.
+The formats and their options are those of SQL tables; see docs/sql.md.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def from_kafka(
         format: Flink's name of the format, such as `json` or `avro-confluent`.
         schema: The fields, as a type or in Spark's DDL (`id BIGINT, name STRING`).
         options: The format's options by their whole names, such as `json.ignore-parse-errors`. `format.on-error` is `fail`
-            (the default) or `skip`, which gives null.
+            (the default) or `skip`, which returns null.
 
     Returns:
         A struct of the schema's fields; null for a null message. For a changelog format an array of
-        `struct<row_kind: string, row: struct<...>, metadata: struct<...>>`, to be exploded; the fields of `metadata` have
-        the names that SQL has behind `value.`.
+        `struct<row_kind: string, row: struct<...>, metadata: struct<...>>`, which can be exploded. The fields of `metadata`
+        have the names of SQL's metadata columns without `value.`.
 
     Raises:
-        ConfigurationError: If the format or an option is unknown or wrong, or does not go with the schema.
+        ConfigurationError: If the format or an option is unknown or wrong, or does not support the schema.
 
     Example:
         >>> df.select(from_kafka("value", "json", "id BIGINT, name STRING").alias("order"))  # doctest: +SKIP
@@ -67,7 +67,7 @@ def from_kafka(
 
 
 def _changes(decoded: Column) -> Column:
-    """The rows of a changelog's message, each with the message's metadata."""
+    """Return the rows of a changelog's message, each with the message's metadata."""
     return F.transform(
         decoded[ROWS],
         lambda r: F.struct(r[ROW_KIND].alias(ROW_KIND), r["row"].alias("row"), decoded[METADATA].alias(METADATA)),
@@ -83,8 +83,8 @@ def to_kafka(
     """Encode rows as keys or values.
 
     Args:
-        row: A struct column, or its name. Its fields are taken by their names, those of structs in it, too; for a changelog
-            format it has a field `row_kind` as well.
+        row: A struct column, or its name. Its fields, also those of nested structs, are matched by name. For a changelog
+            format it also has the field `row_kind`.
         format: Flink's name of the format.
         schema: The fields without `row_kind`, as a type or in Spark's DDL.
         options: The format's options by their whole names.
@@ -93,7 +93,7 @@ def to_kafka(
         A binary column.
 
     Raises:
-        ConfigurationError: As `from_kafka`.
+        ConfigurationError: For the same reasons as in `from_kafka`.
 
     Example:
         >>> df.select(to_kafka(struct("id", "name"), "json", "id BIGINT, name STRING").alias("value"))  # doctest: +SKIP
@@ -106,7 +106,7 @@ def to_kafka(
 
 
 def _by_name(column: Column, type_: DataType) -> Column:
-    """A value with another type, a struct field by field: Spark's cast takes fields by their position."""
+    """Cast a value, and structs field by field by name: Spark's cast matches fields by position."""
     match type_:
         case StructType():
             fields = (_by_name(column[f.name], f.dataType).alias(f.name) for f in type_.fields)
@@ -120,7 +120,7 @@ def _by_name(column: Column, type_: DataType) -> Column:
 
 
 def _texts(options: Mapping[str, object] | None) -> dict[str, str]:
-    """Options as texts; True is `true`, as Spark's `option` has it."""
+    """Return options as texts; True becomes `true`, as in Spark's `option`."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (options or {}).items()
     }
@@ -136,7 +136,7 @@ def _struct(schema: StructType | str) -> StructType:
             f"The schema {schema!r} is not Spark's DDL ('id BIGINT, name STRING'): {str(error).strip().splitlines()[0]}"
         ) from error
     if not isinstance(parsed, StructType):
-        raise ConfigurationError(f"The schema {schema!r} has no fields; name them as in 'id BIGINT, name STRING'")
+        raise ConfigurationError(f"The schema {schema!r} does not have fields; write it as in 'id BIGINT, name STRING'")
     return parsed
 
 

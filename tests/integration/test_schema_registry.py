@@ -425,7 +425,7 @@ def test_a_wrong_path_is_no_messages_fault(
 ) -> None:
     """Else all of a topic would be skipped; the URL is told."""
     where = settings(server.url.replace("http://", "http://me:hunter2@") + path)
-    said = r"registry http://\*\*\*@127.*status 404.*; no schema registry is there"
+    said = r"registry http://\*\*\*@127.*status 404.*; this is not a schema registry"
     with pytest.raises(RegistryError, match=said) as caught:
         decode(where, [b"\x00\x00\x00\x00\x01"], columns(("id", spark.LongType())))
     assert not caught.value.not_found
@@ -437,7 +437,7 @@ def test_a_proxys_404_is_no_messages_fault(proxy: Proxy, settings: Callable[...,
     client = registry.client(settings(proxy.url))
     proxy.failures = [404] * 2
     for _ in range(2):
-        with pytest.raises(RegistryError, match="no schema registry is there") as caught:
+        with pytest.raises(RegistryError, match="this is not a schema registry") as caught:
             client.schema(1)
         assert not caught.value.not_found
     assert len(proxy.requests) == 2

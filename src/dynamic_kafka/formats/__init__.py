@@ -1,14 +1,13 @@
-"""Formats: bytes to columns and back, under Flink's names.
+"""Formats: the bytes of messages to columns and back, under Flink's names, with one package or module for each family.
 
-The same formats serve SQL tables and DataFrames (`dynamic_kafka.functions`).
+SQL tables (`sql`) and DataFrames (`functions`) call them, always through `format_named`.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib
 
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, suggestion
 from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions
 
 __all__ = ["ERROR", "FORMATS", "METADATA", "ROWS", "ROW_KIND", "Format", "FormatOptions", "format_named"]
@@ -26,25 +25,23 @@ FORMATS = {
     "maxwell-json": "changelog.format:MAXWELL_JSON",
     "ogg-json": "changelog.format:OGG_JSON",
 }
-"""Where each format is, as `module:NAME` of this package; imported when it is used."""
+"""The place of each format, as `module:NAME` in this package. A module is imported when its format is used."""
 
 
 def format_named(name: str, option: str = "format") -> Format:
-    """The format of a name.
+    """Return the format with a name.
 
     Args:
         name: Flink's name, such as `json`.
-        option: The option that gave it, for errors.
+        option: The option with the name, for errors.
 
     Raises:
-        ConfigurationError: If there is no such format.
+        ConfigurationError: If the format does not exist.
     """
     place = FORMATS.get(name)
     if place is None:
-        near = difflib.get_close_matches(name, FORMATS, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
         raise ConfigurationError(
-            f"Option '{option}' has the value '{name}'; expected one of {', '.join(FORMATS)}{hint}"
+            f"Option '{option}' has the value '{name}'; expected one of {', '.join(FORMATS)}{suggestion(name, FORMATS)}"
         )
     module, _, attribute = place.partition(":")
     found: Format = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)

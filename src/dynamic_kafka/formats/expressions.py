@@ -1,6 +1,6 @@
-"""What the formats that are Spark's own expressions share: values as text, and expressions that are evaluated once.
+"""Helpers for formats that are Spark's own expressions: values as text, and expressions that are evaluated once.
 
-None of it depends on the session: not on its time zone, and not on ANSI mode.
+None of them depends on the session's time zone or on ANSI mode.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ __all__ = [
 ]
 
 TEMPORAL = (DateType, TimeType, TimestampNTZType, TimestampType)
-"""Types whose values are texts in JSON and CSV."""
+"""The types with values that are texts in JSON and CSV."""
 INTERVALS = (YearMonthIntervalType, DayTimeIntervalType)
-"""Types whose values are numbers in JSON: of months, and of milliseconds."""
+"""The types with values that are numbers in JSON: of months, and of milliseconds."""
 
 
 def let(value: Column, use: Callable[[Column], Column]) -> Column:
-    """What `use` makes of a value that is computed once, however often it is used.
+    """Return the result of `use` for a value that is computed once, however often it is used.
 
-    A lambda's variable is the one thing that Spark never computes twice: it repeats an expression in each place where it
-    stands, and finds repetitions again only where all of them are always needed.
+    Only the variable of a lambda is never computed twice. Spark evaluates any other expression again in each place where it
+    is used, unless all of these places are always evaluated.
     """
     return F.get(F.transform(F.array(value), use), F.lit(0))
 
@@ -75,7 +75,7 @@ def once(column: Column) -> Column:
 
 
 def either(conditions: Iterable[Column]) -> Column:
-    """Whether one of the conditions holds; false for none."""
+    """Return whether one of the conditions is true; false if there are none."""
     result = F.lit(False)
     for condition in conditions:
         result = result | condition
@@ -83,12 +83,12 @@ def either(conditions: Iterable[Column]) -> Column:
 
 
 def with_error(schema: StructType) -> StructType:
-    """The fields of a schema, and `ERROR`."""
+    """Return a schema with the additional field `ERROR`."""
     return StructType([*schema.fields, StructField(ERROR, StringType())])
 
 
 def has(type_: DataType, classes: tuple[type[DataType], ...]) -> bool:
-    """Whether a type is one of the classes, or has one in it."""
+    """Return whether a type is one of the classes, or contains one."""
     match type_:
         case _ if isinstance(type_, classes):
             return True
@@ -101,16 +101,16 @@ def has(type_: DataType, classes: tuple[type[DataType], ...]) -> bool:
 
 
 def or_error(row: Column, error: Column, schema: StructType) -> Column:
-    """A row, or if there is an error, one with nothing but that.
+    """Return a row, or a row with nothing but the error.
 
     Args:
         row: The fields of the schema and `ERROR`, which is null.
-        error: What is wrong with the message; null if nothing is.
+        error: The error of the message, or null.
         schema: The schema.
     """
 
     def chosen(error: Column) -> Column:
-        # Nulls of all types by a parser: casts would take more room, and Spark has none to TIME.
+        # The parser makes nulls of all types: casts would be longer, and Spark does not have a cast to TIME.
         only_error = F.to_json(F.struct(error.alias(ERROR)))
         wrong = F.from_json(only_error, with_error(schema), {"columnNameOfCorruptRecord": "-"})
         return F.when(error.isNull(), row).otherwise(wrong)
@@ -119,21 +119,21 @@ def or_error(row: Column, error: Column, schema: StructType) -> Column:
 
 
 def check_names(schema: StructType) -> None:
-    """Raise `ConfigurationError` if a column has the name that `ERROR` needs."""
+    """Raise `ConfigurationError` if a column has the reserved name `ERROR`."""
     if ERROR in schema.names:
-        raise ConfigurationError(f"A column cannot have the name '{ERROR}'; give it another one")
+        raise ConfigurationError(f"A column cannot have the name '{ERROR}', which is reserved. Rename it")
 
 
 def temporal_text(column: Column, type_: DataType, separator: str = " ") -> Column:
-    """A date, time or timestamp as Flink writes it: with as many digits of a second as needed, an instant in UTC with `Z`.
+    """Return a date, time or timestamp as Flink writes it: with as few digits as possible, instants in UTC with `Z`.
 
     Args:
-        column: Of one of the types `TEMPORAL`.
+        column: A column of one of the types `TEMPORAL`.
         type_: Its type.
-        separator: Between date and time.
+        separator: The text between date and time.
     """
     if isinstance(type_, TimestampType):
-        # Whatever takes an instant apart does it in the session's time zone, except for this number.
+        # All other functions on instants use the session's time zone.
         since_1970 = F.lit(timedelta(microseconds=1)) * F.unix_micros(column)
         column = F.lit("1970-01-01").cast(TimestampNTZType()) + since_1970
     text = column.cast(StringType())
@@ -143,12 +143,12 @@ def temporal_text(column: Column, type_: DataType, separator: str = " ") -> Colu
 
 
 def decimal_text(column: Column, *, plain: bool) -> Column:
-    """A decimal number as Java writes it.
+    """Return a decimal number as Java writes it.
 
     Args:
         column: The number.
         plain: True for `BigDecimal.toPlainString`, with all digits of its scale (`100.00`); false for `toString` without
-            trailing zeros, which takes an exponent for a multiple of ten and for less than a millionth (`1E+2`, `2.7E-8`).
+            trailing zeros, which uses an exponent for multiples of ten and below a millionth (`1E+2`, `2.7E-8`).
     """
     if plain:
         return _plain(column)
@@ -165,7 +165,7 @@ def _plain(column: Column) -> Column:
 
 
 def _shortest(whole: Column, fraction: Column) -> Column:
-    """Of the digits before and behind the point, the latter without trailing zeros: the shortest text, as Java has it."""
+    """Return Java's shortest text for the digits before and behind the point; the latter are without trailing zeros."""
     zero = F.lit("0")
     small, tens = F.ltrim(fraction, zero), F.rtrim(whole, zero)
     by_exponent = F.concat(_mantissa(tens), F.lit("E+"), F.length(whole) - 1)

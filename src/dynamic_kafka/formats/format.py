@@ -1,8 +1,8 @@
-"""What a format is: bytes to columns and back, as Spark expressions.
+"""The interface of a format: bytes to columns and back, as Spark expressions.
 
-A format's functions take and give `Column`s, so that Spark evaluates them where it evaluates everything else: as its own
-native expressions (JSON, CSV), or over Arrow batches (Avro, Protobuf). None of them raises for a message that does not fit:
-it tells what is wrong in the field `ERROR`, and `on_error` decides what then happens.
+A format's functions take and return `Column`s, which Spark evaluates like all others: as its own expressions (JSON, CSV), or
+over Arrow batches (Avro, Protobuf). They do not raise for a bad message. They put the reason into the field `ERROR`, and
+`on_error` decides what happens.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 __all__ = ["ERROR", "METADATA", "ROWS", "ROW_KIND", "Format", "FormatOptions"]
 
 ERROR = "__error"
-"""Field of what is decoded: null if the message could be decoded, else why it could not."""
+"""The field of a decoded struct with the reason why the message could not be decoded; null if it could."""
 ROWS = "rows"
-"""Field of what a changelog format decodes: an array of `struct<row_kind: string, row: struct<...>>`."""
+"""The field of a changelog format's decoded struct with an array of `struct<row_kind: string, row: struct<...>>`."""
 METADATA = "metadata"
-"""Field of what a changelog format decodes: a struct of the format's metadata."""
+"""The field of a changelog format's decoded struct with a struct of the format's metadata."""
 ROW_KIND = "row_kind"
-"""Column that says what a row of a changelog means: `+I`, `-U`, `+U` or `-D`, as Flink prints them."""
+"""The column with the kind of a changelog's row: `+I`, `-U`, `+U` or `-D`, as Flink prints them."""
 
 FormatOptions = Mapping[str, Any]
-"""Values by the option's whole name, such as `json.ignore-parse-errors`; those that were not given are missing."""
+"""Values by the option's whole name, such as `json.ignore-parse-errors`; options that were not given are missing."""
 
 
 def _nothing_to_check(schema: StructType, options: FormatOptions) -> None:
-    """Any schema and options go."""
+    """Accept any schema and options."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class Format:
 
     Args:
         name: Flink's name.
-        options: Its options; each key begins with the name.
-        decode: Takes a binary column, a schema and options. Gives a struct of the schema's fields and `ERROR`; a changelog
-            format gives `struct<rows, metadata, __error>`. The struct is null where there is no row to be had: for a null
-            message (unless the format says otherwise), and for one that the format's options say to leave out.
+        options: Its options. Each key begins with the name.
+        decode: Takes a binary column, a schema and options. Returns a struct of the schema's fields and `ERROR`; a changelog
+            format returns `struct<rows, metadata, __error>`. The struct is null for a null message (unless the format
+            defines something else), and for a message that is skipped because of the format's options.
         encode: Takes a struct column of the schema's fields (with a last field `row_kind` for a changelog format), the
-            schema and options. Gives a binary column; null means a null message.
-        check: Raises `ConfigurationError` if schema and options do not go with the format.
-        changelog: Whether a message says how a row changes, not only what it is.
-        metadata: Types of the format's metadata by name, without `value.`.
-        registry: The option for the subject in a schema registry, if there is one.
+            schema and options. Returns a binary column; null means a null message.
+        check: Raises `ConfigurationError` if the format does not support the schema or the options.
+        changelog: True if a message describes how a row changed, not only the row.
+        metadata: The types of the format's metadata by name, without `value.`.
+        registry: The option for the subject in a schema registry, if the format has one.
     """
 
     name: str

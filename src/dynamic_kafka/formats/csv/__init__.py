@@ -1,4 +1,4 @@
 """The format `csv` with Flink's rules, over Spark's `from_csv`.
 
-Called through `formats.format_named`.
+It is called through `formats.format_named` only.
 """

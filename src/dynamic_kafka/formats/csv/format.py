@@ -60,7 +60,7 @@ def _character(value: str) -> str:
 
 
 def _escaped_character(value: str) -> str:
-    r"""A character that may be written as in Java, such as `\t`."""
+    r"""Parse a character that may be written as in Java, such as `\t`."""
 
     def unescape(match: re.Match[str]) -> str:
         unicode, octal, character = match.groups()
