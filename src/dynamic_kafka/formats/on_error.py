@@ -1,4 +1,4 @@
-"""What happens to a message that a format cannot read: `format.on-error` (fail, skip or dead-letter).
+"""The policy for messages that a format cannot read: `format.on-error` (fail, skip or dead-letter).
 
 A format never raises for a bad message. It puts the reason into the field `ERROR` of the decoded struct, and the policy
 is applied here, for tables (`apply_error_policy`) and for single columns (`row_or_error`).
@@ -86,7 +86,7 @@ def row_or_error(row: Column, decoded: Column, message: Column, format_name: str
 
     Args:
         row: The row that is made of the decoded struct.
-        decoded: The decoded struct, with `ERROR`; null where there is no row.
+        decoded: The decoded struct, with `ERROR`; null if there is no row.
         message: The message.
         format_name: The format, for the error.
         skip: True for null instead of an error.

@@ -111,7 +111,7 @@ class Cursor:
 
 
 Build: TypeAlias = Callable[[], pa.Array]
-"""Builds a column of what has been read."""
+"""Builds a column of the values that were read."""
 Read: TypeAlias = Callable[[Cursor], Build]
 """Moves a cursor over a value."""
 
