@@ -1,7 +1,7 @@
 """Confluent's schema registry: schemas by id, and ids of schemas, for the formats that end in `-confluent`.
 
-The client is confluent-kafka's own, with its cache and its retries. Here are Java's key stores, and errors that say what to
-do. A process keeps a client for each of its settings within the policy of `kafka.pool`.
+The client is confluent-kafka's own, with its cache and its retries. This module adds Java's key stores, and errors with
+advice. A process keeps a client for each of its settings within the policy of `kafka.pool`.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ __all__ = [
 
 _SHOWN_CHARS = 500
 _LARGEST_ID = 2**31 - 1  # ids are ints in Java, and never negative
-# How long it is kept that an id is unknown, and of how many ids: a topic of damaged messages may name any.
+# How long, and for how many ids, the answer that an id is unknown is cached: damaged messages may contain any id.
 _UNKNOWN_S = 60.0
 _MOST_UNKNOWN = 10_000
-# A registry's own codes for a subject, a version and a schema that it does not have. Any other 404 is of another server, or
-# of a wrong path.
+# A registry's own codes for a subject, a version and a schema that do not exist. Any other 404 comes from another server or
+# a wrong path.
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """A schema as the registry has it.
+    """A schema in a registry.
 
     Args:
         type: `AVRO`, `PROTOBUF` or `JSON`.
         text: The schema itself.
-        references: Name, subject and version of each schema that it refers to; see `Registry.references`.
+        references: The name, subject and version of each schema that it refers to; see `Registry.references`.
     """
 
     type: str
@@ -68,7 +68,7 @@ class RegisteredSchema:
 
 
 class Registry:
-    """A registry's client; see `client`.
+    """A client of a registry; see `client`.
 
     All methods cache answers: an id's schema and a schema's id never change. Each raises `RegistryError` if the registry
     does not answer, after the library's retries, or refuses. Errors are not cached, so the next call asks again, with one
@@ -79,7 +79,7 @@ class Registry:
         self._settings = settings
         self._url = ",".join(without_logins(url) for url in settings.url.split(","))
         self._client: SchemaRegistryClient | None = _connect(settings)
-        self._unknown: dict[int, tuple[float, str]] = {}  # until when, and what was said; the oldest first
+        self._unknown: dict[int, tuple[float, str]] = {}  # until when, and the error; the oldest first
 
     def __repr__(self) -> str:
         return f"Registry({self._url!r})"
@@ -88,7 +88,7 @@ class Registry:
         """Return the schema with this id.
 
         Raises:
-            RegistryError: With `not_found` if the registry knows no such id, or none can be so large.
+            RegistryError: With `not_found` if the registry does not know the id, or if the id is too large for any registry.
         """
         if schema_id > _LARGEST_ID:
             raise RegistryError(f"No schema registry has the id {schema_id}", retriable=False, not_found=True)
@@ -98,8 +98,8 @@ class Registry:
         try:
             with self._asking(
                 f"for the schema with id {schema_id}",
-                "the record was written with another registry, its first 5 bytes are no registry's, or the schema was "
-                f"deleted for good; check '{self._settings.prefix}.url' and who writes the topic",
+                "the record was written with another registry or without one, or the schema was permanently deleted; check "
+                f"'{self._settings.prefix}.url' and the producers of the topic",
             ) as client:
                 return _registered(client.get_schema(schema_id))
         except RegistryError as error:
@@ -115,13 +115,13 @@ class Registry:
     ) -> int:
         """Return the id of a schema under a subject; register it if it does not exist there.
 
-        With `auto.register.schemas` false it is only looked up, and a `RegistryError` if it is not there.
+        With `auto.register.schemas` = false, a schema that does not exist is a `RegistryError`.
 
         Args:
             subject: The subject.
             schema_type: `AVRO`, `PROTOBUF` or `JSON`.
             text: The schema itself.
-            references: Name, subject and version of each schema that it refers to.
+            references: The name, subject and version of each schema that it refers to.
         """
         schema = _schema(schema_type, text, references)
         if self._settings.auto_register:
@@ -182,14 +182,14 @@ class Registry:
             status = error.http_status_code
             said = f"status {status}: {without_logins(str(error.error_message))[:_SHOWN_CHARS]}".rstrip(". ")
             if status in {401, 403}:
-                self.close()  # a rotated secret counts at the next try
+                self.close()  # the next attempt reads the secret again, which may be rotated
                 hint = f"check '{prefix}.basic-auth.*' or '{prefix}.bearer-auth.*', and the user's rights"
             elif error.error_code in {_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA}:
                 hint = remedy
             elif status == 404:
                 hint = (
-                    f"no schema registry is there; set '{prefix}.url' to the base of its API, such as http://host:8081, "
-                    "with the path if it has one"
+                    f"this is not a schema registry; set '{prefix}.url' to the base URL of its API, such as "
+                    "http://host:8081, with the path if it has one"
                 )
             elif status in {409, 422}:
                 hint = (
@@ -203,8 +203,8 @@ class Registry:
                 retriable=status >= 500 or status == 429,
                 not_found=error.error_code == _NO_SCHEMA,
             ) from None
-        except Exception as error:  # noqa: BLE001  (of httpx or httpx2, whichever the library has found; or no JSON)
-            # An error of a token's server may quote its answer.
+        except Exception as error:  # noqa: BLE001  (of httpx or httpx2, whichever the library uses; or for an answer that is not JSON)
+            # The error of a token server may quote its answer, which may contain a secret.
             shown = (
                 "" if type(error).__name__ == "OAuthTokenError" else f": {without_logins(str(error))}"[:_SHOWN_CHARS]
             )
@@ -246,15 +246,17 @@ def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
     url = clear.pop("url")
     check_url(url, settings.prefix, settings.url)
     configuration = client_configuration(clear, settings.prefix)
-    # The library takes certificates and keys as files only, and reads them at once.
-    with tempfile.TemporaryDirectory(prefix="registry-") as folder:  # for this user alone, gone a moment later
+    # The library takes certificates and keys only as files, and reads them immediately.
+    with tempfile.TemporaryDirectory(
+        prefix="registry-"
+    ) as folder:  # readable by this user only, and deleted immediately
         stores = _stores_as_files(clear, Path(folder))
         configuration = {**configuration, **stores, "url": url}
         try:
             return SchemaRegistryClient(configuration)
-        except (ValueError, TypeError, OSError) as error:  # OSError: files of certificates, also damaged ones
+        except (ValueError, TypeError, OSError) as error:  # OSError: for missing and damaged certificates
             said = without_logins(str(error))
-            raise ConfigurationError(f"Format {settings.prefix}: the registry's client refuses: {said}") from None
+            raise ConfigurationError(f"Format {settings.prefix}: the registry's client refused this: {said}") from None
 
 
 def _registered_id(client: SchemaRegistryClient, subject: str, schema: Schema) -> int:
@@ -265,8 +267,8 @@ def _registered_id(client: SchemaRegistryClient, subject: str, schema: Schema) -
     except SchemaRegistryError as error:
         if error.http_status_code != 409:
             raise
-        # All tasks of a new query come with the same schema at once, and a registry may refuse all but one: Apicurio
-        # does, for a new subject.
+        # All tasks of a new query register the same schema at once, and Apicurio refuses all but one of them if the subject
+        # is new.
         with contextlib.suppress(SchemaRegistryError):
             if (found := client.lookup_schema(subject, schema).schema_id) is not None:
                 return found
@@ -274,7 +276,7 @@ def _registered_id(client: SchemaRegistryClient, subject: str, schema: Schema) -
 
 
 def _stores_as_files(properties: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Key stores as PEM files in the folder, and the properties that lead to them."""
+    """Write key stores as PEM files to the folder; return the properties that point to them."""
     found: dict[str, str] = {}
 
     def file(name: str, pem: str) -> str:
