@@ -90,7 +90,7 @@ def test_an_insert_that_fails_ends_the_program(
     code, out, (warning, error) = start(";\n".join(lines)).end()
     assert code == 1
     assert out.splitlines()[5:] == ["Running: t, t-2; Ctrl-C stops"]
-    assert warning.startswith("dynamic-kafka: warning: SET 'table.exec.mini-batch.enabled' has no effect")
+    assert warning.startswith("dynamic-kafka: warning: SET 'table.exec.mini-batch.enabled' is ignored")
     place = f"Line 7, job 't-2': Cluster 'kafka', topic '{bad}', partition 0, offset 0: "
     assert error.startswith(f"dynamic-kafka: error: {place}")
 
