@@ -245,7 +245,7 @@ def test_batch_queries_with_modes(env: TableEnvironment, numbers: dict[str, str]
     found = by_name(rows(env, union(list(tables), "id")), tables)
     assert found == {name: expected for name, (_, expected) in tables.items()}
     create(env, "new", "id INT", numbers | start("group-offsets") | {"properties.group.id": "new"})
-    with pytest.raises(PySparkException, match="No committed offset"):
+    with pytest.raises(PySparkException, match="has no committed offset"):
         rows(env, "SELECT * FROM new")
     for options in (start("group-offsets"), start("earliest-offset") | stop("group-offsets")):
         create(env, "nobody", "id INT", numbers | options)
