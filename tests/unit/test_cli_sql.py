@@ -612,7 +612,7 @@ def test_the_prompt_goes_on_after_errors(environment: Environment, prompt: Calla
         "n",
         "1",
         "dynamic-kafka: warning: Line 2, column 1: Expected TABLES, VIEWS or CREATE TABLE, found 'TABLEZ'",
-        "dynamic-kafka: warning: Line 1, 'DROP TABLE t': There is no table `t`; see SHOW TABLES",
+        "dynamic-kafka: warning: Line 1, 'DROP TABLE t': Table `t` does not exist; see SHOW TABLES",
         "dynamic-kafka: warning: Line 1, 'SELECT x': [NOT_FOUND] There is no `x`.",
         "dynamic-kafka: warning: 'y'",
     ]
@@ -632,7 +632,7 @@ def test_jobs_at_the_prompt(environment: Environment, prompt: Callable[..., list
     assert not running.stopped
     found = prompt("EXECUTE STATEMENT SET BEGIN", "INSERT INTO a SELECT 1;", "INSERT INTO b SELECT 2;", "END;")
     place = "Line 1, 'EXECUTE STATEMENT SET BEGIN INSERT INTO …'"
-    assert found == [f"dynamic-kafka: warning: {place}: Table `a` is not there; see SHOW TABLES"]
+    assert found == [f"dynamic-kafka: warning: {place}: Table `a` does not exist; see SHOW TABLES"]
 
 
 _WITHOUT_SPARK = """

@@ -487,8 +487,8 @@ REFUSED: dict[str, tuple[Given, str, str]] = {
     "a service with kafka": (KAFKA | {"metadata-service": "single-cluster"}, COLUMNS, "'connector' = 'dynamic-kafka'"),
     # upsert-kafka
     "upsert without a value format": (without(UPSERT, "value.format"), KEY, "'format' (or 'value.format') is missing"),
-    "upsert of a changelog's keys": (UPSERT | {"key.format": "debezium-json"}, KEY, "a key needs one of rows"),
-    "upsert of two topics": (UPSERT | {"topic": "a;b"}, KEY, "has to name one topic"),
+    "upsert of a changelog's keys": (UPSERT | {"key.format": "debezium-json"}, KEY, "a key needs a format of rows"),
+    "upsert of two topics": (UPSERT | {"topic": "a;b"}, KEY, "has to be one topic"),
     "upsert of a pattern": (
         without(UPSERT, "topic") | {"topic-pattern": "a"},
         KEY,

@@ -85,11 +85,15 @@ WRONG: dict[str, tuple[Mapping[str, str], str, str]] = {
     "topic and pattern": (KAFKA | {"topic-pattern": "o.*"}, COLUMNS, "'topic' and 'topic-pattern'"),
     "key.fields without key.format": (KAFKA | {"key.fields": "id"}, COLUMNS, "'key.fields' needs 'key.format'"),
     "key.format without key.fields": (without(KEYED, "key.fields"), COLUMNS, "'key.format' needs 'key.fields'"),
-    "unknown key field": (KEYED | {"key.fields": "id;nr"}, COLUMNS, "'nr'; the table's physical columns are id, name"),
+    "unknown key field": (
+        KEYED | {"key.fields": "id;nr"},
+        COLUMNS,
+        "'nr', but the table's physical columns are id, name",
+    ),
     "metadata as key field": (
         KEYED | {"key.fields": "at"},
         f"{COLUMNS}, at TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'",
-        "'at'; the table's physical columns are",
+        "'at', but the table's physical columns are",
     ),
     "key field twice": (KEYED | {"key.fields": "id;id"}, COLUMNS, "twice"),
     "changelog as key format": (KEYED | {"key.format": "debezium-json"}, COLUMNS, "a changelog format; a key needs"),
@@ -132,7 +136,7 @@ WRONG: dict[str, tuple[Mapping[str, str], str, str]] = {
         COLUMNS,
         "'scan.bounded.timestamp-millis' is missing",
     ),
-    "round-robin with a key": (KEYED | {"sink.partitioner": "round-robin"}, COLUMNS, "round-robin does not look"),
+    "round-robin with a key": (KEYED | {"sink.partitioner": "round-robin"}, COLUMNS, "round-robin does not use keys"),
     "empty partitioner": (KAFKA | {"sink.partitioner": ""}, COLUMNS, "'sink.partitioner'"),
     "a Java partitioner": (
         KAFKA | {"sink.partitioner": "org.mycompany.MyPartitioner"},
@@ -185,7 +189,7 @@ WRONG: dict[str, tuple[Mapping[str, str], str, str]] = {
     "upsert of a changelog": (
         UPSERT | {"value.format": "debezium-json"},
         f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED",
-        "a changelog format; 'upsert-kafka' needs one of rows",
+        "a changelog format; 'upsert-kafka' needs a format of rows",
     ),
     "upsert with half a buffer": (
         UPSERT | {"sink.buffer-flush.max-rows": "10"},

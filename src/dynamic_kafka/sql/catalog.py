@@ -1,8 +1,8 @@
 """The tables and views of an environment, as temporary views of its session.
 
-A table or view becomes a temporary view when a query first reads it, so queries go to Spark as they were written. All are
-made anew after a change of what they depend on. Several environments can share a session, each with its own tables: the one
-whose query comes next has the view.
+A table or view becomes a temporary view when a query first reads it, so queries go to Spark as they were written. All
+temporary views are created again after a change of a table, view or setting. Several environments can share a session, each
+with its own tables: the environment that ran a query last owns the temporary view.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DEFAULTS = ("default_catalog", "default_database")
 
 @dataclass(frozen=True)
 class View:
-    """A view: its query as it was written, or a DataFrame; `columns` are new names for all of its columns, or empty."""
+    """A view: its query as written, or a DataFrame. `columns` are new names for all its columns, or empty."""
 
     name: str
     query: str | DataFrame
@@ -44,7 +44,7 @@ class View:
 
 
 class Catalog:
-    """What an environment knows by name.
+    """The tables, views and settings of an environment.
 
     Args:
         spark: The session.
@@ -59,17 +59,20 @@ class Catalog:
         self._making: set[str] = set()
 
     def query(self, text: str) -> DataFrame:
-        """The rows of a query, which Spark parses.
+        """Return the rows of a query, which Spark parses.
 
         Raises:
             ConfigurationError: If a table in it cannot be read.
-            pyspark.errors.AnalysisException: If Spark does not understand it.
+            pyspark.errors.AnalysisException: If Spark cannot parse or analyze it.
         """
         problems: dict[str, Exception] = {}
         for key in sorted(tables_read(text) & {*self.tables, *self.views} - self._made - self._making):
             try:
                 self._make(key)
-            except (ConfigurationError, AnalysisException) as error:  # it may be another thing's name, and not meant
+            except (
+                ConfigurationError,
+                AnalysisException,
+            ) as error:  # the name may belong to something else in the query
                 problems[key] = error
         try:
             return self._spark.sql(text)
@@ -79,17 +82,18 @@ class Catalog:
                 raise missing from None
             if _WINDOW.search(text):
                 raise ConfigurationError(
-                    "Queries are Spark's, which has no TUMBLE, HOP, CUMULATE or SESSION; GROUP BY window(ts, '1 minute') "
-                    "instead of TUMBLE, window(ts, '1 hour', '5 minutes') of HOP, session_window(ts, '5 minutes') of SESSION"
+                    "Queries are in Spark's SQL, which does not have TUMBLE, HOP, CUMULATE and SESSION. GROUP BY "
+                    "window(ts, '1 minute') instead of TUMBLE, window(ts, '1 hour', '5 minutes') instead of HOP, "
+                    "session_window(ts, '5 minutes') instead of SESSION"
                 ) from error
             raise
 
     def rows(self, name: str) -> DataFrame:
-        """The rows of a table or view.
+        """Return the rows of a table or view.
 
         Raises:
             ConfigurationError: If it cannot be read.
-            pyspark.errors.AnalysisException: If it is not there.
+            pyspark.errors.AnalysisException: If it does not exist.
         """
         key = name.lower()
         if key in {*self.tables, *self.views} - self._made:
@@ -97,19 +101,20 @@ class Catalog:
         return self._spark.table(quoted(name))
 
     def table(self, name: Name) -> KafkaTable:
-        """A table by its name.
+        """Return a table by its name.
 
         Raises:
-            ConfigurationError: If it is not there.
+            ConfigurationError: If it does not exist.
         """
         table = self.tables.get(only_name(name).lower())
         if table is None:
-            what = "a view, not a table" if only_name(name).lower() in self.views else "not there; see SHOW TABLES"
-            raise ConfigurationError(f"Table {qualified(name)} is {what}")
+            if only_name(name).lower() in self.views:
+                raise ConfigurationError(f"{qualified(name)} is a view, not a table")
+            raise ConfigurationError(f"Table {qualified(name)} does not exist; see SHOW TABLES")
         return table
 
     def with_defaults(self, table: KafkaTable) -> KafkaTable:
-        """The table, with the settings' number of tasks where it does not say itself how many read and write it."""
+        """Return the table with `parallelism.default` for the options of parallelism that it does not have."""
         tasks = self.config.parallelism
         if tasks is None:
             return table
@@ -118,10 +123,10 @@ class Catalog:
         return replace(table, source={"scan.parallelism": tasks, **table.source}, sink={**sink, **table.sink})
 
     def check_new(self, name: str, *, if_not_exists: bool) -> bool:
-        """Whether a name is free.
+        """Return whether a name is free.
 
         Raises:
-            ConfigurationError: If it is not, and has to be.
+            ConfigurationError: If it is in use, unless `if_not_exists` allows that.
         """
         key = name.lower()
         ours = key in self.tables or key in self.views
@@ -129,16 +134,16 @@ class Catalog:
             return True
         if if_not_exists and ours:
             return False
-        whose = "" if ours else " in Spark's own catalog, where queries would find it"
-        raise ConfigurationError(f"'{name}' exists already{whose}; drop it, or take another name")
+        place = "" if ours else " in Spark's own catalog, where queries would find it"
+        raise ConfigurationError(f"'{name}' exists already{place}; drop it, or choose another name")
 
     def rows_of(self, view: View) -> DataFrame:
-        """The rows of a view."""
+        """Return the rows of a view."""
         rows = self.query(view.query) if isinstance(view.query, str) else view.query
         return rows.toDF(*view.columns) if view.columns else rows
 
     def changelogs(self, query: str, beneath: frozenset[str] = frozenset()) -> list[str]:
-        """Tables and views of changes that a query reads, itself or through views, without a look at `row_kind`."""
+        """Return the changelog tables and views that a query reads, also through views, if it does not use `row_kind`."""
         if mentions(query, ROW_KIND):
             return []
         found = []
@@ -154,7 +159,7 @@ class Catalog:
         return found
 
     def forget(self) -> None:
-        """Have all views made anew."""
+        """Drop the temporary views, so that they are created again."""
         owners = _owners(self._spark)
         for key in self._made:
             if _owner(owners, key) is self:
@@ -183,20 +188,20 @@ class Catalog:
 
 
 def only_name(name: Name) -> str:
-    """A table's own name; Flink's default catalog and database may stand before it.
+    """Return the last part of a table's name; Flink's default catalog and database may be in front of it.
 
     Raises:
-        ConfigurationError: If another catalog or database does.
+        ConfigurationError: If another catalog or database is.
     """
     if len(name) > 1 and tuple(part.lower() for part in name[:-1]) not in (_DEFAULTS, _DEFAULTS[1:]):
         raise ConfigurationError(
-            f"Table {qualified(name)} names a catalog or database, and there are none: queries go to Spark as they are, and "
-            "find tables by one name"
+            f"Table {qualified(name)} is in a catalog or database, which do not exist here: queries go to Spark as "
+            "written, and find tables by one name. Write the name without them"
         )
     return name[-1]
 
 
-# Which catalog has made a temporary view of a session.
+# The catalog that owns a temporary view, for each session.
 _made_by: WeakKeyDictionary[SparkSession, dict[str, ReferenceType[Catalog]]] = WeakKeyDictionary()
 
 
@@ -209,7 +214,7 @@ def _owner(owners: Mapping[str, ReferenceType[Catalog]], key: str) -> Catalog | 
 
 
 def _missing(error: AnalysisException) -> str:
-    """The name of the table or view that Spark does not find; empty if it is something else."""
+    """Return the name of the table or view that Spark did not find; empty for other errors."""
     if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
         return ""
     parameters: Mapping[str, str] = error.getMessageParameters() or {}

@@ -1,4 +1,4 @@
-"""`TableEnvironment`: Flink's statements, run on Spark (PyFlink: TableEnvironment)."""
+"""Flink's statements, run on Spark (PyFlink: TableEnvironment)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TableEnvironment:
     # --- PyFlink's methods ---
 
     def get_config(self) -> TableConfig:
-        """The settings; `set` and `get`."""
+        """Return the settings, with `set` and `get`."""
         return self._config
 
     def execute_sql(self, statement: str) -> TableResult:
@@ -71,15 +71,15 @@ class TableEnvironment:
 
         Args:
             statement: CREATE TABLE, CREATE VIEW, DROP, SHOW, DESCRIBE, INSERT INTO, EXPLAIN, SET, RESET, a statement set, or
-                a query. A `;` after it may be there or not.
+                a query. The `;` behind it is optional.
 
         Returns:
-            Its rows; for an INSERT the query that has started.
+            Its rows; for an INSERT its running query.
 
         Raises:
-            SqlError: If it cannot be parsed, with line, column and the line.
+            SqlError: If it cannot be parsed; the error shows the line and the place.
             ConfigurationError: If an option or a column is wrong.
-            pyspark.errors.AnalysisException: If Spark does not understand a query.
+            pyspark.errors.AnalysisException: If Spark cannot parse or analyze a query.
         """
         return self.execute(parse_statement(statement))
 
@@ -124,23 +124,23 @@ class TableEnvironment:
                 raise AssertionError(statement)
 
     def sql_query(self, query: str) -> DataFrame:
-        """The rows of a query, which Spark parses: a stream, unless `execution.runtime-mode` is `batch`.
+        """Return the rows of a query, which Spark parses: a stream, unless `execution.runtime-mode` is `batch`.
 
         Raises:
             ConfigurationError: If a table in it cannot be read.
-            pyspark.errors.AnalysisException: If Spark does not understand it.
+            pyspark.errors.AnalysisException: If Spark cannot parse or analyze it.
         """
         if not is_projection(query):
             for name in self._catalog.changelogs(query):
                 _log.warning(
-                    "The query does not look at `row_kind` of %s: each change is a row to it, deletions too; materialize "
-                    "the changes first, or choose them by `row_kind`",
+                    "The query does not use `row_kind` of %s, so each change is a row for it, even a deletion. Materialize "
+                    "the changes first, or filter by `row_kind`",
                     name,
                 )
         return self._catalog.query(query)
 
     def from_path(self, path: str) -> DataFrame:
-        """A table's or view's rows."""
+        """Return the rows of a table or view."""
         return self._catalog.rows(only_name(tuple(path.replace("`", "").split("."))))
 
     def create_temporary_view(self, path: str, view: DataFrame) -> None:
@@ -149,15 +149,15 @@ class TableEnvironment:
         self._catalog.views[path.lower()] = View(path, view)
 
     def create_statement_set(self) -> StatementSet:
-        """INSERTs that start together."""
+        """Return an empty set of INSERTs that start together."""
         return StatementSet(self)
 
     def list_tables(self) -> list[str]:
-        """Names of all tables and views, sorted."""
+        """Return the names of all tables and views, sorted."""
         return sorted([*(t.definition.name[-1] for t in self._catalog.tables.values()), *self.list_views()])
 
     def list_views(self) -> list[str]:
-        """Names of all views, sorted."""
+        """Return the names of all views, sorted."""
         return sorted(view.name for view in self._catalog.views.values())
 
     # --- tables and views ---
@@ -179,7 +179,7 @@ class TableEnvironment:
         name = only_name(statement.name)
         if self._catalog.check_new(name, if_not_exists=statement.if_not_exists):
             view = View(name, statement.query, statement.columns, statement.comment)
-            self._catalog.rows_of(view)  # a wrong query is an error now
+            self._catalog.rows_of(view)  # an error in the query is raised now
             self._catalog.views[name.lower()] = view
         return _DONE
 
@@ -190,7 +190,7 @@ class TableEnvironment:
         if key not in where:
             if if_exists:
                 return _DONE
-            raise ConfigurationError(f"There is no {kind} {qualified(name)}; see SHOW {kind.upper()}S")
+            raise ConfigurationError(f"{kind.capitalize()} {qualified(name)} does not exist; see SHOW {kind.upper()}S")
         self._catalog.forget()
         del where[key]
         return _DONE
@@ -228,7 +228,7 @@ class TableEnvironment:
     def _show_view(self, name: Name) -> TableResult:
         view = self._catalog.views.get(only_name(name).lower())
         if view is None or not isinstance(view.query, str):
-            raise ConfigurationError(f"View {qualified(name)} is not there, or is a DataFrame; see SHOW VIEWS")
+            raise ConfigurationError(f"View {qualified(name)} does not exist, or is a DataFrame; see SHOW VIEWS")
         columns = f" ({', '.join(map(quoted, view.columns))})" if view.columns else ""
         comment = f" COMMENT {string_literal(view.comment)}" if view.comment is not None else ""
         return TableResult(
@@ -238,7 +238,7 @@ class TableEnvironment:
     # --- jobs ---
 
     def _insert(self, inserts: Sequence[s.InsertInto]) -> list[StreamingQuery]:
-        prepared = [self._prepared(statement) for statement in inserts]  # all are checked before the first one starts
+        prepared = [self._prepared(statement) for statement in inserts]  # check all before the first one starts
         started: list[StreamingQuery] = []
         try:
             for statement, (table, rows) in zip(inserts, prepared, strict=True):
@@ -246,13 +246,13 @@ class TableEnvironment:
                 if running is not None:
                     started.append(running)
         except BaseException:
-            for query in started:  # nobody would have a handle to it
+            for query in started:  # the caller does not get a handle to it
                 query.stop()
             raise
         return started
 
     def _prepared(self, statement: s.InsertInto) -> tuple[KafkaTable, DataFrame]:
-        """The table with the options of the statement's hint, and the rows as its sink takes them."""
+        """Return the table with the options of the statement's hint, and the rows for its sink."""
         table = self._catalog.table(statement.table)
         if statement.options:
             options = {**table.definition.options, **statement.options}
@@ -261,13 +261,13 @@ class TableEnvironment:
         rows = self._rows_for(table, statement.query)
         if table.upsert and rows.isStreaming and filters_groups(statement.query):
             _log.warning(
-                "A group that does not fulfil HAVING any more stays in table %s: Spark tells nobody that it is gone",
+                "Groups that no longer satisfy HAVING are not deleted from table %s: Spark's update mode does not emit them",
                 qualified(table.definition.name),
             )
         return table, to_sink_rows(rows, table, statement.columns)
 
     def _rows_for(self, table: KafkaTable, query: str) -> DataFrame:
-        """The query's rows, with `row_kind` if they have to carry it from a changelog to the table.
+        """Return the query's rows, with `row_kind` if a changelog table reads from a changelog.
 
         Raises:
             ConfigurationError: If changes would become new rows of the table.
@@ -278,17 +278,17 @@ class TableEnvironment:
         name = qualified(table.definition.name)
         if not table.changelog:
             raise ConfigurationError(
-                f"Table {name} takes new rows only, and the query reads the changes of {', '.join(changelogs)}: deletions "
-                "and updates would become new rows; write to a table with a changelog format or 'upsert-kafka', or choose "
-                "rows by `row_kind`"
+                f"Table {name} accepts only new rows, but the query reads the changes of {', '.join(changelogs)}: deletions "
+                "and updates would become new rows. Write to a table with a changelog format or 'upsert-kafka', or filter "
+                "by `row_kind`"
             )
         if is_projection(query):
-            with suppress(AnalysisException):  # the view that it reads has left it out
+            with suppress(AnalysisException):  # if the view that it reads does not have the column
                 return self._catalog.query(with_column(query, ROW_KIND))
         raise ConfigurationError(
             f"The query loses `row_kind` of {', '.join(changelogs)}, so its deletions and updates would become new rows of "
-            f"table {name}; select `row_kind` as the last column, or materialize the changes first: Spark's aggregations, "
-            "joins and DISTINCT take every change for a row"
+            f"table {name}. Select `row_kind` as the last column, or materialize the changes first: for Spark's "
+            "aggregations, joins and DISTINCT, every change is a row"
         )
 
     def _explain(self, statement: s.Statement) -> list[str]:
@@ -297,7 +297,7 @@ class TableEnvironment:
         for query in queries:
             rows = self._prepared(query)[1] if isinstance(query, s.InsertInto) else self._catalog.query(query.text)
             with redirect_stdout(io.StringIO()) as plan:  # Spark only prints it
-                rows.select("*").explain()  # of what spark.sql() gives for a stream, Spark cannot tell that it is one
+                rows.select("*").explain()  # without select, Spark does not see that it is a stream
             plans.append(plan.getvalue())
         return plans
 
@@ -306,7 +306,7 @@ class StatementSet:
     """INSERTs that start together (PyFlink: StatementSet).
 
     Args:
-        environment: Where their tables are.
+        environment: The environment with their tables.
     """
 
     def __init__(self, environment: TableEnvironment) -> None:
@@ -318,16 +318,16 @@ class StatementSet:
 
         Raises:
             SqlError: If it cannot be parsed.
-            ConfigurationError: If it is something else.
+            ConfigurationError: If it is another statement.
         """
         parsed = parse_statement(statement)
         if not isinstance(parsed, s.InsertInto):
-            raise ConfigurationError("A statement set takes INSERT INTO statements only; run others with execute_sql")
+            raise ConfigurationError("A statement set accepts only INSERT INTO; run other statements with execute_sql")
         self._inserts.append(parsed)
         return self
 
     def execute(self) -> TableResult:
-        """Start all that were added; the set is empty afterwards."""
+        """Start all added INSERTs; the set is empty afterwards."""
         inserts, self._inserts = self._inserts, []
         return TableResult(queries=self._environment._insert(inserts))
 

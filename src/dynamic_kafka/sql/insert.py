@@ -1,8 +1,8 @@
-"""A table written: a query's columns, by position, as the sink's rows.
+"""INSERT INTO: a query's columns, by position, as the sink's rows.
 
-Rules (Flink's INSERT INTO): a table takes its physical columns and those metadata columns that are not VIRTUAL, in the
-order of the table; a column list names some of them, the others are null. A changelog table takes a last column
-`row_kind`, too; a query without one inserts.
+Rules (Flink's INSERT INTO): values are for the physical columns and for the metadata columns that are not VIRTUAL, in the
+order of the table. A column list names some of them; the others are null. A changelog table accepts a last column `row_kind`
+too; without it, rows are inserted.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _DELETES = ("-U", "-D")
 
 
 def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
-    """The columns that an INSERT gives values for.
+    """Return the columns that an INSERT has values for.
 
     Raises:
         ConfigurationError: If the table can only be read.
     """
     name = qualified(table.definition.name)
-    configure_sink(table.sink)  # a table of streams may have been made for reading only, of several ones
+    configure_sink(table.sink)  # a table of several streams can only be read
     columns = [
         c
         for c in table.definition.columns
@@ -49,29 +49,29 @@ def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
     for column in metadata:
         if column.key not in writable:
             raise ConfigurationError(
-                f"Column '{column.name}' of table {name} is METADATA FROM '{column.key}', which cannot be written; declare "
-                f"it VIRTUAL (there can be written: {', '.join(writable)})"
+                f"Column '{column.name}' of table {name} is METADATA FROM '{column.key}', which cannot be written. Declare "
+                f"it VIRTUAL (these can be written: {', '.join(writable)})"
             )
     written = [METADATA_KEYS[column.key].column for column in metadata]
     for column, target in zip(metadata, written, strict=True):
         if written.count(target) > 1:
             raise ConfigurationError(
-                f"Column '{column.name}' of table {name} is one of several that write the messages' {target}; declare all "
+                f"Column '{column.name}' of table {name} is one of several that write the messages' {target}. Declare all "
                 "but one VIRTUAL"
             )
     if not one_topic and table.connector != "dynamic-kafka" and "topic" not in written:
         raise ConfigurationError(
-            f"Table {name} has several topics, so a row has to say which one it goes to: add a column `topic` STRING NOT "
+            f"Table {name} has several topics, so each row needs the name of its topic. Add a column `topic` STRING NOT "
             "NULL METADATA"
         )
     return columns
 
 
 def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | None = None) -> DataFrame:
-    """A query's rows as the sink's: `key`, `value`, and `topic`, `headers`, `timestamp` or `cluster` as the table has them.
+    """Return the sink's rows: `key` and `value`, and `topic`, `headers`, `timestamp` or `cluster` if the table has them.
 
     Args:
-        query: The rows to write; columns go by position.
+        query: The rows to write; columns are matched by position.
         table: The table.
         names: The columns that an INSERT lists; None for all.
 
@@ -105,17 +105,17 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
 
 def _checked_kind(kind: Column) -> Column:
     shown = F.coalesce(kind, F.lit("NULL"))
-    refusal = F.concat(F.lit(f"A row's column '{ROW_KIND}' has none of +I, -U, +U, -D but "), shown)
+    refusal = F.concat(F.lit(f"Column '{ROW_KIND}' of a row has to be +I, -U, +U or -D, not "), shown)
     return F.when(kind.isin("+I", "-U", "+U", "-D"), kind).otherwise(F.raise_error(refusal))
 
 
 def _not_null(value: Column, column: PhysicalColumn | MetadataColumn, table: KafkaTable, kind: Column) -> Column:
-    """A value that fails the query if it is null (Flink's `table.exec.sink.not-null-enforcer` = ERROR)."""
+    """Return a value that fails the query if it is null (Flink's `table.exec.sink.not-null-enforcer` = ERROR)."""
     wrong = value.isNull()
     if table.upsert and column.name not in table.definition.primary_key:
-        wrong = wrong & ~kind.isin(*_DELETES)  # of a row that goes, only its key is needed
+        wrong = wrong & ~kind.isin(*_DELETES)  # a deleted row needs its key only
     refusal = (
-        f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, and a row has NULL for it"
+        f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, but a row has NULL for it"
     )
     return F.when(wrong, F.raise_error(F.lit(refusal))).otherwise(value)
 
@@ -134,8 +134,8 @@ def _has_kind(query: DataFrame, table: KafkaTable, names: Sequence[str]) -> bool
         return False
     if not table.changelog:
         raise ConfigurationError(
-            f"Table {qualified(table.definition.name)} takes new rows only, and the query gives updates and deletes (it has "
-            "a column 'row_kind'); use a changelog format or 'upsert-kafka', or select the other columns"
+            f"Table {qualified(table.definition.name)} accepts only new rows, but the query has updates and deletes (in its "
+            "column 'row_kind'). Use a changelog format or 'upsert-kafka', or select the other columns"
         )
     return True
 
@@ -146,35 +146,34 @@ def _assigned(
     columns: Sequence[PhysicalColumn | MetadataColumn],
     names: Sequence[str] | None,
 ) -> dict[str, int]:
-    """For each of the table's columns that gets a value, the place of the query's column."""
+    """Return the position of the query's column for each column of the table that gets a value."""
     by_name = {column.name: column for column in columns}
     wanted = list(by_name) if names is None else list(names)
     for name in wanted:
         if name not in by_name or wanted.count(name) > 1:
-            what = "twice" if name in by_name else "which is no column that can be written"
+            what = "twice" if name in by_name else "which is not a column that can be written"
             raise ConfigurationError(
-                f"INSERT INTO {qualified(table.definition.name)} lists the column '{name}', {what}; there are "
+                f"INSERT INTO {qualified(table.definition.name)} lists the column '{name}', {what}. The columns are "
                 f"{', '.join(by_name)}"
             )
     for column in columns:
         if not column.type.nullable and column.name not in wanted and isinstance(column, PhysicalColumn):
             raise ConfigurationError(
-                f"INSERT INTO {qualified(table.definition.name)} leaves out the column '{column.name}', which is NOT NULL"
+                f"INSERT INTO {qualified(table.definition.name)} does not have the column '{column.name}', which is NOT NULL"
             )
     given = len(query.columns) - _has_kind(query, table, wanted)
     if given != len(wanted):
-        raise _mismatch("Different number of columns", query, table, [by_name[name] for name in wanted])
+        raise _mismatch("different number of columns", query, table, [by_name[name] for name in wanted])
     for name, found in zip(wanted, query.schema.fields, strict=False):
         if not _fits(found.dataType, spark_type(by_name[name].type)):
-            cause = (
-                f"Column '{name}' is {by_name[name].type}, and the query's '{found.name}' {flink_type(found.dataType)}"
-            )
+            given_type = flink_type(found.dataType)
+            cause = f"column '{name}' is {by_name[name].type}, but the query's '{found.name}' is {given_type}"
             raise _mismatch(cause, query, table, [by_name[n] for n in wanted])
     return {name: i for i, name in enumerate(wanted)}
 
 
 def _fits(given: DataType, wanted: DataType) -> bool:
-    """Flink's implicit casts, as far as they lose nothing; text is never made of something else."""
+    """Return whether Flink casts a type implicitly, without loss; nothing is cast to text."""
     if given == wanted or given.typeName() == "void":
         return True
     numbers = ("byte", "short", "integer", "long", "decimal", "float", "double")
@@ -198,10 +197,10 @@ def _fits(given: DataType, wanted: DataType) -> bool:
 def _mismatch(
     cause: str, query: DataFrame, table: KafkaTable, columns: Sequence[PhysicalColumn | MetadataColumn]
 ) -> ConfigurationError:
-    """Flink's message, with both schemas."""
+    """Return Flink's error, with both schemas."""
     given = ", ".join(f"{f.name}: {flink_type(f.dataType)}" for f in query.schema.fields)
     wanted = ", ".join(f"{c.name}: {c.type}" for c in columns)
     return ConfigurationError(
-        f"Column types of the query's result and of table {qualified(table.definition.name)} do not match: {cause}; cast or "
-        f"select what fits\nQuery: [{given}]\nTable: [{wanted}]"
+        f"Column types of the query's result and of table {qualified(table.definition.name)} do not match: {cause}. Cast or "
+        f"select matching columns\nQuery: [{given}]\nTable: [{wanted}]"
     )

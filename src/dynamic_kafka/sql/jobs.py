@@ -1,4 +1,4 @@
-"""An INSERT started: a streaming query with a checkpoint of its own, or a batch write."""
+"""Running INSERTs: each is a streaming query with a checkpoint of its own, or a batch write."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Jobs:
         """Write rows to a table.
 
         Args:
-            rows: From `to_sink_rows`; a stream is followed, anything else is written at once.
+            rows: The rows from `to_sink_rows`; a stream starts a query, other rows are written at once.
             table: The table.
-            config: Where checkpoints are, and how often a batch is due.
+            config: The settings, with the folder of checkpoints and the interval of batches.
             query: The text of the query.
 
         Returns:
-            The streaming query; None if all is written.
+            The streaming query; None if all rows are written.
 
         Raises:
-            ConfigurationError: If the query updates rows and the table takes new ones only, or a checkpoint is needed and
-                there is no place for it.
+            ConfigurationError: If the query updates rows and the table accepts only new ones, or if the folder of
+                checkpoints is missing or cannot be used.
         """
         if not rows.isStreaming:
             _write(rows, table)
@@ -57,10 +57,10 @@ class Jobs:
         return running
 
     def _name(self, table: KafkaTable, config: TableConfig, query: str) -> str:
-        """The name of a job, and of its checkpoint's folder: `pipeline.name`, or the table's.
+        """Return the name of a job and of its checkpoint's folder: `pipeline.name`, or the table's name.
 
-        Another query of that name gets a number: its place in the script is what names it again. The same one again has the
-        same name, and goes on where it has stopped.
+        Another query with this name gets a number, so the order in a script decides. The same query, run again after it
+        stopped, has the same name and continues from its checkpoint.
         """
         name = config.get("pipeline.name") or table.definition.name[-1]
         number = 1
@@ -91,12 +91,12 @@ def _start(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -
             return _append(writer.format(NAME).options(**options).outputMode("append"), table)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        # A sink in Python takes no updates, so each batch is a write of its own; its identity makes a repeated one void.
-        # The query's id is that of its checkpoint: a new one begins anew with batch 0, and is another query.
+        # A Python sink does not accept update mode, so each batch is a write of its own. Its identity makes a repeated write
+        # void. The query's id is stored in its checkpoint: a new checkpoint begins with batch 0, and is another query.
         identity: dict[str, str] = {}
         if exactly_once:
             query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            assert query_id is not None, "Spark tells it to foreachBatch"
+            assert query_id is not None, "Spark sets it for foreachBatch"
             identity = {"txnAppId": query_id, "txnVersion": str(batch_id)}
         batch.write.format(NAME).options(**options, **identity).mode("append").save()
 
@@ -106,19 +106,19 @@ def _start(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -
 
 @contextmanager
 def _usable(checkpoint: str | None) -> Iterator[None]:
-    """A checkpoint's folder that cannot be made is an error of Java's; it becomes one that names the folder."""
+    """Turn Java's error for a checkpoint folder that cannot be created into one that names the folder."""
     try:
         yield
     except Py4JJavaError as error:
         reason = str(error.java_exception.getMessage()).partition("\n")[0]
         raise ConfigurationError(
-            f"The checkpoint in '{checkpoint}' cannot be used: {reason}; SET 'execution.checkpointing.dir' to a folder that "
+            f"The checkpoint in '{checkpoint}' cannot be used: {reason}. SET 'execution.checkpointing.dir' to a folder that "
             "driver and executors can write to"
         ) from error
 
 
 def _spread(rows: DataFrame, table: KafkaTable) -> tuple[DataFrame, dict[str, str]]:
-    """The rows in as many tasks as `sink.parallelism` says, and the sink's other options.
+    """Return the rows in as many tasks as `sink.parallelism`, and the sink's other options.
 
     Raises:
         ConfigurationError: If changes would lose their order.
@@ -130,7 +130,7 @@ def _spread(rows: DataFrame, table: KafkaTable) -> tuple[DataFrame, dict[str, st
     if table.key is None and table.changelog:
         raise ConfigurationError(
             f"Option 'sink.parallelism' of table {qualified(table.definition.name)} needs 'key.format' and 'key.fields': "
-            "the changes of a row have to go through one task, else they lose their order"
+            "all changes of a row have to go through one task, otherwise they lose their order"
         )
     return rows.repartition(int(parallelism), *(["key"] if table.key is not None else [])), options
 
@@ -142,8 +142,8 @@ def _append(writer: DataStreamWriter, table: KafkaTable) -> StreamingQuery:
         if "output mode" not in str(error).lower():
             raise
         raise ConfigurationError(
-            f"Table {qualified(table.definition.name)} takes new rows only, and the query updates rows it gave before; "
-            "write to a table with 'connector' = 'upsert-kafka', or aggregate over windows with a watermark"
+            f"Table {qualified(table.definition.name)} accepts only new rows, but the query updates earlier ones. "
+            "Write to a table with 'connector' = 'upsert-kafka', or aggregate over windows with a watermark"
         ) from error
 
 
@@ -152,8 +152,8 @@ def _checkpoint(rows: DataFrame, config: TableConfig, name: str, table: KafkaTab
     if folder is not None:
         return f"{folder.rstrip('/')}/{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"
     if rows.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None):
-        return None  # Spark makes it there, in a folder of the job's name
+        return None  # Spark creates a folder with the job's name there
     raise ConfigurationError(
-        f"SET 'execution.checkpointing.dir' is missing; INSERT INTO {qualified(table.definition.name)} as a stream needs a "
-        "place for its checkpoint, from which it goes on after a restart"
+        f"Setting 'execution.checkpointing.dir' is missing. INSERT INTO {qualified(table.definition.name)} as a stream "
+        "keeps a checkpoint there, from which it continues after a restart: SET it to a folder"
     )

@@ -1,4 +1,4 @@
-"""Metadata columns of the connectors: Flink's keys, their types, and where they are in the source's and the sink's rows.
+"""Metadata columns of the connectors: Flink's keys, their types, and their columns in the rows of the source and the sink.
 
 Source: the seed on Kafka SQL; `header-list` is FLIP-568's, `kafka_cluster` that of Flink's `dynamic-kafka`.
 """
@@ -28,13 +28,13 @@ from dynamic_kafka.formats import Format
 __all__ = ["METADATA_KEYS", "VALUE_PREFIX", "MetadataKey", "metadata_types"]
 
 VALUE_PREFIX = "value."
-"""What keys of the value format's own metadata begin with."""
+"""The prefix of keys for the value format's own metadata."""
 
 _HEADER_LIST = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
 
 def _headers_as_map(headers: Column) -> Column:
-    """The last value of a key wins, as in Flink; no header is an empty map."""
+    """Return headers as a map. The last value of a key wins, as in Flink; without headers the map is empty."""
 
     def is_last(header: Column, index: Column) -> Column:
         later = F.slice(headers, index + 2, F.size(headers))
@@ -50,12 +50,12 @@ def _headers_from_map(headers: Column) -> Column:
 
 
 def _headers_from_list(headers: Column) -> Column:
-    """A header without a key is left out, as in Flink."""
+    """Return the headers that have a key, as in Flink."""
     return F.filter(headers, lambda header: header["key"].isNotNull())
 
 
 def _timestamp_type(number: Column) -> Column:
-    """The names of Java's TimestampType."""
+    """Return the name in Java's TimestampType."""
     return F.when(number == 0, "CreateTime").when(number == 1, "LogAppendTime").otherwise("NoTimestampType")
 
 
@@ -68,11 +68,11 @@ class MetadataKey:
     """A metadata key of the connectors.
 
     Args:
-        type: Its type, as Spark's.
+        type: Its type in Spark.
         column: The source's column that it comes from.
-        read: From that column to the value.
-        write: From the value to the sink's column of the same name as `column`; None if it can only be read.
-        option: What the source has to be told to give the column, if anything.
+        read: The function from that column to the value.
+        write: The function from the value to the sink's column named `column`; None if it can only be read.
+        option: The source's option that adds the column, if there is one.
     """
 
     type: DataType
@@ -101,10 +101,10 @@ METADATA_KEYS: Mapping[str, MetadataKey] = {
     "timestamp-type": MetadataKey(StringType(), "timestampType", _timestamp_type),
     "kafka_cluster": MetadataKey(StringType(), "cluster", write=_itself),
 }
-"""In Flink's order. `kafka_cluster` is written with `dynamic-kafka` only: it says which cluster a row goes to."""
+"""The keys in Flink's order. `kafka_cluster` is written with `dynamic-kafka` only, as the cluster that a row goes to."""
 
 
 def metadata_types(value: Format) -> dict[str, DataType]:
-    """The types of all metadata of a table whose values have this format, by key."""
+    """Return the types of all metadata of a table with this value format, by key."""
     own = {VALUE_PREFIX + name: data_type for name, data_type in value.metadata.items()}
     return {name: found.type for name, found in METADATA_KEYS.items()} | own

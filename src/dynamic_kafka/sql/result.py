@@ -1,4 +1,4 @@
-"""What a statement gives back (PyFlink: TableResult)."""
+"""The result of a statement (PyFlink: TableResult)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["TableResult", "start"]
 
 _DEADLINE_S = 0.5
-_LOOK_S = 0.2  # between two looks at queries that run
+_LOOK_S = 0.2  # between two checks of running queries
 
 
 class TableResult:
-    """What a statement gives: rows, or the queries that it has started.
+    """The result of a statement: rows, or running queries.
 
     Args:
-        columns: Names of the rows' columns; empty if there are none.
+        columns: The names of the rows' columns; empty if there are no rows.
         rows: The rows of a statement such as SHOW TABLES.
         dataframe: The rows of a SELECT; it may be a stream.
         queries: The streaming queries of an INSERT, or of a statement set.
@@ -45,28 +45,28 @@ class TableResult:
         self._rows = rows
 
     def wait(self, timeout_ms: int | None = None) -> bool:
-        """Wait until the queries have ended; nothing to wait for is over at once.
+        """Wait until the queries have ended; return at once if there are none.
 
         Args:
-            timeout_ms: The longest time; 0 is a look that returns at once, None waits for ever.
+            timeout_ms: The maximum time; 0 checks once, None waits without limit.
 
         Returns:
-            Whether all have ended.
+            True if all have ended.
 
         Raises:
-            pyspark.errors.StreamingQueryException: As soon as one has failed; the others run on.
+            pyspark.errors.StreamingQueryException: As soon as one has failed; the others continue.
         """
         deadline_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         while True:
             ended = [running for running in self.queries if not running.isActive]
             for query in ended:
-                query.awaitTermination()  # raises what ended it
+                query.awaitTermination()  # raises its error
             if len(ended) == len(self.queries):
                 return True
             left_s = _LOOK_S if deadline_s is None else min(_LOOK_S, deadline_s - time.monotonic())
             if left_s <= 0:
                 return False
-            time.sleep(left_s)  # not in a call to Spark, which takes Ctrl-C badly
+            time.sleep(left_s)  # not in a call to Spark, which does not handle Ctrl-C well
 
     def stop(self) -> None:
         """Stop the queries."""
@@ -74,13 +74,13 @@ class TableResult:
             running.stop()
 
     def collect(self) -> Iterator[Row]:
-        """The rows, one after the other; those of a stream as they come, until it ends or the iterator is closed."""
+        """Return an iterator of the rows; those of a stream as they arrive, until it ends or the iterator is closed."""
         if self.dataframe is None:
             return (Row(**dict(zip(self.columns, row, strict=True))) for row in self._rows)
         return _follow(self.dataframe) if self.dataframe.isStreaming else iter(self.dataframe.collect())
 
     def print(self) -> None:
-        """Show the rows on standard output; those of a stream as they come, until it ends."""
+        """Print the rows to standard output; those of a stream as they arrive, until it ends."""
         if self.dataframe is not None and self.dataframe.isStreaming:
             for row in _follow(self.dataframe):
                 _line(row)
@@ -92,10 +92,10 @@ class TableResult:
 
 
 def start(writer: DataStreamWriter, modes: Sequence[str]) -> StreamingQuery:
-    """Start a query in the first output mode that suits it.
+    """Start a query in the first output mode that it supports.
 
     Raises:
-        pyspark.errors.AnalysisException: If none does; what Spark says of the first one.
+        pyspark.errors.AnalysisException: If it supports none of them; the error is that of the first mode.
     """
     first: AnalysisException | None = None
     for mode in modes:
@@ -108,7 +108,7 @@ def start(writer: DataStreamWriter, modes: Sequence[str]) -> StreamingQuery:
 
 
 def _follow(stream: DataFrame) -> Iterator[Row]:
-    """A stream's rows as they come; new and changed ones, if it aggregates."""
+    """Yield the rows of a stream as they arrive; new and changed ones if it aggregates."""
     rows: queue.Queue[Row] = queue.Queue(maxsize=10_000)
     closed = False
 
@@ -127,14 +127,14 @@ def _follow(stream: DataFrame) -> Iterator[Row]:
             try:
                 yield rows.get(timeout=_DEADLINE_S)
             except queue.Empty:
-                # Only now is Spark asked: it takes time, and a call to it takes Ctrl-C badly.
+                # Ask Spark only now: the call takes time, and does not handle Ctrl-C well.
                 if not running.isActive and rows.empty():
                     break
-        running.awaitTermination()  # raises what ended it
+        running.awaitTermination()  # raises its error
     finally:
         closed = True
         running.stop()
 
 
 def _line(row: Sequence[Any]) -> None:
-    print(*("NULL" if value is None else value for value in row), sep="\t")  # noqa: T201  it is what it is for
+    print(*("NULL" if value is None else value for value in row), sep="\t")  # noqa: T201  it is the purpose

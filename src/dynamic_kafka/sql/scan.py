@@ -1,7 +1,7 @@
-"""A table read: the source's rows, decoded, as the table's columns in their order.
+"""Reading a table: the source's rows, decoded, as the table's columns in their order.
 
-What is read of a message is decided here: only the columns that the table needs are sent to Spark, a message is decoded
-once, and computed columns and the watermark come last, on the table's own names.
+Only the source's columns that the table needs are sent to Spark, and a message is decoded once. Computed columns and the
+watermark come last, on the table's own names.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from dynamic_kafka.sql.types import cast_type
 __all__ = ["check_expressions", "read"]
 
 _ROW = "__row"
-_PROCTIME = re.compile(r"\s*proctime\s*\(\s*\)\s*", re.IGNORECASE)  # Flink's time of processing
+_PROCTIME = re.compile(r"\s*proctime\s*\(\s*\)\s*", re.IGNORECASE)  # Flink's processing time
 
 
 def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFrame:
-    """The table as a DataFrame.
+    """Return the table as a DataFrame.
 
     Args:
         spark: The session, with `format("dynamic-kafka")` registered.
         table: The table.
-        streaming: Whether to follow it, or to read what is there now.
+        streaming: True for a stream, False for a batch of the current records.
 
     Returns:
         The table's columns in order; for a changelog also `row_kind`, last.
@@ -50,14 +50,14 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
     options = with_start(table.source)
     if options != table.source and not any(name in options for name in ("properties.group.id", "kafka.group.id")):
         raise ConfigurationError(
-            f"Option 'scan.startup.mode' is missing for table {qualified(table.definition.name)}; its default, "
-            "'group-offsets', needs 'properties.group.id'"
+            f"Option 'scan.startup.mode' is missing for table {qualified(table.definition.name)}. Its default "
+            "'group-offsets' needs 'properties.group.id': set one of them"
         )
-    # What is wrong is an error of ours here; in Spark's load() it would be one of Spark's, with a trace of its worker.
+    # Raise our own error here; from load() it would be an error of Spark, with the trace of its worker.
     settings = configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
     if not streaming and settings.starting == KafkaOffsetsInitializer.latest():
         raise InvalidOptionError(
-            "scan.startup.mode", "latest-offset", "a start before the end, because a batch query ends there"
+            "scan.startup.mode", "latest-offset", "a start before the end, because a batch query ends at the end"
         )
     reader = spark.readStream if streaming else spark.read
     messages = reader.format(NAME).schema(_needed(table)).options(**options).load()
@@ -68,7 +68,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
         if isinstance(column, ComputedColumn):
             rows = rows.withColumn(column.name, _computed(column.expression))
     watermark = table.definition.watermark
-    if watermark is not None:  # Spark's watermarks are of TIMESTAMP_LTZ: a TIMESTAMP is one of the session's time zone
+    if watermark is not None:  # Spark needs TIMESTAMP_LTZ: a TIMESTAMP is in the session's time zone
         rows = rows.withColumn(watermark.column, _quoted(watermark.column).cast("timestamp"))
         rows = rows.withWatermark(watermark.column, watermark.delay) if streaming else rows
     names = [column.name for column in table.definition.columns]
@@ -76,10 +76,10 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
 
 
 def check_expressions(spark: SparkSession, table: KafkaTable) -> None:
-    """Have Spark look at a table's computed columns, and at the types of its metadata.
+    """Let Spark check a table's computed columns, and the types of its metadata columns.
 
     Raises:
-        ConfigurationError: If one of them is wrong, with what Spark says.
+        ConfigurationError: If one of them is wrong; the message contains Spark's.
     """
     columns = table.definition.columns
     fields = [StructField(c.name, cast_type(c.type)) for c in columns if not isinstance(c, ComputedColumn)]
@@ -87,7 +87,7 @@ def check_expressions(spark: SparkSession, table: KafkaTable) -> None:
     for column in columns:
         if isinstance(column, PhysicalColumn):
             continue
-        # Most tables have no such column: nothing is asked then.
+        # Most tables do not have such a column, and Spark is not asked.
         rows = spark.createDataFrame([], StructType(fields)) if rows is None else rows
         try:
             if isinstance(column, ComputedColumn):
@@ -118,7 +118,7 @@ def _quoted(name: str) -> Column:
 
 
 def _needed(table: KafkaTable) -> StructType:
-    """The source's columns that the table is made of; the others are not sent to Spark."""
+    """Return the source's columns that the table needs; the others are not sent to Spark."""
     needed = {"value", *COORDINATES}
     if table.key is not None or table.on_error == "dead-letter":
         needed.add("key")
@@ -127,9 +127,9 @@ def _needed(table: KafkaTable) -> StructType:
 
 
 def _decoded(messages: DataFrame, table: KafkaTable) -> DataFrame:
-    """The messages, each with what was decoded of it."""
+    """Return the messages with their decoded parts."""
     decoded = messages.select("*", *(once(_decode(e)).alias(f"__{e.name}") for e in _encodings(table)))
-    if table.upsert:  # a message without a key is of no row; one whose value the format leaves out is no deletion
+    if table.upsert:  # skip messages without a key; a value skipped by the format is not a tombstone
         read = F.col("value").isNull() | F.col("__value").isNotNull()
         return decoded.where(F.col("__key").isNotNull() & read)
     if table.value.format.changelog:
@@ -152,7 +152,7 @@ def _parts(table: KafkaTable) -> list[Part]:
 
 
 def _rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
-    """The table's physical and metadata columns, and `row_kind`."""
+    """Return the table's physical and metadata columns, and `row_kind`."""
     value = "__value"
     kind: list[Column] = []
     if table.upsert:
@@ -167,7 +167,7 @@ def _rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
 
 
 def _physical(table: KafkaTable, value: str) -> Iterator[tuple[str, Column]]:
-    """Columns of the value win over those of the key, as in Flink; a deleted row of `upsert-kafka` has its key only."""
+    """Yield the physical columns. Those of the value win, as in Flink; a deleted row of `upsert-kafka` has only its key."""
     of_key, of_value = (
         {column: F.col(f"{place}.{quoted(f)}") for column, f in zip(e.columns, e.schema.names, strict=True)}
         if e is not None

@@ -1,4 +1,4 @@
-"""Errors of a script's statements, as they may be shown: where in the script, and on one line what Spark says on pages."""
+"""Errors of a script's statements, with their place in the script, and one line instead of Spark's pages."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["errors_of"]
 
 @contextmanager
 def errors_of(statement: nodes.Statement, script: str, what: str | None = None) -> Iterator[None]:
-    """Say of errors where in the script they belong.
+    """Add the place in the script to the errors of a statement.
 
     Args:
-        statement: What is run.
+        statement: The running statement.
         script: The whole text that it is from.
-        what: A part of it, such as one of its jobs; by default how it begins.
+        what: The part that fails, such as one of its jobs; by default its first words.
 
     Raises:
-        SqlError: If Spark says where in a query the fault is.
+        SqlError: If Spark reports the place of the error in a query.
         ConfigurationError: If the statement is wrong otherwise.
         DynamicKafkaError: For other errors of Spark and of this package.
     """
@@ -42,27 +42,27 @@ def errors_of(statement: nodes.Statement, script: str, what: str | None = None) 
 
 
 def _reason(error: Exception) -> str:
-    """What happened, on one line: of an error of Spark the part that is ours or Python's, if there is one."""
+    """Return the reason of an error on one line: of a Spark error the part of this package or of Python, if there is one."""
     text = str(error).strip()
     if ours := re.search(r"\bdynamic_kafka\.errors\.\w+: (.*)", text):
         return ours[1]
     if python := re.findall(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", text, re.MULTILINE):
         return str(python[-1])
     first = text.partition("\n")[0].rstrip(";")
-    # raise_error() gives a text of ours the name of a condition.
+    # raise_error() puts the name of a condition in front of our text.
     first = re.sub(r"^(?:\[STREAM_FAILED\].*? terminated with exception: )?(?:\[USER_RAISED_EXCEPTION\] )?", "", first)
     return re.sub(r"(?:\s*SQLSTATE: \w+)+$", "", first) or type(error).__name__
 
 
 def _beginning(statement: nodes.Statement) -> str:
-    """How a statement begins, up to the first sign that is none of a name: what follows may be a secret."""
+    """Return the beginning of a statement, up to the first sign; the rest may contain a secret."""
     words = re.match(r"[\w\s`.]*", statement.text)
     text = " ".join(words[0].split()) if words else ""
     return f"'{text if len(text) <= 40 else text[:40] + '…'}'"
 
 
 def _offset(error: PySparkException, statement: nodes.Statement, script: str) -> int | None:
-    """Where in the script Spark sees the fault; None if it does not say, or means another text, such as a view's."""
+    """Return the place in the script that Spark reports; None if there is none, or it is in another text, such as a view."""
     start = _line_start(script, statement.line)
     for query in _queries(statement):
         found = _offset_in(query, error)
@@ -78,7 +78,7 @@ def _offset_in(query: str, error: PySparkException) -> int | None:
             if query[first : context.stopIndex() + 1] == context.fragment():
                 return first
     place = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
-    # After it, Spark shows the text that it means, with a line of signs under the fault.
+    # Behind it, Spark shows the text, with a line of signs under the error.
     number, lines = (int(place[1]), query.split("\n")) if place else (1, [])
     if place is None or number > len(lines) or lines[number - 1] not in str(error).split("\n"):
         return None
@@ -90,7 +90,7 @@ def _line_start(text: str, number: int) -> int:
 
 
 def _queries(statement: nodes.Statement) -> list[str]:
-    """The parts of a statement that Spark parses."""
+    """Return the parts of a statement that Spark parses."""
     match statement:
         case nodes.StatementSet(inserts=inserts):
             return [insert.query for insert in inserts]

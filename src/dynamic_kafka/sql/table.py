@@ -1,13 +1,13 @@
-"""From a table's definition to what reads and writes it; every rule of the SQL connectors is checked here, without I/O.
+"""A table with its options checked: all rules of the SQL connectors, without I/O.
 
 Rules (the seed on Kafka SQL; Flink's KafkaConnectorOptionsUtil and UpsertKafkaDynamicTableFactory):
 
 1. The key format has the columns of `key.fields`, in that order, without `key.fields-prefix`; for `upsert-kafka` those of
-   the PRIMARY KEY. The value format has all physical columns, or with EXCEPT_KEY all others.
-2. A PRIMARY KEY is for changelogs: for `upsert-kafka`, and for `kafka` with a changelog format. Formats of `upsert-kafka`,
-   and all key formats, are of rows.
-3. What the source and the sink say about their own options, they say when the table is made.
-4. A schema registry's subject is the topic's name with `-key` or `-value`, if there is one topic and no other subject.
+   the PRIMARY KEY. The value format has all physical columns, or with EXCEPT_KEY those that are not in the key.
+2. A PRIMARY KEY is for changelogs: for `upsert-kafka`, and for `kafka` with a changelog format. The formats of
+   `upsert-kafka`, and all key formats, are formats of rows.
+3. The options of the source and the sink are checked by them when the table is created.
+4. The default subject in a schema registry is the topic's name with `-key` or `-value`, if there is one topic.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _GROUP = "properties.group.id"
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the key or the value of messages is made of columns.
+    """The columns and the format of the key or the value of messages.
 
     Args:
         name: `key` or `value`.
         format: Its format.
         options: The format's options.
         columns: The table's columns, in order.
-        schema: The same as the format's fields, which have names without a prefix.
+        schema: The same columns as the format's fields, with names without a prefix.
     """
 
     name: str
@@ -65,17 +65,17 @@ class Encoding:
 
 @dataclass(frozen=True)
 class KafkaTable:
-    """A table whose options were checked.
+    """A table with its options checked.
 
     Args:
-        definition: What the user wrote.
+        definition: The definition by the user.
         connector: One of `options.CONNECTORS`.
-        key: How keys are encoded; None if the table has none.
-        value: How values are encoded.
-        source: Options for the source.
-        sink: Options for the sink.
-        on_error: What a message that cannot be read does.
-        letters: Where it is set aside, if it is.
+        key: The encoding of keys; None if the table does not have a key.
+        value: The encoding of values.
+        source: The options for the source.
+        sink: The options for the sink.
+        on_error: The policy for messages that cannot be read.
+        letters: The topic for them, for the policy `dead-letter`.
     """
 
     definition: TableDefinition
@@ -89,28 +89,25 @@ class KafkaTable:
 
     @property
     def upsert(self) -> bool:
-        """Whether a message replaces the row of its key."""
+        """Return whether a message replaces the row of its key."""
         return self.connector == "upsert-kafka"
 
     @property
     def changelog(self) -> bool:
-        """Whether its rows say how they change it, in a column `row_kind`."""
+        """Return whether its rows are changes, with their kind in a column `row_kind`."""
         return self.upsert or self.value.format.changelog
 
     @property
     def metadata(self) -> tuple[MetadataColumn, ...]:
-        """Its metadata columns."""
+        """Return its metadata columns."""
         return tuple(c for c in self.definition.columns if isinstance(c, MetadataColumn))
 
 
 def table_of(definition: TableDefinition) -> KafkaTable:
-    """Check a table's definition.
-
-    Args:
-        definition: What the user wrote.
+    """Check a table's definition, and return the table.
 
     Raises:
-        ConfigurationError: Naming the option or column, its value and what would be right.
+        ConfigurationError: If it is wrong, with the option or column, its value and the expected ones.
     """
     options = split_options(definition.options)
     connector: str = CONNECTOR.of(options.sql)
@@ -121,7 +118,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         _check_upsert(definition, options, key, value)
     elif definition.primary_key and not value.format.changelog:
         raise ConfigurationError(
-            f"The table has a PRIMARY KEY, but the format '{value.format.name}' only appends rows; leave the key out, use a "
+            f"The table has a PRIMARY KEY, but the format '{value.format.name}' only appends rows. Leave the key out, use a "
             "changelog format such as debezium-json, or 'connector' = 'upsert-kafka'"
         )
     _check_metadata(definition, value.format)
@@ -129,7 +126,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         c.name.lower() for c in definition.columns
     }:
         raise ConfigurationError(
-            f"Column '{ROW_KIND}' has the name of the column that says how a row changes; give it another one"
+            f"Column '{ROW_KIND}' has the name of the column with the kind of a row's change. Give it another name"
         )
     source, sink = dict(options.source), dict(options.sink)
     if connector == "upsert-kafka":
@@ -139,7 +136,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         if wanted is not None and wanted.option is not None:
             source[wanted.option] = "true"
     _check_source(source)
-    # A stream that is only read may be one of several; how many tasks write can be a default of all tables.
+    # A table of several streams can only be read; `sink.parallelism` can be a default of all tables.
     if connector != "dynamic-kafka" or any(name.startswith("sink.") for name in sink.keys() - {"sink.parallelism"}):
         _check_sink(sink, key)
     return KafkaTable(
@@ -162,10 +159,10 @@ def _encodings(
 ) -> tuple[Encoding | None, Encoding]:
     sql = options.sql
     if "format" in sql and "value.format" in sql:
-        raise ConflictingOptionsError(["format", "value.format"], "they are one option; give one of them")
+        raise ConflictingOptionsError(["format", "value.format"], "they are the same option; set one of them")
     value_option = "format" if "format" in sql else "value.format"
     if value_option not in sql:
-        raise ConfigurationError("Option 'format' (or 'value.format') is missing; it says how values are encoded")
+        raise ConfigurationError("Option 'format' (or 'value.format') is missing; it names the format of values")
     value_prefix = "" if value_option == "format" else "value."
     value_format = format_named(sql[value_option], value_option)
     formats = [(value_prefix, value_format)]
@@ -175,8 +172,8 @@ def _encodings(
         formats.append(("key.", key_format))
         if key_format.changelog:
             raise ConfigurationError(
-                f"Option 'key.format' has the value '{key_format.name}', a changelog format; a key needs one of rows, such "
-                "as json"
+                f"Option 'key.format' has the value '{key_format.name}', a changelog format; a key needs a format of rows, "
+                "such as json"
             )
     value_options, used = format_options(value_format, value_prefix, options.rest)
     key_options, used_by_key = format_options(key_format, "key.", options.rest) if key_format else ({}, set())
@@ -189,7 +186,7 @@ def _encodings(
         value_columns = tuple(name for name in physical if name not in key_columns)
     elif prefix:
         raise ConfigurationError(
-            "Option 'key.fields-prefix' needs 'value.fields-include' = 'EXCEPT_KEY': with ALL, the value would have the "
+            "Option 'key.fields-prefix' needs 'value.fields-include' = 'EXCEPT_KEY': with ALL, the value would have "
             "columns with the prefix"
         )
     for name in key_columns:
@@ -201,7 +198,7 @@ def _encodings(
     types = {c.name: c.type for c in definition.columns if isinstance(c, PhysicalColumn)}
 
     def encoding(name: str, used: Format, given: FormatOptions, columns: Sequence[str], cut: int) -> Encoding:
-        # Some formats write what is NOT NULL in another way: Avro without a union, as Flink does.
+        # Some formats write a NOT NULL field differently: Avro without a union, as in Flink.
         fields = [
             StructField(column[cut:], physical[column], types[column].nullable, time_precision(types[column]))
             for column in columns
@@ -223,7 +220,7 @@ def _key_columns(
         return tuple(definition.primary_key)
     fields: tuple[str, ...] = KEY_FIELDS.of(sql)
     if fields and "key.format" not in sql:
-        raise ConfigurationError("Option 'key.fields' needs 'key.format', which says how the key is encoded")
+        raise ConfigurationError("Option 'key.fields' needs 'key.format', which names the format of keys")
     if "key.format" in sql and not fields:
         raise ConfigurationError(
             "Option 'key.format' needs 'key.fields', which names the key's columns, separated by ';'"
@@ -231,7 +228,7 @@ def _key_columns(
     for name in fields:
         if name not in physical:
             raise ConfigurationError(
-                f"Option 'key.fields' names the column '{name}'; the table's physical columns are {', '.join(physical)}"
+                f"Option 'key.fields' names the column '{name}', but the table's physical columns are {', '.join(physical)}"
             )
     if len(set(fields)) < len(fields):
         raise ConfigurationError(f"Option 'key.fields' names a column twice: {';'.join(fields)}")
@@ -239,10 +236,10 @@ def _key_columns(
 
 
 def only_topic(options: Mapping[str, str]) -> str | None:
-    """The topic that the option `topic` names; None if it names several, or is not given.
+    """Return the topic in the option `topic`; None if it has several topics, or is not set.
 
     Args:
-        options: Those of a source or of a sink.
+        options: The options of a source or of a sink.
     """
     topics = [name for part in options.get("topic", "").replace(",", ";").split(";") if (name := part.strip())]
     return topics[0] if len(topics) == 1 else None
@@ -257,11 +254,11 @@ def _check_columns(definition: TableDefinition) -> None:
     for name in names:
         if lower.count(name.lower()) > 1:
             raise ConfigurationError(
-                f"Column '{name}' is there {lower.count(name.lower())} times (Spark takes upper and lower case for the "
-                "same); give each its own name"
+                f"Column '{name}' occurs {lower.count(name.lower())} times (Spark does not distinguish upper and lower "
+                "case). Give each its own name"
             )
     if not any(isinstance(column, PhysicalColumn) for column in definition.columns):
-        raise ConfigurationError("The table has no physical column; name at least one that is in the messages")
+        raise ConfigurationError("The table does not have a physical column; add at least one that is in the messages")
 
 
 def _check_metadata(definition: TableDefinition, value: Format) -> None:
@@ -271,7 +268,7 @@ def _check_metadata(definition: TableDefinition, value: Format) -> None:
             continue
         if column.key not in known:
             raise ConfigurationError(
-                f"Column '{column.name}' is METADATA FROM '{column.key}', which does not exist; there are "
+                f"Column '{column.name}' is METADATA FROM '{column.key}', which does not exist. The keys are "
                 f"{', '.join(known)}"
             )
         given, wanted = known[column.key], spark_type(column.type)
@@ -282,7 +279,7 @@ def _check_metadata(definition: TableDefinition, value: Format) -> None:
 
 
 def _is_alike(given: DataType, wanted: DataType) -> bool:
-    """Whether two types differ only in what may be null, and in the names of fields."""
+    """Return whether two types differ only in nullability and in the names of fields."""
     if given.typeName() != wanted.typeName():
         return False
     match given, wanted:
@@ -316,24 +313,24 @@ def _check_upsert(definition: TableDefinition, options: TableOptions, key: Encod
         )
     if value.format.changelog:
         raise ConfigurationError(
-            f"Option 'value.format' has the value '{value.format.name}', a changelog format; 'upsert-kafka' needs one of "
-            "rows, such as json: it makes a changelog by itself"
+            f"Option 'value.format' has the value '{value.format.name}', a changelog format; 'upsert-kafka' needs a "
+            "format of rows, such as json: keys and null values make the changelog"
         )
     if only_topic(options.source) is None:
-        raise ConfigurationError("Option 'topic' has to name one topic; 'upsert-kafka' reads and writes exactly one")
+        raise ConfigurationError("Option 'topic' has to be one topic; 'upsert-kafka' reads and writes exactly one")
     buffer = [bool(option.of(options.sql)) for option in UPSERT_BUFFER]
     if any(buffer) and not all(buffer):
         raise ConflictingOptionsError([option.key for option in UPSERT_BUFFER], "set both above 0, or neither")
 
 
 def with_start(source: Mapping[str, str]) -> dict[str, str]:
-    """The source's options, with Flink's default start if they have none: the group's offsets."""
+    """Return the source's options, with Flink's default start if they do not have one: the group's offsets."""
     given = "scan.startup.mode" in source or any(name.lower().startswith("starting") for name in source)
     return dict(source) if given else {"scan.startup.mode": "group-offsets", **source}
 
 
 def _check_source(source: Mapping[str, str]) -> None:
-    """What the source says of its options; a table that is only written to needs no group."""
+    """Let the source check its options; a table that is only written to does not need a group."""
     named = _GROUP in source or "kafka.group.id" in source
     options = with_start(source) | ({} if named else {_GROUP: "unknown"})
     configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
@@ -342,7 +339,7 @@ def _check_source(source: Mapping[str, str]) -> None:
 def _check_sink(sink: Mapping[str, str], key: Encoding | None) -> None:
     if key is not None and sink.get("sink.partitioner") == "round-robin":
         raise ConflictingOptionsError(
-            ["sink.partitioner", "key.fields"], "round-robin does not look at keys; use default or fixed"
+            ["sink.partitioner", "key.fields"], "round-robin does not use keys; use default or fixed"
         )
     configure_sink(sink)
 
@@ -365,7 +362,7 @@ def _letters(options: TableOptions) -> DeadLetters | None:
     properties = {**given, **options.dead_letter}
     if "bootstrap.servers" not in properties:
         raise ConfigurationError(
-            "Option 'format.dead-letter.properties.bootstrap.servers' is missing; it says which cluster has the topic for "
-            "dead letters"
+            "Option 'format.dead-letter.properties.bootstrap.servers' is missing; it names the brokers of the cluster "
+            "with the topic for dead letters"
         )
     return DeadLetters(topic, properties)

@@ -1,6 +1,6 @@
-"""Flink's types: what they are, as Spark's types and back, and as text.
+"""Flink's types: as data, as Spark's types and back, and as text.
 
-A type is kept as Flink has it, with its length, precision and nullability, because Spark's types do not hold them all:
+A type keeps its length, precision and nullability, because Spark's types do not have all of them:
 `TIMESTAMP(3)` is Spark's TimestampNTZType, which has microseconds, and `CHAR(5)` is its StringType.
 """
 
@@ -42,7 +42,7 @@ class RowField:
 
 @dataclass(frozen=True)
 class FlinkType:
-    """A type of Flink's SQL, without synonyms; `str` gives Flink's text.
+    """A type of Flink's SQL, without synonyms; `str` returns Flink's text.
 
     Args:
         name: Such as `BIGINT`, `TIMESTAMP_LTZ`, `ROW` or `INTERVAL DAY(2) TO SECOND(3)`.
@@ -74,22 +74,22 @@ class FlinkType:
 
 
 def string_literal(text: str) -> str:
-    """A string in single quotes."""
+    """Return a string in single quotes."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def interval_units(text: str) -> tuple[str, ...]:
-    """All units of an interval by the text of `read_interval_units`: those of `DAY(2) TO MINUTE` are DAY, HOUR, MINUTE."""
+    """Return all units of an interval such as `DAY(2) TO MINUTE`: DAY, HOUR and MINUTE."""
     ends = [word.partition("(")[0] for word in text.split(" TO ")]
     family = YEAR_UNITS if ends[0] in YEAR_UNITS else DAY_UNITS
     return family[family.index(ends[0]) : family.index(ends[-1]) + 1]
 
 
 def spark_type(type_: FlinkType) -> DataType:
-    """The type of Spark that holds the values; its own nullability is the caller's to keep, that within it is kept.
+    """Return the type of Spark for the values. It keeps the nullability of nested types; the caller keeps that of the type.
 
-    TIMESTAMP becomes TimestampNTZType and TIMESTAMP_LTZ becomes TimestampType, both in microseconds; a MULTISET becomes a
-    map from the element to how often it is there, as in Flink's formats. Lengths of strings and bytes are not kept.
+    TIMESTAMP becomes TimestampNTZType and TIMESTAMP_LTZ becomes TimestampType, both in microseconds. A MULTISET becomes a
+    map from the element to its count, as in Flink's formats. Lengths of strings and bytes are not kept.
     """
     from pyspark.sql import types as spark
 
@@ -154,14 +154,14 @@ _FLINK_NAMES = {spark: flink for flink, spark in _SPARK_NAMES.items()} | {
 
 
 def time_precision(type_: FlinkType) -> dict[str, int]:
-    """Metadata of a field: the digits of a second, which Spark's timestamps have not; of those in an array or a map, too."""
+    """Return a field's metadata with the precision of a time type, also inside an array or a map; Spark does not keep it."""
     if type_.name.startswith("TIME") and type_.parameters:
         return {"precision": type_.parameters[0]}
     return time_precision(type_.elements[-1]) if type_.elements else {}
 
 
 def cast_type(type_: FlinkType) -> DataType:
-    """The Spark type to cast to: with null allowed inside, because Spark casts nothing that may be null to what may not."""
+    """Return the Spark type to cast to, with nullable parts: Spark does not cast nullable parts to others."""
 
     def relaxed(type_: FlinkType) -> FlinkType:
         fields = tuple(replace(f, type=relaxed(f.type)) for f in type_.fields)
@@ -171,9 +171,9 @@ def cast_type(type_: FlinkType) -> DataType:
 
 
 def flink_type(data_type: DataType, *, nullable: bool = True) -> FlinkType:
-    """The type of Flink for one of Spark's, as for the columns of a view.
+    """Return the type of Flink for one of Spark's, such as a view's column.
 
-    A type that Flink has not gets the name that Spark has for it.
+    A type that Flink does not have gets Spark's name.
     """
     from pyspark.sql import types as spark
 
