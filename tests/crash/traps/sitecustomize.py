@@ -120,5 +120,8 @@ class _Finder(MetaPathFinder):
         return spec
 
 
+sys.path[:] = [
+    path for path in sys.path if not path.endswith("/pyspark.zip")
+]  # as tests/spark/site/sitecustomize.py does
 if _FOLDER:
     sys.meta_path.insert(0, _Finder())
