@@ -41,7 +41,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "topic-pattern": ("", "(", "*"),
     "stream-ids": ("", "s;r", "s,r", "s;"),
     "metadata-service": ("",),
-    "sink.delivery-guarantee": ("", "exactly", "at least once", "2"),
+    "sink.delivery-guarantee": ("", "exactly", "at least once", "2", "twice"),
     "sink.partitioner": ("", " "),
     "sink.parallelism": ("", "0", "-1", "1.5", "many"),
     "sink.transactional-id-prefix": ("", " ", "x" * 32_000, "ä" * 16_000),
@@ -118,6 +118,8 @@ def test_what_spark_hands_over_is_no_option() -> None:
         ("sink.delivery-garantee", "sink.delivery-guarantee"),
         ("txnApp", "txnAppId"),
         ("topic-patern", "topic-pattern"),
+        ("topik", "topic"),
+        ("sink.partitoner", "sink.partitioner"),
         ("sink.transaction-id-prefix", "sink.transactional-id-prefix"),
     ],
 )
