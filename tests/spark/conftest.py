@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from dynamic_kafka.sql import TableEnvironment
+from tests.spark.sinks import Files
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent / "site"), os.environ.get("PYTHONPATH", "")])
@@ -96,3 +97,17 @@ def sink(tmp_path: Path) -> RecordingSink:
     folder = tmp_path / "sink"
     folder.mkdir()
     return RecordingSink(folder)
+
+
+@pytest.fixture
+def files(spark: SparkSession, tmp_path: Path) -> Files:
+    """A streaming source without files."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    return Files(spark, folder)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """A new checkpoint."""
+    return str(tmp_path / "checkpoint")

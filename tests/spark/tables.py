@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker
+
+Topic = Callable[..., str]
+"""The fixture `topic`."""
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+DEBEZIUM = FIXTURES / "debezium"
+"""What a real Debezium wrote, recorded by `examples/debezium`."""
+DOCUMENTED = (FIXTURES / "flink_tables.sql").read_text(encoding="utf-8")
+"""The tables of Flink's documentation."""
+
+MURMUR2 = {
+    "21": -973932308,
+    "foobar": -790332482,
+    "a-little-bit-long-string": -985981536,
+    "a-little-bit-longer-string": -1486304829,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    "abc": 479470107,
+}
+"""org.apache.kafka.common.utils.UtilsTest.testMurmur2"""
 
 FOR_EVER = {"retention.ms": "-1"}
 """A topic's configuration, for records of long ago."""
@@ -42,6 +62,23 @@ def ddl(name: str, columns: str, options: Mapping[str, str]) -> str:
 def create(env: TableEnvironment, name: str, columns: str, options: Mapping[str, str]) -> None:
     """Make a table."""
     env.execute_sql(ddl(name, columns, options))
+
+
+def create_json(env: TableEnvironment, name: str, columns: str, broker: KafkaBroker, topic: str, **more: str) -> None:
+    """A JSON table on a topic, read from the earliest offset; `more` are options, with `_` for `.` and `__` for `-`."""
+    options = {
+        "connector": "kafka",
+        "topic": topic,
+        "properties.bootstrap.servers": broker.bootstrap_servers,
+        "scan.startup.mode": "earliest-offset",
+        "format": "json",
+    }
+    options |= {key.replace("__", "-").replace("_", "."): text for key, text in more.items()}
+    if "value.format" in options:
+        del options["format"]
+    if options["connector"] == "upsert-kafka":
+        del options["scan.startup.mode"]
+    create(env, name, columns, options)
 
 
 def rows(env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
@@ -80,7 +117,7 @@ class Got(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp: int
-    headers: list[tuple[str, str | bytes | None]] | None
+    headers: list[tuple[str, bytes | None]] | None
 
 
 def records(broker: KafkaBroker, *topics: str) -> list[Got]:
@@ -107,8 +144,7 @@ def records(broker: KafkaBroker, *topics: str) -> list[Got]:
                 assert error.code() == KafkaError._PARTITION_EOF
                 left.discard((topic, partition))
                 continue
-            headers = message.headers()
-            assert not isinstance(headers, dict)
+            headers = cast("list[tuple[str, bytes | None]] | None", message.headers())
             found.append(Got(topic, partition, message.key(), message.value(), message.timestamp()[1], headers))
         return sorted(found, key=lambda got: got[:2])
     finally:

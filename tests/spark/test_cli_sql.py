@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.spark.tables import ddl, on, records
+from tests.spark.tables import Topic, ddl, on, records
 from tests.terminal import Terminal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-Topic = Callable[..., str]
 SECONDS = 120
 
 
@@ -74,6 +73,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Program]]:
         program.process.wait()
 
 
+@pytest.mark.slow
 def test_an_insert_that_fails_ends_the_program(
     start: Callable[[str], Program], cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
 ) -> None:
@@ -117,6 +117,7 @@ def test_ctrl_c_ends_queries(
     assert err == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_cancels_a_job(start: Callable[[str], Program]) -> None:
     """Of a query that takes long."""
     program = start("SELECT 'begun'; SELECT sum(hash(a.id, b.id)) FROM range(10000000) a, range(10000000) b")

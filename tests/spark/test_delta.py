@@ -9,7 +9,7 @@ from examples.debezium.follow import KEYS
 from examples.debezium.main import Rows, follow, same
 
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.spark.test_changelog import FIXTURES
+from tests.spark.tables import DEBEZIUM
 
 pytestmark = [
     pytest.mark.network,
@@ -22,8 +22,8 @@ pytestmark = [
 @pytest.mark.parametrize("kind", ["schemaless", "with-schema"])
 def test_delta_tables_have_the_databases_rows(cluster_a: KafkaBroker, kind: str) -> None:
     """After half of the changes, a restart from the checkpoint, and the other half."""
-    expected: Rows = json.loads((FIXTURES / "rows.json").read_text(encoding="utf-8"))
-    recorded = [json.loads(line) for line in (FIXTURES / f"{kind}.json").read_text(encoding="utf-8").splitlines()]
+    expected: Rows = json.loads((DEBEZIUM / "rows.json").read_text(encoding="utf-8"))
+    recorded = [json.loads(line) for line in (DEBEZIUM / f"{kind}.json").read_text(encoding="utf-8").splitlines()]
     streams = {
         topic: [(m["key"], m["value"]) for m in recorded if m["topic"].endswith(f".public.{table}")]
         for table in KEYS

@@ -104,6 +104,7 @@ def test_the_result_has_the_schemas_types_and_all_columns_may_be_null(spark: Spa
     assert decoded.collect() == [(None, None, None, "it ends within a")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
 @pytest.mark.parametrize("large", ["false", "true"])
 def test_the_sessions_time_zone_and_arrow_types_change_nothing(
@@ -138,6 +139,7 @@ def test_the_sessions_time_zone_and_arrow_types_change_nothing(
     ]
 
 
+@pytest.mark.slow
 def test_broken_messages_keep_their_places_over_many_batches(spark: SparkSession, conf: Any) -> None:
     """As many rows as messages, each beside its own number."""
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "100")

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -21,14 +19,18 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format
 from dynamic_kafka.formats.changelog.format import CANAL_JSON, DEBEZIUM_JSON, MAXWELL_JSON, OGG_JSON
+from tests.spark.tables import DEBEZIUM
+from tests.spark.texts import Message, examples, frame
 
 pytestmark = pytest.mark.spark
 
 Options = Mapping[str, str]
+Case = tuple[Format, str, Options, Sequence[Message]]
+"""A format, columns, options, and messages."""
+FORMATS = (DEBEZIUM_JSON, CANAL_JSON, MAXWELL_JSON, OGG_JSON)
 BYTES = StructType([StructField("value", BinaryType())])
 ISO: Options = {"timestamp-format.standard": "ISO-8601"}
 IGNORE: Options = {"ignore-parse-errors": "true"}
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "debezium"
 TABLES = {
     "customers": "id int, name string, email string, balance decimal(10, 2), vip boolean, joined timestamp, city string",
     "orders": "region string, number bigint, customer int, amount double, note string",
@@ -56,14 +58,25 @@ def struct(ddl: str) -> StructType:
     return schema
 
 
+def decoded_all(spark: SparkSession, cases: Sequence[Case]) -> list[list[Any]]:
+    """What is decoded of each message of some cases, as JSON, by one query; times are in UTC."""
+    messages = [message for *_, given in cases for message in given]
+    numbers = [n for n, (*_, given) in enumerate(cases) for _ in given]
+    texts = []
+    for n, (found, ddl, options, _) in enumerate(cases):
+        result = found.decode(F.col("value"), struct(ddl), parsed(found, options))
+        texts.append(F.when(F.col("n") == n, F.to_json(result, {"ignoreNullFields": "false"})))
+    answers = frame(spark, messages, n=numbers).select("i", F.coalesce(*texts, F.lit(None)))
+    ones = iter([None if text is None else json.loads(text) for _, text in sorted(answers.collect())])
+    return [[next(ones) for _ in given] for *_, given in cases]
+
+
 def decoded(
-    spark: SparkSession, found: Format, ddl: str, messages: Iterable[str | bytes | None], options: Options | None = None
+    spark: SparkSession, found: Format, ddl: str, messages: Iterable[Message], options: Options | None = None
 ) -> list[Any]:
     """What is decoded of each message, as JSON; times are in UTC."""
-    values = [(message.encode() if isinstance(message, str) else message,) for message in messages]
-    result = found.decode(F.col("value"), struct(ddl), parsed(found, options or {}))
-    texts = spark.createDataFrame(values, BYTES).select(F.to_json(result, {"ignoreNullFields": "false"})).collect()
-    return [None if text is None else json.loads(text) for (text,) in texts]
+    (answers,) = decoded_all(spark, [(found, ddl, options or {}, list(messages))])
+    return answers
 
 
 def rows(one: Any) -> list[tuple[Any, ...]]:
@@ -122,10 +135,10 @@ def test_debezium_messages_that_no_row_can_tell(spark: SparkSession, ignore: boo
         assert [part for one, part in zip(found, messages.values(), strict=True) if part not in error(one)] == []
 
 
-@pytest.mark.parametrize("found", [DEBEZIUM_JSON, CANAL_JSON, MAXWELL_JSON, OGG_JSON], ids=lambda found: found.name)
-def test_a_tombstone_is_no_row(spark: SparkSession, found: Format) -> None:
+def test_a_tombstone_is_no_row(spark: SparkSession) -> None:
     """A message without a value, or with an empty one, is skipped."""
-    assert decoded(spark, found, "id int", [None, ""]) == [None, None]
+    cases: list[Case] = [(found, "id int", {}, [None, ""]) for found in FORMATS]
+    assert decoded_all(spark, cases) == [[None, None]] * len(FORMATS)
 
 
 def test_debezium_with_schema(spark: SparkSession) -> None:
@@ -190,7 +203,7 @@ def test_what_real_debezium_wrote_gives_the_databases_rows(spark: SparkSession, 
             else:
                 assert key not in state
                 state[key] = row
-    expected = json.loads((FIXTURES / "rows.json").read_text(encoding="utf-8"))[table]
+    expected = json.loads((DEBEZIUM / "rows.json").read_text(encoding="utf-8"))[table]
     assert [state[key] for key in sorted(state)] == [_as_decoded(row) for row in expected]
 
 
@@ -206,7 +219,7 @@ def _as_decoded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recorded(kind: str, topic: str = "") -> list[dict[str, Any]]:
-    lines = map(json.loads, (FIXTURES / f"{kind}.json").read_text(encoding="utf-8").splitlines())
+    lines = map(json.loads, (DEBEZIUM / f"{kind}.json").read_text(encoding="utf-8").splitlines())
     return [line for line in lines if topic in line["topic"]]
 
 
@@ -433,7 +446,7 @@ def test_ogg_metadata(spark: SparkSession) -> None:
 # --- all of them ---
 
 
-@pytest.mark.parametrize("found", [DEBEZIUM_JSON, CANAL_JSON, MAXWELL_JSON, OGG_JSON], ids=lambda found: found.name)
+@pytest.mark.parametrize("found", FORMATS, ids=lambda found: found.name)
 def test_the_type_of_what_is_decoded(spark: SparkSession, found: Format) -> None:
     """Rows with their kinds, the format's metadata, and the error; one parse for all messages but updates."""
     schema = struct("id int, tags array<string>, at struct<x: double, y: double>")
@@ -471,17 +484,16 @@ def damaged(draw: st.DrawFn, samples: list[bytes]) -> bytes:
     return message[:start] + junk + message[end:]
 
 
-@pytest.mark.parametrize("found", [DEBEZIUM_JSON, CANAL_JSON, MAXWELL_JSON, OGG_JSON], ids=lambda found: found.name)
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_damaged_messages_are_errors_and_nothing_else(spark: SparkSession, found: Format, data: st.DataObject) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("found", FORMATS, ids=lambda found: found.name)
+def test_damaged_messages_are_errors_and_nothing_else(spark: SparkSession, found: Format) -> None:
     """Whatever the bytes: each message gives rows or an error, and with `ignore-parse-errors` never an error."""
-    messages = data.draw(st.lists(damaged(SAMPLES[found.name]), min_size=60, max_size=60))
-    strict = decoded(spark, found, TABLES["customers"], messages, ISO)
+    messages = examples(damaged(SAMPLES[found.name]), each=5)
+    cases: list[Case] = [(found, TABLES["customers"], options, messages) for options in (ISO, {**ISO, **IGNORE})]
+    strict, lenient = decoded_all(spark, cases)
     for message, one in zip(messages, strict, strict=True):
-        assert one is not None or message == b""
-        assert one is None or (one[ROWS] is None) != (one[ERROR] is None)
-    lenient = decoded(spark, found, TABLES["customers"], messages, {**ISO, **IGNORE})
+        assert one is not None or message == b"", message
+        assert one is None or (one[ROWS] is None) != (one[ERROR] is None), message
     assert [one for one in lenient if one is not None and one[ERROR] is not None] == []
     fine = [(one, other) for one, other in zip(strict, lenient, strict=True) if one is not None and one[ERROR] is None]
     assert [one for one, other in fine if one != other] == []
@@ -510,90 +522,99 @@ ENVELOPES = {
 
 
 def encoded(
-    spark: SparkSession, found: Format, changes: Iterable[tuple[str, str]], options: Options
-) -> list[str | None]:
-    """The messages of rows, each given as its kind and its values in SQL."""
+    spark: SparkSession, found: Iterable[Format], changes: Iterable[tuple[str, str]], options: Options
+) -> list[list[str | None]]:
+    """The messages of rows, each given as its kind and its values in SQL, in each of the formats."""
     schema = struct(WRITTEN)
     tuples = ", ".join(f"('{kind}', {values})" for kind, values in changes)
     table = spark.sql(f"SELECT * FROM VALUES {tuples} AS t({', '.join(schema.names)})").to(schema)
     fields = StructType(schema.fields[1:])
     row = F.struct(*fields.names, ROW_KIND)
-    messages = table.select(found.encode(row, fields, parsed(found, options)).alias("value")).collect()
-    return [None if value is None else bytes(value).decode() for (value,) in messages]
-
-
-@pytest.mark.parametrize("found", [DEBEZIUM_JSON, CANAL_JSON, MAXWELL_JSON, OGG_JSON], ids=lambda found: found.name)
-def test_messages_are_flinks_to_the_byte(spark: SparkSession, found: Format) -> None:
-    """New rows are insertions, old ones deletions, in the envelope that Flink writes."""
-    insertion, deletion = ENVELOPES[found.name]
-    changes = [("+I", FULL), ("-U", FULL), ("+U", BARE), ("-D", BARE)]
-    assert encoded(spark, found, changes, ISO) == [
-        insertion % FULL_JSON,
-        deletion % FULL_JSON,
-        insertion % BARE_JSON,
-        deletion % BARE_JSON,
+    columns = table.select(*(one.encode(row, fields, parsed(one, options)) for one in found)).collect()
+    return [
+        [None if value is None else bytes(value).decode() for value in column] for column in zip(*columns, strict=True)
     ]
 
 
-@pytest.mark.parametrize("found", [DEBEZIUM_JSON, CANAL_JSON, MAXWELL_JSON, OGG_JSON], ids=lambda found: found.name)
-def test_messages_without_null_fields(spark: SparkSession, found: Format) -> None:
+ALL_CHANGES = [("+I", FULL), ("-U", FULL), ("+U", BARE), ("-D", BARE)]
+
+
+def test_messages_are_flinks_to_the_byte(spark: SparkSession) -> None:
+    """New rows are insertions, old ones deletions, in the envelope that Flink writes."""
+    for found, messages in zip(FORMATS, encoded(spark, FORMATS, ALL_CHANGES, ISO), strict=True):
+        insertion, deletion = ENVELOPES[found.name]
+        assert messages == [
+            insertion % FULL_JSON,
+            deletion % FULL_JSON,
+            insertion % BARE_JSON,
+            deletion % BARE_JSON,
+        ]
+
+
+def test_messages_without_null_fields(spark: SparkSession) -> None:
     """With `encode.ignore-null-fields` the row that is not there is left out, too; decimals may be plain."""
     options = {"encode.ignore-null-fields": "true", "encode.decimal-as-plain-number": "true"}
-    insertion, deletion = (
-        text.replace('"before":null,', "").replace('"after":null,', "") for text in ENVELOPES[found.name]
-    )
-    bare = '{"id":2,"d":1.0E10,"c":-0.10}'
-    assert encoded(spark, found, [("+I", BARE), ("-D", BARE)], options) == [insertion % bare, deletion % bare]
+    changes = [("+I", BARE), ("-D", BARE)]
+    for found, messages in zip(FORMATS, encoded(spark, FORMATS, changes, options), strict=True):
+        insertion, deletion = (
+            text.replace('"before":null,', "").replace('"after":null,', "") for text in ENVELOPES[found.name]
+        )
+        bare = '{"id":2,"d":1.0E10,"c":-0.10}'
+        assert messages == [insertion % bare, deletion % bare]
 
 
-@pytest.mark.parametrize("found", [DEBEZIUM_JSON, CANAL_JSON, MAXWELL_JSON, OGG_JSON], ids=lambda found: found.name)
-def test_what_was_written_is_read_again(spark: SparkSession, found: Format) -> None:
-    """Only the kinds of updates are gone."""
-    written = encoded(spark, found, [("+I", FULL), ("-U", FULL), ("+U", BARE), ("-D", BARE)], ISO)
+@pytest.mark.slow
+def test_what_was_written_is_read_again(spark: SparkSession, compiled: None) -> None:
+    """Only the kinds of updates are gone. Spark compiles its expressions here."""
+    written = encoded(spark, FORMATS, ALL_CHANGES, ISO)
     ddl = WRITTEN.removeprefix("row_kind string, ")
-    changes = list(chain.from_iterable(rows(one) for one in decoded(spark, found, ddl, written, ISO)))
-    assert [change[:3] for change in changes] == [
-        ("+I", 1, 'a "b" \\ é'),
-        ("-D", 1, 'a "b" \\ é'),
-        ("+I", 2, None),
-        ("-D", 2, None),
-    ]
-    assert changes[0][1:] == changes[1][1:]
-    assert changes[2][1:] == changes[3][1:]
+    cases: list[Case] = [(found, ddl, ISO, messages) for found, messages in zip(FORMATS, written, strict=True)]
+    for answers in decoded_all(spark, cases):
+        changes = list(chain.from_iterable(map(rows, answers)))
+        assert [change[:3] for change in changes] == [
+            ("+I", 1, 'a "b" \\ é'),
+            ("-D", 1, 'a "b" \\ é'),
+            ("+I", 2, None),
+            ("-D", 2, None),
+        ]
+        assert changes[0][1:] == changes[1][1:]
+        assert changes[2][1:] == changes[3][1:]
 
 
 def test_a_row_without_a_kind_is_refused(spark: SparkSession) -> None:
     """A row whose kind is none of the four fails the query, and the message names what it has."""
     with pytest.raises(Exception, match=r"'row_kind' of a row must be one of \+I, -U, \+U, -D, not 'upsert'"):
-        encoded(spark, DEBEZIUM_JSON, [("upsert", BARE)], {})
+        encoded(spark, [DEBEZIUM_JSON], [("upsert", BARE)], {})
 
 
 TYPES = "s STRING, d DATE, t TIMESTAMP_NTZ, p DECIMAL(5,2), a ARRAY<STRING>, r STRUCT<x: DATE>"
 
 
-@pytest.mark.parametrize("found", [DEBEZIUM_JSON, CANAL_JSON, MAXWELL_JSON, OGG_JSON], ids=lambda found: found.name)
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"d": 18262},
-        {"d": "0000-00-00"},
-        {"t": 1577934245000000},
-        {"p": "Ag=="},
-        {"p": "123456.78"},
-        {"a": "x"},
-        {"r": "x"},
-        {"r": {"x": "x"}},
-    ],
-    ids=str,
-)
-def test_no_value_of_a_row_becomes_null_in_silence(spark: SparkSession, found: Format, wrong: dict[str, Any]) -> None:
+WRONG: list[dict[str, Any]] = [
+    {"d": 18262},
+    {"d": "0000-00-00"},
+    {"t": 1577934245000000},
+    {"p": "Ag=="},
+    {"p": "123456.78"},
+    {"a": "x"},
+    {"r": "x"},
+    {"r": {"x": "x"}},
+]
+
+
+def test_no_value_of_a_row_becomes_null_in_silence(spark: SparkSession) -> None:
     """Also not in rows without any number, for which Spark's parser alone decides; dates and decimals as numbers, too."""
-    row = {"s": "x", **wrong}
-    message = {
-        "debezium-json": {"before": None, "after": row, "op": "c"},
-        "canal-json": {"data": [row], "type": "INSERT"},
-        "maxwell-json": {"data": row, "type": "insert"},
-        "ogg-json": {"after": row, "op_type": "I"},
-    }[found.name]
-    (one,) = decoded(spark, found, TYPES, [json.dumps(message)])
-    assert "It does not fit the columns: inside of " in error(one)
+
+    def message(found: Format, row: dict[str, Any]) -> str:
+        envelopes: dict[str, dict[str, Any]] = {
+            "debezium-json": {"before": None, "after": row, "op": "c"},
+            "canal-json": {"data": [row], "type": "INSERT"},
+            "maxwell-json": {"data": row, "type": "insert"},
+            "ogg-json": {"after": row, "op_type": "I"},
+        }
+        return json.dumps(envelopes[found.name])
+
+    cases: list[Case] = [(f, TYPES, {}, [message(f, {"s": "x", **wrong}) for wrong in WRONG]) for f in FORMATS]
+    for (found, *_), answers in zip(cases, decoded_all(spark, cases), strict=True):
+        for wrong, one in zip(WRONG, answers, strict=True):
+            assert "It does not fit the columns: inside of " in error(one), (found.name, wrong)

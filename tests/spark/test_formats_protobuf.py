@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -255,6 +255,7 @@ def test_messages_are_read_with_the_schema_of_their_id(
     assert read("amount int, note string", line) == [{"amount": 5, "note": "y", ERROR: None}]
 
 
+@pytest.mark.slow
 def test_schemas_with_references_are_put_together(registry: Registry, read: Read) -> None:
     """Texts and base64 in any mixture; well-known imports need none."""
     money = 'syntax="proto3"; package shop; message Money { int64 cents = 1; }'
@@ -313,6 +314,7 @@ def test_a_column_of_another_type_than_its_field_fails_the_query(registry: Regis
         _decode_batch([framed(schema_id, b"\x0a\x01x")], _reading(columns("id bigint"), options))
 
 
+@pytest.mark.slow
 def test_what_is_not_known_or_not_compiled_is_asked_for_once(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,6 +351,7 @@ def test_what_is_not_known_or_not_compiled_is_asked_for_once(
     client(reading.settings).close()
 
 
+@pytest.mark.slow
 def test_a_protoc_that_does_not_end_is_no_records_fault(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine would make an error of every record; the next try compiles again."""
     schema_id = registry.register('syntax="proto3"; message Late { int64 id = 1; }')
@@ -366,6 +369,7 @@ def test_a_protoc_that_does_not_end_is_no_records_fault(registry: Registry, monk
     assert _decode_batch([framed(schema_id, b"\x08\x07")], reading).field("id").to_pylist() == [7]
 
 
+@pytest.mark.slow
 def test_fields_find_each_other_by_number_if_the_message_is_given(
     registry: Registry, read: Read, generate: Callable[..., ModuleType]
 ) -> None:
@@ -385,6 +389,7 @@ def test_fields_find_each_other_by_number_if_the_message_is_given(
         read("name string", message, message_class_name="by_number_pb2:Now")
 
 
+@pytest.mark.slow
 def test_missing_fields_are_null_or_defaults(registry: Registry, read: Read) -> None:
     """By `read-default-values`, as without a registry."""
     schema_id = registry.register(
@@ -420,6 +425,7 @@ def test_messages_that_no_registry_wrote_are_errors_of_their_own(registry: Regis
     assert errors(rows)[1::2] == [None] * len(bad)
 
 
+@pytest.mark.slow
 def test_a_topic_may_hold_messages_that_are_not_expected(registry: Registry, read: Read) -> None:
     """`message-name` says which are; others are errors, that may be ignored."""
     schema_id = registry.register(ORDER)
@@ -431,6 +437,7 @@ def test_a_topic_may_hold_messages_that_are_not_expected(registry: Registry, rea
     assert read("id bigint", *messages, message_name="shop.Refund", ignore_parse_errors=True)[0] is None
 
 
+@pytest.mark.slow
 def test_a_registry_that_does_not_answer_is_no_records_fault(spark: SparkSession) -> None:
     """The query fails, whatever becomes of damaged records."""
     options = {"url": "http://127.0.0.1:9", "properties.max.retries": "0", "ignore_parse_errors": True}
@@ -477,6 +484,7 @@ def test_rows_are_written_with_the_schema_of_their_columns(registry: Registry, r
     assert again[0][:6] == messages[0][:6]
 
 
+@pytest.mark.slow
 def test_a_column_at_the_end_is_a_compatible_version(registry: Registry, read: Read, write: Write) -> None:
     """And one of another type is not; old and new messages are read together."""
     subject = f"evolving-{next(_numbers)}"
@@ -492,6 +500,7 @@ def test_a_column_at_the_end_is_a_compatible_version(registry: Registry, read: R
         write("id bigint, name double", (2, 0.5), subject=subject)
 
 
+@pytest.mark.slow
 def test_what_is_not_registered_is_an_error_without_auto_register(write: Write) -> None:
     """For those who register by hand."""
     subject = f"by-hand-{next(_numbers)}"
@@ -501,6 +510,7 @@ def test_what_is_not_registered_is_an_error_without_auto_register(write: Write) 
     assert write("id bigint", (1,), subject=subject, **{"auto.register.schemas": False}) == [first]
 
 
+@pytest.mark.slow
 def test_a_given_class_is_written_with_its_imports(
     registry: Registry, read: Read, write: Write, generate: Callable[..., ModuleType]
 ) -> None:
@@ -525,6 +535,7 @@ def test_a_given_class_is_written_with_its_imports(
     assert "written_money.proto" in registry.ask("/subjects")
 
 
+@pytest.mark.slow
 def test_a_given_schema_is_registered_as_it_is(registry: Registry, read: Read, write: Write) -> None:
     """Comments and all; a column may be missing."""
     subject = f"schema-{next(_numbers)}"
@@ -534,6 +545,7 @@ def test_a_given_schema_is_registered_as_it_is(registry: Registry, read: Read, w
     assert registry.ask(f"/subjects/{subject}/versions/latest")["schema"] == text
 
 
+@pytest.mark.slow
 def test_confluents_python_client_reads_and_writes_the_same(
     registry: Registry, read: Read, write: Write, generate: Callable[..., ModuleType]
 ) -> None:
@@ -594,8 +606,8 @@ def test_writing_needs_a_subject_and_columns_that_can_be_fields(write: Write) ->
         write("price decimal(10, 2)", subject="s")
 
 
+@pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_bytes_cost_no_row(registry: Registry, data: st.DataObject) -> None:
     """In the header or behind it: each record gives one row or one error, an undamaged one its row."""
     reading = _reading(columns("id bigint, item string"), {"protobuf-confluent.url": registry.url})

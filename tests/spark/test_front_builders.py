@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -25,10 +25,9 @@ from dynamic_kafka import (
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.initializer import PartitionOffsetsRetriever
 from dynamic_kafka.testing import KafkaBroker, produce
+from tests.spark.tables import Topic
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
-
-Topic = Callable[..., str]
 
 
 def test_kafka_source_in_batch_and_as_a_stream(
@@ -81,6 +80,7 @@ def test_dynamic_source_with_a_service_object(
     assert sorted(tuple(r) for r in source.read(spark).collect()) == [("a", 3), ("b", 3)]
 
 
+@pytest.mark.slow
 def test_single_cluster_service_equals_the_static_source(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic
 ) -> None:
@@ -102,6 +102,7 @@ class _SecondRecord(KafkaOffsetsInitializer):
         return {tp: offset + 1 for tp, offset in retriever.beginning_offsets(partitions).items()}
 
 
+@pytest.mark.slow
 def test_a_custom_offsets_initializer(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
     """It is asked on the driver, once for each partition."""
     name = topic(cluster_a)

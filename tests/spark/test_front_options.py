@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from pyspark.sql.streaming import StreamingQuery
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile
 from tests.spark.conftest import RecordingSink
+from tests.spark.tables import Topic
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
-
-Topic = Callable[..., str]
 
 
 def test_an_existing_query_runs_after_changing_the_format_name(
@@ -46,6 +44,7 @@ def test_an_existing_query_runs_after_changing_the_format_name(
     assert df.rdd.getNumPartitions() == 2
 
 
+@pytest.mark.slow
 def test_the_format_is_found_without_registering(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Spark finds the module `pyspark_dynamic_kafka` by itself, also in a session that never called register()."""
     name = topic(cluster_a)
@@ -143,6 +142,7 @@ def test_a_stream_follows_two_clusters(
     assert len(set(sink.rows())) == len(sink.rows()) == 160
 
 
+@pytest.mark.slow
 def test_triggers_once_and_available_now(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, sink: RecordingSink
 ) -> None:
@@ -206,6 +206,7 @@ def test_errors_name_the_cluster(spark: SparkSession, tmp_path: Path) -> None:
         query.awaitTermination(60)
 
 
+@pytest.mark.slow
 def test_counts_by_window_with_a_watermark(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import format_named
 from dynamic_kafka.functions import from_kafka, to_kafka
+from tests.spark.texts import examples, frame
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,6 @@ ROWS: list[tuple[Any, ...]] = [
     (None, None, None, None, None, None, None, None),
 ]
 SHORT = "id BIGINT, name STRING"
-_slowly = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("name", ["json", "csv"])
@@ -39,22 +38,17 @@ def test_what_is_written_is_read(spark: SparkSession, name: str) -> None:
     assert sorted(map(str, back.collect())) == sorted(map(str, df.select("r.*").collect()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["json", "csv"])
-@given(
-    messages=st.lists(st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=20).map(str.encode)), max_size=20)
-)
-@_slowly
-def test_damaged_bytes_never_crash_and_keep_their_place(
-    spark: SparkSession, name: str, messages: list[bytes | None]
-) -> None:
+def test_damaged_bytes_never_crash_and_keep_their_place(spark: SparkSession, name: str) -> None:
     """One result for each message, whatever it is, between messages that are read."""
     fine = b'{"id": 7, "name": "x"}' if name == "json" else b"7,x"
-    given_ = [fine, *messages, fine]
-    df = spark.createDataFrame([(i, m) for i, m in enumerate(given_)], "i INT, value BINARY")
-    options = {"format.on-error": "skip"}
-    rows = df.select("i", from_kafka("value", name, SHORT, options).alias("r")).orderBy("i").collect()
-    assert len(rows) == len(given_)
-    assert tuple(rows[0]["r"]) == tuple(rows[-1]["r"]) == (7, "x")
+    some = examples(st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode), each=10)
+    messages = [message for damaged in some for message in (fine, damaged)]
+    result = from_kafka("value", name, SHORT, {"format.on-error": "skip"})
+    rows = frame(spark, messages).select("i", result.alias("r")).orderBy("i").collect()
+    assert len(rows) == len(messages)
+    assert {tuple(row["r"]) for row in rows[::2]} == {(7, "x")}
 
 
 @pytest.mark.parametrize(
@@ -125,6 +119,7 @@ def test_fields_are_written_by_their_names(spark: SparkSession) -> None:
         df.select(to_kafka("r", "json", "a STRING, c STRING"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.parametrize("name", ["json", "csv", "debezium-json", "avro"])
 def test_what_a_python_function_returns_is_decoded(spark: SparkSession, name: str) -> None:

@@ -24,17 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 from dynamic_kafka.kafka.transactions.client import TransactionState
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.spark.test_sink import Files, Topic, fault, is_settled, once, records, transactions, write
+from tests.spark.sinks import fault, is_settled, once, transactions, write
+from tests.spark.tables import Topic, records
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
-
-
-@pytest.fixture
-def files(spark: SparkSession, tmp_path: Path) -> Files:
-    """A streaming source without files."""
-    path = tmp_path / "files"
-    path.mkdir()
-    return Files(spark, path)
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.spark]
 
 
 def failing(rows: DataFrame, gate: Path) -> DataFrame:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -13,54 +11,9 @@ from pyspark.sql import SparkSession
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.spark.tables import FOR_EVER, Topic, create_json, records, rows
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
-
-Topic = Callable[..., str]
-
-FOR_EVER = {"retention.ms": "-1"}  # for records of long ago
-
-
-def create(env: TableEnvironment, name: str, columns: str, broker: KafkaBroker, topic: str, **more: str) -> None:
-    """A JSON table on a topic, read from the earliest offset; `more` are options, with `_` for `.` and `__` for `-`."""
-    options = {
-        "connector": "kafka",
-        "topic": topic,
-        "properties.bootstrap.servers": broker.bootstrap_servers,
-        "scan.startup.mode": "earliest-offset",
-        "format": "json",
-    }
-    options |= {key.replace("__", "-").replace("_", "."): text for key, text in more.items()}
-    if "value.format" in options:
-        del options["format"]
-    if options["connector"] == "upsert-kafka":
-        del options["scan.startup.mode"]
-    inside = ", ".join(f"'{key}' = '{text}'" for key, text in options.items())
-    env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({inside})")
-
-
-def batch(env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
-    """The rows that there are now, sorted."""
-    env.get_config().set("execution.runtime-mode", "batch")
-    try:
-        return sorted((tuple(row) for row in env.sql_query(query).collect()), key=str)
-    finally:
-        env.execute_sql("SET 'execution.runtime-mode' = 'streaming'")
-
-
-def messages(spark: SparkSession, broker: KafkaBroker, topic: str) -> list[dict[str, Any]]:
-    """What is on a topic, by key and value."""
-    df = (
-        spark.read.format("dynamic-kafka")
-        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
-        .option("subscribe", topic)
-        .option("includeHeaders", "true")
-        .load()
-    )
-    return sorted(
-        (row.asDict(recursive=True) for row in df.collect()),
-        key=lambda m: (m["key"] or b"", m["value"] or b"", m["offset"]),
-    )
 
 
 def test_the_first_example_of_flinks_documentation(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
@@ -82,8 +35,8 @@ def test_the_first_example_of_flinks_documentation(env: TableEnvironment, cluste
           'format' = 'csv'
         )"""
     )
-    rows = batch(env, "SELECT user_id, upper(behavior), unix_millis(ts) FROM KafkaTable")
-    assert rows == [(1, "BUY", 1_600_000_000_123), (2, "PV", 1_600_000_000_123)]
+    found = rows(env, "SELECT user_id, upper(behavior), unix_millis(ts) FROM KafkaTable")
+    assert found == [(1, "BUY", 1_600_000_000_123), (2, "PV", 1_600_000_000_123)]
 
 
 def test_all_metadata(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
@@ -100,8 +53,8 @@ def test_all_metadata(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topi
       headers MAP<STRING, BYTES> METADATA, l ARRAY<ROW<key STRING, value BYTES>> METADATA FROM 'header-list' VIRTUAL,
       e INT METADATA FROM 'leader-epoch' VIRTUAL, `offset` BIGINT METADATA VIRTUAL,
       `timestamp` TIMESTAMP(3) METADATA, `timestamp-type` STRING METADATA VIRTUAL, kafka_cluster STRING METADATA VIRTUAL"""
-    create(env, "t", columns, cluster_a, name)
-    ((id_, topic_, partition, headers, listed, epoch, offset, time, kind, cluster),) = batch(env, "SELECT * FROM t")
+    create_json(env, "t", columns, cluster_a, name)
+    ((id_, topic_, partition, headers, listed, epoch, offset, time, kind, cluster),) = rows(env, "SELECT * FROM t")
     assert (id_, topic_, partition, epoch, offset, kind, cluster) == (1, name, 0, 0, 0, "CreateTime", "kafka")
     assert headers == {"a": b"2", "b": None}
     assert [(h.key, h.value) for h in listed] == [("a", b"1"), ("b", None), ("a", b"2")]
@@ -113,7 +66,7 @@ def test_a_round_trip_is_exact_on_the_wire(
 ) -> None:
     """Keys in another order than the columns, a prefix because of a clash, EXCEPT_KEY, timestamp and headers written."""
     name = topic(cluster_a, config=FOR_EVER)
-    create(
+    create_json(
         env,
         "t",
         """`k_version` INT, `k_user_id` BIGINT, `version` INT, `behavior` STRING,
@@ -129,15 +82,15 @@ def test_a_round_trip_is_exact_on_the_wire(
         "INSERT INTO t VALUES (7, 1001, 2, 'buy', timestamp_millis(1600000000123), map('trace', X'0102')), "
         "(8, 1002, 3, NULL, timestamp_millis(1600000000124), NULL)"
     )
-    first, second = messages(spark, cluster_a, name)
-    assert first["key"] == b'{"user_id":1001,"version":7}'
-    assert first["value"] == b'{"version":2,"behavior":"buy"}'
-    assert first["headers"] == [{"key": "trace", "value": b"\x01\x02"}]
-    assert first["timestamp"].timestamp() == 1_600_000_000.123
-    assert second["value"] == b'{"version":3,"behavior":null}'
-    assert second["headers"] is None
-    rows = batch(env, "SELECT k_version, k_user_id, version, behavior, unix_millis(ts) FROM t")
-    assert rows == [(7, 1001, 2, "buy", 1_600_000_000_123), (8, 1002, 3, None, 1_600_000_000_124)]
+    first, second = sorted(records(cluster_a, name), key=lambda got: got.key or b"")
+    assert first.key == b'{"user_id":1001,"version":7}'
+    assert first.value == b'{"version":2,"behavior":"buy"}'
+    assert first.headers == [("trace", b"\x01\x02")]
+    assert first.timestamp == 1_600_000_000_123
+    assert second.value == b'{"version":3,"behavior":null}'
+    assert second.headers is None
+    found = rows(env, "SELECT k_version, k_user_id, version, behavior, unix_millis(ts) FROM t")
+    assert found == [(7, 1001, 2, "buy", 1_600_000_000_123), (8, 1002, 3, None, 1_600_000_000_124)]
 
 
 def test_an_insert_goes_on_after_a_restart(
@@ -145,9 +98,9 @@ def test_an_insert_goes_on_after_a_restart(
 ) -> None:
     """Its checkpoint is in a folder of its own, named after the table: each row once, also with exactly-once."""
     source, sink = topic(cluster_a), topic(cluster_a)
-    create(env, "s", "id INT", cluster_a, source)
+    create_json(env, "s", "id INT", cluster_a, source)
     guarantee = {"sink_delivery-guarantee": "exactly-once", "sink_transactional-id-prefix": sink}
-    create(env, "t", "id INT", cluster_a, sink, **guarantee, properties_isolation_level="read_committed")
+    create_json(env, "t", "id INT", cluster_a, sink, **guarantee, properties_isolation_level="read_committed")
     for first in (0, 5):
         produce(cluster_a.bootstrap_servers, source, [(None, json.dumps({"id": i})) for i in range(first, first + 5)])
         result = env.execute_sql("INSERT INTO t SELECT id * 10 FROM s")
@@ -155,24 +108,26 @@ def test_an_insert_goes_on_after_a_restart(
         assert query.name == "t"
         query.processAllAvailable()
         result.stop()
-    assert batch(env, "SELECT * FROM t") == [(i * 10,) for i in range(10)]
+    assert rows(env, "SELECT * FROM t") == [(i * 10,) for i in range(10)]
 
 
+@pytest.mark.slow
 def test_a_table_that_ends_ends_its_job(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """`scan.bounded.mode`: `wait` returns when all is read."""
     source, sink = topic(cluster_a), topic(cluster_a)
     produce(cluster_a.bootstrap_servers, source, [(None, json.dumps({"id": i})) for i in range(5)])
-    create(env, "s", "id INT", cluster_a, source, scan_bounded_mode="latest-offset")
-    create(env, "t", "id INT", cluster_a, sink)
+    create_json(env, "s", "id INT", cluster_a, source, scan_bounded_mode="latest-offset")
+    create_json(env, "t", "id INT", cluster_a, sink)
     assert env.execute_sql("INSERT INTO t SELECT id FROM s").wait(60_000)
-    assert len(batch(env, "SELECT * FROM t")) == 5
+    assert len(rows(env, "SELECT * FROM t")) == 5
 
 
+@pytest.mark.slow
 def test_collecting_a_stream(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Rows come as they are there; a bounded stream ends."""
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(None, json.dumps({"id": i})) for i in range(5)])
-    create(env, "s", "id INT", cluster_a, name, scan_bounded_mode="latest-offset")
+    create_json(env, "s", "id INT", cluster_a, name, scan_bounded_mode="latest-offset")
     assert sorted(row.id for row in env.execute_sql("SELECT * FROM s").collect()) == [0, 1, 2, 3, 4]
 
 
@@ -181,33 +136,34 @@ def test_upsert(env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBrok
     source, sink = topic(cluster_a), topic(cluster_a)
     words = [(None, json.dumps({"word": word})) for word in ["a", "b", "a"]]
     produce(cluster_a.bootstrap_servers, source, words)
-    create(env, "s", "word STRING", cluster_a, source)
+    create_json(env, "s", "word STRING", cluster_a, source)
     upsert = {"connector": "upsert-kafka", "key_format": "json", "value_format": "json"}
     columns = "word STRING, n BIGINT, PRIMARY KEY (word) NOT ENFORCED"
-    create(env, "counts", columns, cluster_a, sink, **upsert)
+    create_json(env, "counts", columns, cluster_a, sink, **upsert)
     (query,) = env.execute_sql("INSERT INTO counts SELECT word, count(*) FROM s GROUP BY word").queries
     query.processAllAvailable()
     produce(cluster_a.bootstrap_servers, source, words[1:2])
     changed = b'{"word":"b","n":2}'
-    wait_until(lambda: messages(spark, cluster_a, sink)[-1]["value"] == changed, 60, "the row that has changed")
+    wait_until(lambda: any(got.value == changed for got in records(cluster_a, sink)), 60, "the row that has changed")
     query.stop()
     produce(cluster_a.bootstrap_servers, sink, [(b'{"word":"a"}', None)])
     changes = [("a", 2, "+U"), ("a", None, "-D"), ("b", 1, "+U"), ("b", 2, "+U")]
-    assert batch(env, "SELECT * FROM counts") == sorted(changes, key=str)
+    assert rows(env, "SELECT * FROM counts") == sorted(changes, key=str)
 
 
+@pytest.mark.slow
 def test_deletes_are_written_as_tombstones(
     env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic
 ) -> None:
     """A query that ends in `row_kind` says what each row means."""
     name = topic(cluster_a)
     upsert = {"connector": "upsert-kafka", "key_format": "json", "value_format": "json"}
-    create(env, "t", "id INT, n INT, PRIMARY KEY (id) NOT ENFORCED", cluster_a, name, **upsert)
+    create_json(env, "t", "id INT, n INT, PRIMARY KEY (id) NOT ENFORCED", cluster_a, name, **upsert)
     env.get_config().set("execution.runtime-mode", "batch")
     env.execute_sql(
         "INSERT INTO t SELECT * FROM VALUES (1, 10, '+I'), (2, 20, '-D'), (3, 30, '+U') AS v(id, n, row_kind)"
     )
-    found = [(m["key"], m["value"]) for m in messages(spark, cluster_a, name)]
+    found = sorted((got.key, got.value) for got in records(cluster_a, name))
     assert found == [
         (b'{"id":1}', b'{"id":1,"n":10}'),
         (b'{"id":2}', None),
@@ -218,59 +174,62 @@ def test_deletes_are_written_as_tombstones(
 def test_updates_need_a_table_that_takes_them(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """As in Flink, an append-only sink refuses an aggregation without a window, and a changelog."""
     source, sink = topic(cluster_a), topic(cluster_a)
-    create(env, "s", "word STRING", cluster_a, source)
-    create(env, "t", "word STRING, n BIGINT", cluster_a, sink)
+    create_json(env, "s", "word STRING", cluster_a, source)
+    create_json(env, "t", "word STRING, n BIGINT", cluster_a, sink)
     with pytest.raises(ConfigurationError, match="accepts only new rows, but the query updates earlier ones"):
         env.execute_sql("INSERT INTO t SELECT word, count(*) FROM s GROUP BY word")
     with pytest.raises(ConfigurationError, match="accepts only new rows"):
         env.execute_sql("INSERT INTO t SELECT word, 1L, '-D' AS row_kind FROM s")
 
 
+@pytest.mark.slow
 def test_windows_and_watermarks(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """WATERMARK FOR is Spark's watermark: a window is written once it is over."""
     source, sink = topic(cluster_a), topic(cluster_a)
-    create(env, "s", "t TIMESTAMP(3), WATERMARK FOR t AS t - INTERVAL '5' SECOND", cluster_a, source)
-    create(env, "t", "w TIMESTAMP(3), n BIGINT", cluster_a, sink)
+    create_json(env, "s", "t TIMESTAMP(3), WATERMARK FOR t AS t - INTERVAL '5' SECOND", cluster_a, source)
+    create_json(env, "t", "w TIMESTAMP(3), n BIGINT", cluster_a, sink)
     times = ["12:00:01", "12:00:09", "12:00:11", "12:01:00"]
     produce(cluster_a.bootstrap_servers, source, [(None, json.dumps({"t": f"2020-01-01 {t}"})) for t in times])
     (query,) = env.execute_sql(
         "INSERT INTO t SELECT window.start, count(*) FROM s GROUP BY window(t, '10 seconds')"
     ).queries
     query.processAllAvailable()
-    rows = batch(env, "SELECT CAST(w AS STRING), n FROM t")
-    assert rows == [("2020-01-01 12:00:00", 2), ("2020-01-01 12:00:10", 1)]
+    found = rows(env, "SELECT CAST(w AS STRING), n FROM t")
+    assert found == [("2020-01-01 12:00:00", 2), ("2020-01-01 12:00:10", 1)]
 
 
 def test_computed_columns_and_views(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """They are Spark expressions on the other columns; a view on a table, and one on a view."""
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(None, '{"price": 3, "n": 4}')])
-    create(env, "s", "price INT, n INT, total AS price * n, double AS total * 2", cluster_a, name)
+    create_json(env, "s", "price INT, n INT, total AS price * n, double AS total * 2", cluster_a, name)
     env.execute_sql("CREATE VIEW v AS SELECT double FROM s")
     env.execute_sql("CREATE TEMPORARY VIEW w (d) AS SELECT double + 1 FROM v")
-    assert batch(env, "SELECT d FROM w") == [(25,)]
+    assert rows(env, "SELECT d FROM w") == [(25,)]
     assert [tuple(r) for r in env.execute_sql("SHOW VIEWS").collect()] == [("v",), ("w",)]
     env.execute_sql("DROP VIEW w")
     with pytest.raises(AnalysisException):
         env.sql_query("SELECT * FROM w")
 
 
+@pytest.mark.slow
 def test_a_message_that_cannot_be_read_fails_the_query(
     env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
 ) -> None:
     """The error says where it is and how it begins, whatever the query selects."""
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(None, '{"id": 1}'), (None, b'{"id": tru\xff')])
-    create(env, "s", "id INT, `offset` BIGINT METADATA VIRTUAL", cluster_a, name)
+    create_json(env, "s", "id INT, `offset` BIGINT METADATA VIRTUAL", cluster_a, name)
     for query in ("SELECT id FROM s", "SELECT `offset` FROM s", "SELECT count(*) FROM s"):
         with pytest.raises(PySparkException) as caught:
-            batch(env, query)
+            rows(env, query)
         assert f"Cluster 'kafka', topic '{name}', partition 0, offset 1: the value cannot be read as json" in str(
             caught.value
         )
         assert "7B226964223A20747275FF" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_messages_that_cannot_be_read_are_skipped_and_counted(
     env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
 ) -> None:
@@ -279,11 +238,11 @@ def test_messages_that_cannot_be_read_are_skipped_and_counted(
     produce(
         cluster_a.bootstrap_servers, source, [(None, '{"id": 1}'), (None, b"\xff"), (None, "[]x"), (None, '{"id": 2}')]
     )
-    create(env, "s", "id INT", cluster_a, source, **{"format_on-error": "skip"})
-    create(env, "t", "id INT", cluster_a, sink)
+    create_json(env, "s", "id INT", cluster_a, source, **{"format_on-error": "skip"})
+    create_json(env, "t", "id INT", cluster_a, sink)
     (query,) = env.execute_sql("INSERT INTO t SELECT id FROM s").queries
     query.processAllAvailable()
-    assert batch(env, "SELECT * FROM t") == [(1,), (2,)]
+    assert rows(env, "SELECT * FROM t") == [(1,), (2,)]
     counted = [p.observedMetrics.get("dynamic-kafka: s") for p in query.recentProgress]
     assert sum(row["skip"] for row in counted if row is not None) == 2
 
@@ -294,7 +253,7 @@ def test_messages_that_cannot_be_read_are_set_aside(
     """As they were, with the error and where they come from in headers; here on another cluster."""
     name, letters = topic(cluster_a), topic(cluster_b)
     produce(cluster_a.bootstrap_servers, name, [("k", '{"id": 1}'), ("broken", b"\xff\x00")])
-    create(
+    create_json(
         env,
         "s",
         "id INT",
@@ -306,10 +265,10 @@ def test_messages_that_cannot_be_read_are_set_aside(
             "format_dead-letter_properties_bootstrap_servers": cluster_b.bootstrap_servers,
         },
     )
-    assert batch(env, "SELECT * FROM s") == [(1,)]
-    (letter,) = messages(spark, cluster_b, letters)
-    assert (letter["key"], letter["value"]) == (b"broken", b"\xff\x00")
-    headers = {h["key"].removeprefix("dynamic-kafka."): h["value"].decode() for h in letter["headers"]}
+    assert rows(env, "SELECT * FROM s") == [(1,)]
+    (letter,) = records(cluster_b, letters)
+    assert (letter.key, letter.value) == (b"broken", b"\xff\x00")
+    headers = {key.removeprefix("dynamic-kafka."): (value or b"").decode() for key, value in letter.headers or []}
     assert "the value cannot be read as json" in headers.pop("error")
     assert headers == {"cluster": "kafka", "topic": name, "partition": "0", "offset": "1"}
 
@@ -317,8 +276,8 @@ def test_messages_that_cannot_be_read_are_set_aside(
 def test_statements_about_tables(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """SHOW, DESCRIBE, SHOW CREATE TABLE without secrets, DROP."""
     secret = {"properties_ssl_key_password": "hidden"}
-    create(env, "a1", "id INT NOT NULL COMMENT 'the key', twice AS id * 2", cluster_a, topic(cluster_a), **secret)
-    create(env, "b1", "id INT", cluster_a, topic(cluster_a))
+    create_json(env, "a1", "id INT NOT NULL COMMENT 'the key', twice AS id * 2", cluster_a, topic(cluster_a), **secret)
+    create_json(env, "b1", "id INT", cluster_a, topic(cluster_a))
     assert env.list_tables() == ["a1", "b1"]
     assert [tuple(r) for r in env.execute_sql("SHOW TABLES LIKE 'a%'").collect()] == [("a1",)]
     described = [tuple(row) for row in env.execute_sql("DESCRIBE a1").collect()]
@@ -349,13 +308,13 @@ def test_errors_of_the_statement(env: TableEnvironment) -> None:
 def test_columns_that_do_not_fit(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """The error shows both schemas, as Flink's does; read-only metadata is named."""
     name = topic(cluster_a)
-    create(env, "t", "id INT, name STRING, p INT METADATA FROM 'partition' VIRTUAL", cluster_a, name)
+    create_json(env, "t", "id INT, name STRING, p INT METADATA FROM 'partition' VIRTUAL", cluster_a, name)
     with pytest.raises(ConfigurationError, match="different number of columns") as caught:
         env.execute_sql("INSERT INTO t SELECT 1")
     assert "Table: [id: INT, name: STRING]" in str(caught.value)
     with pytest.raises(ConfigurationError, match="column 'name' is STRING, but the query's 'two' is INT"):
         env.execute_sql("INSERT INTO t SELECT 1, 2 AS two")
-    create(env, "u", "id INT, o BIGINT METADATA FROM 'offset'", cluster_a, name)
+    create_json(env, "u", "id INT, o BIGINT METADATA FROM 'offset'", cluster_a, name)
     with pytest.raises(ConfigurationError, match="METADATA FROM 'offset', which cannot be written"):
         env.execute_sql("INSERT INTO u SELECT 1, 2L")
 
@@ -373,25 +332,27 @@ def test_reading_needs_a_start_or_a_group(env: TableEnvironment, cluster_a: Kafk
         env.sql_query("SELECT * FROM t")
 
 
+@pytest.mark.slow
 def test_several_topics(env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
     """A list is read as one table; written, each row names its topic."""
     one, two = topic(cluster_a), topic(cluster_a)
-    create(env, "t", "id INT, topic STRING NOT NULL METADATA", cluster_a, f"{one};{two}")
+    create_json(env, "t", "id INT, topic STRING NOT NULL METADATA", cluster_a, f"{one};{two}")
     env.get_config().set("execution.runtime-mode", "batch")
     env.execute_sql(f"INSERT INTO t VALUES (1, '{one}'), (2, '{two}'), (3, '{two}')")
-    assert [m["value"] for m in messages(spark, cluster_a, two)] == [b'{"id":2}', b'{"id":3}']
-    assert batch(env, "SELECT id, topic FROM t") == [(1, one), (2, two), (3, two)]
-    create(env, "u", "id INT", cluster_a, f"{one};{two}")
+    assert sorted(got.value or b"" for got in records(cluster_a, two)) == [b'{"id":2}', b'{"id":3}']
+    assert rows(env, "SELECT id, topic FROM t") == [(1, one), (2, two), (3, two)]
+    create_json(env, "u", "id INT", cluster_a, f"{one};{two}")
     with pytest.raises(ConfigurationError, match="has several topics"):
         env.execute_sql("INSERT INTO u SELECT 1")
 
 
+@pytest.mark.slow
 def test_a_statement_set(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Each INSERT is a query with a checkpoint of its own, also two into one table; none starts if one is wrong."""
     source, sink = topic(cluster_a), topic(cluster_a)
     produce(cluster_a.bootstrap_servers, source, [(None, '{"id": 1}')])
-    create(env, "s", "id INT", cluster_a, source)
-    create(env, "t", "id INT", cluster_a, sink)
+    create_json(env, "s", "id INT", cluster_a, source)
+    create_json(env, "t", "id INT", cluster_a, sink)
     with pytest.raises(ConfigurationError):
         env.execute_sql(
             "EXECUTE STATEMENT SET BEGIN INSERT INTO t SELECT id FROM s; INSERT INTO t SELECT id, 1 FROM s; END"
@@ -402,5 +363,5 @@ def test_a_statement_set(env: TableEnvironment, cluster_a: KafkaBroker, topic: T
     assert [query.name for query in result.queries] == ["t", "t-2"]
     for query in result.queries:
         query.processAllAvailable()
-    assert batch(env, "SELECT * FROM t") == [(1,), (2,)]
+    assert rows(env, "SELECT * FROM t") == [(1,), (2,)]
     result.stop()

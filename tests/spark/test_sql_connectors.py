@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,21 @@ from dynamic_kafka.sql.parser.parse import parse_script
 from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile
-from tests.spark.tables import FOR_EVER, commit, create, on, records, rows, union, without, write
+from tests.spark.tables import (
+    DOCUMENTED,
+    FOR_EVER,
+    Topic,
+    commit,
+    create,
+    on,
+    records,
+    rows,
+    union,
+    without,
+    write,
+)
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
-
-Topic = Callable[..., str]
-
-DOCUMENTED = (Path(__file__).parents[1] / "fixtures" / "flink_tables.sql").read_text()
 
 
 # --- dynamic-kafka ------------------------------------------------------------------------------------------------------
@@ -81,6 +89,7 @@ def test_streams_on_two_clusters(
     assert sorted(map(tuple, env.execute_sql("SELECT * FROM bounded").collect())) == of_orders
 
 
+@pytest.mark.slow
 def test_a_job_follows_its_stream(
     env: TableEnvironment, cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
 ) -> None:
@@ -134,6 +143,7 @@ def test_rows_go_to_the_cluster_they_name(
         write(env, "INSERT INTO both VALUES (6, 'west')")
 
 
+@pytest.mark.slow
 def test_streams_of_a_single_cluster(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """The documentation's table: streams are topics; with the group's offsets, and up to a time."""
     one, two = topic(cluster_a, config=FOR_EVER), topic(cluster_a, config=FOR_EVER)
@@ -167,6 +177,7 @@ def upsert(broker: KafkaBroker, topic: str, **more: str) -> dict[str, str]:
     return without(options, "scan.startup.mode")
 
 
+@pytest.mark.slow
 def test_where_an_upsert_table_ends(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Read from the earliest offset, in all bounded modes, in batch mode and as a stream; no key is no row."""
     name = topic(cluster_a, config=FOR_EVER)
@@ -199,6 +210,7 @@ def test_where_an_upsert_table_ends(env: TableEnvironment, cluster_a: KafkaBroke
     assert found == [row for row in expected if row[0] in ended]
 
 
+@pytest.mark.slow
 def test_an_exactly_once_upsert_job(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """An aggregation over a restart: each change once, the key's columns not in the value; the buffer is accepted."""
     source, sink = topic(cluster_a), topic(cluster_a)
@@ -228,6 +240,7 @@ def test_an_exactly_once_upsert_job(env: TableEnvironment, cluster_a: KafkaBroke
     assert ("+U", 2, "b", 1) in rows(env, "SELECT row_kind, n, region, kind FROM counts")
 
 
+@pytest.mark.slow
 def test_changes_of_a_key_stay_in_order(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Also if more tasks write than the query has; `-U` and `-D` are tombstones."""
     name = topic(cluster_a, partitions=3)
@@ -244,6 +257,7 @@ def test_changes_of_a_key_stay_in_order(env: TableEnvironment, cluster_a: KafkaB
         assert got_by_key[f'{{"k":{k}}}'.encode()] == expected
 
 
+@pytest.mark.slow
 def test_the_upsert_tables_of_the_documentation(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Page views to page views per region, in Avro; their statement as it is, in batch mode."""
     views, regions = topic(cluster_a), topic(cluster_a)

@@ -7,7 +7,6 @@ with some of them through Spark, whose part is the same for all.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,11 +29,24 @@ from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.sql.table import table_of, with_start
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import Query, read_batch
-from tests.spark.tables import FOR_EVER, commit, create, ddl, on, records, rows, union, without, write
+from tests.spark.tables import (
+    DOCUMENTED,
+    FOR_EVER,
+    MURMUR2,
+    Topic,
+    commit,
+    create,
+    ddl,
+    on,
+    records,
+    rows,
+    union,
+    without,
+    write,
+)
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-Topic = Callable[..., str]
 Options = dict[str, str]
 
 
@@ -47,7 +59,6 @@ def source(options: Options, columns: str = "id INT") -> dict[str, str]:
 
 # --- the documentation's tables -----------------------------------------------------------------------------------------
 
-DOCUMENTED = (Path(__file__).parents[1] / "fixtures" / "flink_tables.sql").read_text()
 BUY = "1L, 10L, 'buy'"
 AT = "timestamp_millis(1600000000123)"
 
@@ -254,6 +265,7 @@ def test_batch_queries_with_modes(env: TableEnvironment, numbers: dict[str, str]
         env.execute_sql("DROP TABLE nobody")
 
 
+@pytest.mark.slow
 def test_streams_with_modes(env: TableEnvironment, numbers: dict[str, str]) -> None:
     """Through Spark: streams that end by themselves, as one query."""
     tables = {name: STOPS[name] for name in ("latest", "of_group", "from_to")}
@@ -273,6 +285,7 @@ def test_a_batch_query_cannot_start_at_the_end(env: TableEnvironment, numbers: d
 # --- topics and partitions ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_topics_and_partitions_that_come_later(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """A pattern is for whole names; what is found later is read from its beginning."""
     name = topic()
@@ -299,6 +312,7 @@ def test_topics_and_partitions_that_come_later(env: TableEnvironment, cluster_a:
     found.close()  # type: ignore[attr-defined]  # a stream's rows are a generator
 
 
+@pytest.mark.slow
 def test_topics_of_a_sink(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Of a list, or matching a pattern as a whole, each row names its topic; anything else is an error."""
     one, two = topic(cluster_a), topic(cluster_a)
@@ -342,10 +356,8 @@ def test_the_number_of_tasks(cluster_a: KafkaBroker, topic: Topic) -> None:
 
 # --- how rows are written -----------------------------------------------------------------------------------------------
 
-# org.apache.kafka.common.utils.UtilsTest.testMurmur2
-MURMUR2 = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107}
 
-
+@pytest.mark.slow
 def test_partitioners(
     env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
 ) -> None:
@@ -382,6 +394,7 @@ def test_partitioners(
     assert {got.partition for got in records(cluster_a, own)} == {3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -405,6 +418,7 @@ def test_guarantees(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic,
         client.close()
 
 
+@pytest.mark.slow
 def test_headers_and_timestamps_that_are_written(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """A map keeps null values, a list order and duplicates, but no row without a key; no time is the time of writing."""
     name = topic(cluster_a, config=FOR_EVER)
@@ -437,6 +451,7 @@ def test_headers_and_timestamps_that_are_written(env: TableEnvironment, cluster_
 # --- keys, values and tombstones ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_in_keys_and_values(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """With ALL the value counts; with EXCEPT_KEY the key. A tombstone is no row; a message without a key is one."""
     name = topic(cluster_a)
@@ -472,6 +487,7 @@ def test_what_is_in_keys_and_values(env: TableEnvironment, cluster_a: KafkaBroke
         rows(env, "SELECT v FROM strict")
 
 
+@pytest.mark.slow
 def test_a_value_without_any_column(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """EXCEPT_KEY and all columns in the key, as in Flink."""
     name = topic(cluster_a)
@@ -485,6 +501,7 @@ def test_a_value_without_any_column(env: TableEnvironment, cluster_a: KafkaBroke
 # --- properties and security --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_properties_reach_the_clients(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """What the source reads of a transaction that was given up; that the sink makes no topic."""
     name = topic(cluster_a)
@@ -499,6 +516,7 @@ def test_properties_reach_the_clients(env: TableEnvironment, cluster_a: KafkaBro
         write(env, f"INSERT INTO committed /*+ {nowhere} */ SELECT 'x'")
 
 
+@pytest.mark.slow
 def test_the_documentations_security(
     env: TableEnvironment, topic: Topic, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -526,6 +544,7 @@ def test_the_documentations_security(
 # --- changelogs ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_metadata_of_debezium(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """The documentation's table, with all that the format knows; `value.` keeps it apart from Kafka's."""
     name = topic(cluster_a, config=FOR_EVER)
@@ -559,6 +578,7 @@ def test_metadata_of_debezium(env: TableEnvironment, cluster_a: KafkaBroker, top
 # --- statements and settings --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_settings_of_jobs(
     env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
 ) -> None:
@@ -583,6 +603,7 @@ def test_settings_of_jobs(
     assert third._jsq.streamingQuery().trigger().toString() == "ProcessingTimeTrigger(0)"
 
 
+@pytest.mark.slow
 def test_tables_from_tables(env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
     """LIKE with options of its own, a hint, IF NOT EXISTS; from_path and a view of a DataFrame; plans."""
     one, two = topic(cluster_a), topic(cluster_a)

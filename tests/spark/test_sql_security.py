@@ -13,9 +13,9 @@ from pyspark.errors import PySparkException
 
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker
-from tests.spark.test_sql import batch
+from tests.spark.tables import rows
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.spark]
 
 STORE, USER = "test1234", "pass-of-alice"
 
@@ -127,8 +127,8 @@ def test_tls_and_scram_with_javas_key_stores(
     env.execute_sql("SET 'execution.runtime-mode' = 'batch'")
     now_ms = time.time_ns() // 1_000_000
     env.execute_sql(f"INSERT INTO KafkaTable SELECT 1L, 2L, '{guarantee}', timestamp_millis({now_ms})")
-    rows = batch(env, "SELECT user_id, item_id, behavior, unix_millis(ts) FROM KafkaTable")
-    assert (1, 2, guarantee, now_ms) in rows
+    found = rows(env, "SELECT user_id, item_id, behavior, unix_millis(ts) FROM KafkaTable")
+    assert (1, 2, guarantee, now_ms) in found
     shown = next(env.execute_sql("SHOW CREATE TABLE KafkaTable").collect())[0]
     assert STORE not in shown
     assert USER not in shown
@@ -140,5 +140,5 @@ def test_a_wrong_password_is_told_and_not_shown(env: TableEnvironment, secured: 
     with pytest.raises(
         PySparkException, match=r"Cluster 'kafka' at .* refuses the login .* authentication error"
     ) as caught:
-        batch(env, "SELECT * FROM KafkaTable")
+        rows(env, "SELECT * FROM KafkaTable")
     assert "wrong-one" not in str(caught.value)
