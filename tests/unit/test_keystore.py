@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 from dynamic_kafka.kafka.config.keystore import (
+    inline_pem,
     keystore_pem,
-    pem_certificates,
-    pem_private_key,
     truststore_pem,
 )
 
@@ -49,7 +48,7 @@ def test_trust_stores(name: str, password: str | None) -> None:
     pem = truststore_pem(str(STORES / name), password)
 
     assert subjects(pem) == ["CN=Test CA"]
-    assert pem == pem_certificates((STORES / "ca.pem").read_text(), "x")
+    assert pem == inline_pem((STORES / "ca.pem").read_text(), "x", "CERTIFICATE")
 
 
 def test_the_name_of_the_file_means_nothing(tmp_path: Path) -> None:
@@ -99,15 +98,16 @@ def test_pem_on_one_line(separator: str) -> None:
     """PEM whose line breaks became spaces or the two characters backslash and n is put right."""
     text = (STORES / "ca.pem").read_text()
 
-    assert pem_certificates(text, "x") == pem_certificates(separator.join(text.splitlines()), "x")
+    one_line = separator.join(text.splitlines())
+    assert inline_pem(text, "x", "CERTIFICATE") == inline_pem(one_line, "x", "CERTIFICATE")
 
 
 @pytest.mark.parametrize("text", ["", "hunter2", "-----BEGIN CERTIFICATE-----\nhunter2!\n-----END CERTIFICATE-----"])
 def test_inline_pem_that_is_none(text: str) -> None:
     """The error names the property and shows nothing of the value."""
-    for read in (pem_certificates, pem_private_key):
+    for label in ("CERTIFICATE", "PRIVATE KEY"):
         with pytest.raises(ConfigurationError, match=r"'ssl\.some'") as caught:
-            read(text, "ssl.some")
+            inline_pem(text, "ssl.some", label)
         assert "hunter2" not in str(caught.value)
 
 

@@ -183,10 +183,7 @@ def _kerberos(options: Mapping[str, str]) -> dict[str, str]:
 def _oauth(options: Mapping[str, str]) -> dict[str, str]:
     subject = options.get("unsecuredLoginStringClaim_sub")
     if subject is not None:
-        return {
-            "enable.sasl.oauthbearer.unsecure.jwt": "true",
-            "sasl.oauthbearer.config": f"principal={subject}",
-        }
+        return {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": f"principal={subject}"}
     found: dict[str, str] = {}
     if {"clientId", "clientSecret", "scope"} & set(options):  # else they have properties of their own (Kafka 4.1)
         found["sasl.oauthbearer.method"] = "oidc"

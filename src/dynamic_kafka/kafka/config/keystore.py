@@ -18,7 +18,7 @@ from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 from dynamic_kafka.kafka.config import jks
 from dynamic_kafka.kafka.config.jks import StoreError
 
-__all__ = ["keystore_pem", "pem_certificates", "pem_private_key", "truststore_pem"]
+__all__ = ["inline_pem", "keystore_pem", "truststore_pem"]
 
 _TRUST = ("ssl.truststore.location", "ssl.truststore.password")
 _KEYS = ("ssl.keystore.location", "ssl.keystore.password")
@@ -96,33 +96,17 @@ def keystore_pem(path: str, password: str | None, key_password: str | None) -> t
     return "".join(chain), key
 
 
-def pem_certificates(text: str, name: str) -> str:
-    """Return the certificates in a property that holds PEM itself, on as many lines as PEM should have.
+def inline_pem(text: str, name: str, label: str) -> str:
+    """Return the PEM blocks in a property that holds PEM itself, on as many lines as PEM should have.
 
     Args:
         text: The value; Kafka allows it to be on one line.
         name: The property, for the error.
+        label: `CERTIFICATE`, or `PRIVATE KEY` for one that is encrypted or not.
 
     Raises:
-        ConfigurationError: If there is no certificate, or it is damaged.
+        ConfigurationError: If there is no such block, or one is damaged.
     """
-    return _inline(text, name, "CERTIFICATE")
-
-
-def pem_private_key(text: str, name: str) -> str:
-    """Return the private key in a property that holds PEM itself, encrypted or not, on separate lines.
-
-    Args:
-        text: The value; Kafka allows it to be on one line.
-        name: The property, for the error.
-
-    Raises:
-        ConfigurationError: If there is no private key, or it is damaged.
-    """
-    return _inline(text, name, "PRIVATE KEY")
-
-
-def _inline(text: str, name: str, label: str) -> str:
     try:
         blocks = [block for kind, block in _pem_blocks(text) if kind.endswith(label)]
     except StoreError as error:

@@ -12,12 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from dynamic_kafka.errors import (
-    ConfigurationError,
-    ConflictingOptionsError,
-    InvalidOptionError,
-    UnknownOptionError,
-)
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, UnknownOptionError
 from dynamic_kafka.kafka.config import jaas, keystore, secrets
 from dynamic_kafka.kafka.config.property_names import (
     COMMON,
@@ -37,11 +32,7 @@ _log = logging.getLogger(__name__)
 Role = Literal["consumer", "admin", "producer"]
 """Which client a configuration is for."""
 
-_KNOWN_TO: dict[Role, frozenset[str]] = {
-    "consumer": COMMON | CONSUMER,
-    "admin": COMMON,
-    "producer": COMMON | PRODUCER,
-}
+_KNOWN_TO: dict[Role, frozenset[str]] = {"consumer": COMMON | CONSUMER, "admin": COMMON, "producer": COMMON | PRODUCER}
 
 _PINNED: dict[Role, dict[str, str]] = {
     "consumer": {
@@ -236,9 +227,9 @@ _VALUES: dict[str, Callable[[str, str], str | None]] = {
     "buffer.memory": lambda key, value: str(max(1, _integer(key, value) // 1024)),
     "client.dns.lookup": lambda _key, value: None if value == "default" else value,
     "sasl.kerberos.kinit.cmd": _kinit,
-    "ssl.truststore.certificates": lambda key, value: keystore.pem_certificates(value, key),
-    "ssl.keystore.certificate.chain": lambda key, value: keystore.pem_certificates(value, key),
-    "ssl.keystore.key": lambda key, value: keystore.pem_private_key(value, key),
+    "ssl.truststore.certificates": lambda key, value: keystore.inline_pem(value, key, "CERTIFICATE"),
+    "ssl.keystore.certificate.chain": lambda key, value: keystore.inline_pem(value, key, "CERTIFICATE"),
+    "ssl.keystore.key": lambda key, value: keystore.inline_pem(value, key, "PRIVATE KEY"),
     # Java's special values lie below what librdkafka takes: -1 for the system's default, or for never; 0 for at once.
     "receive.buffer.bytes": _at_least(0),
     "send.buffer.bytes": _at_least(0),
