@@ -88,7 +88,7 @@ def test_the_default_is_the_client() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("roundrobin", "expected default, fixed, round-robin or package.module:Class (did you mean 'round-robin'?)"),
+        ("roundrobin", "expected default, fixed, round-robin or package.module:Class; did you mean 'round-robin'?"),
         ("no.such.module:Class", "ModuleNotFoundError: No module named 'no'"),
         (f"{HERE}:NoSuchClass", "has no attribute 'NoSuchClass'"),
         (f"{HERE}:Unready", "could not be made: LookupError: no rules"),

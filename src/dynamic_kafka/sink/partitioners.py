@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka.errors import InvalidOptionError, suggestion
 from dynamic_kafka.options import user_object
 
 __all__ = ["FixedPartitioner", "KafkaPartitioner", "RoundRobinPartitioner", "create_partitioner"]
@@ -93,9 +92,8 @@ def create_partitioner(name: str) -> KafkaPartitioner | None:
         return None if kind is None else kind()
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
-        near = difflib.get_close_matches(name, _BUILT_IN, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise InvalidOptionError("sink.partitioner", name, f"{', '.join(_BUILT_IN)} or package.module:Class{hint}")
+        expected = f"{', '.join(_BUILT_IN)} or package.module:Class{suggestion(name, _BUILT_IN)}"
+        raise InvalidOptionError("sink.partitioner", name, expected)
     made: KafkaPartitioner = user_object(
         "sink.partitioner", name, kind="partitioner", methods=_METHODS, make=lambda found: found()
     )
