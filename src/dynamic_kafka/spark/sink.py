@@ -83,8 +83,8 @@ class _Writer:
         """Return the user's identity of the batch. In `foreachBatch` the task's context holds that of the outer stream."""
         return _given_identity(self._settings)
 
-    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """End a batch: all its tasks are done."""
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: ARG002, N803
+        """Publish a batch. Spark calls it when all tasks of the batch are done, with a number only for streams."""
         found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
         published: PublishReport | None = None
         if self._settings.guarantee == "exactly-once" and found and not all(m.claim and m.claim.applied for m in found):
@@ -111,8 +111,8 @@ class _Writer:
             )
         return report
 
-    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """End a failed batch: abort its transactions if possible, so that readers do not wait for them."""
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: ARG002, N803
+        """Abort the transactions of a failed batch if possible, so that readers do not wait for them."""
         found = [m for m in messages if isinstance(m, KafkaCommitMessage) and m.claim is not None]
         # A batch write ends in the object that planned it. A stream's end knows only what the tasks report: nothing if all
         # of them failed. Transactions of tasks that Spark killed wait for the next start.
@@ -134,14 +134,6 @@ class _Writer:
 class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
     """The writer for `df.write`."""
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the batch. Spark calls it when all tasks are done."""
-        self._commit(messages)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort the batch. Spark calls it when a task or the commit has failed."""
-        self._abort(messages)
-
 
 class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """The writer for `df.writeStream`."""
@@ -155,16 +147,6 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
                 "Spark did not provide the query's id and the batch's number, so the batch cannot be written exactly once"
             )
         return Identity(query, int(batch))
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Publish a batch. Spark calls it when all tasks of the batch are done."""
-        self._commit(messages)
-        _log.debug("Batch %d was written", batchId)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Abort the batch. Spark calls it when a task or the commit has failed."""
-        _log.info("Batch %d failed", batchId)
-        self._abort(messages)
 
 
 def stream_writer(settings: SinkSettings, *, plans: bool) -> KafkaStreamWriter:
