@@ -221,11 +221,7 @@ _Offsets = Annotated[KafkaOffsetsInitializer | None, BeforeValidator(_offsets)]
 
 class _Model(BaseModel):
     model_config = ConfigDict(
-        alias_generator=to_camel,
-        arbitrary_types_allowed=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        strict=True,
+        alias_generator=to_camel, arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True, strict=True
     )
 
 

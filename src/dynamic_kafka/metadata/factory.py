@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -108,7 +107,7 @@ def service_of(
             f"Option '{METADATA_SERVICE.key}' is missing. Streams need a metadata service that describes them: "
             f"{METADATA_SERVICE.expected}"
         )
-    make = _Named(name, parsed.service_options, properties)
+    make = partial(create_metadata_service, name, parsed.service_options, properties)
     make().close()  # a missing or wrong option is an error now, not in the first batch
     return make
 
@@ -220,18 +219,6 @@ def _takes_an_argument(function: Any) -> bool:
     # `*args` alone does not count: every class that inherits from a Protocol seems to take it.
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return any(parameter.kind in kinds for parameter in inspect.signature(function).parameters.values())
-
-
-@dataclass(frozen=True)
-class _Named:
-    """A function that makes the service of a name; a class so that its repr shows no property."""
-
-    name: str
-    options: Mapping[str, str] = field(repr=False)
-    properties: Mapping[str, str] = field(repr=False)
-
-    def __call__(self) -> KafkaMetadataService:
-        return create_metadata_service(self.name, self.options, self.properties)
 
 
 def _itself(service: KafkaMetadataService) -> KafkaMetadataService:

@@ -17,12 +17,7 @@ from dynamic_kafka.errors import ConfigurationError, MetadataServiceError, Missi
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.service import StreamListService
 
-__all__ = [
-    "FileMetadataService",
-    "HttpMetadataService",
-    "InMemoryMetadataService",
-    "SingleClusterTopicMetadataService",
-]
+__all__ = ["FileMetadataService", "HttpMetadataService", "InMemoryMetadataService", "SingleClusterTopicMetadataService"]
 
 _LIST_TOPICS_S = 30.0
 _SETTLED_S = 2.0
@@ -131,7 +126,9 @@ class FileMetadataService(StreamListService):
             found = self._path.stat()
             signature = (found.st_mtime_ns, found.st_size, found.st_ino)
             if signature != self._signature:
-                self._streams = self._parse(self._path.read_text(encoding="utf-8-sig"))
+                from dynamic_kafka.metadata.document import parse_document  # pydantic: only where a document is parsed
+
+                self._streams = parse_document(self._path.read_text(encoding="utf-8-sig"), str(self._path))
                 # A file may change twice within one tick of its clock: a young time stamp proves nothing.
                 settled = time.time() - found.st_mtime > _SETTLED_S
                 self._signature = signature if settled else None
@@ -144,11 +141,6 @@ class FileMetadataService(StreamListService):
                 f"Metadata file '{self._path}' is not UTF-8 at byte {error.start}; save it as UTF-8"
             ) from None
         return self._streams
-
-    def _parse(self, text: str) -> tuple[KafkaStream, ...]:
-        from dynamic_kafka.metadata.document import parse_document  # pydantic: only where a document is parsed
-
-        return parse_document(text, str(self._path))
 
 
 class HttpMetadataService(StreamListService):

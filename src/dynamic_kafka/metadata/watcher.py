@@ -15,7 +15,6 @@ import logging
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Collection
 from typing import TypedDict
 
@@ -101,16 +100,20 @@ class MetadataWatcher:
         self._next_active_check = math.inf
         self._last_fetch = -math.inf
         self._snapshot: Snapshot | None = None
-        self._generation = 0
         self._failure: MetadataServiceError | None = None
         self._had_topics = False
         self._tracked: frozenset[str] = frozenset()
         self._active: dict[str, bool] = {}
-        self._refreshes = self._failures_total = self._consecutive_failures = 0
-        self._last_error: str | None = None
-        self._last_success_ms: int | None = None
-        self._asking_since_ms: int | None = None
-        self._changes: deque[Change] = deque(maxlen=_MOST_CHANGES)
+        self._status = WatcherStatus(
+            refreshes=0,
+            failures_total=0,
+            consecutive_failures=0,
+            last_error=None,
+            last_success_ms=None,
+            asking_since_ms=None,
+            generation=0,
+            changes=[],
+        )
 
     def start(self, *, resuming: bool = False, previous_clusters: Collection[str] = ()) -> None:
         """Start the thread.
@@ -132,7 +135,7 @@ class MetadataWatcher:
     @property
     def generation(self) -> int:
         """The number of snapshots so far, counting only those that differ from the one before."""
-        return self._generation
+        return self._status["generation"]
 
     def wait_first(self, timeout_s: float) -> Snapshot | None:
         """Wait for the first good answer.
@@ -184,16 +187,7 @@ class MetadataWatcher:
     def status(self) -> WatcherStatus:
         """Return counters, errors and changes, for people and metrics."""
         with self._changed:
-            return WatcherStatus(
-                refreshes=self._refreshes,
-                failures_total=self._failures_total,
-                consecutive_failures=self._consecutive_failures,
-                last_error=self._last_error,
-                last_success_ms=self._last_success_ms,
-                asking_since_ms=self._asking_since_ms,
-                generation=self._generation,
-                changes=list(self._changes),
-            )
+            return {**self._status, "changes": list(self._status["changes"])}
 
     def close(self) -> None:
         """End the thread, which closes the service. Waits at most a second for a call in progress."""
@@ -228,11 +222,10 @@ class MetadataWatcher:
 
     def _refresh(self) -> None:
         with self._changed:
-            self._asking_since_ms = _now_ms()
+            self._status["asking_since_ms"] = _now_ms()
             self._last_fetch = time.monotonic()
-            self._next_fetch = (
-                math.inf
-            )  # a request during this attempt sets it again: the attempt may be too early for it
+            # A request during this attempt sets it again: the attempt may be too early for it.
+            self._next_fetch = math.inf
         try:
             snapshot = self._ask()
             if snapshot.is_empty and self._had_topics:
@@ -250,18 +243,18 @@ class MetadataWatcher:
         return make_snapshot(self._subscriber.get_subscribed_streams(self._service))
 
     def _succeeded(self, snapshot: Snapshot, changes: list[str]) -> None:
-        before = self._snapshot
+        before, status, now_ms = self._snapshot, self._status, _now_ms()
         with self._changed:
-            self._refreshes += 1
-            self._consecutive_failures = 0
-            self._last_success_ms = _now_ms()
-            self._asking_since_ms = None
+            status["refreshes"] += 1
+            status["consecutive_failures"] = 0
+            status["last_success_ms"], status["asking_since_ms"] = now_ms, None
             self._had_topics = not snapshot.is_empty
             if before is None or changes:
                 # First the snapshot, then the number: a reader of the number never takes an old snapshot for a new one.
                 self._snapshot = snapshot
-                self._generation += 1
-                self._changes.extend(Change(time_ms=self._last_success_ms, text=text) for text in changes)
+                status["generation"] += 1
+                found = [*status["changes"], *(Change(time_ms=now_ms, text=text) for text in changes)]
+                status["changes"] = found[-_MOST_CHANGES:]
             self._schedule(self._interval_s)
             self._changed.notify_all()
         if before is None or changes:
@@ -279,13 +272,12 @@ class MetadataWatcher:
         _log.log(level, "Metadata %s: %s", "changed" if before else "read", "; ".join(changes) or "nothing to read")
 
     def _failed(self, error: Exception) -> None:
-        last = self._as_metadata_error(error)
+        last, status = self._as_metadata_error(error), self._status
         with self._changed:
-            self._failures_total += 1
-            self._consecutive_failures += 1
-            self._last_error = str(last)
-            self._asking_since_ms = None
-            count = self._consecutive_failures
+            status["failures_total"] += 1
+            status["consecutive_failures"] += 1
+            status["last_error"], status["asking_since_ms"] = str(last), None
+            count = status["consecutive_failures"]
             if self._snapshot is None and self._resuming:
                 delay_s = min(_BACKOFF_S[0] * 2.0 ** min(count - 1, 30), _BACKOFF_S[1])
                 note = f"continuing with the checkpoint's metadata; next attempt in {delay_s:g} s"

@@ -101,24 +101,24 @@ class ClusterMonitor:
         """Request a new view of `target` and return the ticket to wait for."""
         with self._changed:
             self._target = target
-            self._requested += 1
-            self._changed.notify_all()
-            return self._requested
+            return self._next_ticket()
 
     def request_offsets(self, requests: Collection[OffsetRequest]) -> int:
         """Request offsets and return the ticket to wait for. The offsets appear in `answers`."""
         with self._changed:
             self._requests = list(requests)
-            self._requested += 1
-            self._changed.notify_all()
-            return self._requested
+            return self._next_ticket()
 
     def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
         """Have the group's offsets committed later. Newer offsets replace older ones that still wait."""
         with self._changed:
             self._commit |= offsets
-            self._requested += 1
-            self._changed.notify_all()
+            self._next_ticket()
+
+    def _next_ticket(self) -> int:
+        self._requested += 1
+        self._changed.notify_all()
+        return self._requested
 
     def wait(self, ticket: int, deadline: float) -> bool:
         """Wait for a ticket until `deadline` (of `time.monotonic`), and return whether it was served."""
