@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from dynamic_kafka.metadata.services import FileMetadataService as FileMetadataService
     from dynamic_kafka.metadata.services import HttpMetadataService as HttpMetadataService
     from dynamic_kafka.metadata.services import InMemoryMetadataService as InMemoryMetadataService
-    from dynamic_kafka.metadata.services import (
-        SingleClusterTopicMetadataService as SingleClusterTopicMetadataService,
-    )
+    from dynamic_kafka.metadata.services import SingleClusterTopicMetadataService as SingleClusterTopicMetadataService
     from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber as KafkaStreamSubscriber
     from dynamic_kafka.sink.partitioners import KafkaPartitioner as KafkaPartitioner
 

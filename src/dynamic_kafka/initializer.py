@@ -265,9 +265,7 @@ class _Offsets(KafkaOffsetsInitializer):
 
 
 def _reset(
-    partitions: list[KafkaTopicPartition],
-    reset: KafkaOffsetResetStrategy,
-    retriever: PartitionOffsetsRetriever,
+    partitions: list[KafkaTopicPartition], reset: KafkaOffsetResetStrategy, retriever: PartitionOffsetsRetriever
 ) -> dict[KafkaTopicPartition, int]:
     if not partitions:
         return {}

@@ -9,12 +9,7 @@ from dynamic_kafka.builders.serializers import (
     KafkaRecordSerializationSchemaBuilder,
 )
 from dynamic_kafka.builders.sink import DeliveryGuarantee, KafkaSink, KafkaSinkBuilder, TransactionNamingStrategy
-from dynamic_kafka.builders.source import (
-    DynamicKafkaSource,
-    DynamicKafkaSourceBuilder,
-    KafkaSource,
-    KafkaSourceBuilder,
-)
+from dynamic_kafka.builders.source import DynamicKafkaSource, DynamicKafkaSourceBuilder, KafkaSource, KafkaSourceBuilder
 
 __all__ = [
     "ArrowSerializer",

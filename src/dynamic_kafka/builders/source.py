@@ -57,11 +57,7 @@ class _Source:
         bound = type(
             DynamicKafkaDataSource.__name__,
             (DynamicKafkaDataSource,),
-            {
-                "short_name": name,
-                "source_objects": self.objects,
-                "builder_default": KafkaOffsetsInitializer.earliest(),
-            },
+            {"short_name": name, "source_objects": self.objects, "builder_default": KafkaOffsetsInitializer.earliest()},
         )
         spark.dataSource.register(bound)
         return name

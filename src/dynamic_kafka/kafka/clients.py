@@ -172,11 +172,7 @@ _clients = ClientPool[ClusterClients]()
 
 @contextmanager
 def kept_clients(
-    purpose: str,
-    cluster: str,
-    properties: Mapping[str, str],
-    *,
-    consumer: ClientSettings = ClientSettings(),
+    purpose: str, cluster: str, properties: Mapping[str, str], *, consumer: ClientSettings = ClientSettings()
 ) -> Iterator[ClusterClients]:
     """Use a cluster's consumer and admin client for a `with` block; they are kept for the next one if it ends well.
 

@@ -56,15 +56,10 @@ class ClusterConnection:
     """
 
     def __init__(self, cluster_id: str, properties: Mapping[str, str], *, group_id: str, timeout_ms: int) -> None:
-        self._cluster_id = cluster_id
+        self.cluster_id = cluster_id
         self._properties = dict(properties)
         self._timeout_s = timeout_ms / 1000
         self._clients = ClusterClients(properties, consumer=ClientSettings(fixed={"group.id": group_id}))
-
-    @property
-    def cluster_id(self) -> str:
-        """Return the cluster's name in the metadata."""
-        return self._cluster_id
 
     @property
     def authentication_failed(self) -> bool:

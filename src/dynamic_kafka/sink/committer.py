@@ -25,27 +25,9 @@ from dynamic_kafka.kafka.transactions.client import (
     TransactionDescription,
     TransactionState,
 )
+from dynamic_kafka.sink import protocol
 from dynamic_kafka.sink.commit_log import CommitLog
-from dynamic_kafka.sink.protocol import (
-    Abort,
-    Append,
-    Chain,
-    Claim,
-    Describe,
-    Effect,
-    End,
-    Identity,
-    ListOpen,
-    ObservedTransaction,
-    Outcome,
-    ReadLog,
-    Transaction,
-    TransactionPolicy,
-    Wait,
-    abandon,
-    claim,
-    commit,
-)
+from dynamic_kafka.sink.protocol import Chain, Claim, Effect, Identity, ObservedTransaction, Outcome, Transaction
 from dynamic_kafka.sink.report import PublishReport
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, Destination, SinkSettings
 from dynamic_kafka.sink.transactional_ids import belongs_to
@@ -88,7 +70,9 @@ class Committer:
         self._properties = {name: destination.properties for name, destination in destinations.items()}
         self._clients: dict[str, TransactionClient] = {}
         self._ended_at = 0.0
-        self._policy = TransactionPolicy(accept_gaps=settings.accept_gaps, lost_transactions=settings.lost_transactions)
+        self._policy = protocol.TransactionPolicy(
+            accept_gaps=settings.accept_gaps, lost_transactions=settings.lost_transactions
+        )
         cluster = settings.log_cluster or min(self._properties)
         if cluster not in self._properties:
             raise InvalidOptionError(
@@ -109,7 +93,7 @@ class Committer:
 
     def claim(self, identity: Identity | None) -> Claim:
         """Before the tasks: see `protocol.claim`."""
-        claimed: Claim = self._run(claim(uuid.uuid4().hex, identity, self._policy))
+        claimed: Claim = self._run(protocol.claim(uuid.uuid4().hex, identity, self._policy))
         self._log.trim()
         return claimed
 
@@ -117,7 +101,7 @@ class Committer:
         """After the tasks: see `protocol.commit`."""
         clusters = {name: storable(self._properties[name]) for name in {t.cluster for t in transactions}}
         began, self._ended_at = time.perf_counter(), 0.0
-        outcome = self._run(commit(uuid.uuid4().hex, claimed, identity, transactions, clusters, self._policy))
+        outcome = self._run(protocol.commit(uuid.uuid4().hex, claimed, identity, transactions, clusters, self._policy))
         done = time.perf_counter()
         decided = self._ended_at or done
         return PublishReport(
@@ -126,7 +110,7 @@ class Committer:
 
     def abandon(self, claimed: Claim) -> bool:
         """After a failure: see `protocol.abandon`."""
-        return bool(self._run(abandon(uuid.uuid4().hex, claimed)))
+        return bool(self._run(protocol.abandon(uuid.uuid4().hex, claimed)))
 
     def poll_idle(self) -> bool:
         """See `ClientPool`."""
@@ -151,23 +135,23 @@ class Committer:
 
     def _do(self, effect: Effect) -> Any:
         match effect:
-            case ReadLog():
+            case protocol.ReadLog():
                 return self._read_log()
-            case Append(record):
+            case protocol.Append(record):
                 return self._log.append(record)
-            case ListOpen():
+            case protocol.ListOpen():
                 return self._list_open()
-            case Describe(transactions):
+            case protocol.Describe(transactions):
                 return self._describe(transactions)
-            case End(transactions):
+            case protocol.End(transactions):
                 self._ended_at = self._ended_at or time.perf_counter()
                 return self._end(transactions, commit=True)
-            case Abort(transactions):
+            case protocol.Abort(transactions):
                 _log.info(
                     "Aborting transactions that are left open: %s", ", ".join(t.transactional_id for t in transactions)
                 )
                 return self._end(transactions, commit=False)
-            case Wait(attempt):
+            case protocol.Wait(attempt):
                 return time.sleep(min(0.01 * 3**attempt, _LONGEST_WAIT_S))
 
     def _read_log(self) -> Chain:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
-from dynamic_kafka.kafka.clients import BackgroundErrors, ClientSettings, ClusterClients, pool_key
+from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, pool_key
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.sink.settings import WriteTask
 
@@ -59,6 +59,9 @@ class ClusterProducer:
         cluster: The cluster's name in the metadata.
         properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
         config: More of librdkafka's properties, such as `transactional.id`; they win.
+
+    Attributes:
+        errors: The errors that it reported in the background.
     """
 
     def __init__(self, cluster: str, properties: Mapping[str, str], config: Mapping[str, Any] | None = None) -> None:
@@ -66,17 +69,13 @@ class ClusterProducer:
         # The delivery report of errors only: no call into Python for each record.
         fixed = {"delivery.report.only.error": True, **(config or {})}
         self._clients = ClusterClients(properties, producer=ClientSettings(_TUNING, fixed))
+        self.errors = self._clients.errors
         self._partitions: dict[str, tuple[int, float]] = {}
 
     @cached_property
     def client(self) -> Producer:
         """The producer of librdkafka; made on first use."""
         return self._clients.producer
-
-    @property
-    def errors(self) -> BackgroundErrors:
-        """The errors that it reported in the background."""
-        return self._clients.errors
 
     def partitions(self, topic: str, at_least: int = 0) -> int:
         """Return the number of a topic's partitions; remembered for five minutes.

@@ -41,7 +41,7 @@ class SinkSettings:
         log_topic: The topic of the commit log; "" without exactly-once.
     """
 
-    service: Callable[[], KafkaMetadataService]
+    service: Callable[[], KafkaMetadataService] = field(repr=False)
     stream: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     topic: str | None = None

@@ -146,11 +146,7 @@ _id_pool = lru_cache(maxsize=64)(TransactionalIdPool)
 def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     taken = _id_pool(task.settings.prefix, cluster).take(task.chain, task.generation)
     statistics = _Statistics()
-    config = {
-        "transactional.id": taken.name,
-        "statistics.interval.ms": _STATISTICS_MS,
-        "stats_cb": statistics.note,
-    }
+    config = {"transactional.id": taken.name, "statistics.interval.ms": _STATISTICS_MS, "stats_cb": statistics.note}
     producer = ClusterProducer(cluster, {**_DEFAULTS, **task.destinations[cluster].properties}, config)
     try:
         producer_id, producer_epoch = _initialize(producer, taken.name, statistics)

@@ -60,10 +60,7 @@ _COMMIT_OFFSETS = Option(
     "its checkpoint.",
 )
 _REGISTER_METRICS = Option(
-    "register.consumer.metrics",
-    boolean,
-    "true",
-    doc="Accepted for compatibility with Flink, without effect.",
+    "register.consumer.metrics", boolean, "true", doc="Accepted for compatibility with Flink, without effect."
 )
 
 

@@ -260,12 +260,7 @@ class _ClusterReader:
     def _lost(self, tp: KafkaTopicPartition, reason: str) -> None:
         r = self._ranges[tp]
         error = DataLossError(
-            reason,
-            cluster_id=self.cluster,
-            topic=r.topic,
-            partition=r.partition,
-            start=self._positions[tp],
-            end=r.end,
+            reason, cluster_id=self.cluster, topic=r.topic, partition=r.partition, start=self._positions[tp], end=r.end
         )
         if self._settings.fail_on_data_loss:
             raise error

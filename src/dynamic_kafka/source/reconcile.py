@@ -209,8 +209,7 @@ def reconcile(
         for stream in sorted(set(previous.streams) - set(streams)):
             step.events.append(Event("warning", f"Stream '{stream}' is no longer described by the metadata service"))
     document = Document(
-        streams={s: _topics_of_stream(parts, desired, clusters) for s, parts in streams.items()},
-        clusters=clusters,
+        streams={s: _topics_of_stream(parts, desired, clusters) for s, parts in streams.items()}, clusters=clusters
     )
     if previous is not None:
         last = previous.cursor
@@ -394,10 +393,7 @@ class _Reconciliation:
                 state.draining |= {topic}
                 self.changed = True
                 self.events.append(
-                    Event(
-                        "info",
-                        f"Cluster '{name}', topic '{topic}' was removed; draining at least {unread} records",
-                    )
+                    Event("info", f"Cluster '{name}', topic '{topic}' was removed; draining at least {unread} records")
                 )
             if topic in state.draining and inactive and view is not None:
                 for tp in set(tps) - set(state.stops):
@@ -520,11 +516,7 @@ class _Reconciliation:
                     self.changed = True
 
     def _answer(
-        self,
-        name: str,
-        purpose: Purpose,
-        tp: KafkaTopicPartition,
-        initializer: KafkaOffsetsInitializer,
+        self, name: str, purpose: Purpose, tp: KafkaTopicPartition, initializer: KafkaOffsetsInitializer
     ) -> int | None:
         known = (self.answers.start if purpose == "start" else self.answers.stop).get((name, tp))
         if known is None:
@@ -548,8 +540,5 @@ class _Reconciliation:
                 shared = set(clusters[other].topics) & set(state.topics)
                 twice = f" and topics {sorted(shared)} are read twice" if shared else ""
                 self.events.append(
-                    Event(
-                        "warning",
-                        f"Clusters '{other}' and '{name}' are one Kafka cluster ({state.kafka_id}){twice}",
-                    )
+                    Event("warning", f"Clusters '{other}' and '{name}' are one Kafka cluster ({state.kafka_id}){twice}")
                 )

@@ -43,7 +43,7 @@ class SourceSettings:
         unavailable_after_ms: The time without an answer after which a cluster counts as unavailable.
     """
 
-    service: Callable[[], KafkaMetadataService]
+    service: Callable[[], KafkaMetadataService] = field(repr=False)
     subscriber: KafkaStreamSubscriber
     starting: KafkaOffsetsInitializer
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -127,10 +127,7 @@ class SourceSettings:
         shown_default="none",
     )
     max_trigger_delay_ms: int = option(
-        "maxTriggerDelay",
-        duration_ms(at_least=0),
-        "15 min",
-        doc="The longest time to wait for `minOffsetsPerTrigger`.",
+        "maxTriggerDelay", duration_ms(at_least=0), "15 min", doc="The longest time to wait for `minOffsetsPerTrigger`."
     )
     include_headers: bool = option("includeHeaders", boolean, "false", doc="If true, adds the column `headers`.")
     include_leader_epoch: bool = option(

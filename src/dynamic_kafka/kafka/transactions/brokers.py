@@ -74,7 +74,7 @@ class Brokers:
         Returns:
             The answers, in the requests' order.
         """
-        connections = [self._connection_to(broker, deadline) for broker, _ in requests]
+        connections = [self._connect(self._brokers[broker], deadline) for broker, _ in requests]
         for connection, (_, request) in zip(connections, requests, strict=True):
             connection.send(request, deadline)
         return [connection.receive(deadline) for connection in connections]
@@ -109,9 +109,6 @@ class Brokers:
     def forget_coordinator(self, transactional_id: str) -> None:
         """Look the coordinator up again when it is needed next, because it has moved."""
         self._coordinators.pop(transactional_id, None)
-
-    def _connection_to(self, broker: int, deadline: float) -> Connection:
-        return self._connect(self._brokers[broker], deadline)
 
     def _connect(self, address: tuple[str, int], deadline: float) -> Connection:
         if address not in self._connections:
