@@ -16,7 +16,8 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 .DEFAULT_GOAL := help
 .PHONY: help install lint format test test-slow test-crash test-all soak demo changes bench clean
 
-# The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own.
+# The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
+# time, because they mostly wait: for drivers that start, for time-outs.
 PYTEST = $(BIN)/python -m pytest
 
 ##@ Set-up
@@ -57,7 +58,7 @@ test-slow: install ## Run the longer tests, and those of properties with more ex
 	HYPOTHESIS_PROFILE=ci $(PYTEST) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
 
 test-crash: install ## Run the tests that kill processes midway, and explore the whole model of the protocol
-	$(PYTEST) -m crash $(PYTEST_ARGS)
+	$(PYTEST) -m crash -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-all: install ## Run all of the tests, e.g. PYTEST_ARGS='tests/crash -k zombie'
 	HYPOTHESIS_PROFILE=ci $(PYTEST) $(PYTEST_ARGS)

@@ -1,6 +1,6 @@
 """A Spark driver of its own, to be killed: one streaming query into a sink that records each batch idempotently.
 
-Run as `python tests/crash/driver.py '{"options": {...}, "checkpoint": "...", "sink": "...", "master": "local[2]"}'`.
+`drivers.Driver` runs it. The job is `{"options": {...}, "checkpoint": "...", "sink": "..."}`.
 Prints `ready` once the query runs, and ends by itself when `<sink>/stop` holds a number and as many rows were recorded.
 """
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-import dynamic_kafka
+from tests.crash.drivers import session_and_job
 
 
 def recorded(sink: Path) -> list[list[Any]]:
@@ -23,21 +23,10 @@ def recorded(sink: Path) -> list[list[Any]]:
     return [row for file in sink.glob("*.json") for row in json.loads(file.read_text())]
 
 
-def main(job: dict[str, Any]) -> None:
+def main() -> None:
     """Run the job until it is killed or told to stop."""
+    spark, job = session_and_job({"spark.master": "local[2]"})
     sink = Path(job["sink"])
-    builder = SparkSession.builder.master(job["master"]).appName("crash")
-    for key, value in {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        **job.get("conf", {}),
-    }.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    dynamic_kafka.register(spark)
 
     def record(batch: DataFrame, batch_id: int) -> None:
         def place(batches: Any) -> Any:
@@ -68,4 +57,4 @@ def main(job: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main()

@@ -1,8 +1,8 @@
 """A Spark driver of its own, to be killed: from a topic into streams on several clusters, exactly once.
 
-Run as `python -m tests.crash.sink_driver '{"kind": "stream", "source": {...}, "sinks": [{...}], "clusters": ["a", "b"],
-"checkpoint": "...", "control": "..."}'`; there are also `tasks` (2), `available_now` (false), `restarts` (0) and `conf`, of
-Spark. The plan is never deterministic: chance spreads the rows over clusters and tasks, and each value says who wrote it:
+`drivers.Driver` runs it. The job is `{"kind": "stream", "source": {...}, "sinks": [{...}], "clusters": ["a", "b"],
+"checkpoint": "...", "control": "..."}`; there are also `tasks` (2), `available_now` (false) and `restarts` (0). The plan
+is never deterministic: chance spreads the rows over clusters and tasks, and each value says who wrote it:
 `<value> <batch> <run> <task> <attempt>`. The kinds:
 
 * `stream`: a streaming query into the one sink;
@@ -16,7 +16,6 @@ then the driver ends with code 1.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,26 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
-import dynamic_kafka
-
-
-def _session(job: dict[str, Any]) -> SparkSession:
-    builder = SparkSession.builder.appName("crash")
-    for key, value in {
-        "spark.master": "local[2,4]",  # a task may fail three times
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # starts faster
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.streaming.minBatchesToRetain": "5",
-        **job.get("conf", {}),
-    }.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    dynamic_kafka.register(spark)
-    return spark
+from tests.crash.drivers import session_and_job
 
 
 def _signed(df: DataFrame) -> DataFrame:
@@ -93,10 +73,15 @@ def _write(rows: DataFrame, sink: dict[str, str]) -> None:
     rows.write.format("dynamic-kafka").mode("append").options(**sink).save()
 
 
-def main(job: dict[str, Any]) -> None:
+def main() -> None:
     """Run the job until it is killed, or done."""
+    spark, job = session_and_job(
+        {
+            "spark.master": "local[2,4]",  # a task may fail three times
+            "spark.sql.streaming.minBatchesToRetain": "5",
+        }
+    )
     restart = Path(job["control"], "restart")
-    spark = _session(job)
     if job["kind"] == "batch":
         (sink,) = job["sinks"]
         _write(_spread(spark.read.format("dynamic-kafka").options(**job["source"]).load(), job), sink)
@@ -127,4 +112,4 @@ def main(job: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main()

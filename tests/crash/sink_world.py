@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from dynamic_kafka.kafka.transactions.client import TransactionClient
 from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.crash.drivers import DRIVER_S, Driver
 from tests.engine import MetadataFile
 
 TASK_POINTS = ("task-slot-taken", "task-before-flush", "task-after-flush", "task-prepared")
@@ -38,7 +36,6 @@ COMMIT_POINTS = (
 )
 """In the process that commits a batch; after the last one comes Spark's own commit log. `end-2` needs two clusters."""
 
-_DRIVER_S = 120.0
 _TRANSACTION_TIMEOUT_MS = 600_000
 _PARTITIONS = 2
 
@@ -56,91 +53,6 @@ def environment(traps: Path) -> dict[str, str]:
     }
 
 
-class Driver:
-    """A driver process with everything it started: one session."""
-
-    def __init__(self, job: Mapping[str, Any], log: Path, traps: Path) -> None:
-        self._log = log
-        self._is_gone = False
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.sink_driver", json.dumps(job)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment(traps),
-                start_new_session=True,
-            )
-
-    @property
-    def output(self) -> str:
-        """What it has printed."""
-        return self._log.read_text(errors="replace")
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the driver itself is there."""
-        return self._process.poll() is None
-
-    def processes(self) -> list[int]:
-        """Ids of all its processes: Python's workers have left its group, not its session."""
-        found = []
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                with suppress(OSError):
-                    _, _, fields = (folder / "stat").read_text().rpartition(")")
-                    state, _, _, session = fields.split()[:4]
-                    if int(session) == self._process.pid and state != "Z":
-                        found.append(int(folder.name))
-        return found
-
-    def signal(self, number: signal.Signals) -> None:
-        """A signal to all its processes."""
-        for pid in self.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-
-    def kill(self, what: Literal["all", "driver"] = "all") -> None:
-        """SIGKILL.
-
-        Args:
-            what: All its processes at once; or driver and JVM only, whose workers find out by themselves.
-        """
-        if self._is_gone:
-            return  # its id may be another process's now
-        if what == "driver":
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            with suppress(TimeoutError):
-                wait_until(lambda: not self.processes(), 10, "the end of orphaned workers")
-
-        def gone() -> bool:
-            self.signal(signal.SIGKILL)
-            self._process.poll()
-            return not self.processes()
-
-        wait_until(gone, 20, "the end of a killed driver")
-        self._process.wait()
-        self._is_gone = True
-
-    def wait(self, timeout_s: float = _DRIVER_S) -> int:
-        """Its exit code; its other processes are gone, too."""
-        try:
-            code = self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            print(self.output[-5000:])
-            raise
-        finally:
-            self.kill()
-        return code
-
-    def wait_for(self, text: str, timeout_s: float = _DRIVER_S) -> None:
-        """Wait until it has printed something."""
-        wait_until(lambda: text in self.output or not self.is_running, timeout_s, f"'{text}'")
-        assert text in self.output, self.output[-5000:]
-
-
 class World:
     """A topic of numbered rows, and a job that writes each to one of some clusters. Drivers end with the block.
 
@@ -151,6 +63,7 @@ class World:
         timeout_ms: `transaction.timeout.ms`; long enough by default that no test sees it.
         largest_bytes: `max.message.bytes` of the topics written to.
         sinks: The names of sinks that a query writes each batch to by `foreachBatch`; none is a sink of its own.
+        drivers: How many the test starts one after the other: from the second on, each is begun with the one before.
 
     Attributes:
         topics: The topics written to, one for each sink.
@@ -166,6 +79,7 @@ class World:
         timeout_ms: int = _TRANSACTION_TIMEOUT_MS,
         largest_bytes: int = 1_000_000,
         sinks: Sequence[str] = (),
+        drivers: int = 1,
     ) -> None:
         self.brokers = brokers
         self.prefix = name
@@ -173,6 +87,8 @@ class World:
         self._folder = folder
         self._numbers = itertools.count(1)
         self._drivers: list[Driver] = []
+        self._spare: Driver | None = None
+        self._spares = drivers
         self._lock = threading.Lock()
         self.traps = folder / "traps"
         self._control = folder / "control"
@@ -204,6 +120,7 @@ class World:
             options["sink.name"] = sink
 
     def __enter__(self) -> Self:
+        self._prepare_driver()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -250,8 +167,8 @@ class World:
             conf: More of Spark's configuration.
         """
         limit = {} if last else {"maxOffsetsPerTrigger": "400"}
-        more = {"tasks": tasks, "available_now": last, "restarts": restarts, "conf": dict(conf or {})}
-        return self._run(self._kind, self._sinks, limit, **more)
+        more = {"tasks": tasks, "available_now": last, "restarts": restarts}
+        return self._run(self._kind, self._sinks, limit, conf, **more)
 
     def start_batch_write(self, version: int | None = None) -> Driver:
         """Start a driver that writes all rows by one batch write, and ends.
@@ -260,9 +177,16 @@ class World:
             version: Of the write, whose identity it is then a part of; None gives it no identity.
         """
         identity = {} if version is None else {"txnAppId": "crash", "txnVersion": str(version)}
-        return self._run("batch", [{**sink, **identity} for sink in self._sinks], {})
+        return self._run("batch", [{**sink, **identity} for sink in self._sinks], {}, None)
 
-    def _run(self, kind: str, sinks: Sequence[Mapping[str, str]], limit: Mapping[str, str], **more: Any) -> Driver:
+    def _run(
+        self,
+        kind: str,
+        sinks: Sequence[Mapping[str, str]],
+        limit: Mapping[str, str],
+        conf: Mapping[str, str] | None,
+        **more: Any,
+    ) -> Driver:
         job = {
             "kind": kind,
             "source": {
@@ -277,9 +201,21 @@ class World:
             "control": str(self._control),
             **more,
         }
-        driver = Driver(job, self._folder / f"driver-{next(self._numbers)}.log", self.traps)
-        self._drivers.append(driver)
+        driver = self._spare if self._spare is not None and not conf else self._new_driver(conf or {})
+        driver.run(job)
+        self._spare = None
+        self._prepare_driver()
         return driver
+
+    def _prepare_driver(self) -> None:
+        if self._spares > 0:
+            self._spares -= 1
+            self._spare = self._new_driver({})
+
+    def _new_driver(self, conf: Mapping[str, str]) -> Driver:
+        log = self._folder / f"driver-{next(self._numbers)}.log"
+        self._drivers.append(Driver("tests.crash.sink_driver", log, environment(self.traps), conf))
+        return self._drivers[-1]
 
     def restart_query(self, driver: Driver) -> str:
         """Have the driver stop the query and start it at once; returns what it prints when it has begun to start it."""
@@ -298,7 +234,7 @@ class World:
     def wait_for_batches(self, more: int, driver: Driver) -> None:
         """Wait until Spark has committed some more batches."""
         until = self.batches() + more
-        wait_until(lambda: self.batches() >= until or not driver.is_running, _DRIVER_S, f"batch {until}")
+        wait_until(lambda: self.batches() >= until or not driver.is_running, DRIVER_S, f"batch {until}")
         assert driver.is_running, driver.output[-5000:]
 
     # --- traps ---
@@ -309,7 +245,7 @@ class World:
         new.write_text(mode)
         new.rename(self.traps / point)
 
-    def wait_hit(self, point: str, driver: Driver, timeout_s: float = _DRIVER_S) -> int:
+    def wait_hit(self, point: str, driver: Driver, timeout_s: float = DRIVER_S) -> int:
         """Wait until a process is in the trap; its id."""
         hit = self.traps / f"{point}.hit"
         wait_until(lambda: hit.exists() or not driver.is_running, timeout_s, f"a process at '{point}'")
@@ -373,7 +309,7 @@ class World:
             assert last.wait() == 0, last.output[-5000:]
         else:
             rows = self.rows * len(self.topics)
-            wait_until(lambda: sum(map(len, self.published().values())) >= rows, _DRIVER_S, "all rows")
+            wait_until(lambda: sum(map(len, self.published().values())) >= rows, DRIVER_S, "all rows")
             driver.kill()
         self.check(most_ids=most_ids)
 

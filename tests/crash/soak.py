@@ -26,7 +26,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from dynamic_kafka.testing import KafkaBroker
-from tests.crash.sink_world import COMMIT_POINTS, PLAN_POINTS, TASK_POINTS, Driver, World
+from tests.crash.drivers import Driver
+from tests.crash.sink_world import COMMIT_POINTS, PLAN_POINTS, TASK_POINTS, World
 
 _CHECK_EVERY = 50
 _RESTARTS = 10_000

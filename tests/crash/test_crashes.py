@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +17,30 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.crash.driver import recorded
+from tests.crash.drivers import Driver
 from tests.crash.standalone import standalone_cluster
 from tests.engine import MetadataFile
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 Topic = Callable[..., str]
+NewDriver = Callable[..., Driver]
 ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
 
 
-class Driver:
-    """A driver process with everything it started, in a process group of its own."""
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[NewDriver]:
+    """Starts drivers, which wait for their jobs; those that run after the test are killed."""
+    started: list[Driver] = []
 
-    def __init__(self, job: Mapping[str, Any], log: Path) -> None:
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.driver", json.dumps(job)],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=ENVIRONMENT,
-                start_new_session=True,
-            )
+    def start(conf: Mapping[str, str] | None = None) -> Driver:
+        log = tmp_path / f"driver-{len(started)}.log"
+        started.append(Driver("tests.crash.driver", log, ENVIRONMENT, conf))
+        return started[-1]
 
-    def kill(self) -> None:
-        """SIGKILL to driver, JVM, reader process and workers at once."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def wait(self, timeout_s: float) -> int:
-        """Its exit code."""
-        try:
-            return self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise
+    yield start
+    for one in started:
+        one.kill()
 
 
 @pytest.fixture
@@ -62,7 +50,6 @@ def job(tmp_path: Path) -> dict[str, Any]:
     return {
         "checkpoint": str(tmp_path / "checkpoint"),
         "sink": str(tmp_path / "sink"),
-        "master": "local[2]",
         "options": {},
     }
 
@@ -96,14 +83,14 @@ def steady_producers(brokers: Mapping[str, KafkaBroker], topic: str) -> Iterator
             thread.join()
 
 
-def finish(job: dict[str, Any], expected: set[tuple[str, str, int, int]], log: Path) -> None:
+def finish(job: dict[str, Any], expected: set[tuple[str, str, int, int]], last: Driver) -> None:
     """Let a last driver read the rest, without the limit, then compare the sink with what the brokers hold."""
     sink = Path(job["sink"])
     job["options"].pop("maxOffsetsPerTrigger")
     (sink / "stop").write_text(str(len(expected)))
-    code = Driver(job, log).wait(150)
+    code = last.run(job).wait(150)
     rows = [tuple(row[:4]) for row in recorded(sink)]
-    assert code == 0, log.read_text()[-3000:]
+    assert code == 0, last.output[-3000:]
     assert len(rows) == len(set(rows))
     assert set(rows) == expected
 
@@ -115,6 +102,7 @@ def test_killed_drivers_lose_and_repeat_nothing(
     topic: Topic,
     tmp_path: Path,
     job: dict[str, Any],
+    driver: NewDriver,
 ) -> None:
     """Three clusters, one of which comes, goes and returns; the driver is killed at random points of the run."""
     seed = random.randrange(2**32)
@@ -126,11 +114,12 @@ def test_killed_drivers_lose_and_repeat_nothing(
     file = MetadataFile(tmp_path / "streams.yaml")
     file.write(s={c: parts[c] for c in "ab"})
     job["options"] = file.options(startingOffsets="earliest", maxOffsetsPerTrigger="100")
-    log, sink = tmp_path / "driver.log", Path(job["sink"])
+    sink = Path(job["sink"])
     changes = ["abc", "ab", "abc", "bc", "abc"]
+    waiting = driver()
     with steady_producers(brokers, name):
         for clusters in changes:
-            driver = Driver(job, log)
+            running, waiting = waiting.run(job), driver()
             before = len(list(sink.glob("*.json")))
             wait_until(
                 lambda before=before: len(list(sink.glob("*.json"))) > before,  # type: ignore[misc]
@@ -145,46 +134,51 @@ def test_killed_drivers_lose_and_repeat_nothing(
                 "some more batches",
             )
             threading.Event().wait(chance.random() / 2)  # the random point
-            driver.kill()
+            running.kill()
     expected = set().union(*(held(broker, c, name) for c, broker in brokers.items()))
-    finish(job, expected, log)
+    finish(job, expected, waiting)
 
 
-def test_a_broker_killed_and_brought_back(topic: Topic, tmp_path: Path, job: dict[str, Any]) -> None:
+def test_a_broker_killed_and_brought_back(
+    cluster_a: KafkaBroker, mortal: KafkaBroker, topic: Topic, tmp_path: Path, job: dict[str, Any], driver: NewDriver
+) -> None:
     """The query waits for it and goes on; nothing is lost or repeated, and it was never restarted."""
-    with KafkaBroker() as one, KafkaBroker() as other:
-        name = topic(one, other, partitions=2)
-        file = MetadataFile(tmp_path / "streams.yaml")
-        brokers = {"a": one, "b": other}
-        file.write(s={c: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for c, b in brokers.items()})
-        job["options"] = file.options(startingOffsets="earliest", maxOffsetsPerTrigger="50")
-        sink, log = Path(job["sink"]), tmp_path / "driver.log"
-        for broker in brokers.values():
-            produce(broker.bootstrap_servers, name, [(None, b"v")] * 300)
-        driver = Driver(job, log)
-        wait_until(lambda: len(recorded(sink)) > 50, 90, "the first batches")
-        other.kill()
-        other.restart()
-        for broker in brokers.values():
-            produce(broker.bootstrap_servers, name, [(None, b"v")] * 300)
-        expected = held(one, "a", name) | held(other, "b", name)
-        (sink / "stop").write_text(str(len(expected)))
-        assert driver.wait(120) == 0, log.read_text()[-3000:]
-        rows = [tuple(row[:4]) for row in recorded(sink)]
-        assert len(rows) == len(set(rows))
-        assert set(rows) == expected
+    running = driver()
+    name = topic(cluster_a, mortal, partitions=2)
+    file = MetadataFile(tmp_path / "streams.yaml")
+    brokers = {"a": cluster_a, "b": mortal}
+    file.write(s={c: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for c, b in brokers.items()})
+    job["options"] = file.options(startingOffsets="earliest", maxOffsetsPerTrigger="50")
+    sink = Path(job["sink"])
+    for broker in brokers.values():
+        produce(broker.bootstrap_servers, name, [(None, b"v")] * 300)
+    running.run(job)
+    wait_until(lambda: len(recorded(sink)) > 50, 90, "the first batches")
+    mortal.kill()
+    mortal.restart()
+    for broker in brokers.values():
+        produce(broker.bootstrap_servers, name, [(None, b"v")] * 300)
+    expected = held(cluster_a, "a", name) | held(mortal, "b", name)
+    (sink / "stop").write_text(str(len(expected)))
+    assert running.wait(120) == 0, running.output[-3000:]
+    rows = [tuple(row[:4]) for row in recorded(sink)]
+    assert len(rows) == len(set(rows))
+    assert set(rows) == expected
 
 
-def executors() -> list[int]:
-    """Process ids of the executors' JVMs on this machine."""
-    listed = subprocess.run(
-        ["pgrep", "-f", "CoarseGrainedExecutorBackend"], capture_output=True, text=True, check=False
-    )
-    return [int(pid) for pid in listed.stdout.split()]
+def executors(folder: Path) -> list[int]:
+    """Process ids of the JVMs of executors that work in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            is_executor = b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes()
+            if is_executor and (process / "cwd").readlink().is_relative_to(folder):
+                found.append(int(process.name))
+    return found
 
 
 def test_standalone_cluster_spreads_tasks_and_survives_a_killed_executor(
-    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, tmp_path: Path, job: dict[str, Any]
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, tmp_path: Path, job: dict[str, Any], driver: NewDriver
 ) -> None:
     """Packed partitions run on both executors; one of them killed in the middle loses and repeats nothing."""
     brokers = {"a": cluster_a, "b": cluster_b}
@@ -192,24 +186,19 @@ def test_standalone_cluster_spreads_tasks_and_survives_a_killed_executor(
     file = MetadataFile(tmp_path / "streams.yaml")
     file.write(s={c: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for c, b in brokers.items()})
     job["options"] = file.options(startingOffsets="earliest", maxOffsetsPerTrigger="2000", minPartitions="4")
-    sink, log = Path(job["sink"]), tmp_path / "driver.log"
+    sink = Path(job["sink"])
     for broker in brokers.values():
         produce(broker.bootstrap_servers, name, [(None, b"v")] * 5000)
+    conf = {"spark.executor.cores": "1", "spark.executor.memory": "512m"}
     with standalone_cluster(tmp_path, ENVIRONMENT) as address:
-        job["master"] = address
-        job["conf"] = {"spark.executor.cores": "1", "spark.executor.memory": "512m"}
-        driver = Driver(job, log)
-        try:
-            wait_until(lambda: len({row[4] for row in recorded(sink)}) == 2, 120, "rows from both executors")
-            os.kill(executors()[0], signal.SIGKILL)
-            for broker in brokers.values():
-                produce(broker.bootstrap_servers, name, [(None, b"v")] * 5000)
-            expected = held(cluster_a, "a", name) | held(cluster_b, "b", name)
-            (sink / "stop").write_text(str(len(expected)))
-            assert driver.wait(150) == 0, log.read_text()[-3000:]
-        finally:
-            if driver.process.poll() is None:
-                driver.kill()
+        running = driver({"spark.master": address, **conf}).run(job)
+        wait_until(lambda: len({row[4] for row in recorded(sink)}) == 2, 120, "rows from both executors")
+        os.kill(executors(tmp_path)[0], signal.SIGKILL)
+        for broker in brokers.values():
+            produce(broker.bootstrap_servers, name, [(None, b"v")] * 5000)
+        expected = held(cluster_a, "a", name) | held(cluster_b, "b", name)
+        (sink / "stop").write_text(str(len(expected)))
+        assert running.wait(150) == 0, running.output[-3000:]
     rows = [tuple(row[:4]) for row in recorded(sink)]
     assert len(rows) == len(set(rows))
     assert set(rows) == expected

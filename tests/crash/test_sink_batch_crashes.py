@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.crash.sink_world import Driver, World
+from tests.crash.drivers import Driver
+from tests.crash.sink_world import World
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -22,7 +23,7 @@ def brokers(cluster_a: KafkaBroker, cluster_b: KafkaBroker) -> dict[str, KafkaBr
 @pytest.fixture
 def world(brokers: dict[str, KafkaBroker], tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     """Rows to be written by one sink, with the test's name."""
-    with World(brokers, tmp_path, request.node.name.replace("_", "-")) as world:
+    with World(brokers, tmp_path, request.node.name.replace("_", "-"), drivers=2) as world:
         world.add(300)
         yield world
 
@@ -40,7 +41,7 @@ def test_a_driver_is_killed_while_a_batch_goes_to_two_sinks(brokers: dict[str, K
     Killed in the first sink before its decision, and between its two clusters; in the second one after its decision, while
     the first one has the batch already; and when both have it, and Spark has not written that down.
     """
-    with World(brokers, tmp_path, "foreach", sinks=("one", "two")) as world:
+    with World(brokers, tmp_path, "foreach", sinks=("one", "two"), drivers=5) as world:
         world.add(1200)
         for number, point in enumerate(("decided-before", "end-2")):
             world.arm(point)

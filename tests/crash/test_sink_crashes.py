@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.crash.sink_world import TASK_POINTS, Driver, World
+from tests.crash.drivers import Driver
+from tests.crash.sink_world import TASK_POINTS, World
 
 NewWorld = Callable[..., World]
 
@@ -62,7 +63,7 @@ def time_out(world: World, driver: Driver, point: str) -> None:
 
 def test_a_driver_is_killed_at_each_step_of_a_commit(brokers: dict[str, KafkaBroker], world_of: NewWorld) -> None:
     """All its processes at once, or the JVM alone; the next driver has another number of tasks, and repeats the batch."""
-    world = world_of(brokers, "steps")
+    world = world_of(brokers, "steps", drivers=4)
     world.add(2000)
     for number, point in enumerate(("decided-before", "end-2", "commit-after")):
         world.arm(point)
@@ -128,7 +129,7 @@ def test_brokers_are_killed_within_a_commit(mortals: dict[str, KafkaBroker], wor
 
 def test_a_zombie_driver_publishes_nothing(brokers: dict[str, KafkaBroker], world_of: NewWorld) -> None:
     """It is frozen before its decision, and wakes up when another driver has gone on from the same checkpoint."""
-    world = world_of(brokers, "zombie")
+    world = world_of(brokers, "zombie", drivers=2)
     world.add(1000)
     world.arm("decided-before")
     zombie = world.start()

@@ -30,7 +30,7 @@ def test_a_second_attempt_while_the_first_one_hangs(
     """
     hosts = ("127.0.0.1", "127.0.0.2")
     with (
-        World({"a": cluster_a, "b": cluster_b}, tmp_path, "speculation") as world,
+        World({"a": cluster_a, "b": cluster_b}, tmp_path, "speculation", drivers=0) as world,
         standalone_cluster(tmp_path, environment(world.traps), hosts) as address,
     ):
         driver = world.start(conf={**SPECULATION, "spark.master": address})
