@@ -87,15 +87,9 @@ def _boolean(value: str) -> bool:
     return lower == "true"
 
 
-def _non_blank(value: str) -> str:
-    if not value.strip():
-        raise ValueError
-    return value.strip()
-
-
 def _regex(value: str) -> re.Pattern[str]:
     try:
-        return re.compile(_non_blank(value))
+        return re.compile(non_blank()(value))
     except re.error as error:
         raise ValueError from error
 
@@ -112,9 +106,18 @@ def text(expected: str = "a text") -> Parser[str]:
     return Parser(str, expected)
 
 
-def non_blank(expected: str = "a text that is not blank") -> Parser[str]:
-    """Return a parser of texts that are not blank, without the blanks around them."""
-    return Parser(_non_blank, expected)
+def non_blank(
+    expected: str = "a text that is not blank", fits: Callable[[str], object] = lambda _: True
+) -> Parser[str]:
+    """Return a parser of texts that are not blank and for which `fits` is true, without the blanks around them."""
+
+    def parse(value: str) -> str:
+        found = value.strip()
+        if not found or not fits(found):
+            raise ValueError
+        return found
+
+    return Parser(parse, expected)
 
 
 def choice(*words: str, expected: str = "") -> Parser[Any]:
@@ -126,8 +129,7 @@ def choice(*words: str, expected: str = "") -> Parser[Any]:
             raise ValueError
         return found
 
-    listed = " or ".join(words) if len(words) <= 2 else f"one of {', '.join(words)}"
-    return Parser(parse, expected or listed)
+    return Parser(parse, expected or (" or ".join(words) if len(words) <= 2 else f"one of {', '.join(words)}"))
 
 
 def integer(*, at_least: int, expected: str = "") -> Parser[int]:
@@ -224,15 +226,7 @@ class Option(Generic[T]):
         return None if self.default is None else self.parser(self.default)
 
     def parse(self, value: str, name: str | None = None) -> T:
-        """Return the value of a text.
-
-        Args:
-            value: The text.
-            name: The option as the user spelled it; the key if not given.
-
-        Raises:
-            InvalidOptionError: If the text is wrong.
-        """
+        """Return the value of a text. Raise `InvalidOptionError` if it is wrong, with the user's spelling of the option."""
         try:
             return self.parser(value)
         except ValueError:
@@ -308,11 +302,7 @@ class ParsedOptions:
 
 
 def parse_options(options: Mapping[str, str], table: Iterable[Option[Any]]) -> ParsedOptions:
-    """Parse what the user gave.
-
-    Args:
-        options: Names, in any case, and texts.
-        table: The options that exist.
+    """Parse what the user gave, by the table of the options that exist.
 
     Raises:
         UnknownOptionError: For a name that is not in the table.

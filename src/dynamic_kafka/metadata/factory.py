@@ -75,14 +75,13 @@ _AUTH_HEADER = Option(
     doc="The value of the header `Authorization`, with a reference to the secret such as `Bearer ${env:TOKEN}` or "
     "`${file:/run/token}`; for `http`.",
 )
-SERVICE_OPTIONS: tuple[Option[Any], ...] = (_CLUSTER_ID, _PATH, _URL, _TIMEOUT_MS, _AUTH_HEADER)
-"""The options of the built-in services."""
-
 _BUILT_IN: Mapping[str, tuple[Option[Any], ...]] = {
     "single-cluster": (_CLUSTER_ID,),
     "file": (_PATH,),
     "http": (_URL, _TIMEOUT_MS, _AUTH_HEADER),
 }
+SERVICE_OPTIONS = tuple(declared for own in _BUILT_IN.values() for declared in own)
+"""The options of the built-in services."""
 _METHODS = ("get_all_streams", "describe_streams", "is_cluster_active", "close")
 
 
@@ -175,13 +174,12 @@ def create_metadata_service(
 
 def _built_in(name: str, given: Mapping[str, str], properties: Mapping[str, str]) -> KafkaMetadataService:
     own = [declared.key for declared in _BUILT_IN[name]]
-    for key in given:
-        if key not in own and any(key == declared.key for declared in SERVICE_OPTIONS):
+    for key in (key for key in given if key not in own):
+        if any(key == declared.key for declared in SERVICE_OPTIONS):
             raise ConflictingOptionsError(
                 [METADATA_SERVICE.key, key], f"the service '{name}' takes only {', '.join(own)}"
             )
-        if key not in own:
-            raise UnknownOptionError(key, own)
+        raise UnknownOptionError(key, own)
 
     def required(declared: Option[str]) -> str:
         value = given.get(declared.key, "").strip()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 
-__all__ = ["ClusterMetadata", "KafkaStream"]
+__all__ = ["TOPIC_NAME", "ClusterMetadata", "KafkaStream"]
+
+TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+"""Kafka's own rule for the whole name of a topic (org.apache.kafka.common.internals.Topic)."""
 
 
 @dataclass(frozen=True, slots=True)

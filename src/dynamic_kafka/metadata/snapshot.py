@@ -6,17 +6,14 @@ so that the order of a service's answer does not matter.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dynamic_kafka.errors import MetadataServiceError, listed
-from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+from dynamic_kafka.metadata.model import TOPIC_NAME, ClusterMetadata, KafkaStream
 
 __all__ = ["EMPTY", "Snapshot", "describe_change", "make_snapshot"]
-
-_TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule (Topic.validate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ def _check(stream_id: Any, cluster_id: Any, cluster: Any) -> None:
         raise MetadataServiceError(f"{where} lacks the property 'bootstrap.servers'; add it", cluster_id=cluster_id)
     # A str is a collection of its letters, and topics="orders" is an easy mistake in a user's service.
     topics = [cluster.topics] if isinstance(cluster.topics, str) else cluster.topics
-    illegal = sorted(repr(t) for t in topics if not (isinstance(t, str) and _TOPIC.fullmatch(t)))
+    illegal = sorted(repr(t) for t in topics if not (isinstance(t, str) and TOPIC_NAME.fullmatch(t)))
     if illegal or topics is not cluster.topics:
         raise MetadataServiceError(
             f"{where} must give topics as a set of names that are legal in Kafka; wrong: "
@@ -132,15 +129,7 @@ def _differing(one: ClusterMetadata, other: ClusterMetadata) -> list[str]:
 
 
 def describe_change(old: Snapshot, new: Snapshot) -> list[str]:
-    """Return the differences, one line each, for logs and status. No line contains a property's value.
-
-    Args:
-        old: The snapshot before; `EMPTY` if there was none.
-        new: The snapshot now.
-
-    Returns:
-        An empty list if the snapshots are equal.
-    """
+    """Return the differences, one line each, for logs and status. No line contains a property's value."""
     lines: list[str] = []
     for verb, ids in (("removed", old.clusters.keys() - new.clusters), ("added", new.clusters.keys() - old.clusters)):
         lines += [f"cluster '{cluster_id}' {verb}" for cluster_id in sorted(ids)]

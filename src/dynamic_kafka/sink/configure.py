@@ -14,6 +14,7 @@ from typing import Any
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
 from dynamic_kafka.kafka.config.properties import to_librdkafka
 from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
+from dynamic_kafka.metadata.model import TOPIC_NAME
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.options import (
     Option,
@@ -106,17 +107,7 @@ def configure_sink(options: Mapping[str, str], objects: SinkObjects | None = Non
 
 # --- where to write -----------------------------------------------------------------------------------------------------
 
-_MAX_TOPIC_LENGTH = 249
-
-
-def _topic_name(value: str) -> str:
-    """Return a topic's name by Kafka's rule (org.apache.kafka.common.internals.Topic)."""
-    name = value.strip()
-    if name in (".", "..") or re.fullmatch(rf"[A-Za-z0-9._-]{{1,{_MAX_TOPIC_LENGTH}}}", name) is None:
-        raise ValueError
-    return name
-
-
+_topic_name = non_blank("a topic's name: at most 249 letters, digits, '.', '_' and '-'", TOPIC_NAME.fullmatch)
 _names = name_list("topic names separated by ';'")
 
 
@@ -138,8 +129,6 @@ _STREAM_ID = Option(
     "several clusters, the column `cluster` names one for each row; if it has several topics there, the column `topic` "
     "does.",
 )
-
-
 _TOPIC_PATTERN = Option(
     "topic-pattern", regex, doc="A regular expression that the topics in the column `topic` must match as a whole."
 )
@@ -172,24 +161,9 @@ def _stream(
 # Kafka's protocol ends a string at 32,767 bytes (Flink's own limit, 64,000, is above it), and ids go on after the prefix.
 _MAX_PREFIX_BYTES = 32_000
 
-
-def _short(value: str) -> str:
-    prefix = value.strip()
-    if not prefix or len(prefix.encode()) >= _MAX_PREFIX_BYTES:
-        raise ValueError
-    return prefix
-
-
-def _without_slash(value: str) -> str:
-    name = value.strip()
-    if not name or "/" in name:
-        raise ValueError
-    return name
-
-
 _PREFIX = Option(
     "sink.transactional-id-prefix",
-    Parser(_short, "text of less than 32,000 bytes"),
+    non_blank("text of less than 32,000 bytes", lambda prefix: len(prefix.encode()) < _MAX_PREFIX_BYTES),
     shown_default="from `checkpointLocation`",
     doc="The beginning of all transactional ids; needed for exactly-once. It identifies the query: keep it over restarts, "
     "and never give it to two queries at once.",
@@ -217,12 +191,12 @@ _VERSION = Option(
 )
 _NAME = Option(
     "sink.name",
-    Parser(_without_slash, "text without '/'"),
+    non_blank("text without '/'", lambda name: "/" not in name),
     doc="A name for this sink, if one batch with `txnAppId` is written to several sinks.",
 )
 _LOG_TOPIC = Option(
     "sink.commit-log.topic",
-    Parser(_topic_name, f"a topic's name: at most {_MAX_TOPIC_LENGTH} letters, digits, '.', '_' and '-'"),
+    _topic_name,
     shown_default="`__dynamic-kafka-commits-` and the prefix",
     doc="The topic of the commit log, which records the batches that are published.",
 )
@@ -271,12 +245,9 @@ def commit_log_topic(prefix: str) -> str:
 
     It contains the prefix as it is, if that may be part of a topic's name; otherwise the characters that may be, and a hash.
     Two prefixes never have the same name: after `commits` comes `-` in the first case and `.` in the second.
-
-    Args:
-        prefix: The transactional id prefix.
     """
     plain = f"__dynamic-kafka-commits-{prefix}"
-    if len(plain) <= _MAX_TOPIC_LENGTH and re.fullmatch(r"[A-Za-z0-9._-]+", prefix):
+    if TOPIC_NAME.fullmatch(plain):
         return plain
     left = re.sub(r"[^A-Za-z0-9._-]", "_", prefix)[:100]
     return f"__dynamic-kafka-commits.{left}-{hashlib.sha256(prefix.encode()).hexdigest()[:32]}"

@@ -64,17 +64,12 @@ def produce(
         if error is not None:
             failures.append(error)
 
-    fixed: dict[str, Any] = {"on_delivery": delivered}
-    if partition is not None:
-        fixed["partition"] = partition
-    if timestamp_ms is not None:
-        fixed["timestamp"] = timestamp_ms
-    if headers is not None:
-        fixed["headers"] = list(headers)
+    arguments = {"partition": partition, "timestamp": timestamp_ms, "headers": headers and list(headers)}
+    given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     for key, value in records:
         while True:
             try:
-                producer.produce(topic, key=key, value=value, **fixed)
+                producer.produce(topic, key=key, value=value, on_delivery=delivered, **given)
                 break
             except BufferError:
                 producer.poll(_POLL_S)
