@@ -169,7 +169,6 @@ class _Word(KafkaOffsetsInitializer):
 
     @property
     def needs_group(self) -> bool:
-        """See the base class."""
         return self.word == "committed"
 
     def get_partition_offsets(
@@ -235,7 +234,6 @@ class _Offsets(KafkaOffsetsInitializer):
 
     @property
     def needs_group(self) -> bool:
-        """See the base class."""
         return "committed" in {*self.listed.values(), *self.by_topic.values()}
 
     def get_partition_offsets(

@@ -82,7 +82,7 @@ class ClusterClients:
     """The clients of one cluster that belong together, each made on its first use.
 
     Args:
-        properties: How to reach the cluster, in Java's or librdkafka's names, secrets as they were given.
+        properties: How to reach the cluster.
         consumer: What the consumer needs, `group.id` above all.
         producer: What the producer needs.
 
@@ -157,9 +157,9 @@ def pool_key(purpose: str, cluster: str, properties: Mapping[str, str], *more: H
 
     Args:
         purpose: The purpose, which decides on the client's settings.
-        cluster: The cluster's name in the metadata.
-        properties: How to reach it, secrets as they were given.
-        more: Whatever else makes a difference.
+        cluster: The cluster.
+        properties: How to reach it.
+        more: Everything else that makes a difference.
 
     Raises:
         ConfigurationError: If a reference to a secret cannot be looked up.
@@ -174,16 +174,11 @@ _clients = ClientPool[ClusterClients]()
 def kept_clients(
     purpose: str, cluster: str, properties: Mapping[str, str], *, consumer: ClientSettings = ClientSettings()
 ) -> Iterator[ClusterClients]:
-    """Use a cluster's consumer and admin client for a `with` block; they are kept for the next one if it ends well.
+    """Use a cluster's consumer and admin client for a `with` block. They are kept for the next one if it ends well.
 
     A connection costs more than a small read, and Spark reuses a worker process for any task. The pool holds connections and
-    never positions: the consumer's assignment is empty between two uses.
-
-    Args:
-        purpose: The purpose; see `pool_key`.
-        cluster: The cluster's name in the metadata.
-        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
-        consumer: What the consumer needs.
+    never positions: the consumer's assignment is empty between two uses. The arguments are those of `pool_key` and of
+    `ClusterClients`.
     """
     group_id = consumer.fixed.get("group.id", "")
     key = pool_key(purpose, cluster, properties, group_id)

@@ -46,14 +46,7 @@ class TopicInfo:
 
 
 class ClusterConnection:
-    """The calls to one cluster; implements `PartitionOffsetsRetriever`.
-
-    Args:
-        cluster_id: The cluster's name in the metadata.
-        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
-        group_id: The consumer group for committed offsets; nothing joins it.
-        timeout_ms: The longest time that one call may take.
-    """
+    """The calls to one cluster. It implements `PartitionOffsetsRetriever`. Nothing joins the consumer group `group_id`."""
 
     def __init__(self, cluster_id: str, properties: Mapping[str, str], *, group_id: str, timeout_ms: int) -> None:
         self.cluster_id = cluster_id
@@ -170,11 +163,7 @@ class ClusterConnection:
             return ends
 
     def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
-        """Write the group's committed offsets, for monitoring.
-
-        Raises:
-            ClusterUnavailableError: If they could not be written.
-        """
+        """Write the group's committed offsets, for monitoring. Raise `ClusterUnavailableError` if that fails."""
         asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         self._raise_first_error(
             self._call("commit", lambda: self._clients.consumer.commit(offsets=asked, asynchronous=False)) or []

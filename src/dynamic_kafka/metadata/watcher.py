@@ -138,13 +138,7 @@ class MetadataWatcher:
         return self._status["generation"]
 
     def wait_first(self, timeout_s: float) -> Snapshot | None:
-        """Wait for the first good answer.
-
-        Args:
-            timeout_s: The longest wait, in seconds; 0 does not wait.
-
-        Returns:
-            The current snapshot, or None if there is none in time.
+        """Wait for the first good answer, and return the current snapshot; None if there is none in time.
 
         Raises:
             MetadataServiceError: If the service failed for good: `failure`.

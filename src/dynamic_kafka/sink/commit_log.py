@@ -58,16 +58,9 @@ def decode(text: bytes | None) -> Record | None:
 
 
 def read_commit_log(cluster_id: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> Chain | None:
-    """Return what a commit log says now, without writing: the topic is neither created nor checked nor appended to.
+    """Return the head of a commit log's chain now; None if its topic does not exist.
 
-    Args:
-        cluster_id: The cluster where it is.
-        properties: How to reach the cluster, in Java's or librdkafka's names, secrets as they were given.
-        topic: The topic.
-        timeout_ms: The longest time that a request may take.
-
-    Returns:
-        The head of the chain; None if the topic does not exist.
+    Nothing is written: the topic is neither created nor checked nor appended to.
 
     Raises:
         ClusterUnavailableError: If the cluster does not answer.
@@ -84,12 +77,12 @@ class CommitLog:
     """One commit log, as one process sees it. For one thread.
 
     Args:
-        cluster_id: The cluster it lives on.
-        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
+        cluster_id: The cluster of the topic.
+        properties: How to reach it.
         topic: The topic.
         replication: The number of replicas if the topic has to be created; None is the brokers' default.
         timeout_ms: The longest time that a read or an append may take.
-        read_only: Whether to neither create nor check the topic, because nothing will be appended; see `read_commit_log`.
+        read_only: If true, the topic is neither created nor checked, because nothing will be appended.
     """
 
     def __init__(

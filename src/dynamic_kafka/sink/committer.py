@@ -58,12 +58,7 @@ def outcome(transaction: Transaction, found: TransactionDescription | None) -> O
 
 
 class Committer:
-    """Claims, decides and publishes the batches of one prefix.
-
-    Args:
-        settings: The sink's settings.
-        destinations: The clusters of this batch.
-    """
+    """Claims, decides and publishes the batches of one prefix."""
 
     def __init__(self, settings: SinkSettings, destinations: Mapping[str, Destination]) -> None:
         self._settings = settings
@@ -224,12 +219,7 @@ _committers = ClientPool[Committer]()
 
 @contextmanager
 def committer_for(settings: SinkSettings, destinations: Mapping[str, Destination]) -> Iterator[Committer]:
-    """Use this process's committer for a prefix; a new one if its clusters or properties have changed, or after an error.
-
-    Args:
-        settings: The sink's settings.
-        destinations: The clusters of this batch.
-    """
+    """Use this process's committer for a prefix; a new one if its clusters or properties have changed, or after an error."""
     policy = settings.log_cluster, settings.accept_gaps, settings.lost_transactions
     key = (
         *(settings.prefix, settings.log_topic, policy),

@@ -52,7 +52,7 @@ def destinations_of(
     """Return the clusters that the rows of a batch may go to.
 
     Args:
-        settings: The user's wishes.
+        settings: The sink's settings.
         streams: The metadata service's description of `settings.stream`.
         inactive: The clusters that the service calls inactive.
 

@@ -76,13 +76,9 @@ _BUILT_IN: dict[str, type[KafkaPartitioner] | None] = {
 
 
 def create_partitioner(name: str) -> KafkaPartitioner | None:
-    """Make the partitioner that the option `sink.partitioner` names.
+    """Make the partitioner that the option `sink.partitioner` names; None for `default`: the client chooses as Java's does.
 
-    Args:
-        name: `default`, `fixed`, `round-robin`, or `package.module:Class`; such a class is made without arguments.
-
-    Returns:
-        The partitioner; None for `default`, where the client chooses as Java's does.
+    A class of the user (`package.module:Class`) is made without arguments.
 
     Raises:
         ConfigurationError: If the name is unknown, or the class cannot be made, or is not a `KafkaPartitioner`.

@@ -56,8 +56,8 @@ class ClusterProducer:
     """The producer of one cluster in this worker, and what it knows of the cluster's topics.
 
     Args:
-        cluster: The cluster's name in the metadata.
-        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
+        cluster: The cluster.
+        properties: How to reach it.
         config: More of librdkafka's properties, such as `transactional.id`; they win.
 
     Attributes:
@@ -165,8 +165,7 @@ class ClusterProducer:
     def poll(self, timeout_s: float) -> None:
         """Call the callbacks that are due, or wait for the first one.
 
-        Raises:
-            DeliveryError: If the producer failed for good, as an idempotent one does when its numbers no longer fit.
+        Raise `DeliveryError` if the producer failed for good, as an idempotent one does when its numbers no longer fit.
         """
         self._call(self.client.poll, timeout_s)
 
@@ -226,12 +225,7 @@ _pool = ClientPool[ClusterProducer]()
 
 @contextmanager
 def kept_producer(cluster: str, properties: Mapping[str, str]) -> Iterator[ClusterProducer]:
-    """Use a cluster's producer for a `with` block. It is kept for the next one if the block ends well.
-
-    Args:
-        cluster: The cluster's name in the metadata.
-        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
-    """
+    """Use a cluster's producer for a `with` block. It is kept for the next one if the block ends well."""
     key = pool_key("write", cluster, properties)
     with _pool.lease(key, lambda: ClusterProducer(cluster, properties)) as producer:
         producer.errors.clear()  # what it noticed while it was not used may be over

@@ -63,11 +63,7 @@ COLUMNS: Mapping[str, tuple[str, Callable[[pa.DataType], bool]]] = {
 
 
 def check_schema(schema: pa.Schema, settings: SinkSettings) -> None:
-    """Check the columns of a sink's input.
-
-    Args:
-        schema: As Spark sends it.
-        settings: The user's wishes.
+    """Check the columns of a sink's input, as Spark sends them.
 
     Raises:
         ConfigurationError: If the column `value` is missing, or `topic` although there are several topics; or if a column
@@ -145,9 +141,9 @@ def to_records(
     """Turn rows of one cluster into records.
 
     Args:
-        rows: Their schema was checked.
+        rows: The rows; their schema was checked.
         destination: The cluster.
-        settings: The user's wishes; the partitioner is open.
+        settings: The settings; the partitioner is open.
         partitions: Returns the number of partitions of a topic of the cluster; its second argument is the least that is
             expected.
         on_delivery: The receiver of librdkafka's delivery reports.

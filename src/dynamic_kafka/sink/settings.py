@@ -26,7 +26,7 @@ LostTransactions = Literal["fail", "continue"]
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """Everything the engine knows of the user's wishes.
+    """Everything that the user chose for a sink.
 
     Args:
         service: Makes the metadata service; called once, in the process that uses it.
@@ -95,7 +95,7 @@ class Destination:
     """A cluster that rows of one batch may go to.
 
     Args:
-        properties: The properties to reach it, in Java's or librdkafka's names, with secrets as they were given.
+        properties: The properties to reach it; see `kafka`.
         topic: The topic of rows that name none; None if each row must name one.
         topics: The topics that rows may name; empty if any topic is allowed.
     """
@@ -111,7 +111,7 @@ class WriteTask:
 
     Args:
         destinations: By the cluster's name in the metadata. Rows need no `cluster` if there is only one.
-        settings: The user's wishes.
+        settings: The sink's settings.
         chain: The commit log's chain of claims, for exactly-once.
         generation: The claim that this batch is written under: it decides which transactional ids are free.
     """

@@ -37,12 +37,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def transactional_id(prefix: str, host: str, number: int) -> str:
-    """Return the name of an id (Flink: TransactionalIdFactory).
+    """Return the name of the n-th id in a pool (Flink: TransactionalIdFactory).
 
-    Args:
-        prefix: The user's prefix.
-        host: Twelve hexadecimal digits, the same for all workers that share the pool.
-        number: The id's number in the pool, from 0.
+    `host` are twelve hexadecimal digits, the same for all workers that share the pool.
     """
     return f"{prefix}.dk-{host}-{number}"
 
@@ -92,12 +89,7 @@ class TransactionalId:
 
 
 class TransactionalIdPool:
-    """The transactional ids of one prefix on one cluster.
-
-    Args:
-        prefix: The prefix of the ids.
-        cluster: The cluster's name.
-    """
+    """The transactional ids of one prefix on one cluster."""
 
     def __init__(self, prefix: str, cluster: str) -> None:
         self._prefix = prefix

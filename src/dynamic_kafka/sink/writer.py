@@ -135,18 +135,10 @@ def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskPro
 
 
 def flush(written: Written) -> TaskReport:
-    """Wait until all records are acknowledged.
+    """Wait until all records are acknowledged, and return the task's report with the time that this took.
 
-    It takes as long as the brokers need, up to the producers' `delivery.timeout.ms`.
-
-    Args:
-        written: What `write` returned.
-
-    Returns:
-        Its report, with the time this took.
-
-    Raises:
-        DeliveryError: The first one, as soon as it is reported.
+    It takes as long as the brokers need, up to the producers' `delivery.timeout.ms`. The first `DeliveryError` is raised as
+    soon as it is reported.
     """
     written.unattended = False
     began = time.perf_counter()

@@ -40,11 +40,7 @@ _REMEMBERED_TEXTS = 1000
 
 
 class SourceEnumerator:
-    """The enumerator of a query: it answers Spark's calls for offsets and partitions. Created without I/O.
-
-    Args:
-        settings: The source's settings.
-    """
+    """The enumerator of a query: it answers Spark's calls for offsets and partitions. Created without I/O."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings

@@ -57,7 +57,7 @@ class ClusterMonitor:
     """The monitor of a cluster.
 
     Args:
-        cluster_id: The cluster's id in the metadata.
+        cluster_id: The cluster.
         target: The topics to monitor, and the properties.
         group_id: The consumer group for committed offsets.
         call_timeout_ms: The time-out of a call to the cluster.

@@ -23,7 +23,7 @@ ClusterFailureMode = Literal["fail", "isolate"]
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """Everything the engine knows of the user's wishes.
+    """Everything that the user chose for a source.
 
     Args:
         service: Makes the metadata service; called once, in the process that uses it.
@@ -38,7 +38,7 @@ class SourceSettings:
         max_offsets_per_cluster: The same for all other clusters.
         packing: How ranges become tasks.
         group_id: The property `group.id`.
-        commit_offsets: Whether the offsets of finished batches are committed to the group, if there is one.
+        commit_offsets: If true, the offsets of finished batches are committed to the group, if there is one.
         call_timeout_ms: The longest time for one request to a cluster.
         unavailable_after_ms: The time without an answer after which a cluster counts as unavailable.
     """

@@ -51,11 +51,7 @@ class SourceSnapshot:
 
 
 class SourceView:
-    """The metadata watcher and the cluster monitors of a query. Created without I/O; threads start at the first call.
-
-    Args:
-        settings: The source's settings.
-    """
+    """The metadata watcher and the cluster monitors of a query. Created without I/O; threads start at the first call."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
@@ -183,9 +179,7 @@ class SourceView:
     def request_offsets(self, requests: Iterable[OffsetRequest], *, patient: bool) -> bool:
         """Send requests to the clusters, wait, and return whether there may be new answers.
 
-        Args:
-            requests: The requests.
-            patient: If true, wait until the cluster counts as unavailable, instead of `_NEWS_S`.
+        If `patient`, wait until a cluster counts as unavailable, instead of `_NEWS_S`.
         """
         by_cluster: dict[str, list[OffsetRequest]] = {}
         for request in requests:
@@ -194,7 +188,7 @@ class SourceView:
         tickets = {name: self.monitors[name].request_offsets(some) for name, some in by_cluster.items()}
         served = [self.monitors[name].wait(ticket, deadline) for name, ticket in tickets.items()]
         for name in tickets:
-            self._raise_fatal(self.monitors[name])
+            _raise_fatal(self.monitors[name])
         return any(served) and any(self.monitors[name].failing_for_s is None for name in tickets)
 
     def forget_answers(self) -> None:
@@ -238,7 +232,7 @@ class SourceView:
                 monitor = self.monitors[name]
                 if first or monitor.failing_for_s is None:
                     monitor.wait(ticket, deadline)
-                self._raise_fatal(monitor)
+                _raise_fatal(monitor)
             isolate = self._settings.cluster_failure_mode == "isolate"
             pending = {
                 name
@@ -307,10 +301,6 @@ class SourceView:
             elif attempts > asked_at and monitor.failures_with(target.properties) > 1:
                 return True
         return failing_s >= self._settings.unavailable_after_ms / 1000
-
-    def _raise_fatal(self, monitor: ClusterMonitor) -> None:
-        if monitor.fatal is not None:
-            raise monitor.fatal
 
     def _inactive(
         self, clusters: Mapping[str, ClusterMetadata], targets: Mapping[str, MonitorTarget]
@@ -387,6 +377,11 @@ class SourceView:
         self._regressed_since = {key: self._regressed_since.get(key, now) for key in below}
         believed_s = self._settings.call_retries * self._settings.call_retry_interval_ms / 1000
         return [key for key, since in self._regressed_since.items() if now - since >= believed_s]
+
+
+def _raise_fatal(monitor: ClusterMonitor) -> None:
+    if monitor.fatal is not None:
+        raise monitor.fatal
 
 
 def _clusters(snapshot: Snapshot | None, previous: Document | None) -> Mapping[str, ClusterMetadata]:

@@ -150,11 +150,7 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def stream_writer(settings: SinkSettings, *, plans: bool) -> KafkaStreamWriter:
-    """Return the writer of a stream.
-
-    Args:
-        settings: The sink's settings.
-        plans: True in the process that plans batches, False in the one that only commits them.
+    """Return the writer of a stream. `plans` is true in the process that plans batches, not in one that only commits them.
 
     Raises:
         ConfigurationError: If the settings are those of a batch write.

@@ -45,12 +45,8 @@ def broker_configuration(
 ) -> dict[str, str]:
     """Return the broker's properties, without the user's own.
 
-    Args:
-        data: The folder of the broker's data.
-        client: The port of the listener CLIENT.
-        internal: The port of the listener INTERNAL, always in plain text.
-        controller: The port of the listener CONTROLLER.
-        sasl_plain: User to password for CLIENT; empty is plain text without a login.
+    `data` is the folder of its data; `client`, `internal` and `controller` are the ports of its listeners. `sasl_plain` are
+    users and passwords for CLIENT; if it is empty, CLIENT is in plain text without a login, as INTERNAL always is.
     """
     client_security = "SASL_PLAINTEXT" if sasl_plain else "PLAINTEXT"
     configuration = {

@@ -25,10 +25,8 @@ _MAX_IDLE_S = 180.0  # firewalls drop idle connections silently, some after four
 class Brokers:
     """Connections to the brokers of one cluster, each made when first needed.
 
-    After an exception, other than `BrokerError`, answers may be left unread: close it and make another one.
-
-    Args:
-        settings: The cluster's addresses and security.
+    After an exception, other than `BrokerError`, answers may be left unread: close it and make another one. Deadlines are
+    those of `time.monotonic()`. A method with a deadline raises `OSError` if no broker answers, `LoginError`, `BrokerError`.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
@@ -44,14 +42,7 @@ class Brokers:
         self._connections.clear()
 
     def refresh(self, deadline: float) -> list[int]:
-        """Ask for the cluster's brokers again, and return their ids.
-
-        Args:
-            deadline: The end of the time allowed, by `time.monotonic()`; the same in all methods.
-
-        Raises:
-            OSError: If no broker answers. All methods raise it, and `LoginError` and `BrokerError`.
-        """
+        """Ask for the cluster's brokers again, and return their ids."""
         from dynamic_kafka.kafka.transactions.kafka_python import MetadataRequest
 
         connection = self._any_connection(deadline)
@@ -65,27 +56,14 @@ class Brokers:
         return sorted(self._brokers)
 
     def ask(self, requests: Sequence[tuple[int, Any]], deadline: float) -> list[Any]:
-        """Send all requests, and only then wait for the first answer.
-
-        Args:
-            requests: Pairs of a broker and a request.
-            deadline: See `refresh`.
-
-        Returns:
-            The answers, in the requests' order.
-        """
+        """Send each request to its broker, and only then wait for the first answer. Return the answers in that order."""
         connections = [self._connect(self._brokers[broker], deadline) for broker, _ in requests]
         for connection, (_, request) in zip(connections, requests, strict=True):
             connection.send(request, deadline)
         return [connection.receive(deadline) for connection in connections]
 
     def coordinators(self, transactional_ids: Collection[str], deadline: float) -> dict[str, int]:
-        """Return the brokers that coordinate the transactions of these ids; each is looked up once.
-
-        Args:
-            transactional_ids: Any number of them.
-            deadline: See `refresh`.
-        """
+        """Return the brokers that coordinate the transactions of these ids; each is looked up once."""
         from dynamic_kafka.kafka.transactions.kafka_python import FindCoordinatorRequest
 
         unknown = sorted(set(transactional_ids) - self._coordinators.keys())
@@ -135,11 +113,6 @@ class BrokerClient:
 
     Nothing is opened before the first call. Connections are kept between calls. After a failure they are made again, and
     secrets are looked up again.
-
-    Args:
-        cluster_id: The cluster's name in the metadata.
-        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
-        timeout_ms: The longest time that one call may take.
     """
 
     def __init__(self, cluster_id: str, properties: Mapping[str, str], *, timeout_ms: int) -> None:

@@ -129,11 +129,6 @@ class TransactionClient:
 
     All methods raise `ClusterUnavailableError` if the cluster does not answer, refuses the login, or does not allow
     the call, and `ConfigurationError` if the properties are wrong or a broker is older than 3.0.
-
-    Args:
-        cluster_id: The cluster's name in the metadata.
-        properties: How to reach it, in Java's or librdkafka's names, secrets as they were given.
-        timeout_ms: How long one call may take.
     """
 
     def __init__(self, cluster_id: str, properties: Mapping[str, str], *, timeout_ms: int) -> None:
@@ -156,14 +151,7 @@ class TransactionClient:
         return self._list(())
 
     def describe(self, ids: Collection[str]) -> dict[str, TransactionDescription | None]:
-        """Return what the coordinators know of transactional ids.
-
-        Args:
-            ids: Transactional ids.
-
-        Returns:
-            For each id its description; None if its coordinator does not know it.
-        """
+        """Return the coordinator's description of each transactional id; None for an id that it does not know."""
         from dynamic_kafka.kafka.transactions.kafka_python import DescribeTransactionsRequest
 
         def ask(
@@ -190,10 +178,7 @@ class TransactionClient:
 
         Args:
             transactions: Transactional id, producer id and producer epoch of each.
-            commit: Whether to commit them.
-
-        Returns:
-            The answer for each.
+            commit: True commits them, False aborts them.
         """
         from dynamic_kafka.kafka.transactions.kafka_python import EndTxnRequest
 
@@ -268,11 +253,8 @@ class TransactionClient:
     ) -> dict[K, R]:
         """Ask each key's coordinator, again for those keys that it answers with an error that may pass.
 
-        Args:
-            what: For errors, as it reads after "while requesting".
-            operation: The operation on TransactionalId that an ACL must allow.
-            keys: What to ask about; each begins with a transactional id.
-            ask: Sends the requests and reads the answers.
+        A key begins with a transactional id. `ask` sends the requests and reads the answers. See `BrokerClient.call` for
+        `what` and `operation`.
         """
         found: dict[K, R] = {}
 

@@ -239,11 +239,7 @@ def _oauth(config: Mapping[str, str]) -> dict[str, Any]:
 class ClientCredentials:
     """kafka-python's token provider. It asks the endpoint for a token for each connection, because there are few.
 
-    Args:
-        config: librdkafka's properties.
-
-    Attributes:
-        timeout_s: The longest time that the endpoint may take; set before each use.
+    `timeout_s` is the longest time that the endpoint may take; set it before each use.
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
