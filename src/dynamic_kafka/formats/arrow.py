@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
+from pyspark.sql.functions import arrow_udf
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.format import ERROR
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column
-    from pyspark.sql.types import DataType, StructType
 
 __all__ = ["arrow_type", "bisect_errors", "decoded", "evaluated"]
 
@@ -26,8 +28,6 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     Raises:
         ConfigurationError: If no format over Arrow supports the type.
     """
-    import pyarrow as pa
-
     kind: Any = data_type  # its attributes depend on its name
     name = data_type.typeName()
     match name:
@@ -75,8 +75,6 @@ def decoded(function: Callable[[pa.Array], pa.Array], schema: StructType, column
         schema: The columns. Each of them may be null in the result.
         column: The messages, binary.
     """
-    from pyspark.sql.types import StringType, StructField, StructType
-
     columns = [StructField(f.name, f.dataType, nullable=True) for f in schema.fields]
     # The result of an Arrow function has no metadata, and Spark treats a type with metadata as another type.
     result = StructType.fromJson(
@@ -93,9 +91,6 @@ def decoded(function: Callable[[pa.Array], pa.Array], schema: StructType, column
 
 def evaluated(function: Callable[[pa.Array], pa.Array], result: DataType, column: Column) -> Column:
     """Return a column that Spark's workers evaluate over Arrow batches."""
-    import pyarrow as pa
-    from pyspark.sql.functions import arrow_udf
-
     # Spark evaluates the annotations, which are texts here, and cannot resolve the names in them.
     function.__annotations__ = dict.fromkeys(function.__annotations__, pa.Array)
     found: Column = arrow_udf(function, result)(column)  # type: ignore[call-overload]  # the stubs do not know that

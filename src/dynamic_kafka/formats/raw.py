@@ -9,6 +9,9 @@ from __future__ import annotations
 import codecs
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     BinaryType,
@@ -31,7 +34,6 @@ from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
 from dynamic_kafka.options import Option, Parser, choice
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
@@ -129,10 +131,6 @@ def _text_or_bytes(value: Column, type_: DataType, options: FormatOptions) -> Co
 
 def _numbers(messages: pa.Array, dtype: str) -> pa.Array:
     """Return the numbers of messages, as numpy's type; null for messages of another size."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     size = int(dtype[-1])
     if messages.type != pa.binary():
         messages = messages.cast(pa.binary())  # Spark may be set to use Arrow's large types
@@ -165,9 +163,6 @@ def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
 
 def _messages(numbers: pa.Array, dtype: str) -> pa.Array:
     """Return numbers as messages, in the form of numpy's type."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_boolean(numbers.type):
         numbers = numbers.cast(pa.uint8())
     values = numbers.fill_null(0).to_numpy().astype(dtype)
@@ -187,13 +182,9 @@ def _recoded(column: Column, charset: str, *, to_text: bool) -> Column:
     """Convert from or to another charset than UTF-8: Spark knows few of them, and raises for malformed bytes."""
 
     def decode(messages: pa.Array) -> pa.Array:
-        import pyarrow as pa
-
         return pa.array([None if m is None else _text(m, charset) for m in messages.to_pylist()], pa.string())
 
     def encode(texts: pa.Array) -> pa.Array:
-        import pyarrow as pa
-
         return pa.array([None if t is None else _bytes(t, charset) for t in texts.to_pylist()], pa.binary())
 
     return evaluated(decode, StringType(), column) if to_text else evaluated(encode, BinaryType(), column)

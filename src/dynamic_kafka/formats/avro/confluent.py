@@ -14,20 +14,24 @@ import functools
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import BinaryType
+
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import registry
 from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.avro.decoding import decode, reader, unreadable
+from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.format import legacy_option, parsed
 from dynamic_kafka.formats.avro.schemas import parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.avro.values import Cursor, Indices, Read, UnreadableError
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.registry import RegistrySettings
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
-
-    from dynamic_kafka.formats.avro.values import Cursor, Indices, Read
 
 __all__ = ["AVRO_CONFLUENT"]
 
@@ -48,8 +52,6 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    from pyspark.sql.types import BinaryType
-
     settings, text, subject = registry.settings(_NAME, options), _text(schema, options), options.get(_SUBJECT)
     if subject is None:
         raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
@@ -72,13 +74,6 @@ def _check(schema: StructType, options: FormatOptions) -> None:
         raise ConfigurationError(f"{where} a valid Avro schema: {error}") from None
     if _SCHEMA not in options:
         return
-
-    import pyarrow as pa
-
-    from dynamic_kafka.formats.avro.decoding import reader
-    from dynamic_kafka.formats.avro.encoding import encode
-    from dynamic_kafka.formats.avro.values import UnreadableError
-
     target = arrow_type(schema)
     try:
         reader(given, given, target)
@@ -93,10 +88,6 @@ def _text(schema: StructType, options: FormatOptions) -> str:
 
 
 def _decode_batch(messages: pa.Array, settings: RegistrySettings, text: str, target: pa.StructType) -> pa.StructArray:
-    import numpy as np
-
-    from dynamic_kafka.formats.avro.decoding import decode
-
     def groups(cursor: Cursor) -> Iterable[tuple[Indices, Read]]:
         short = cursor.end - cursor.position < _HEADER_BYTES
         foreign = ~short & (cursor.byte(0) != 0)
@@ -115,8 +106,6 @@ def _decode_batch(messages: pa.Array, settings: RegistrySettings, text: str, tar
 def _encode_batch(
     rows: pa.StructArray, settings: RegistrySettings, subject: str, text: str, cut: Collection[str] = frozenset()
 ) -> pa.Array:
-    from dynamic_kafka.formats.avro.encoding import encode
-
     header = b""
     if rows.null_count < len(rows):
         schema_id = registry.client(settings).register(subject, "AVRO", text)
@@ -125,23 +114,17 @@ def _encode_batch(
 
 
 def _reader_or_fault(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:
-    from dynamic_kafka.formats.avro.decoding import unreadable
-
     try:
         return _reader(settings, schema_id, text, target)
     except RegistryError as error:
         if not error.not_found:
             raise
-        return unreadable(
-            str(error), target
-        )  # probably a damaged message; the registry is asked again for the next one
+        # Probably a damaged message. The registry is asked again for the next one.
+        return unreadable(str(error), target)
 
 
 @functools.lru_cache(1000)
 def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:
-    from dynamic_kafka.formats.avro.decoding import reader, unreadable
-    from dynamic_kafka.formats.avro.values import UnreadableError
-
     found = registry.client(settings).schema(schema_id)
     if found.type != "AVRO":
         return unreadable(f"its schema {schema_id} is not an Avro schema, but {found.type}", target)

@@ -13,18 +13,22 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import BinaryType
+
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import arrow_type, bisect_errors, decoded, evaluated
+from dynamic_kafka.formats.avro.decoding import decode, reader
+from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.avro.values import Cursor, Indices, Read
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.options import Option, boolean, choice, non_blank
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
-
-    from dynamic_kafka.formats.avro.values import Cursor, Indices, Read
 
 __all__ = ["AVRO", "decoder", "legacy_option", "parsed"]
 
@@ -69,8 +73,6 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    from pyspark.sql.types import BinaryType
-
     text, as_json, cut = _text(schema, options), _ENCODING.of(options) == "json", to_be_cut(schema)
 
     def to_avro(rows: pa.Array) -> pa.Array:
@@ -91,10 +93,6 @@ def _text(schema: StructType, options: FormatOptions) -> str:
 
 
 def _decode_batch(messages: pa.Array, text: str, target: pa.StructType, *, as_json: bool) -> pa.StructArray:
-    import numpy as np
-
-    from dynamic_kafka.formats.avro.decoding import decode
-
     faults: dict[int, str] = {}
     if as_json:
         messages, faults = _binary_of_json(messages, text)
@@ -107,16 +105,12 @@ def _decode_batch(messages: pa.Array, text: str, target: pa.StructType, *, as_js
 
 
 def _encode_batch(rows: pa.StructArray, text: str, cut: Collection[str], *, as_json: bool) -> pa.Array:
-    from dynamic_kafka.formats.avro.encoding import encode
-
     messages = encode(rows, parsed(text), cut=cut)
     return _json_of_binary(messages, text) if as_json else messages
 
 
 @functools.lru_cache(256)
 def _reader(text: str, target: pa.StructType) -> Read:
-    from dynamic_kafka.formats.avro.decoding import reader
-
     return reader(parsed(text), parsed(text), target)
 
 
@@ -132,8 +126,6 @@ def _plain(text: str) -> Any:
 
 def _binary_of_json(messages: pa.Array, text: str) -> tuple[pa.Array, dict[int, str]]:
     """Convert messages to the binary encoding; return them, and by row the reasons why some cannot be converted."""
-    import pyarrow as pa
-
     given = [(row, message) for row, message in enumerate(messages.to_pylist()) if message is not None]
     binary: list[bytes | None] = [None] * len(messages)
     faults: dict[int, str] = {}
@@ -171,7 +163,6 @@ def _from_json(messages: Sequence[bytes], schema: Any) -> list[bytes | str]:
 
 def _json_of_binary(messages: pa.Array, text: str) -> pa.Array:
     import fastavro
-    import pyarrow as pa
 
     schema = _plain(text)
     values = [fastavro.schemaless_reader(io.BytesIO(m), schema, None) for m in messages.drop_null().to_pylist()]

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import registry
@@ -235,8 +236,6 @@ class _Written(NamedTuple):
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    from pyspark.sql.types import BinaryType
-
     settings = registry.settings(_NAME, options)
     subject: str | None = options.get(_SUBJECT)
     if subject is None:

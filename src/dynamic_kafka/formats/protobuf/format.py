@@ -19,11 +19,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import decoded, evaluated
 from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
 from dynamic_kafka.formats.protobuf.descriptors import MessageType, message_of_options, require_protobuf
+from dynamic_kafka.formats.protobuf.encoding import encoder
 from dynamic_kafka.options import Option, boolean, non_blank, text
 
 if TYPE_CHECKING:
@@ -101,14 +104,10 @@ def _message(options: FormatOptions) -> MessageType:
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
-    from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
-
     decoder(_message(options), schema, Missing(defaults=False), ignore_errors=False)
 
 
 def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
-
     message = _message(options)
     missing = Missing(defaults=_OPTIONS.read_default_values.of(options))
     ignore_errors: bool = _OPTIONS.ignore_parse_errors.of(options)
@@ -121,10 +120,6 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    from pyspark.sql.types import BinaryType
-
-    from dynamic_kafka.formats.protobuf.encoding import encoder
-
     message = _message(options)
     literal: str = _OPTIONS.null_literal.of(options)
     encoder(message, schema, literal)  # raises if the columns do not fit
