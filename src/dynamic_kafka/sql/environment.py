@@ -90,18 +90,13 @@ class TableEnvironment:
                 return self._create_table(definition if statement.like is None else self._like(statement))
             case s.CreateView():
                 return self._create_view(statement)
-            case s.DropTable(name=name, if_exists=if_exists):
-                return self._drop(self._catalog.tables, name, "table", if_exists=if_exists)
-            case s.DropView(name=name, if_exists=if_exists):
-                return self._drop(self._catalog.views, name, "view", if_exists=if_exists)
-            case s.ShowTables(pattern=pattern, negated=negated):
-                return _names("table name", self.list_tables(), pattern, negated=negated)
-            case s.ShowViews(pattern=pattern, negated=negated):
-                return _names("view name", self.list_views(), pattern, negated=negated)
-            case s.ShowCreateTable(name=name):
-                return TableResult(("result",), ((self._catalog.table(name).definition.ddl(),),))
-            case s.ShowCreateView(name=name):
-                return self._show_view(name)
+            case s.Drop():
+                return self._drop(statement)
+            case s.Show():
+                return self._show(statement)
+            case s.ShowCreate(kind=kind, name=name):
+                text = self._catalog.table(name).definition.ddl() if kind == "table" else self._view_ddl(name)
+                return TableResult(("result",), ((text,),))
             case s.Describe(name=name):
                 return self._describe(name)
             case s.InsertInto():
@@ -183,17 +178,24 @@ class TableEnvironment:
             self._catalog.views[name.lower()] = view
         return _DONE
 
-    def _drop(
-        self, where: dict[str, KafkaTable] | dict[str, View], name: Name, kind: str, *, if_exists: bool
-    ) -> TableResult:
-        key = only_name(name).lower()
-        if key not in where:
-            if if_exists:
-                return _DONE
-            raise ConfigurationError(f"{kind.capitalize()} {qualified(name)} does not exist; see SHOW {kind.upper()}S")
-        self._catalog.forget()
-        del where[key]
+    def _drop(self, statement: s.Drop) -> TableResult:
+        where = self._catalog.tables if statement.kind == "table" else self._catalog.views
+        key = only_name(statement.name).lower()
+        if key in where:
+            self._catalog.forget()
+            del where[key]
+        elif not statement.if_exists:
+            what, name = statement.kind, qualified(statement.name)
+            raise ConfigurationError(f"{what.capitalize()} {name} does not exist; see SHOW {what.upper()}S")
         return _DONE
+
+    def _show(self, statement: s.Show) -> TableResult:
+        names = self.list_tables() if statement.kind == "table" else self.list_views()
+        if statement.pattern is not None:
+            glob = re.sub(r"[\[\]*?]", lambda found: f"[{found[0]}]", statement.pattern)
+            glob = glob.replace("%", "*").replace("_", "?")
+            names = [name for name in names if fnmatch.fnmatchcase(name, glob) != statement.negated]
+        return TableResult((f"{statement.kind} name",), [(name,) for name in names])
 
     def _describe(self, name: Name) -> TableResult:
         columns = ("name", "type", "null", "key", "extras", "watermark", "comment")
@@ -202,14 +204,15 @@ class TableEnvironment:
             fields = self._catalog.rows_of(self._catalog.views[key]).schema.fields
             return TableResult(columns[:3], [(f.name, str(flink_type(f.dataType)), f.nullable) for f in fields])
         definition = self._catalog.table(name).definition
-        computed = {f.name: f.dataType for f in self.from_path(key).schema.fields} if _has_computed(definition) else {}
         rows = []
         for c in definition.columns:
-            data_type = flink_type(computed[c.name]) if isinstance(c, ComputedColumn) else c.type
             extras = None
             if isinstance(c, ComputedColumn):
+                data_type = flink_type(self.from_path(key).schema[c.name].dataType)
                 extras = f"AS {c.expression}"
-            elif isinstance(c, MetadataColumn):
+            else:
+                data_type = c.type
+            if isinstance(c, MetadataColumn):
                 extras = f"METADATA FROM '{c.key}'" + (" VIRTUAL" if c.virtual else "")
             watermark = definition.watermark
             rows.append(
@@ -225,15 +228,13 @@ class TableEnvironment:
             )
         return TableResult(columns, rows)
 
-    def _show_view(self, name: Name) -> TableResult:
+    def _view_ddl(self, name: Name) -> str:
         view = self._catalog.views.get(only_name(name).lower())
         if view is None or not isinstance(view.query, str):
             raise ConfigurationError(f"View {qualified(name)} does not exist, or is a DataFrame; see SHOW VIEWS")
         columns = f" ({', '.join(map(quoted, view.columns))})" if view.columns else ""
         comment = f" COMMENT {string_literal(view.comment)}" if view.comment is not None else ""
-        return TableResult(
-            ("result",), ((f"CREATE TEMPORARY VIEW {qualified(name)}{columns}{comment} AS\n{view.query}",),)
-        )
+        return f"CREATE TEMPORARY VIEW {qualified(name)}{columns}{comment} AS\n{view.query}"
 
     # --- jobs ---
 
@@ -330,14 +331,3 @@ class StatementSet:
         """Start all added INSERTs; the set is empty afterwards."""
         inserts, self._inserts = self._inserts, []
         return TableResult(queries=self._environment._insert(inserts))
-
-
-def _has_computed(definition: TableDefinition) -> bool:
-    return any(isinstance(column, ComputedColumn) for column in definition.columns)
-
-
-def _names(header: str, names: Sequence[str], pattern: str | None, *, negated: bool) -> TableResult:
-    if pattern is not None:
-        glob = re.sub(r"[\[\]*?]", lambda found: f"[{found[0]}]", pattern).replace("%", "*").replace("_", "?")
-        names = [name for name in names if fnmatch.fnmatchcase(name, glob) != negated]
-    return TableResult((header,), [(name,) for name in names])

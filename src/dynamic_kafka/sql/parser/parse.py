@@ -15,17 +15,15 @@ from dynamic_kafka.sql.parser.statements import (
     CreateTable,
     CreateView,
     Describe,
-    DropTable,
-    DropView,
+    Drop,
     Explain,
     InsertInto,
+    Kind,
     Query,
     Reset,
     Set,
-    ShowCreateTable,
-    ShowCreateView,
-    ShowTables,
-    ShowViews,
+    Show,
+    ShowCreate,
     Statement,
     StatementSet,
 )
@@ -76,14 +74,14 @@ def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
         return job
     match cursor.take_one_of("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "SET", "RESET", "EXPLAIN"):
         case "CREATE":
-            return _create(cursor, place)
+            statement: Statement = _create(cursor, place)
         case "DROP":
-            return _drop(cursor, place)
+            statement = _drop(cursor, place)
         case "SHOW":
-            return _show(cursor, place)
+            statement = _show(cursor, place)
         case "DESCRIBE" | "DESC":
             extended = cursor.take("EXTENDED")
-            statement: Statement = Describe(*place, cursor.qualified_name("a table's name"), extended)
+            statement = Describe(*place, cursor.qualified_name("a table's name"), extended)
         case "SET":
             statement = _set(cursor, place)
         case "RESET":
@@ -124,10 +122,8 @@ def _query(cursor: Cursor) -> str:
 
 def _create(cursor: Cursor, place: _Place) -> Statement:
     temporary = cursor.take("TEMPORARY")
-    if cursor.take("TABLE"):
+    if _kind(cursor) == "table":
         return CreateTable(*place, *read_create_table(cursor, temporary=temporary))
-    if not cursor.take("VIEW"):
-        raise cursor.unexpected("TABLE or VIEW")
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.qualified_name("the view's name")
     columns = tuple(cursor.names("a column's name")) if cursor.at("(") else ()
@@ -136,25 +132,25 @@ def _create(cursor: Cursor, place: _Place) -> Statement:
     return CreateView(*place, name, columns, _query(cursor), comment, temporary, if_not_exists)
 
 
-def _drop(cursor: Cursor, place: _Place) -> Statement:
+def _kind(cursor: Cursor) -> Kind:
+    if cursor.take("TABLE"):
+        return "table"
+    if cursor.take("VIEW"):
+        return "view"
+    raise cursor.unexpected("TABLE or VIEW")
+
+
+def _drop(cursor: Cursor, place: _Place) -> Drop:
     temporary = cursor.take("TEMPORARY")
-    what = cursor.take_one_of("TABLE", "VIEW")
-    if what is None:
-        raise cursor.unexpected("TABLE or VIEW")
+    kind = _kind(cursor)
     if_exists = cursor.take("IF", "EXISTS")
-    name = cursor.qualified_name(f"the {what.lower()}'s name")
-    cursor.expect_end()
-    return (DropTable if what == "TABLE" else DropView)(*place, name, temporary, if_exists)
+    return Drop(*place, kind, cursor.qualified_name(f"the {kind}'s name"), temporary, if_exists)
 
 
-def _show(cursor: Cursor, place: _Place) -> Statement:
+def _show(cursor: Cursor, place: _Place) -> Show | ShowCreate:
     if cursor.take("CREATE"):
-        what = cursor.take_one_of("TABLE", "VIEW")
-        if what is None:
-            raise cursor.unexpected("TABLE or VIEW")
-        name = cursor.qualified_name(f"the {what.lower()}'s name")
-        cursor.expect_end()
-        return (ShowCreateTable if what == "TABLE" else ShowCreateView)(*place, name)
+        kind = _kind(cursor)
+        return ShowCreate(*place, kind, cursor.qualified_name(f"the {kind}'s name"))
     what = cursor.take_one_of("TABLES", "VIEWS")
     if what is None:
         raise cursor.unexpected("TABLES, VIEWS or CREATE TABLE")
@@ -162,8 +158,7 @@ def _show(cursor: Cursor, place: _Place) -> Statement:
     if negated:
         cursor.expect("LIKE")
     pattern = cursor.string("a pattern") if negated or cursor.take("LIKE") else None
-    cursor.expect_end()
-    return (ShowTables if what == "TABLES" else ShowViews)(*place, pattern, negated)
+    return Show(*place, "table" if what == "TABLES" else "view", pattern, negated)
 
 
 def _set(cursor: Cursor, place: _Place) -> Set:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from dynamic_kafka.sql.definition import Name, TableDefinition
 from dynamic_kafka.sql.parser.like import Like
@@ -12,20 +13,21 @@ __all__ = [
     "CreateTable",
     "CreateView",
     "Describe",
-    "DropTable",
-    "DropView",
+    "Drop",
     "Explain",
     "InsertInto",
+    "Kind",
     "Query",
     "Reset",
     "Set",
-    "ShowCreateTable",
-    "ShowCreateView",
-    "ShowTables",
-    "ShowViews",
+    "Show",
+    "ShowCreate",
     "Statement",
     "StatementSet",
 ]
+
+Kind = Literal["table", "view"]
+"""What a DROP or SHOW is about."""
 
 
 @dataclass(frozen=True)
@@ -62,50 +64,29 @@ class CreateView(Statement):
 
 
 @dataclass(frozen=True)
-class DropTable(Statement):
-    """DROP [TEMPORARY] TABLE [IF EXISTS]."""
+class Drop(Statement):
+    """DROP [TEMPORARY] TABLE or VIEW [IF EXISTS]."""
 
+    kind: Kind
     name: Name
     temporary: bool
     if_exists: bool
 
 
 @dataclass(frozen=True)
-class DropView(Statement):
-    """DROP [TEMPORARY] VIEW [IF EXISTS]."""
+class Show(Statement):
+    """SHOW TABLES or VIEWS [[NOT] LIKE 'pattern']; the pattern is SQL's, with `%` and `_`."""
 
-    name: Name
-    temporary: bool
-    if_exists: bool
-
-
-@dataclass(frozen=True)
-class ShowTables(Statement):
-    """SHOW TABLES [[NOT] LIKE 'pattern']; the pattern is SQL's, with `%` and `_`."""
-
+    kind: Kind
     pattern: str | None
     negated: bool
 
 
 @dataclass(frozen=True)
-class ShowViews(Statement):
-    """SHOW VIEWS [[NOT] LIKE 'pattern']; the pattern is SQL's, with `%` and `_`."""
+class ShowCreate(Statement):
+    """SHOW CREATE TABLE or VIEW."""
 
-    pattern: str | None
-    negated: bool
-
-
-@dataclass(frozen=True)
-class ShowCreateTable(Statement):
-    """SHOW CREATE TABLE."""
-
-    name: Name
-
-
-@dataclass(frozen=True)
-class ShowCreateView(Statement):
-    """SHOW CREATE VIEW."""
-
+    kind: Kind
     name: Name
 
 
