@@ -5,7 +5,7 @@ None of them depends on the session's time zone or on ANSI mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,10 @@ __all__ = [
     "let",
     "once",
     "or_error",
+    "parts",
     "quoted",
+    "rebuilt",
+    "retyped",
     "temporal_text",
     "with_error",
 ]
@@ -87,17 +90,60 @@ def with_error(schema: StructType) -> StructType:
     return StructType([*schema.fields, StructField(ERROR, StringType())])
 
 
+def parts(type_: DataType) -> Iterator[DataType]:
+    """Yield a type and all types in it, apart from the keys of maps."""
+    yield type_
+    match type_:
+        case StructType():
+            for field in type_.fields:
+                yield from parts(field.dataType)
+        case ArrayType(elementType=element) | MapType(valueType=element):
+            yield from parts(element)
+        case _:
+            pass
+
+
 def has(type_: DataType, classes: tuple[type[DataType], ...]) -> bool:
     """Return whether a type is one of the classes, or contains one."""
+    return any(isinstance(part, classes) for part in parts(type_))
+
+
+def retyped(type_: DataType, leaf: Callable[[DataType], DataType]) -> DataType:
+    """Return a type with each simple type in it, apart from the keys of maps, replaced by the result of `leaf`."""
     match type_:
-        case _ if isinstance(type_, classes):
-            return True
         case StructType():
-            return any(has(f.dataType, classes) for f in type_.fields)
-        case ArrayType(elementType=element) | MapType(valueType=element):
-            return has(element, classes)
+            return StructType([StructField(f.name, retyped(f.dataType, leaf)) for f in type_.fields])
+        case ArrayType(elementType=element):
+            return ArrayType(retyped(element, leaf))
+        case MapType(keyType=key, valueType=element):
+            return MapType(key, retyped(element, leaf))
         case _:
-            return False
+            return leaf(type_)
+
+
+def rebuilt(
+    column: Column, type_: DataType, classes: tuple[type[DataType], ...], leaf: Callable[[Column, DataType], Column]
+) -> Column:
+    """Return a value with each part of the classes replaced; parts that contain none of them stay as they are.
+
+    Args:
+        column: The value.
+        type_: Its type.
+        classes: Simple types.
+        leaf: Takes a part and its type, and returns the part that replaces it.
+    """
+    match type_:
+        case _ if not has(type_, classes):
+            return column
+        case StructType():
+            fields = (rebuilt(column[f.name], f.dataType, classes, leaf).alias(f.name) for f in type_.fields)
+            return F.when(column.isNotNull(), F.struct(*fields))
+        case ArrayType(elementType=element):
+            return F.transform(column, lambda x: rebuilt(x, element, classes, leaf))
+        case MapType(valueType=element):
+            return F.transform_values(column, lambda _, x: rebuilt(x, element, classes, leaf))
+        case _:
+            return leaf(column, type_)
 
 
 def or_error(row: Column, error: Column, schema: StructType) -> Column:

@@ -19,11 +19,10 @@ from pyspark.sql.types import (
     DataType,
     DecimalType,
     MapType,
-    StructField,
     StructType,
 )
 
-from dynamic_kafka.formats.expressions import INTERVALS, TEMPORAL, decimal_text, has, let, temporal_text
+from dynamic_kafka.formats.expressions import INTERVALS, TEMPORAL, decimal_text, has, let, rebuilt, temporal_text
 from dynamic_kafka.formats.json.lenient import interval_number
 
 if TYPE_CHECKING:
@@ -107,8 +106,8 @@ def _members(row: Column, type_: StructType, style: Style) -> Iterator[Column]:
                     F.lit(json.dumps(f.name, ensure_ascii=False) + ":"), text if style.ignore_nulls else _or_null(text)
                 )
         else:
-            members = _inner(F.to_json(F.struct(*_fields(row, fields, style)), style.generator))
-            yield F.nullif(members, F.lit(""))
+            values = (_writable(row[f.name], f.dataType, style).alias(f.name) for f in fields)
+            yield F.nullif(_inner(F.to_json(F.struct(*values), style.generator)), F.lit(""))
 
 
 def _or_null(text: Column) -> Column:
@@ -120,22 +119,12 @@ def _inner(text: Column) -> Column:
     return let(text, lambda t: F.substring(t, F.lit(2), F.length(t) - 2))
 
 
-def _fields(row: Column, fields: list[StructField], style: Style) -> list[Column]:
-    return [_writable(row[f.name], f.dataType, style).alias(f.name) for f in fields]
-
-
 def _writable(column: Column, type_: DataType, style: Style) -> Column:
     """Return a value that `to_json` writes as Flink does."""
-    if not has(type_, (*TEMPORAL, *INTERVALS)):
-        return column
-    match type_:
-        case StructType():
-            return F.when(column.isNotNull(), F.struct(*_fields(column, type_.fields, style)))
-        case ArrayType(elementType=element):
-            return F.transform(column, lambda x: _writable(x, element, style))
-        case MapType(valueType=element):
-            return F.transform_values(column, lambda _, x: _writable(x, element, style))
-        case _ if isinstance(type_, INTERVALS):
-            return interval_number(column, type_)
-        case _:
-            return temporal_text(column, type_, style.separator)
+
+    def leaf(value: Column, type_: DataType) -> Column:
+        if isinstance(type_, INTERVALS):
+            return interval_number(value, type_)
+        return temporal_text(value, type_, style.separator)
+
+    return rebuilt(column, type_, (*TEMPORAL, *INTERVALS), leaf)

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats.expressions import INTERVALS, check_names, either, has, let, with_error
+from dynamic_kafka.formats.expressions import INTERVALS, check_names, either, has, let, parts, with_error
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
 from dynamic_kafka.formats.json.encoding import Style, json_text
 from dynamic_kafka.formats.json.lenient import (
@@ -112,25 +112,12 @@ def _check(schema: StructType, options: FormatOptions) -> None:
         )
     check_names(schema)
     for field in schema.fields:
-        _check_keys(field.name, field.dataType)
-
-
-def _check_keys(column: str, type_: DataType) -> None:
-    match type_:
-        case MapType(keyType=key, valueType=element):
-            if not isinstance(key, (StringType, CharType, VarcharType)):
+        for part in parts(field.dataType):
+            if isinstance(part, MapType) and not isinstance(part.keyType, (StringType, CharType, VarcharType)):
                 raise ConfigurationError(
-                    f"Column '{column}' has a map with keys of the type {key.simpleString()}, which the format json "
-                    "does not support; the keys of a map must be texts"
+                    f"Column '{field.name}' has a map with keys of the type {part.keyType.simpleString()}, which the format "
+                    "json does not support; the keys of a map must be texts"
                 )
-            _check_keys(column, element)
-        case ArrayType(elementType=element):
-            _check_keys(column, element)
-        case StructType():
-            for field in type_.fields:
-                _check_keys(column, field.dataType)
-        case _:
-            pass
 
 
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:

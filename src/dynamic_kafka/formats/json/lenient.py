@@ -39,7 +39,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from dynamic_kafka.formats.expressions import INTERVALS, either, has, let, or_error, with_error
+from dynamic_kafka.formats.expressions import INTERVALS, either, has, let, or_error, rebuilt, retyped, with_error
 from dynamic_kafka.formats.format import ERROR
 
 if TYPE_CHECKING:
@@ -156,41 +156,26 @@ def _error(names: Column, second: Column, found: Column, schema: StructType) -> 
 
 def relaxed(type_: DataType) -> DataType:
     """Return the type for reading a second time: with texts in place of numbers and booleans."""
-    match type_:
-        case StructType():
-            return StructType([StructField(f.name, relaxed(f.dataType)) for f in type_.fields])
-        case ArrayType(elementType=element):
-            return ArrayType(relaxed(element))
-        case MapType(keyType=key, valueType=element):
-            return MapType(key, relaxed(element))
-        case _ if isinstance(type_, _WEAK):
-            return StringType()
-        case _:
-            return type_
+    return retyped(type_, lambda leaf: StringType() if isinstance(leaf, _WEAK) else leaf)
 
 
 def converted(type_: DataType, second: Column) -> Column:
     """Convert a value that was read with the type `relaxed` to its column's type; null if that is impossible."""
-    match type_:
-        case _ if not has(type_, _CONVERTED):
-            return second
-        case StructType():
-            fields = (converted(f.dataType, second[f.name]).alias(f.name) for f in type_.fields)
-            return F.when(second.isNotNull(), F.struct(*fields))
-        case ArrayType(elementType=element):
-            return F.transform(second, lambda x: converted(element, x))
-        case MapType(valueType=element):
-            return F.transform_values(second, lambda _, x: converted(element, x))
-        case TimestampType():
-            return F.when(~beyond_calendar(second), second)
-        case BooleanType():
-            return F.lower(F.trim(second)) == "true"
-        case _ if isinstance(type_, INTERVALS):
-            return from_wire(second.try_cast(_ANY_NUMBER).try_cast(LongType()), type_)
-        case _ if isinstance(type_, _FLOATING):
-            return F.btrim(second, F.lit('"')).try_cast(type_)  # 1e400 is read as the text "Infinity", with quotes
-        case _:
-            return second.try_cast(_ANY_NUMBER).try_cast(type_)
+
+    def leaf(text: Column, type_: DataType) -> Column:
+        match type_:
+            case TimestampType():
+                return F.when(~beyond_calendar(text), text)
+            case BooleanType():
+                return F.lower(F.trim(text)) == "true"
+            case _ if isinstance(type_, INTERVALS):
+                return from_wire(text.try_cast(_ANY_NUMBER).try_cast(LongType()), type_)
+            case _ if isinstance(type_, _FLOATING):
+                return F.btrim(text, F.lit('"')).try_cast(type_)  # 1e400 is read as the text "Infinity", with quotes
+            case _:
+                return text.try_cast(_ANY_NUMBER).try_cast(type_)
+
+    return rebuilt(second, type_, _CONVERTED, leaf)
 
 
 def lost(type_: DataType, second: Column, found: Column) -> Column:
@@ -219,47 +204,29 @@ def lost(type_: DataType, second: Column, found: Column) -> Column:
 
 def wire_schema(schema: StructType) -> StructType:
     """Return the schema with which `from_json` reads these columns."""
-    return StructType([StructField(f.name, _wire(f.dataType)) for f in schema.fields])
 
-
-def _wire(type_: DataType) -> DataType:
-    match type_:
-        case ByteType():
+    def wire(type_: DataType) -> DataType:
+        if isinstance(type_, ByteType):
             return ShortType()
-        case YearMonthIntervalType() | DayTimeIntervalType():
-            return LongType()
-        case ArrayType(elementType=element):
-            return ArrayType(_wire(element))
-        case MapType(keyType=key, valueType=element):
-            return MapType(key, _wire(element))
-        case StructType():
-            return wire_schema(type_)
-        case _:
-            return type_
+        return LongType() if isinstance(type_, INTERVALS) else type_
+
+    return StructType([StructField(f.name, retyped(f.dataType, wire)) for f in schema.fields])
 
 
 def from_wire(column: Column, type_: DataType) -> Column:
     """Convert a value that was read with the type of `wire_schema` to the column's type; null if it does not fit."""
-    match type_:
-        case _ if not has(type_, (ByteType, *INTERVALS)):
-            return column
-        case ByteType():
-            return column.try_cast(type_)
-        case YearMonthIntervalType():
-            return F.make_ym_interval(F.lit(0), column.try_cast(IntegerType())).cast(type_)
-        case DayTimeIntervalType():
-            return (F.lit(timedelta(milliseconds=1)) * F.when(column.between(-_LONGEST_MS, _LONGEST_MS), column)).cast(
-                type_
-            )
-        case ArrayType(elementType=element):
-            return F.transform(column, lambda x: from_wire(x, element))
-        case MapType(valueType=element):
-            return F.transform_values(column, lambda _, x: from_wire(x, element))
-        case StructType():
-            fields = (from_wire(column[f.name], f.dataType).alias(f.name) for f in type_.fields)
-            return F.when(column.isNotNull(), F.struct(*fields))
-        case _:
-            raise AssertionError(type_)
+
+    def leaf(number: Column, type_: DataType) -> Column:
+        match type_:
+            case ByteType():
+                return number.try_cast(type_)
+            case YearMonthIntervalType():
+                return F.make_ym_interval(F.lit(0), number.try_cast(IntegerType())).cast(type_)
+            case _:
+                fits = number.between(-_LONGEST_MS, _LONGEST_MS)
+                return (F.lit(timedelta(milliseconds=1)) * F.when(fits, number)).cast(type_)
+
+    return rebuilt(column, type_, (ByteType, *INTERVALS), leaf)
 
 
 def interval_number(column: Column, type_: DataType) -> Column:
