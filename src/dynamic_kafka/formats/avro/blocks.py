@@ -17,7 +17,7 @@ import pyarrow as pa
 from dynamic_kafka.formats.avro.schemas import AvroSchema
 from dynamic_kafka.formats.avro.values import DEEPEST, Build, Cursor, Indices, Read, longs
 
-__all__ = ["Skip", "read_blocks", "value_skipper"]
+__all__ = ["Skip", "entry_skipper", "read_blocks", "value_skipper"]
 
 Skip: TypeAlias = Callable[[memoryview, int], int]
 """Takes a message and the position where a value begins in it, and returns the position where it ends.
@@ -31,12 +31,12 @@ _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _FEW = 32  # messages; for so few, reading one after the other is faster than reading item by item
 
 
-def read_blocks(item: Read, skips: list[Skip], combine: Callable[[pa.Array, pa.Array], pa.Array], path: str) -> Read:
+def read_blocks(item: Read, skip: Skip, combine: Callable[[pa.Array, pa.Array], pa.Array], path: str) -> Read:
     """Return a function that reads blocks of items.
 
     Args:
         item: Reads an item in all messages.
-        skips: Skip the parts of an item in a single message.
+        skip: Skips an item in a single message.
         combine: Makes the column from the offsets of each message's items and from all items.
         path: The field, for reasons.
     """
@@ -53,7 +53,7 @@ def read_blocks(item: Read, skips: list[Skip], combine: Callable[[pa.Array, pa.A
             over = np.zeros(len(block), bool)
             while len(chosen := np.flatnonzero(count > number)):
                 if len(chosen) <= _FEW:
-                    items, owner = _all_left(block, chosen, count[chosen] - number, skips, path)
+                    items, owner = _all_left(block, chosen, count[chosen] - number, skip, path)
                     builds.append(item(items))
                     owners.append(active[owner])
                     total[active] += np.bincount(owner, minlength=len(block))
@@ -87,14 +87,14 @@ def read_blocks(item: Read, skips: list[Skip], combine: Callable[[pa.Array, pa.A
     return read
 
 
-def _all_left(block: Cursor, chosen: Indices, left: Indices, skips: list[Skip], path: str) -> tuple[Cursor, Indices]:
+def _all_left(block: Cursor, chosen: Indices, left: Indices, skip: Skip, path: str) -> tuple[Cursor, Indices]:
     """Find all items that a few messages have left.
 
     Args:
         block: A cursor where the items begin. It is moved behind the last blocks of those messages.
         chosen: The messages, as indices into `block`.
         left: The number of items that each of them has left in its current block.
-        skips: Skip the parts of an item.
+        skip: Skips an item in a single message.
         path: The field, for reasons.
 
     Returns:
@@ -105,7 +105,7 @@ def _all_left(block: Cursor, chosen: Indices, left: Indices, skips: list[Skip], 
     number = np.zeros(len(block), np.int64)
     failed = np.zeros(len(block), bool)
     for place, count in zip(chosen.tolist(), left.tolist(), strict=True):
-        found = _item_starts(skips, block.bytes_of(place), count)
+        found = _item_starts(skip, block.bytes_of(place), count)
         if found is None:
             failed[place] = True
         else:
@@ -138,11 +138,11 @@ def _block_count(cursor: Cursor, path: str) -> Indices:
 # --- one message after the other ---
 
 
-def _item_starts(skips: list[Skip], message: memoryview, count: int) -> list[int] | None:
+def _item_starts(skip: Skip, message: memoryview, count: int) -> list[int] | None:
     """Return where each item begins and, last, where the last block ends; None if the message is cut or damaged.
 
     Args:
-        skips: Skip the parts of an item, which has at least one byte.
+        skip: Skips an item, which has at least one byte.
         message: The rest of a message, from the first item on.
         count: The number of items that the first block has left; other blocks may follow.
     """
@@ -154,8 +154,7 @@ def _item_starts(skips: list[Skip], message: memoryview, count: int) -> list[int
                 return None
             for _ in range(count):
                 found.append(position)
-                for skip in skips:
-                    position = skip(message, position)
+                position = skip(message, position)
             count, position = _next_block(message, position)
     except (IndexError, ValueError, RecursionError):
         return None
@@ -183,20 +182,27 @@ def value_skipper(schema: AvroSchema, part: Any, known: dict[str, Skip] | None =
         case "union":
             return _skip_union([value_skipper(schema, branch, known) for branch in written])
         case "array":
-            return _skip_blocks([value_skipper(schema, written["items"], known)])
+            return _skip_blocks(value_skipper(schema, written["items"], known))
         case "map":
-            return _skip_blocks([_skip_text, value_skipper(schema, written["values"], known)])
-    if written["name"] in known:
-        return known[written["name"]]
-    steps: list[Skip] = []
+            return _skip_blocks(entry_skipper(schema, written["values"], known))
+    if written["name"] not in known:
+        steps: list[Skip] = []
+        known[written["name"]] = _in_turn(steps)  # set before its steps: a record may contain itself
+        steps += [value_skipper(schema, field["type"], known) for field in written["fields"]]
+    return known[written["name"]]
 
+
+def entry_skipper(schema: AvroSchema, values: Any, known: dict[str, Skip] | None = None) -> Skip:
+    """Return a function that skips a map's entry; the arguments are those of `value_skipper`, for the map's values."""
+    return _in_turn([_skip_text, value_skipper(schema, values, known)])
+
+
+def _in_turn(steps: list[Skip]) -> Skip:
     def skip(message: memoryview, position: int) -> int:
         for step in steps:
             position = step(message, position)
         return position
 
-    known[written["name"]] = skip  # set before its steps: a record may contain itself
-    steps += [value_skipper(schema, field["type"], known) for field in written["fields"]]
     return skip
 
 
@@ -242,15 +248,14 @@ def _skip_union(branches: list[Skip]) -> Skip:
     return skip
 
 
-def _skip_blocks(item: list[Skip]) -> Skip:
+def _skip_blocks(item: Skip) -> Skip:
     def skip(message: memoryview, position: int) -> int:
         while True:
             count, position = _next_block(message, position)
             if count == 0:
                 return position
             for _ in range(count):
-                for step in item:
-                    position = step(message, position)
+                position = item(message, position)
                 if position > len(message):
                     raise IndexError
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dynamic_kafka.formats.avro.blocks import Skip, read_blocks, value_skipper
+from dynamic_kafka.formats.avro.blocks import entry_skipper, read_blocks, value_skipper
 from dynamic_kafka.formats.avro.schemas import AvroSchema
 from dynamic_kafka.formats.avro.values import (
     DEEPEST,
@@ -141,12 +141,13 @@ class _Compiler:
             case "array":
                 self._require_bytes(written["items"], path)
                 item = self.read(written["items"], as_schema["items"], target.value_type, path)
-                skips = [value_skipper(self._writer, written["items"])]
-                return read_blocks(item, skips, lambda o, items: pa.ListArray.from_arrays(o, items, type=target), path)
+                skip = value_skipper(self._writer, written["items"])
+                return read_blocks(item, skip, lambda o, items: pa.ListArray.from_arrays(o, items, type=target), path)
             case "map":
                 key = _leaf(scan(_KEY, path), converter(_KEY, _KEY, pa.string(), path))
                 entry = _entry(key, self.read(written["values"], as_schema["values"], target.item_type, path))
-                return read_blocks(entry, self._entry_skips(written), lambda o, entries: _map(o, entries, target), path)
+                skip = entry_skipper(self._writer, written["values"])
+                return read_blocks(entry, skip, lambda o, entries: _map(o, entries, target), path)
         return _leaf(scan((kind, written), path), converter((kind, written), (as_kind, as_schema), target, path))
 
     def skip(self, writer: Any, path: str) -> Read:
@@ -157,17 +158,14 @@ class _Compiler:
                 return _union([self.skip(branch, path) for branch in written], pa.null(), path)
             case "array":
                 self._require_bytes(written["items"], path)
-                skips = [value_skipper(self._writer, written["items"])]
-                return read_blocks(self.skip(written["items"], path), skips, _never, path)
+                skip = value_skipper(self._writer, written["items"])
+                return read_blocks(self.skip(written["items"], path), skip, _never, path)
             case "map":
                 entry = _entry(_leaf(scan(_KEY, path)), self.skip(written["values"], path))
-                return read_blocks(entry, self._entry_skips(written), _never, path)
+                return read_blocks(entry, entry_skipper(self._writer, written["values"]), _never, path)
             case "record":
                 return self._skip_record(written, path)
         return _leaf(scan((kind, written), path))
-
-    def _entry_skips(self, written: Any) -> list[Skip]:
-        return [value_skipper(self._writer, "string"), value_skipper(self._writer, written["values"])]
 
     def _without_null(self, schema: Any) -> tuple[Any, bool]:
         """Return a reader's schema apart from null, and whether it allows null."""
