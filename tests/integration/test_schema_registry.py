@@ -24,13 +24,14 @@ import pytest
 from pyspark.sql import types as spark
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
-from dynamic_kafka.formats import registry
+from dynamic_kafka.formats import registry, registry_settings
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro import confluent as avro_confluent
 from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
 from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.format import ERROR
-from dynamic_kafka.formats.registry import RegisteredSchema, Registry, RegistrySettings
+from dynamic_kafka.formats.registry import RegisteredSchema, Registry
+from dynamic_kafka.formats.registry_settings import RegistrySettings
 from tests.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.broker
@@ -127,7 +128,7 @@ def settings() -> Iterator[Callable[..., RegistrySettings]]:
         given = {f"{NAME}.{key}": value for key, value in {"url": url, **options}.items()}
         properties = {"retries.wait.ms": "10", **given.pop(f"{NAME}.properties", {})}
         given |= {f"{NAME}.properties.{name}": value for name, value in properties.items()}
-        made.append(registry.settings(NAME, given))
+        made.append(registry_settings.settings(NAME, given))
         return made[-1]
 
     yield make

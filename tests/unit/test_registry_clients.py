@@ -9,7 +9,7 @@ import pytest
 
 from dynamic_kafka.errors import RegistryError
 from dynamic_kafka.formats import registry
-from dynamic_kafka.formats.registry import RegistrySettings
+from dynamic_kafka.formats.registry_settings import RegistrySettings
 
 
 @pytest.fixture(autouse=True)

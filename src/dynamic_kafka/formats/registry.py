@@ -20,9 +20,6 @@ from dynamic_kafka.formats.registry_settings import (
     RegistrySettings,
     check_url,
     client_configuration,
-    key_value_map,
-    options,
-    settings,
     without_logins,
 )
 from dynamic_kafka.kafka.config import keystore
@@ -32,15 +29,7 @@ from dynamic_kafka.kafka.pool import ClientPool
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-__all__ = [
-    "RegisteredSchema",
-    "Registry",
-    "RegistrySettings",
-    "client",
-    "key_value_map",
-    "options",
-    "settings",
-]
+__all__ = ["RegisteredSchema", "Registry", "client"]
 
 _SHOWN_CHARS = 500
 _LARGEST_ID = 2**31 - 1  # ids are ints in Java, and never negative
@@ -247,9 +236,7 @@ def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
     check_url(url, settings.prefix, settings.url)
     configuration = client_configuration(clear, settings.prefix)
     # The library takes certificates and keys only as files, and reads them immediately.
-    with tempfile.TemporaryDirectory(
-        prefix="registry-"
-    ) as folder:  # readable by this user only, and deleted immediately
+    with tempfile.TemporaryDirectory(prefix="registry-") as folder:  # readable by this user only
         stores = _stores_as_files(clear, Path(folder))
         configuration = {**configuration, **stores, "url": url}
         try:
