@@ -507,6 +507,7 @@ def test_decimals_have_the_text_that_java_gives_them(spark: SparkSession) -> Non
     """`BigDecimal.stripTrailingZeros().toString()`, which is what Python does by the same rule, and `toPlainString()`."""
     numbers = examples(st.decimals(-(10**19), 10**19, places=18), each=5)
     numbers += [Decimal(1).scaleb(e) for e in range(-18, 19)]
+    numbers += [Decimal("-1234567890123456789.123456789012345678")]  # more digits than Spark's abs keeps
     df = spark.createDataFrame([(n,) for n in numbers], "n DECIMAL(38,18)").coalesce(1)
     n, all_digits = F.col("n"), Context(prec=50)
     for row in df.select(

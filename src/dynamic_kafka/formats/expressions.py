@@ -199,7 +199,8 @@ def decimal_text(column: Column, *, plain: bool) -> Column:
     if plain:
         return _plain(column)
     sign = F.when(column < 0, "-").otherwise("")
-    parts = F.split(_plain(F.abs(column)), r"\.", 2)
+    # Not abs: it rounds a negative number to 34 digits.
+    parts = F.split(F.ltrim(_plain(column), F.lit("-")), r"\.", 2)
     return F.concat(
         sign, let(parts, lambda p: _shortest(p[0], F.rtrim(F.coalesce(F.get(p, F.lit(1)), F.lit("")), F.lit("0"))))
     )
