@@ -18,6 +18,8 @@ from tests.terminal import Terminal
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 SECONDS = 120
+JVM = "-Xss8m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""The program's own option, and a compiler that is quick, not thorough."""
 
 
 class Program:
@@ -34,7 +36,7 @@ class Program:
         command = [sys.executable, "-m", "dynamic_kafka", "sql", "--master", "local[2]", "-f", str(folder / "job.sql")]
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                [*command, "--conf", "spark.ui.enabled=false"],
+                [*command, "--conf", "spark.ui.enabled=false", "--conf", f"spark.driver.extraJavaOptions={JVM}"],
                 stdout=out,
                 stderr=err,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -95,6 +97,7 @@ def test_an_insert_that_fails_ends_the_program(
     assert error.startswith(f"dynamic-kafka: error: {place}")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_queries(
     start: Callable[[str], Program], cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
 ) -> None:
@@ -129,7 +132,7 @@ def test_ctrl_c_cancels_a_job(start: Callable[[str], Program]) -> None:
 
 def test_a_terminal(tmp_path: Path) -> None:
     """Rows of Spark, an error that shows its place, the history, and Ctrl-D; in a JVM that is made to start quickly."""
-    quick = "spark.driver.extraJavaOptions=-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    quick = f"spark.driver.extraJavaOptions={JVM}"
     settings = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.codegen.wholeStage=false", "--conf", quick]
     command = [sys.executable, "-m", "dynamic_kafka", "sql", "--master", "local[1]", *settings]
     with Terminal(command, tmp_path) as terminal:

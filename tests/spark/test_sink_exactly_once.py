@@ -278,10 +278,10 @@ def test_ids_stay_few_over_many_batches(
 ) -> None:
     """Two tasks at a time need four ids: two for this batch, and two that are made ready for the next one."""
     name = topic(cluster_a, partitions=2)
-    for number in range(60):
+    for number in range(20):
         files.add(f"{number:02}")
     run(files.rows().repartition(2), once(cluster_a, name, name), checkpoint)
-    assert values(cluster_a, name) == [f"{number:02}" for number in range(60)]
+    assert values(cluster_a, name) == [f"{number:02}" for number in range(20)]
     assert len(transactions(cluster_a, name)) <= 4
     assert is_settled(cluster_a, name)
 
