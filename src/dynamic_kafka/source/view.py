@@ -19,7 +19,7 @@ from dynamic_kafka.metadata.model import ClusterMetadata
 from dynamic_kafka.metadata.snapshot import Snapshot
 from dynamic_kafka.metadata.watcher import MetadataWatcher
 from dynamic_kafka.source.monitor import ClusterMonitor, MonitorTarget
-from dynamic_kafka.source.offsets import Document
+from dynamic_kafka.source.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.settings import SourceSettings
 
@@ -134,7 +134,8 @@ class SourceView:
         snapshot = self.snapshot(previous, resuming=previous is not None)
         assert self._watcher is not None
         clusters = _clusters(snapshot, previous)
-        targets = {name: self._target(name, clusters, previous) for name in _to_monitor(clusters, previous)}
+        known = previous.clusters if previous is not None else {}
+        targets = {name: self._target(name, clusters, known.get(name)) for name in _to_monitor(clusters, previous)}
         self._sync_monitors(targets)
         patience_s = self._settings.unavailable_after_ms / 1000 if first else _NEWS_S
         while True:
@@ -142,7 +143,7 @@ class SourceView:
             inactive = self._inactive(clusters, targets)
             views = self._views(targets, clusters, inactive, first=first)
             fresh = {name: view for name, view in views.items() if self.monitors[name].failing_for_s is None}
-            regressed = self._regressed(previous, fresh)
+            regressed = self._regressed(known, fresh)
             if not at_once or self._regressed_since.keys() <= set(regressed):
                 break
             time.sleep(self._settings.call_retry_interval_ms / 1000)
@@ -162,7 +163,7 @@ class SourceView:
             views=views,
             fresh=snapshot is not None,
             inactive=inactive,
-            quiet=self._quiet(previous, fresh, at_once=at_once),
+            quiet=self._quiet(known, fresh, at_once=at_once),
             regressed=regressed,
         )
         self._last = snapshot, previous, observation
@@ -196,8 +197,7 @@ class SourceView:
         for monitor in self.monitors.values():
             monitor.forget_answers()
 
-    def _target(self, name: str, clusters: Mapping[str, ClusterMetadata], previous: Document | None) -> MonitorTarget:
-        kept = previous.clusters.get(name) if previous is not None else None
+    def _target(self, name: str, clusters: Mapping[str, ClusterMetadata], kept: ClusterOffsets | None) -> MonitorTarget:
         topics = clusters[name].topics if name in clusters else frozenset()
         if kept is not None:
             topics |= frozenset(kept.topics)
@@ -337,23 +337,17 @@ class SourceView:
     # --- what depends on time ---
 
     def _quiet(
-        self, previous: Document | None, views: Mapping[str, ClusterView], *, at_once: bool
+        self, known: Mapping[str, ClusterOffsets], views: Mapping[str, ClusterView], *, at_once: bool
     ) -> set[tuple[str, str]]:
-        """Return the draining topics that were read to their ends, and whose ends have not moved for the quiet time."""
+        """Return the draining topics that were read to their ends, if the ends have not moved for the quiet time."""
         now, quiet = time.monotonic(), set()
-        draining = {
-            (name, topic)
-            for name, c in (previous.clusters if previous is not None else {}).items()
-            for topic in c.draining
-            if name in views
-        }
+        draining = {(name, topic) for name, c in known.items() if name in views for topic in c.draining}
         for key in set(self._quiet_since) - draining:
             del self._quiet_since[key]
         for name, topic in draining:
-            assert previous is not None
-            tps = [tp for tp in previous.clusters[name].ranges if tp.topic == topic]
-            ends = [views[name].ends.get(tp, -1) for tp in tps]
-            caught_up = all(previous.clusters[name].ranges[s][1] >= e >= 0 for s, e in zip(tps, ends, strict=True))
+            ranges = {tp: positions for tp, positions in known[name].ranges.items() if tp.topic == topic}
+            ends = [views[name].ends.get(tp, -1) for tp in ranges]
+            caught_up = all(position >= end >= 0 for (_, position), end in zip(ranges.values(), ends, strict=True))
             before, since = self._quiet_since.get((name, topic), ([], now))
             if not caught_up or ends != before:
                 since = now
@@ -363,13 +357,13 @@ class SourceView:
         return quiet
 
     def _regressed(
-        self, previous: Document | None, views: Mapping[str, ClusterView]
+        self, known: Mapping[str, ClusterOffsets], views: Mapping[str, ClusterView]
     ) -> list[tuple[str, KafkaTopicPartition]]:
         """Return partitions with an end that was below the position for longer than a leader change takes."""
         now = time.monotonic()
         below = {
             (name, tp)
-            for name, c in (previous.clusters if previous is not None else {}).items()
+            for name, c in known.items()
             if name in views
             for tp, (_, position) in c.ranges.items()
             if views[name].ends.get(tp, position) < position
