@@ -153,7 +153,7 @@ def test_stores_that_cannot_serve(tmp_path: Path) -> None:
         truststore_pem(str(tmp_path), None)
     empty = tmp_path / "empty"
     empty.write_bytes(b"")
-    with pytest.raises(ConfigurationError, match="no JKS, PKCS12 or PEM"):
+    with pytest.raises(ConfigurationError, match="is not a JKS, PKCS12 or PEM file"):
         truststore_pem(str(empty), None)
     body = bytes.fromhex("feedfeed") + struct.pack(">II", 2, 0)
     empty.write_bytes(body + hashlib.sha1(PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest())

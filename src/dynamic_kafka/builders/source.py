@@ -199,7 +199,7 @@ class KafkaSourceBuilder(_Builder):
         return self._subscribe("set_topics", topic=";".join(topics))
 
     def set_topic_pattern(self, topic_pattern: str) -> Self:
-        """Read all topics whose whole names match the regular expression."""
+        """Read all topics with a name that matches the regular expression as a whole."""
         return self._subscribe("set_topic_pattern", **{"topic-pattern": topic_pattern})
 
     def set_partitions(self, partitions: Collection[KafkaTopicPartition | tuple[str, int]]) -> Self:
@@ -233,7 +233,7 @@ class DynamicKafkaSourceBuilder(_Builder):
         return self._subscribe("set_stream_ids", **{"stream-ids": ";".join(sorted(stream_ids))})
 
     def set_stream_pattern(self, stream_pattern: str) -> Self:
-        """Read the streams whose ids contain a match of the regular expression."""
+        """Read the streams with an id that contains a match of the regular expression."""
         return self._subscribe("set_stream_pattern", **{"stream-pattern": stream_pattern})
 
     def set_kafka_stream_subscriber(self, kafka_stream_subscriber: KafkaStreamSubscriber) -> Self:

@@ -46,7 +46,7 @@ class BackgroundErrors:
     Attributes:
         last: The text of the last error; "" if there was none. "All brokers are down" follows a refused login and does not
             replace it.
-        authentication_failed: Whether a login was refused.
+        authentication_failed: True if a login was refused.
     """
 
     last: str = ""
@@ -82,12 +82,12 @@ class ClusterClients:
     """The clients of one cluster that belong together, each made on its first use.
 
     Args:
-        properties: How to reach the cluster.
-        consumer: What the consumer needs, `group.id` above all.
-        producer: What the producer needs.
+        properties: The properties to reach the cluster.
+        consumer: The settings of the consumer, `group.id` above all.
+        producer: The settings of the producer.
 
     Attributes:
-        errors: What the clients reported in the background.
+        errors: The errors that the clients reported in the background.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ def pool_key(purpose: str, cluster: str, properties: Mapping[str, str], *more: H
     Args:
         purpose: The purpose, which decides on the client's settings.
         cluster: The cluster.
-        properties: How to reach it.
+        properties: The properties to reach it.
         more: Everything else that makes a difference.
 
     Raises:

@@ -33,7 +33,7 @@ class SingleClusterTopicMetadataService:
 
     Args:
         cluster_id: The name of the cluster.
-        properties: How to reach it, in Java's or librdkafka's property names, with `bootstrap.servers`.
+        properties: The properties to reach it, in Java's or librdkafka's names, with `bootstrap.servers`.
 
     Raises:
         ConfigurationError: If the cluster id is empty or `bootstrap.servers` is missing.

@@ -78,7 +78,7 @@ class CommitLog:
 
     Args:
         cluster_id: The cluster of the topic.
-        properties: How to reach it.
+        properties: The properties to reach it.
         topic: The topic.
         replication: The number of replicas if the topic has to be created; None is the brokers' default.
         timeout_ms: The longest time that a read or an append may take.

@@ -26,7 +26,7 @@ class KafkaPartitioner(Protocol):
 
         Args:
             parallel_instance_id: The task's number in its batch, from 0.
-            parallel_instances: Always 0: Spark does not tell a task how many tasks a batch has.
+            parallel_instances: Always 0: Spark does not give a task the number of tasks in its batch.
         """
         ...
 

@@ -57,7 +57,7 @@ class ClusterProducer:
 
     Args:
         cluster: The cluster.
-        properties: How to reach it.
+        properties: The properties to reach it.
         config: More of librdkafka's properties, such as `transactional.id`; they win.
 
     Attributes:

@@ -9,7 +9,7 @@ Rules, each with what goes wrong without it (tests/model removes them one by one
 1. A batch is published only if a `decided` record names its transactions, and only after it counts. Else a zombie publishes.
 2. Who writes a batch first *claims* a new generation; only the generation at the head can decide, once. Else a driver that
    wakes up decides a batch that another one has written again.
-3. Nobody claims over a decision that is not finished: it is finished first, whoever made it. Else a decided batch is lost.
+3. A decision that is not finished is finished before the next claim, by any driver. Else a decided batch is lost.
 4. What is aborted was seen open before a record of ours that counts, so it is of no later generation; and it is named by
    producer id and epoch (EndTxn checks both).
    InitProducerId checks neither when a transaction is open: asked late, it would abort what another driver has decided.
@@ -65,7 +65,7 @@ _ATTEMPTS = 10
 
 
 class Transaction(NamedTuple):
-    """A transaction, as exactly as Kafka can name one."""
+    """The full name of a transaction in Kafka."""
 
     cluster: str
     transactional_id: str
@@ -135,7 +135,7 @@ def follow(chain: Chain, offset: int, record: Record, *, first: bool) -> Chain:
         chain: The chain before.
         offset: The record's offset.
         record: The record.
-        first: Whether it is the first one left in the log: trimming ends at a head, so that one counts as it is.
+        first: True for the first record left in the log. Trimming ends at a head, so that one always counts.
     """
     if record.follows != chain.offset and not (first and offset > 0):
         return chain
@@ -216,7 +216,7 @@ class TransactionPolicy:
 
     Args:
         accept_gaps: Publish a batch although the chain does not know the one before it.
-        lost_transactions: Whether decided transactions that are gone are an error, or a warning.
+        lost_transactions: `fail` if decided transactions that are gone are an error, `continue` for a warning.
         least_left_ms: An open transaction with less time than this is not decided.
     """
 
@@ -232,7 +232,7 @@ class Identity:
     Args:
         name: The query's id, or `txnAppId`; "" for a batch write without one, which is never a repetition.
         batch: The batch's number, or `txnVersion`.
-        consecutive: Whether numbers have no gaps: those of a streaming query.
+        consecutive: True if the numbers have no gaps, as those of a streaming query.
     """
 
     name: str
@@ -247,7 +247,7 @@ class Claim:
     Args:
         chain: The chain's name.
         generation: The generation; 0 if nothing has to be written.
-        applied: Whether the batch is published already, as far as its identity was known.
+        applied: True if the batch is known to be published already.
     """
 
     chain: str
@@ -307,10 +307,10 @@ def commit(  # noqa: PLR0917
 
     Args:
         name: A random name for the records.
-        claimed: What `claim` returned before the tasks began.
+        claimed: The claim made before the tasks began.
         identity: The batch.
-        transactions: What the tasks have prepared.
-        clusters: How to reach their clusters, without secrets; kept in the log until they are finished.
+        transactions: The transactions that the tasks have prepared.
+        clusters: The properties to reach their clusters, without secrets; kept in the log until they are finished.
         policy: The user's choices.
 
     Returns:

@@ -46,8 +46,8 @@ class PublishReport:
     """The metrics of one exactly-once batch's commit.
 
     Args:
-        repeated: Whether the batch was published before, so that its new transactions were aborted.
-        transactions: How many there were.
+        repeated: True if the batch was published before; then its new transactions were aborted.
+        transactions: The number of transactions.
         decide_ms: From the beginning until the decision counts, or the transactions are dropped.
         finish_ms: From then on until all of them are committed and the log says so.
     """

@@ -29,13 +29,13 @@ class SinkSettings:
     """Everything that the user chose for a sink.
 
     Args:
-        service: Makes the metadata service; called once, in the process that uses it.
+        service: The function that makes the metadata service; called once, in the process that uses it.
         stream: The stream to write to.
         properties: Client properties for every cluster; a cluster's own ones win.
         topic: The topic of all rows; None if the column `topic` names it.
         topics: If given, the topics that the column `topic` may name.
         pattern: If given, the pattern that topics in the column `topic` must match as a whole.
-        partitioner: Chooses partitions for rows that name none; None leaves it to the client, which does as Java's.
+        partitioner: The partitioner of rows that name no partition; None leaves it to the client, which does as Java's.
         prefix: The beginning of all transactional ids; "" without exactly-once.
         app: `txnAppId` with the sink's name, and `txnVersion`: the identity of a batch write.
         log_topic: The topic of the commit log; "" without exactly-once.

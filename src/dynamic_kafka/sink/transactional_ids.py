@@ -102,7 +102,7 @@ class TransactionalIdPool:
                 new = directory / uuid.uuid4().hex
                 new.write_text(new.name)
                 with suppress(FileExistsError):
-                    os.link(new, machine)  # whole: nobody may read an empty one, which would be the same everywhere
+                    os.link(new, machine)  # whole: an empty one would be the same on every machine
                 new.unlink()
             known = machine.read_text()
         except OSError:  # no place for files: ids of this process alone

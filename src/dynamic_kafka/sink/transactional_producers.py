@@ -124,7 +124,7 @@ class _Statistics:
     """The facts that librdkafka reports in its statistics only.
 
     Attributes:
-        connected: Whether a broker of the cluster is connected, other than as a bootstrap server.
+        connected: True if a broker of the cluster is connected, other than as a bootstrap server.
         ids: The producer's id and epoch.
     """
 
@@ -217,7 +217,7 @@ class TransactionalProducers(AbstractContextManager["TransactionalProducers"]):
         return self._begun[cluster].producer
 
     def prepare(self) -> tuple[Transaction, ...]:
-        """Return the names of the open transactions, all of whose records are acknowledged; the driver ends them."""
+        """Return the names of the open transactions; their records are acknowledged, and the driver ends them."""
         prepared, self._begun = self._begun, {}  # from here on nothing is aborted
         for cluster, begun in prepared.items():
             _prepared.put(self._keys[cluster], begun)

@@ -51,7 +51,7 @@ class Written:
         error: The first delivery error.
         purged: A producer that has dropped records because its transaction failed.
         errors: The number of records that were not acknowledged.
-        unattended: Whether nothing waits for the records, as with `none` after the task has ended.
+        unattended: True while nothing waits for the records, as with `none` after the task has ended.
     """
 
     report: TaskReport = field(default_factory=TaskReport)
@@ -101,7 +101,7 @@ def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskPro
     """
     written = Written()
     if task.settings.partitioner is not None:
-        task.settings.partitioner.open(task_number, 0)  # Spark does not tell a task how many there are
+        task.settings.partitioner.open(task_number, 0)  # Spark does not give a task their number
     volumes: dict[str, Volume] = {}
     write_s = 0.0
     collecting = gc.isenabled()

@@ -72,7 +72,7 @@ def configure_source(
     Args:
         options: As the user gave them.
         objects: The objects that a builder adds to them.
-        default_starting: Where reading starts by default; it differs between streams, batches and builders.
+        default_starting: The default starting offsets, which differ between streams, batches and builders.
 
     Raises:
         ConfigurationError: With the option, its value and what to change.

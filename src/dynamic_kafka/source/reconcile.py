@@ -183,7 +183,7 @@ def reconcile(
         fresh: True if `desired` is an answer of the metadata service, False if it comes from the document.
         inactive: Clusters that the metadata service calls inactive.
         quiet: (cluster, topic) of draining topics that received no records for long enough.
-        regressed: (cluster, partition) whose end has been below the position for long enough to be accepted.
+        regressed: (cluster, partition) with an end that was below the position for long enough to be accepted.
 
     Raises:
         CheckpointError: If a cluster id now leads to another physical cluster.

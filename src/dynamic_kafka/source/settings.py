@@ -26,17 +26,17 @@ class SourceSettings:
     """Everything that the user chose for a source.
 
     Args:
-        service: Makes the metadata service; called once, in the process that uses it.
+        service: The function that makes the metadata service; called once, in the process that uses it.
         subscriber: The choice of streams to read.
-        starting: Where reading starts.
+        starting: The starting offsets.
         properties: Client properties for every cluster; a cluster's own ones win.
-        stopping: Where reading stops; None reads on for ever.
+        stopping: The stopping offsets; None never stops.
         topics: The topics that the user lists (single cluster): a batch read has to find them all.
         pattern: Topics with names that match as a whole are read besides the listed ones (single cluster).
         partitions: Only these splits are read (single cluster).
         cluster_limits: The most offsets of a cluster in a micro-batch, for the clusters that have a limit of their own.
         max_offsets_per_cluster: The same for all other clusters.
-        packing: How ranges become tasks.
+        packing: The settings for packing ranges into tasks.
         group_id: The property `group.id`.
         commit_offsets: If true, the offsets of finished batches are committed to the group, if there is one.
         call_timeout_ms: The longest time for one request to a cluster.

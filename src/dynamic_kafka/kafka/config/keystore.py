@@ -136,7 +136,8 @@ def _read(path: str, password: str | None, password_property: str) -> _Store:
         return _read_pem(data.decode("utf-8", "replace"))
     if data.startswith(_DER_SEQUENCE):
         return _read_pkcs12(data, password, password_property)
-    what = "it is a JCEKS store" if data.startswith(_JCEKS_MAGIC) else "it is no JKS, PKCS12 or PEM file, or damaged"
+    other = "it is not a JKS, PKCS12 or PEM file, or it is damaged"
+    what = "it is a JCEKS store" if data.startswith(_JCEKS_MAGIC) else other
     raise StoreError(f"{what}; convert the original with keytool -importkeystore -deststoretype PKCS12")
 
 

@@ -187,7 +187,7 @@ def _connected(address: tuple[str, int], deadline: float) -> socket.socket:
 
 @contextmanager
 def _naming(address: str) -> Iterator[None]:
-    """Add the address to errors, and tell errors that may pass (OSError) from those that do not (LoginError)."""
+    """Add the address to errors. Errors that may pass become an OSError, the others a LoginError."""
     try:
         yield
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError) as error:
