@@ -68,12 +68,7 @@ class CommitLogView:
         return tuple(t for t in self.decided if t.cluster == self.cluster)
 
     def verdict(self, transactional_id: str, description: TransactionDescription | None) -> Verdict:
-        """Return the verdict on a transaction.
-
-        Args:
-            transactional_id: An id of the log's prefix.
-            description: The coordinator's description.
-        """
+        """Return the verdict on a transaction."""
         if self.state is None:
             return Verdict.UNKNOWN
         if self.cluster is None and any(t.transactional_id == transactional_id for t in self.decided):

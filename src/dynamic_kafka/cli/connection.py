@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dynamic_kafka.errors import ConfigurationError
 
-__all__ = ["ADDRESSES", "connection_arguments", "parse_properties", "properties_of", "property_pair"]
+__all__ = ["ADDRESSES", "add_connection_arguments", "parse_properties", "properties_of", "property_pair"]
 
 ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
 """The properties that hold brokers' addresses: Java's name, and librdkafka's old one."""
@@ -19,9 +19,8 @@ _ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _SPECIAL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def connection_arguments() -> argparse.ArgumentParser:
-    """Return a parser with the arguments, as a parent of a command's parser."""
-    parser = argparse.ArgumentParser(add_help=False)
+def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments to a command's parser."""
     group = parser.add_argument_group("connection")
     group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="brokers of the cluster")
     group.add_argument(
@@ -37,7 +36,6 @@ def connection_arguments() -> argparse.ArgumentParser:
     group.add_argument(
         "--timeout", metavar="SECONDS", type=_seconds, default=30.0, help="how long to wait for an answer (30)"
     )
-    return parser
 
 
 def property_pair(text: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from dynamic_kafka.cli.commit_log import (
     plan_commit,
     this_cluster,
 )
-from dynamic_kafka.cli.connection import ADDRESSES, connection_arguments, properties_of, property_pair
+from dynamic_kafka.cli.connection import ADDRESSES, add_connection_arguments, properties_of, property_pair
 from dynamic_kafka.cli.output import duration, show_details, show_json, show_line, show_table, warn
 from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.kafka.config.secrets import resolve
@@ -55,20 +55,17 @@ _OWNED = (
 
 
 def add_to(commands: Any) -> None:
-    """Add the command's parser.
-
-    Args:
-        commands: What `ArgumentParser.add_subparsers` returns.
-    """
+    """Add the command's parser."""
     text = "List, describe, commit and abort the open transactions of an exactly-once sink."
     parser = commands.add_parser("transactions", help=text, description=text, allow_abbrev=False)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
-        parents = [connection_arguments(), _sink_arguments(prefix_required=name != "list"), _common_arguments()]
-        added: argparse.ArgumentParser = actions.add_parser(
-            name, help=text, description=text, parents=parents, allow_abbrev=False
-        )
+        added: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        add_connection_arguments(added)
+        _add_sink_arguments(added, prefix_required=name != "list")
+        added.add_argument("--output", choices=("text", "json"), default="text", help="(text)")
+        added.add_argument("--debug", action="store_true", help="show tracebacks and logs")
         return added
 
     listing = add("list", "List open transactions, with their state in the commit log.")
@@ -97,8 +94,7 @@ def add_to(commands: Any) -> None:
         ending.set_defaults(run=partial(_end, commit=name == "commit"))
 
 
-def _sink_arguments(*, prefix_required: bool) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False)
+def _add_sink_arguments(parser: argparse.ArgumentParser, *, prefix_required: bool) -> None:
     group = parser.add_argument_group("sink")
     group.add_argument(
         "--prefix", type=_prefix, required=prefix_required, help="the sink's transactional id prefix, exactly"
@@ -117,14 +113,6 @@ def _sink_arguments(*, prefix_required: bool) -> argparse.ArgumentParser:
         metavar="NAME",
         help="this cluster's name in the metadata service, if its brokers' addresses do not show it",
     )
-    return parser
-
-
-def _common_arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--output", choices=("text", "json"), default="text", help="(text)")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
-    return parser
 
 
 def _prefix(text: str) -> str:
