@@ -91,11 +91,7 @@ class RegistrySettings:
 
 
 def options(prefix: str) -> tuple[Option[Any], ...]:
-    """Return the options of a registry, as Flink's `AvroConfluentFormatOptions` has them.
-
-    Args:
-        prefix: The format's name, such as `avro-confluent`.
-    """
+    """Return the options of a registry, as Flink's `AvroConfluentFormatOptions` has them, for a format's name."""
 
     def option(name: str, doc: str, *, alias: str = "", shown_default: str = "") -> Option[str]:
         aliases = (f"{prefix}.{alias}",) if alias else ()
@@ -196,11 +192,7 @@ def settings(prefix: str, given: Mapping[str, Any]) -> RegistrySettings:
 
 
 def client_configuration(given: Mapping[str, str], prefix: str) -> dict[str, Any]:
-    """Return properties of Java's client as confluent-kafka takes them, without those of key stores.
-
-    Args:
-        given: Properties, without the URL.
-        prefix: The format's name, for errors.
+    """Return properties of Java's client, without the URL, as confluent-kafka takes them; those of key stores are left out.
 
     Raises:
         ConfigurationError: If a property is not known, or cannot have its value; no secret is shown.

@@ -43,11 +43,7 @@ class DeadLetters:
 
 
 def set_aside(letters: DeadLetters) -> Callable[..., Column]:
-    """Return the function that `formats.on_error.apply_error_policy` calls for `dead-letter`.
-
-    Args:
-        letters: The topic for dead letters.
-    """
+    """Return the function that `formats.on_error.apply_error_policy` calls for `dead-letter`."""
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
 

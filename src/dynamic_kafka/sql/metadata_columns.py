@@ -45,15 +45,6 @@ def _headers_as_map(headers: Column) -> Column:
     )
 
 
-def _headers_from_map(headers: Column) -> Column:
-    return F.map_entries(headers)
-
-
-def _headers_from_list(headers: Column) -> Column:
-    """Return the headers that have a key, as in Flink."""
-    return F.filter(headers, lambda header: header["key"].isNotNull())
-
-
 def _timestamp_type(number: Column) -> Column:
     """Return the name in Java's TimestampType."""
     return F.when(number == 0, "CreateTime").when(number == 1, "LogAppendTime").otherwise("NoTimestampType")
@@ -86,13 +77,13 @@ METADATA_KEYS: Mapping[str, MetadataKey] = {
     "topic": MetadataKey(StringType(), "topic", write=_itself),
     "partition": MetadataKey(IntegerType(), "partition"),
     "headers": MetadataKey(
-        MapType(StringType(), BinaryType()), "headers", _headers_as_map, _headers_from_map, "includeHeaders"
+        MapType(StringType(), BinaryType()), "headers", _headers_as_map, F.map_entries, "includeHeaders"
     ),
     "header-list": MetadataKey(
         _HEADER_LIST,
         "headers",
         lambda headers: F.coalesce(headers, F.array().cast(_HEADER_LIST)),
-        _headers_from_list,
+        lambda headers: F.filter(headers, lambda header: header["key"].isNotNull()),  # as in Flink
         "includeHeaders",
     ),
     "leader-epoch": MetadataKey(IntegerType(), "leader_epoch", option="includeLeaderEpoch"),

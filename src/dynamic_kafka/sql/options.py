@@ -163,9 +163,6 @@ class TableOptions:
 def split_options(options: Mapping[str, str]) -> TableOptions:
     """Split a table's options by their consumer.
 
-    Args:
-        options: As in the table's WITH clause.
-
     Raises:
         ConfigurationError: If the connector is missing or unknown, or an option does not go with it.
         InvalidOptionError: If one of `SQL_OPTIONS` has a wrong value.

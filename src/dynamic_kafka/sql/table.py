@@ -236,11 +236,7 @@ def _key_columns(
 
 
 def only_topic(options: Mapping[str, str]) -> str | None:
-    """Return the topic in the option `topic`; None if it has several topics, or is not set.
-
-    Args:
-        options: The options of a source or of a sink.
-    """
+    """Return the topic in the option `topic`; None if it has several topics, or is not set."""
     topics = [name for part in options.get("topic", "").replace(",", ";").split(";") if (name := part.strip())]
     return topics[0] if len(topics) == 1 else None
 

@@ -119,12 +119,8 @@ def too_long(line: Column, dialect: Dialect) -> Column:
 def unreadable(line: Column, texts: Iterable[Column], dialect: Dialect) -> Column:
     """Return whether a line is malformed in a way that `from_csv` accepts.
 
-    That is an empty line, two lines, a quote that is not closed, or one that is not followed by a delimiter.
-
-    Args:
-        line: The line.
-        texts: Its fields that may contain any text.
-        dialect: The dialect.
+    That is an empty line, two lines, a quote that is not closed, or one that is not followed by a delimiter. `texts` are its
+    fields that may contain any text.
     """
     quote = dialect.quote
     suspicious = [F.contains(line, F.lit(line_break)) for line_break in "\r\n"]

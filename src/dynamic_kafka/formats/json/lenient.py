@@ -244,11 +244,6 @@ def with_missing_field(row: Column, text: Column, schema: StructType) -> Column:
     """Return a row, with an error if its message lacks a field.
 
     The message is parsed again only if the row has a null, because a missing field is read as null.
-
-    Args:
-        row: The columns and `ERROR`.
-        text: The message.
-        schema: The columns.
     """
     suspicious = row[ERROR].isNull() & _may_lack(row, schema)
     return F.when(suspicious, row.withField(ERROR, _missing(text, schema))).otherwise(row)

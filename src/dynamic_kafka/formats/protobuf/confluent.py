@@ -327,12 +327,7 @@ def message_indexes(header: bytes) -> list[int]:
 
 
 def header_of(schema_id: int, indexes: Sequence[int]) -> bytes:
-    """Return a header.
-
-    Args:
-        schema_id: The schema's id.
-        indexes: The message indexes.
-    """
+    """Return the header with a schema's id and message indexes."""
     encoded = b"\0" if list(indexes) == [0] else b"".join(map(_encoded, (len(indexes), *indexes)))
     return b"\0" + schema_id.to_bytes(4, "big") + encoded
 

@@ -59,11 +59,7 @@ class MessageType:
 
 
 def require_protobuf(format_name: str) -> None:
-    """Raise `MissingDependencyError` if the library protobuf is not installed.
-
-    Args:
-        format_name: The format that needs it.
-    """
+    """Raise `MissingDependencyError` if the library protobuf, which a format needs, is not installed."""
     try:
         import google.protobuf  # noqa: F401
     except ImportError:

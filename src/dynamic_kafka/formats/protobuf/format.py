@@ -49,11 +49,7 @@ class ProtobufOptions(NamedTuple):
 
 
 def protobuf_options(prefix: str) -> ProtobufOptions:
-    """Return the options of a format with Protobuf messages.
-
-    Args:
-        prefix: The format's name.
-    """
+    """Return the options of a format with Protobuf messages."""
     return ProtobufOptions(
         Option(
             f"{prefix}.message-class-name",

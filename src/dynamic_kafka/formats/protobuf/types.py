@@ -166,14 +166,10 @@ def _type_name(field: FieldDescriptor) -> str:
 
 
 def file_of_columns(columns: StructType, name: str) -> FileDescriptorProto:
-    """Return the file with the message type of a table's columns, in the syntax proto3.
+    """Return the file with the message type that is made from a table's columns, with this full name, in the syntax proto3.
 
     Columns are numbered from 1 on. A column that may be null is `optional`, so that null differs from the type's default. A
     struct makes a message `<column>_Row` inside its message, as in Confluent's Flink.
-
-    Args:
-        columns: The columns.
-        name: The message's full name.
 
     Raises:
         ConfigurationError: If a column cannot be a field because of its name or its type.
