@@ -148,11 +148,11 @@ class ModelView:
         self._answers = OffsetAnswers()
         self.monitors: dict[str, Any] = {}
 
-    def snapshot(self, previous: Document | None, *, resuming: bool) -> Snapshot | None:
+    def snapshot(self, previous: Document | None) -> Snapshot | None:
         """The last good answer."""
         if self._world.service_up:
             self._last_good = self._world.snapshot()
-        assert resuming or self._last_good is not None
+        assert previous is not None or self._last_good is not None
         return self._last_good
 
     def properties(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
@@ -161,7 +161,7 @@ class ModelView:
 
     def collect(self, previous: Document | None, *, at_once: bool) -> SourceSnapshot:
         """As the real one, without waiting."""
-        snapshot = self.snapshot(previous, resuming=previous is not None)
+        snapshot = self.snapshot(previous)
         clusters = _clusters(snapshot, previous)
         views = {
             name: self._view(self._world.clusters[name], clusters.get(name), previous)

@@ -189,7 +189,7 @@ def test_resume_with_failing_service_retries_with_backoff(make: Make, interval_m
     """Also when the interval is -1: no failure is final before the first answer, however many there are."""
     service = ScriptedService(*[DOWN] * 6, A)
     watcher = make(service, interval_ms=interval_ms, failure_threshold=0)
-    watcher.start(resuming=True, previous_clusters=["c"])
+    watcher.start(resuming=True, had_topics=True)
     assert watcher.wait_first(10) is not None
     status = watcher.status()
     assert (status["failures_total"], status["refreshes"] >= 1) == (6, True)
@@ -319,7 +319,7 @@ def test_empty_answer_on_resume_is_confirmed_if_the_checkpoint_has_clusters(make
     """The first answer of a run is compared with what the checkpoint knows."""
     service = ScriptedService(EMPTY, A)
     watcher = make(service, interval_ms=-1)
-    watcher.start(resuming=True, previous_clusters=["c"])
+    watcher.start(resuming=True, had_topics=True)
     watcher.wait_first(10)
     assert (service.calls, topics(watcher)) == (2, {"c": {"a"}})
 

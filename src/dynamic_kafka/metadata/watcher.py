@@ -115,17 +115,17 @@ class MetadataWatcher:
             changes=[],
         )
 
-    def start(self, *, resuming: bool = False, previous_clusters: Collection[str] = ()) -> None:
+    def start(self, *, resuming: bool = False, had_topics: bool = False) -> None:
         """Start the thread.
 
         Args:
             resuming: True if the query can continue with the metadata in its checkpoint. Then no failure is final before
                 the first answer.
-            previous_clusters: The clusters in that checkpoint. If there are some, an answer without any topic is accepted
-                only if a second call confirms it.
+            had_topics: True if that metadata contains topics. Then an answer without any topic is accepted only if a
+                second call confirms it.
         """
         self._resuming = resuming
-        self._had_topics = bool(previous_clusters)
+        self._had_topics = had_topics
         self._thread.start()
 
     def snapshot(self) -> Snapshot | None:

@@ -213,7 +213,7 @@ class SourceEnumerator:
                 "The checkpoint was written by Spark's own Kafka source. Set import-kafka-checkpoint=true to continue from "
                 "its offsets (one cluster, same topics), or start with a new checkpoint"
             )
-        snapshot = self._view.snapshot(None, resuming=False)
+        snapshot = self._view.snapshot(None)
         assert snapshot is not None
         if len(snapshot.clusters) != 1:
             raise CheckpointError(
@@ -274,7 +274,7 @@ class SourceEnumerator:
         groups = plan(document)
         if groups:
             # On a replay this is the first call of the process. The current metadata wins over the stored properties.
-            self._view.snapshot(document, resuming=True)
+            self._view.snapshot(document)
         return [
             ReadTask(
                 ranges,

@@ -75,7 +75,7 @@ class SourceView:
 
     # --- the metadata ---
 
-    def snapshot(self, previous: Document | None, *, resuming: bool) -> Snapshot | None:
+    def snapshot(self, previous: Document | None) -> Snapshot | None:
         """Return the last good answer of the metadata service; None if a resumed query has none yet.
 
         The first call starts the watcher and waits for an answer, with a limit.
@@ -91,15 +91,15 @@ class SourceView:
                 interval_ms=settings.metadata_interval_ms,
                 failure_threshold=settings.metadata_failure_threshold,
             )
-            known = [name for name, c in previous.clusters.items() if c.topics] if previous is not None else ()
-            self._watcher.start(resuming=resuming, previous_clusters=known)
-            self._watcher.wait_first(_RESUMED_METADATA_S if resuming else _FIRST_METADATA_S)
+            had_topics = previous is not None and any(c.topics for c in previous.clusters.values())
+            self._watcher.start(resuming=previous is not None, had_topics=had_topics)
+            self._watcher.wait_first(_FIRST_METADATA_S if previous is None else _RESUMED_METADATA_S)
         snapshot, failure = self._watcher.snapshot(), self._watcher.failure()
         if failure is not None:
             raise failure
         if snapshot is not None:
             self._own_properties |= {name: c.properties for name, c in snapshot.clusters.items()}
-        elif not resuming:
+        elif previous is None:
             raise MetadataServiceError(
                 f"The metadata service did not answer within {_FIRST_METADATA_S:.0f} s, and there is no checkpoint to "
                 "continue from; make sure that the service is reachable, then start the query again"
@@ -131,7 +131,7 @@ class SourceView:
             ClusterUnavailableError: If a desired cluster does not answer and `cluster-failure-mode` is `fail`.
         """
         first, self._warm = not self._warm, True
-        snapshot = self.snapshot(previous, resuming=previous is not None)
+        snapshot = self.snapshot(previous)
         assert self._watcher is not None
         clusters = _clusters(snapshot, previous)
         known = previous.clusters if previous is not None else {}
