@@ -111,8 +111,10 @@ class _Writer:
             )
         return report
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: ARG002, N803
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: N803
         """Abort the transactions of a failed batch if possible, so that readers do not wait for them."""
+        if batchId >= 0:
+            _log.info("Batch %d failed", batchId)
         found = [m for m in messages if isinstance(m, KafkaCommitMessage) and m.claim is not None]
         # A batch write ends in the object that planned it. A stream's end knows only what the tasks report: nothing if all
         # of them failed. Transactions of tasks that Spark killed wait for the next start.
