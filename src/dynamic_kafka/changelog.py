@@ -3,8 +3,7 @@
 Rules:
 
 1. The last change of a key in a batch, in the order of the source, is applied. The messages of a key are in one partition,
-so
-   the order is that of their offsets. In an update, `+U` comes after `-U`.
+   so the order is that of their offsets. In an update, `+U` comes after `-U`.
 2. If the last change of a key is `-U` or `-D`, its row is deleted. So an update that changes the key deletes the row of the
    old key.
 3. A batch that Spark repeats has no further effect, because only the last state of each key is merged.
@@ -18,18 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
-from dynamic_kafka.formats import ROW_KIND
-from dynamic_kafka.formats.expressions import quoted
+from dynamic_kafka.formats import DELETES, ROW_KIND
+from dynamic_kafka.formats.expressions import named, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["Target", "delta", "last_changes", "materialize"]
 
 _KINDS = ("-U", "-D", "+I", "+U")  # in the order within one message
-_DELETES = ("-U", "-D")
-
 
 Target: TypeAlias = "Callable[[DataFrame, DataFrame, int], None]"
 """The target of a changelog: a function that applies a batch. Its arguments are
@@ -71,8 +68,8 @@ def materialize(
         # The target reads both parts, perhaps more than once. The source is read once.
         last = last_changes(batch, keys, order=order).persist()
         try:
-            gone = F.col(ROW_KIND).isin(*_DELETES)
-            into(last.where(~gone).drop(ROW_KIND), last.where(gone).select(*map(_column, keys)), batch_id)
+            gone = F.col(ROW_KIND).isin(*DELETES)
+            into(last.where(~gone).drop(ROW_KIND), last.where(gone).select(*map(named, keys)), batch_id)
         finally:
             last.unpersist()
 
@@ -96,9 +93,9 @@ def last_changes(batch: DataFrame, keys: Sequence[str], *, order: Sequence[str] 
     _check(batch, keys, order)
     columns = [name for name in batch.columns if name not in order]
     kinds = F.array(*map(F.lit, _KINDS))
-    later = F.struct(*map(_column, order), F.array_position(kinds, F.col(ROW_KIND)))
-    last = F.max_by(F.struct(*map(_column, columns)), later).alias("__last")
-    return batch.groupBy(*map(_column, keys)).agg(last).select("__last.*")
+    later = F.struct(*map(named, order), F.array_position(kinds, F.col(ROW_KIND)))
+    last = F.max_by(F.struct(*map(named, columns)), later).alias("__last")
+    return batch.groupBy(*map(named, keys)).agg(last).select("__last.*")
 
 
 def delta(table: str) -> Target:
@@ -139,10 +136,6 @@ def delta(table: str) -> Target:
         )
 
     return merge
-
-
-def _column(name: str) -> Column:
-    return F.col(quoted(name))  # a name may have a dot in it
 
 
 def _check(changes: DataFrame, keys: Sequence[str], order: Sequence[str]) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib
 
 from dynamic_kafka.errors import ConfigurationError, suggestion
-from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions
+from dynamic_kafka.formats.format import DELETES, ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions
 
-__all__ = ["ERROR", "FORMATS", "METADATA", "ROWS", "ROW_KIND", "Format", "FormatOptions", "format_named"]
+__all__ = ["DELETES", "ERROR", "FORMATS", "METADATA", "ROWS", "ROW_KIND", "Format", "FormatOptions", "format_named"]
 
 FORMATS = {
     "raw": "raw:RAW",

@@ -39,6 +39,7 @@ __all__ = [
     "either",
     "has",
     "let",
+    "named",
     "once",
     "or_error",
     "parts",
@@ -67,6 +68,11 @@ def let(value: Column, use: Callable[[Column], Column]) -> Column:
 def quoted(name: str) -> str:
     """Return a name in backticks, for SQL and for `functions.col`: a name may contain a dot."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def named(name: str) -> Column:
+    """Return the column with a name, which may contain a dot."""
+    return F.col(quoted(name))
 
 
 def once(column: Column) -> Column:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["ERROR", "METADATA", "ROWS", "ROW_KIND", "Format", "FormatOptions"]
+__all__ = ["DELETES", "ERROR", "METADATA", "ROWS", "ROW_KIND", "Format", "FormatOptions"]
 
 ERROR = "__error"
 """The field of a decoded struct with the reason why the message could not be decoded; null if it could."""
@@ -27,6 +27,8 @@ METADATA = "metadata"
 """The field of a changelog format's decoded struct with a struct of the format's metadata."""
 ROW_KIND = "row_kind"
 """The column with the kind of a changelog's row: `+I`, `-U`, `+U` or `-D`, as Flink prints them."""
+DELETES = ("-U", "-D")
+"""The kinds of changes that remove a row."""
 
 FormatOptions = Mapping[str, Any]
 """Values by the option's whole name, such as `json.ignore-parse-errors`; options that were not given are missing."""

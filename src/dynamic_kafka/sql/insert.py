@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StringType
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import ROW_KIND
+from dynamic_kafka.formats import DELETES, ROW_KIND
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
@@ -22,8 +22,6 @@ from dynamic_kafka.sql.table import Encoding, KafkaTable, only_topic
 from dynamic_kafka.sql.types import cast_type, flink_type, spark_type
 
 __all__ = ["check_writable", "to_sink_rows"]
-
-_DELETES = ("-U", "-D")
 
 
 def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
@@ -93,7 +91,7 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
         selected.append(_encoded(table.key, values, kind_column).alias("key"))
     value = _encoded(table.value, values, kind_column)
     if table.upsert:
-        value = F.when(~kind_column.isin(*_DELETES), value)
+        value = F.when(~kind_column.isin(*DELETES), value)
     selected.append(value.alias("value"))
     for column in columns:
         if isinstance(column, MetadataColumn):
@@ -113,7 +111,7 @@ def _not_null(value: Column, column: PhysicalColumn | MetadataColumn, table: Kaf
     """Return a value that fails the query if it is null (Flink's `table.exec.sink.not-null-enforcer` = ERROR)."""
     wrong = value.isNull()
     if table.upsert and column.name not in table.definition.primary_key:
-        wrong = wrong & ~kind.isin(*_DELETES)  # a deleted row needs its key only
+        wrong = wrong & ~kind.isin(*DELETES)  # a deleted row needs its key only
     refusal = (
         f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, but a row has NULL for it"
     )

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import METADATA, ROW_KIND, ROWS
-from dynamic_kafka.formats.expressions import once, quoted
+from dynamic_kafka.formats.expressions import named, once, quoted
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
@@ -69,10 +69,10 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             rows = rows.withColumn(column.name, _computed(column.expression))
     watermark = table.definition.watermark
     if watermark is not None:  # Spark needs TIMESTAMP_LTZ: a TIMESTAMP is in the session's time zone
-        rows = rows.withColumn(watermark.column, _quoted(watermark.column).cast("timestamp"))
+        rows = rows.withColumn(watermark.column, named(watermark.column).cast("timestamp"))
         rows = rows.withWatermark(watermark.column, watermark.delay) if streaming else rows
     names = [column.name for column in table.definition.columns]
-    return rows.select(*map(_quoted, names), *([ROW_KIND] if table.changelog else []))
+    return rows.select(*map(named, names), *([ROW_KIND] if table.changelog else []))
 
 
 def check_expressions(spark: SparkSession, table: KafkaTable) -> None:
@@ -108,10 +108,6 @@ def _computed(expression: str) -> Column:
 
 def _name(table: KafkaTable) -> str:
     return ".".join(table.definition.name)
-
-
-def _quoted(name: str) -> Column:
-    return F.col(quoted(name))
 
 
 # --- from messages to rows ----------------------------------------------------------------------------------------------
