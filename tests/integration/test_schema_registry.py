@@ -24,14 +24,14 @@ import pytest
 from pyspark.sql import types as spark
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
-from dynamic_kafka.formats import registry, registry_settings
+from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro import confluent as avro_confluent
 from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
 from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.format import ERROR
-from dynamic_kafka.formats.registry import RegisteredSchema, Registry
-from dynamic_kafka.formats.registry_settings import RegistrySettings
+from dynamic_kafka.formats.schema_registry import RegisteredSchema, Registry
+from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from tests.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.broker
@@ -128,14 +128,14 @@ def settings() -> Iterator[Callable[..., RegistrySettings]]:
         given = {f"{NAME}.{key}": value for key, value in {"url": url, **options}.items()}
         properties = {"retries.wait.ms": "10", **given.pop(f"{NAME}.properties", {})}
         given |= {f"{NAME}.properties.{name}": value for name, value in properties.items()}
-        made.append(registry_settings.settings(NAME, given))
+        made.append(schema_registry_settings.settings(NAME, given))
         return made[-1]
 
     yield make
     avro_confluent._reader.cache_clear()
     for one in made:
         with contextlib.suppress(Exception):
-            registry.client(one).close()
+            schema_registry.client(one).close()
 
 
 def record(*fields: tuple[str, Any] | tuple[str, Any, Any]) -> str:
@@ -172,7 +172,7 @@ def test_writers_of_many_versions_are_read_in_one_batch(
 ) -> None:
     """Fields added, removed, moved and promoted, mixed with null, foreign and broken messages; each in its place."""
     where = settings(server.url)
-    client = registry.client(where)
+    client = schema_registry.client(where)
     versions = [
         record(("id", "int"), ("name", "string")),
         record(("id", "long"), ("name", "string"), ("score", ["null", "double"], None)),
@@ -212,7 +212,7 @@ def test_a_schema_that_does_not_fit_the_columns_fails_the_query(
 ) -> None:
     """That is no message's fault: all of a topic would be skipped. A message of another format is one."""
     where = settings(server.url)
-    client = registry.client(where)
+    client = schema_registry.client(where)
     good, wrong, other = (
         record(("id", "int")),
         record(("id", "string")),
@@ -241,7 +241,7 @@ def test_a_given_schema_brings_enums_and_defaults(
         ("kind", {"type": "enum", "name": "K", "symbols": ["B", "OTHER"], "default": "OTHER"}),
         ("country", "string", "DE"),
     )
-    schema_id = registry.client(where).register(subject, "AVRO", old)
+    schema_id = schema_registry.client(where).register(subject, "AVRO", old)
     schema = columns(("kind", spark.StringType(), False), ("country", spark.StringType(), False))
     AVRO_CONFLUENT.check(schema, {f"{NAME}.url": server.url, f"{NAME}.schema": given})
     found = decode(where, [message(schema_id, old, {"kind": kind}) for kind in ("A", "B")], schema, given)
@@ -258,7 +258,7 @@ def test_times_and_decimals_of_other_writers_are_converted(
         ("local", {"type": "long", "logicalType": "local-timestamp-millis"}),
         ("amount", {"type": "fixed", "name": "A", "size": 4, "logicalType": "decimal", "precision": 8, "scale": 1}),
     )
-    schema_id = registry.client(where).register(subject, "AVRO", text)
+    schema_id = schema_registry.client(where).register(subject, "AVRO", text)
     schema = columns(
         ("us", spark.TimestampType()), ("local", spark.TimestampNTZType()), ("amount", spark.DecimalType(10, 2))
     )
@@ -311,7 +311,7 @@ def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., Reg
     for _ in range(5):
         messages = avro_confluent._encode_batch(rows, where, subject, text).to_pylist()
     assert len(proxy.requests) == 1
-    registry.client(where).close()  # as another process
+    schema_registry.client(where).close()  # as another process
     avro_confluent._reader.cache_clear()
     for _ in range(5):
         assert decode(where, messages, schema) == [(n,) for n in range(10)]
@@ -324,7 +324,7 @@ def test_many_may_register_the_same_new_schema_at_once(
     server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """As the tasks of a new query do; all get the same id."""
-    clients = [registry.client(settings(server.url, properties={"max.retries": str(n)})) for n in range(8)]
+    clients = [schema_registry.client(settings(server.url, properties={"max.retries": str(n)})) for n in range(8)]
     together = threading.Barrier(len(clients))
 
     def register(client: Registry, version: int) -> int:
@@ -341,7 +341,7 @@ def test_references_are_followed(
 ) -> None:
     """Also through others, each after those it needs."""
     where = settings(server.url)
-    client = registry.client(where)
+    client = schema_registry.client(where)
     inner = '{"type":"record","name":"ns.Inner","fields":[{"name":"x","type":"int"}]}'
     middle = '{"type":"record","name":"ns.Middle","fields":[{"name":"i","type":"ns.Inner"}]}'
     outer = (
@@ -352,9 +352,9 @@ def test_references_are_followed(
     references = [("ns.Middle", f"{subject}-middle", 1), ("ns.Inner", f"{subject}-inner", 1)]
     schema_id = client.register(subject, "AVRO", outer, references)
     client.close()
-    found = registry.client(where).schema(schema_id)
+    found = schema_registry.client(where).schema(schema_id)
     assert found == RegisteredSchema("AVRO", outer, tuple(references))
-    assert registry.client(where).references(found) == {"ns.Inner": inner, "ns.Middle": middle}
+    assert schema_registry.client(where).references(found) == {"ns.Inner": inner, "ns.Middle": middle}
     nested = spark.StructType([spark.StructField("x", spark.IntegerType())])
     schema = columns(("i", nested), ("m", spark.StructType([spark.StructField("i", nested)])))
     body = b"\x00" + schema_id.to_bytes(4, "big") + b"\x02\x04"
@@ -365,7 +365,7 @@ def test_an_incompatible_schema_is_refused_with_a_remedy(
     server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """The registry's own words are in it."""
-    client = registry.client(settings(server.url))
+    client = schema_registry.client(settings(server.url))
     client.register(subject, "AVRO", record(("id", "int")))
     forward(f"{server.url}/config/{urllib.parse.quote(subject, safe='')}", "PUT", b'{"compatibility": "BACKWARD"}')
     with pytest.raises(RegistryError, match="is not compatible with the subject's versions") as caught:
@@ -380,14 +380,14 @@ def test_without_auto_registration_a_schema_must_be_there(
 ) -> None:
     """`auto.register.schemas` as an option, or as a property."""
     known, unknown = record(("id", "int")), record(("id", "long"))
-    schema_id = registry.client(settings(server.url)).register(subject, "AVRO", known)
+    schema_id = schema_registry.client(settings(server.url)).register(subject, "AVRO", known)
     for where in (
         settings(server.url, **{"auto.register.schemas": False}),
         settings(server.url, properties={"auto.register.schemas": "false"}),
     ):
-        assert registry.client(where).register(subject, "AVRO", known) == schema_id
+        assert schema_registry.client(where).register(subject, "AVRO", known) == schema_id
         with pytest.raises(RegistryError, match=r"register it first, or set 'avro-confluent\.auto\.register\.schemas'"):
-            registry.client(where).register(subject, "AVRO", unknown)
+            schema_registry.client(where).register(subject, "AVRO", unknown)
 
 
 def test_an_unknown_id_is_the_fault_of_its_message(
@@ -401,7 +401,7 @@ def test_an_unknown_id_is_the_fault_of_its_message(
         assert "asked for the schema with id 99999, answered status 404" in rows[0]
         assert rows[1:] == [f"No schema registry has the id {number}" for number in (2**31, 2**32 - 1)]
     assert len(proxy.requests) == 1
-    later = time.monotonic() + registry._UNKNOWN_S
+    later = time.monotonic() + schema_registry._UNKNOWN_S
     monkeypatch.setattr(time, "monotonic", lambda: later)
     decode(where, messages, columns(("id", spark.LongType())))
     assert len(proxy.requests) == 2
@@ -411,8 +411,8 @@ def test_only_so_many_unknown_ids_are_kept(
     proxy: Proxy, settings: Callable[..., RegistrySettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest goes first."""
-    monkeypatch.setattr(registry, "_MOST_UNKNOWN", 2)
-    client = registry.client(settings(proxy.url))
+    monkeypatch.setattr(schema_registry, "_MOST_UNKNOWN", 2)
+    client = schema_registry.client(settings(proxy.url))
     for number in (90001, 90002, 90003, 90003, 90002, 90001):
         with pytest.raises(RegistryError) as caught:
             client.schema(number)
@@ -435,7 +435,7 @@ def test_a_wrong_path_is_no_messages_fault(
 
 def test_a_proxys_404_is_no_messages_fault(proxy: Proxy, settings: Callable[..., RegistrySettings]) -> None:
     """It is no JSON; the next call asks again."""
-    client = registry.client(settings(proxy.url))
+    client = schema_registry.client(settings(proxy.url))
     proxy.failures = [404] * 2
     for _ in range(2):
         with pytest.raises(RegistryError, match="this is not a schema registry") as caught:
@@ -449,22 +449,22 @@ def test_a_registry_that_is_down_is_told_soon_and_retriable(settings: Callable[.
     where = settings("http://me:hunter2@127.0.0.1:1", properties={"max.retries": "2"})
     begin = time.monotonic()
     with pytest.raises(RegistryError, match=r"http://\*\*\*@127\.0\.0\.1:1, asked for the schema with id 1") as caught:
-        registry.client(where).schema(1)
+        schema_registry.client(where).schema(1)
     assert time.monotonic() - begin < 10
     assert caught.value.retriable
     assert "hunter2" not in str(caught.value)
-    assert "hunter2" not in repr(registry.client(where))
+    assert "hunter2" not in repr(schema_registry.client(where))
 
 
 def test_passing_failures_are_retried_and_lasting_ones_told(
     proxy: Proxy, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """503 three times is survived; four times is an error, and the next call asks again."""
-    client = registry.client(settings(proxy.url))
+    client = schema_registry.client(settings(proxy.url))
     proxy.failures = [503] * 3
     schema_id = client.register(subject, "AVRO", record(("id", "int")))
     client.close()
-    client = registry.client(settings(proxy.url))
+    client = schema_registry.client(settings(proxy.url))
     proxy.failures = [503] * 4
     with pytest.raises(RegistryError, match="answered status 503") as caught:
         client.schema(schema_id)
@@ -499,7 +499,7 @@ def test_logins_are_sent(
     monkeypatch.setenv("REGISTRY_LOGIN", "me:a:b")
     monkeypatch.setenv("REGISTRY_TOKEN", "tok")
     proxy.authorization = authorization
-    assert registry.client(settings(proxy.url, **options)).register("login", "AVRO", record(("id", "int"))) > 0
+    assert schema_registry.client(settings(proxy.url, **options)).register("login", "AVRO", record(("id", "int"))) > 0
 
 
 def test_a_wrong_login_is_told_and_a_rotated_one_counts(
@@ -513,10 +513,10 @@ def test_a_wrong_login_is_told_and_a_rotated_one_counts(
     with pytest.raises(
         RegistryError, match=r"status 401: who are you; check 'avro-confluent\.basic-auth\.\*'"
     ) as caught:
-        registry.client(where).register(subject, "AVRO", record(("id", "int")))
+        schema_registry.client(where).register(subject, "AVRO", record(("id", "int")))
     assert "hunter2" not in str(caught.value)
     secret.write_text("me:new")
-    assert registry.client(where).register(subject, "AVRO", record(("id", "int"))) > 0
+    assert schema_registry.client(where).register(subject, "AVRO", record(("id", "int"))) > 0
 
 
 def test_tls_with_a_trust_store_and_a_client_certificate(
@@ -535,12 +535,12 @@ def test_tls_with_a_trust_store_and_a_client_certificate(
         "ssl.keystore.location": str(store),
         "ssl.keystore.password": "changeit",
     }
-    assert registry.client(settings(url, **options)).register(subject, "AVRO", record(("id", "int"))) > 0
+    assert schema_registry.client(settings(url, **options)).register(subject, "AVRO", record(("id", "int"))) > 0
     with pytest.raises(RegistryError, match="CERTIFICATE_VERIFY_FAILED"):
-        registry.client(settings(url, properties={"max.retries": "0"})).schema(1)
+        schema_registry.client(settings(url, properties={"max.retries": "0"})).schema(1)
     given = {"ssl.truststore.location": str(chain), "properties": {"max.retries": "0"}}
     with pytest.raises(RegistryError, match="did not answer"):
-        registry.client(settings(url, **given)).schema(1)
+        schema_registry.client(settings(url, **given)).schema(1)
 
 
 def self_signed(folder: Path) -> tuple[Path, Path, Path]:
@@ -577,8 +577,8 @@ def self_signed(folder: Path) -> tuple[Path, Path, Path]:
 
 def test_a_client_is_one_for_equal_settings(server: SchemaRegistry, settings: Callable[..., RegistrySettings]) -> None:
     """Until it is closed."""
-    first = registry.client(settings(server.url))
+    first = schema_registry.client(settings(server.url))
     assert isinstance(first, Registry)
-    assert registry.client(settings(server.url)) is first
+    assert schema_registry.client(settings(server.url)) is first
     first.close()
-    assert registry.client(settings(server.url)) is not first
+    assert schema_registry.client(settings(server.url)) is not first

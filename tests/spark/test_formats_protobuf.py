@@ -30,8 +30,8 @@ from dynamic_kafka.formats.protobuf import schemas as protobuf_schemas
 from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT, _decode_batch, _reading
 from dynamic_kafka.formats.protobuf.format import PROTOBUF
 from dynamic_kafka.formats.protobuf.schemas import parse_schema
-from dynamic_kafka.formats.registry import client
-from dynamic_kafka.formats.registry_settings import settings as registry_settings
+from dynamic_kafka.formats.schema_registry import client
+from dynamic_kafka.formats.schema_registry_settings import settings as registry_settings
 from tests.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.spark

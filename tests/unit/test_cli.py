@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.cli import transactions
-from dynamic_kafka.cli.commit_log import CommitLogView, TransactionView, Verdict, plan_abort, plan_commit, this_cluster
 from dynamic_kafka.cli.connection import parse_properties
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.cli.output import duration
+from dynamic_kafka.cli.verdicts import CommitLogView, TransactionView, Verdict, plan_abort, plan_commit, this_cluster
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionDescription, TransactionState
 from dynamic_kafka.sink.protocol import Chain, State, Transaction

@@ -14,7 +14,7 @@ import pytest
 
 import dynamic_kafka
 from dynamic_kafka.formats import FORMATS, format_named
-from dynamic_kafka.formats.registry_settings import RegistrySettings
+from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
 from dynamic_kafka.metadata.services import HttpMetadataService

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError, RowError
-from dynamic_kafka.formats import registry, registry_settings
+from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro import blocks as avro_blocks
 from dynamic_kafka.formats.avro import confluent as avro_confluent
@@ -29,7 +29,7 @@ from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.avro.values import Cursor, Indices, UnreadableError, longs
 from dynamic_kafka.formats.format import ERROR
-from dynamic_kafka.formats.registry_settings import RegistrySettings
+from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 # --- helpers: fastavro, which works record by record and never sees an Arrow column, is the judge ---
 
@@ -858,7 +858,7 @@ URL = "avro-confluent.url"
 
 def made(options: dict[str, Any]) -> RegistrySettings:
     """Settings of options, through the pickle in which they travel."""
-    found: RegistrySettings = pickle.loads(pickle.dumps(registry_settings.settings("avro-confluent", options)))
+    found: RegistrySettings = pickle.loads(pickle.dumps(schema_registry_settings.settings("avro-confluent", options)))
     return found
 
 
@@ -881,7 +881,7 @@ def test_settings_are_made_of_options_and_show_no_secret() -> None:
 @pytest.mark.parametrize("name", ["avro-confluent", "protobuf-confluent"])
 def test_options_carry_the_formats_name(name: str) -> None:
     """With Flink's older names as aliases."""
-    by_key = {option.key: option for option in registry_settings.options(name)}
+    by_key = {option.key: option for option in schema_registry_settings.options(name)}
     assert f"{name}.schema-registry.url" in by_key[f"{name}.url"].aliases
     assert {f"{name}.{key}" for key in ("subject", "schema", "properties", "basic-auth.user-info")} <= by_key.keys()
 
@@ -922,10 +922,10 @@ def test_secrets_are_looked_up_where_the_client_is_made(monkeypatch: pytest.Monk
     assert dict(found.properties)["basic.auth.user.info"] == "${env:REGISTRY_LOGIN}"
     monkeypatch.delenv("REGISTRY_LOGIN", raising=False)
     with pytest.raises(ConfigurationError, match="this environment variable does not exist"):
-        registry.client(found)
+        schema_registry.client(found)
     monkeypatch.setenv("REGISTRY_LOGIN", "hunter2")
     with pytest.raises(ConfigurationError, match=r"has the value '\$\{env:REGISTRY_LOGIN\}'"):
-        registry.client(made({URL: "${env:REGISTRY_LOGIN}"}))
+        schema_registry.client(made({URL: "${env:REGISTRY_LOGIN}"}))
 
 
 @pytest.mark.parametrize(
@@ -938,7 +938,7 @@ def test_secrets_are_looked_up_where_the_client_is_made(monkeypatch: pytest.Monk
 )
 def test_a_client_shows_no_login(url: str, shown: str) -> None:
     """Whatever characters the password has."""
-    client = registry.client(made({URL: url}))
+    client = schema_registry.client(made({URL: url}))
     assert repr(client) == f"Registry('{shown}')"
     client.close()
 
@@ -988,6 +988,6 @@ def test_the_registrys_errors_survive_pickling() -> None:
 
 def test_the_map_option_is_flinks() -> None:
     """Commas between, a colon within; the value may have more of them."""
-    assert registry_settings.key_value_map("a:b,c:http://d") == {"a": "b", "c": "http://d"}
+    assert schema_registry_settings.key_value_map("a:b,c:http://d") == {"a": "b", "c": "http://d"}
     with pytest.raises(ValueError):  # noqa: PT011  (whoever parses it says which option)
-        registry_settings.key_value_map("a")
+        schema_registry_settings.key_value_map("a")

@@ -10,7 +10,7 @@ from dynamic_kafka.errors import MissingDependencyError, SqlError
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import tokenize
 from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
-from dynamic_kafka.sql.queries import tables_read
+from dynamic_kafka.sql.query_text import tables_read
 
 
 def kinds(text: str) -> list[tuple[str, str]]:

@@ -18,9 +18,9 @@ from dynamic_kafka.sink.settings import SinkSettings
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.sql.definition import TableDefinition
-from dynamic_kafka.sql.insert import check_writable
 from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
+from dynamic_kafka.sql.sink_rows import check_writable
 from dynamic_kafka.sql.table import KafkaTable, table_of, with_start
 
 DOCUMENTED = (Path(__file__).parents[1] / "fixtures" / "flink_tables.sql").read_text()

@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from dynamic_kafka.cli.commit_log import (
+from dynamic_kafka.cli.connection import ADDRESSES, add_connection_arguments, properties_of, property_pair
+from dynamic_kafka.cli.output import duration, show_details, show_json, show_line, show_table, warn
+from dynamic_kafka.cli.verdicts import (
     CommitLogView,
     Result,
     TransactionView,
@@ -23,8 +25,6 @@ from dynamic_kafka.cli.commit_log import (
     plan_commit,
     this_cluster,
 )
-from dynamic_kafka.cli.connection import ADDRESSES, add_connection_arguments, properties_of, property_pair
-from dynamic_kafka.cli.output import duration, show_details, show_json, show_line, show_table, warn
 from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.kafka.config.secrets import resolve
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient

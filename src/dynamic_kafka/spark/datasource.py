@@ -123,14 +123,14 @@ class DynamicKafkaDataSource(DataSource):
         """Return the writer for `df.write`, which only supports the mode append."""
         if overwrite:
             raise ConfigurationError("Kafka cannot be overwritten; write with mode('append')")
-        from dynamic_kafka.spark.sink import batch_writer
+        from dynamic_kafka.spark.writers import batch_writer
 
         return batch_writer(self._sink_settings(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, FBT001
         """Return the writer for `df.writeStream`. Complete mode appends each batch, as in Spark's own sink."""
         del overwrite
-        from dynamic_kafka.spark.sink import stream_writer
+        from dynamic_kafka.spark.writers import stream_writer
 
         # In the process that only commits batches, Spark did not create this object but unpickled it.
         return stream_writer(self._sink_settings(schema), plans=self._made_here)

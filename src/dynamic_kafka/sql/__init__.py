@@ -1,7 +1,7 @@
 """Flink's Kafka SQL on Spark: statements, tables and columns on top of `format("dynamic-kafka")`. See docs/sql.md.
 
 Users and the command line call the names below. A statement passes through `parser` (text to dataclasses), `environment`
-(its effect), `table` (all rules, checked), `scan` or `insert` (columns), and `jobs` (running queries).
+(its effect), `table` (all rules, checked), `scan` or `sink_rows` (columns), and `insert` (running queries).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.definition import Name, qualified
-from dynamic_kafka.sql.queries import mentions, tables_read
+from dynamic_kafka.sql.query_text import mentions, tables_read
 from dynamic_kafka.sql.scan import read
 from dynamic_kafka.sql.table import KafkaTable
 

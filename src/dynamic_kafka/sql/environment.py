@@ -20,14 +20,14 @@ from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.catalog import Catalog, View, only_name
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, Name, TableDefinition, qualified
-from dynamic_kafka.sql.insert import to_sink_rows
-from dynamic_kafka.sql.jobs import Jobs
+from dynamic_kafka.sql.insert import Jobs
 from dynamic_kafka.sql.parser import statements as s
 from dynamic_kafka.sql.parser.like import merge
 from dynamic_kafka.sql.parser.parse import parse_statement
-from dynamic_kafka.sql.queries import filters_groups, is_projection, selects_all, with_column
+from dynamic_kafka.sql.query_text import filters_groups, is_projection, selects_all, with_column
 from dynamic_kafka.sql.result import TableResult
 from dynamic_kafka.sql.scan import check_expressions
+from dynamic_kafka.sql.sink_rows import to_sink_rows
 from dynamic_kafka.sql.table import KafkaTable, table_of
 from dynamic_kafka.sql.types import flink_type, string_literal
 

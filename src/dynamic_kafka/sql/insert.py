@@ -1,204 +1,159 @@
-"""INSERT INTO: a query's columns, by position, as the sink's rows.
-
-Rules (Flink's INSERT INTO): values are for the physical columns and for the metadata columns that are not VIRTUAL, in the
-order of the table. A column list names some of them; the others are null. A changelog table accepts a last column `row_kind`
-too; without it, rows are inserted.
-"""
+"""Running INSERTs: each is a streaming query with a checkpoint of its own, or a batch write."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, StringType
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import DELETES, ROW_KIND
 from dynamic_kafka.sink.configure import configure_sink
-from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
-from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
-from dynamic_kafka.sql.table import Encoding, KafkaTable, only_topic
-from dynamic_kafka.sql.types import cast_type, flink_type, spark_type
+from dynamic_kafka.spark.datasource import NAME
+from dynamic_kafka.sql.config import TableConfig
+from dynamic_kafka.sql.definition import qualified
+from dynamic_kafka.sql.result import start
+from dynamic_kafka.sql.table import KafkaTable
 
-__all__ = ["check_writable", "to_sink_rows"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["Jobs"]
 
 
-def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
-    """Return the columns that an INSERT has values for.
+class Jobs:
+    """The jobs of an environment, by name."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, tuple[str, StreamingQuery]] = {}
+
+    def insert(self, rows: DataFrame, table: KafkaTable, config: TableConfig, query: str) -> StreamingQuery | None:
+        """Write rows to a table.
+
+        Args:
+            rows: The rows from `to_sink_rows`; a stream starts a query, other rows are written at once.
+            table: The table.
+            config: The settings, with the folder of checkpoints and the interval of batches.
+            query: The text of the query.
+
+        Returns:
+            The streaming query; None if all rows are written.
+
+        Raises:
+            ConfigurationError: If the query updates rows and the table accepts only new ones, or if the folder of
+                checkpoints is missing or cannot be used.
+        """
+        if not rows.isStreaming:
+            _write(rows, table)
+            return None
+        name = self._name(table, config, query)
+        running = _start(rows, table, config, name)
+        self._jobs[name] = query, running
+        return running
+
+    def _name(self, table: KafkaTable, config: TableConfig, query: str) -> str:
+        """Return the name of a job and of its checkpoint's folder: `pipeline.name`, or the table's name.
+
+        Another query with this name gets a number, so the order in a script decides. The same query, run again after it
+        stopped, has the same name and continues from its checkpoint.
+        """
+        name = config.get("pipeline.name") or table.definition.name[-1]
+        number = 1
+        while (found := name if number == 1 else f"{name}-{number}") in self._jobs:
+            other, running = self._jobs[found]
+            if other == query and not running.isActive:
+                break
+            number += 1
+        return found
+
+
+def _write(rows: DataFrame, table: KafkaTable) -> None:
+    rows, options = _spread(rows, table)
+    rows.write.format(NAME).options(**options).mode("append").save()
+
+
+def _start(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -> StreamingQuery:
+    rows, options = _spread(rows, table)
+    exactly_once = configure_sink(options).guarantee == "exactly-once"
+    checkpoint = _checkpoint(rows, config, name, table)
+    writer = rows.writeStream.queryName(name)
+    if checkpoint is not None:
+        writer = writer.option("checkpointLocation", checkpoint)
+    if config.interval_ms is not None:
+        writer = writer.trigger(processingTime=f"{config.interval_ms} milliseconds")
+    if not table.upsert:
+        with _usable(checkpoint):
+            return _append(writer.format(NAME).options(**options).outputMode("append"), table)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        # A Python sink does not accept update mode, so each batch is a write of its own. Its identity makes a repeated write
+        # void. The query's id is stored in its checkpoint: a new checkpoint begins with batch 0, and is another query.
+        identity: dict[str, str] = {}
+        if exactly_once:
+            query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            assert query_id is not None, "Spark sets it for foreachBatch"
+            identity = {"txnAppId": query_id, "txnVersion": str(batch_id)}
+        batch.write.format(NAME).options(**options, **identity).mode("append").save()
+
+    with _usable(checkpoint):
+        return start(writer.foreachBatch(write), ("update", "append"))
+
+
+@contextmanager
+def _usable(checkpoint: str | None) -> Iterator[None]:
+    """Turn Java's error for a checkpoint folder that cannot be created into one that names the folder."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage()).partition("\n")[0]
+        raise ConfigurationError(
+            f"The checkpoint in '{checkpoint}' cannot be used: {reason}. SET 'execution.checkpointing.dir' to a folder that "
+            "driver and executors can write to"
+        ) from error
+
+
+def _spread(rows: DataFrame, table: KafkaTable) -> tuple[DataFrame, dict[str, str]]:
+    """Return the rows in as many tasks as `sink.parallelism`, and the sink's other options.
 
     Raises:
-        ConfigurationError: If the table can only be read.
+        ConfigurationError: If changes would lose their order.
     """
-    name = qualified(table.definition.name)
-    configure_sink(table.sink)  # a table of several streams can only be read
-    columns = [
-        c
-        for c in table.definition.columns
-        if not isinstance(c, ComputedColumn) and not (isinstance(c, MetadataColumn) and c.virtual)
-    ]
-    metadata = [c for c in columns if isinstance(c, MetadataColumn)]
-    writable = [key for key, found in METADATA_KEYS.items() if found.write is not None]
-    one_topic = only_topic(table.sink) is not None
-    if one_topic:
-        writable.remove("topic")
-    if table.connector != "dynamic-kafka":
-        writable.remove("kafka_cluster")
-    for column in metadata:
-        if column.key not in writable:
-            raise ConfigurationError(
-                f"Column '{column.name}' of table {name} is METADATA FROM '{column.key}', which cannot be written. Declare "
-                f"it VIRTUAL (these can be written: {', '.join(writable)})"
-            )
-    written = [METADATA_KEYS[column.key].column for column in metadata]
-    for column, target in zip(metadata, written, strict=True):
-        if written.count(target) > 1:
-            raise ConfigurationError(
-                f"Column '{column.name}' of table {name} is one of several that write the messages' {target}. Declare all "
-                "but one VIRTUAL"
-            )
-    if not one_topic and table.connector != "dynamic-kafka" and "topic" not in written:
+    options = dict(table.sink)
+    parallelism = options.pop("sink.parallelism", None)
+    if parallelism is None:
+        return rows, options
+    if table.key is None and table.changelog:
         raise ConfigurationError(
-            f"Table {name} has several topics, so each row needs the name of its topic. Add a column `topic` STRING NOT "
-            "NULL METADATA"
+            f"Option 'sink.parallelism' of table {qualified(table.definition.name)} needs 'key.format' and 'key.fields': "
+            "all changes of a row have to go through one task, otherwise they lose their order"
         )
-    return columns
+    return rows.repartition(int(parallelism), *(["key"] if table.key is not None else [])), options
 
 
-def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | None = None) -> DataFrame:
-    """Return the sink's rows: `key` and `value`, and `topic`, `headers`, `timestamp` or `cluster` if the table has them.
-
-    Args:
-        query: The rows to write; columns are matched by position.
-        table: The table.
-        names: The columns that an INSERT lists; None for all.
-
-    Raises:
-        ConfigurationError: If the columns do not fit the table.
-    """
-    columns = check_writable(table)
-    given = _assigned(query, table, columns, names)
-    kind = query.columns[-1] if _has_kind(query, table, names or [c.name for c in columns]) else None
-    rows = query.toDF(*(f"c{i}" for i in range(len(query.columns))))
-    values = {
-        c.name: (F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)).cast(cast_type(c.type))
-        for c in columns
-    }
-    kind_column = _checked_kind(F.col(f"c{len(query.columns) - 1}")) if kind is not None else F.lit("+I")
-    values |= {c.name: _not_null(values[c.name], c, table, kind_column) for c in columns if not c.type.nullable}
-    selected = []
-    if table.key is not None:
-        selected.append(_encoded(table.key, values, kind_column).alias("key"))
-    value = _encoded(table.value, values, kind_column)
-    if table.upsert:
-        value = F.when(~kind_column.isin(*DELETES), value)
-    selected.append(value.alias("value"))
-    for column in columns:
-        if isinstance(column, MetadataColumn):
-            key = METADATA_KEYS[column.key]
-            assert key.write is not None
-            selected.append(key.write(values[column.name].cast(key.type)).alias(key.column))
-    return rows.select(*selected)
-
-
-def _checked_kind(kind: Column) -> Column:
-    shown = F.coalesce(kind, F.lit("NULL"))
-    refusal = F.concat(F.lit(f"Column '{ROW_KIND}' of a row has to be +I, -U, +U or -D, not "), shown)
-    return F.when(kind.isin("+I", "-U", "+U", "-D"), kind).otherwise(F.raise_error(refusal))
-
-
-def _not_null(value: Column, column: PhysicalColumn | MetadataColumn, table: KafkaTable, kind: Column) -> Column:
-    """Return a value that fails the query if it is null (Flink's `table.exec.sink.not-null-enforcer` = ERROR)."""
-    wrong = value.isNull()
-    if table.upsert and column.name not in table.definition.primary_key:
-        wrong = wrong & ~kind.isin(*DELETES)  # a deleted row needs its key only
-    refusal = (
-        f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, but a row has NULL for it"
-    )
-    return F.when(wrong, F.raise_error(F.lit(refusal))).otherwise(value)
-
-
-def _encoded(encoding: Encoding, values: dict[str, Column], kind: Column) -> Column:
-    fields = [
-        values[column].alias(field) for column, field in zip(encoding.columns, encoding.schema.names, strict=True)
-    ]
-    if encoding.format.changelog:
-        fields.append(kind.alias(ROW_KIND))
-    return encoding.format.encode(F.struct(*fields), encoding.schema, encoding.options)
-
-
-def _has_kind(query: DataFrame, table: KafkaTable, names: Sequence[str]) -> bool:
-    if len(query.columns) != len(names) + 1 or query.columns[-1] != ROW_KIND:
-        return False
-    if not table.changelog:
+def _append(writer: DataStreamWriter, table: KafkaTable) -> StreamingQuery:
+    try:
+        return writer.start()
+    except AnalysisException as error:
+        if "output mode" not in str(error).lower():
+            raise
         raise ConfigurationError(
-            f"Table {qualified(table.definition.name)} accepts only new rows, but the query has updates and deletes (in its "
-            "column 'row_kind'). Use a changelog format or 'upsert-kafka', or select the other columns"
-        )
-    return True
+            f"Table {qualified(table.definition.name)} accepts only new rows, but the query updates earlier ones. "
+            "Write to a table with 'connector' = 'upsert-kafka', or aggregate over windows with a watermark"
+        ) from error
 
 
-def _assigned(
-    query: DataFrame,
-    table: KafkaTable,
-    columns: Sequence[PhysicalColumn | MetadataColumn],
-    names: Sequence[str] | None,
-) -> dict[str, int]:
-    """Return the position of the query's column for each column of the table that gets a value."""
-    by_name = {column.name: column for column in columns}
-    wanted = list(by_name) if names is None else list(names)
-    for name in wanted:
-        if name not in by_name or wanted.count(name) > 1:
-            what = "twice" if name in by_name else "which is not a column that can be written"
-            raise ConfigurationError(
-                f"INSERT INTO {qualified(table.definition.name)} lists the column '{name}', {what}. The columns are "
-                f"{', '.join(by_name)}"
-            )
-    for column in columns:
-        if not column.type.nullable and column.name not in wanted and isinstance(column, PhysicalColumn):
-            raise ConfigurationError(
-                f"INSERT INTO {qualified(table.definition.name)} does not have the column '{column.name}', which is NOT NULL"
-            )
-    given = len(query.columns) - _has_kind(query, table, wanted)
-    if given != len(wanted):
-        raise _mismatch("different number of columns", query, table, [by_name[name] for name in wanted])
-    for name, found in zip(wanted, query.schema.fields, strict=False):
-        if not _fits(found.dataType, spark_type(by_name[name].type)):
-            given_type = flink_type(found.dataType)
-            cause = f"column '{name}' is {by_name[name].type}, but the query's '{found.name}' is {given_type}"
-            raise _mismatch(cause, query, table, [by_name[n] for n in wanted])
-    return {name: i for i, name in enumerate(wanted)}
-
-
-def _fits(given: DataType, wanted: DataType) -> bool:
-    """Return whether Flink casts a type implicitly, without loss; nothing is cast to text."""
-    if given == wanted or given.typeName() == "void":
-        return True
-    numbers = ("byte", "short", "integer", "long", "decimal", "float", "double")
-    a, b = given.typeName(), wanted.typeName()
-    if a in numbers and b in numbers:
-        return numbers.index(a) <= numbers.index(b)
-    if a.startswith("timestamp") and b.startswith("timestamp"):
-        return True
-    if a == b == "array":
-        return _fits(given.elementType, wanted.elementType)  # type: ignore[attr-defined]
-    if a == b == "map":
-        return all(_fits(getattr(given, part), getattr(wanted, part)) for part in ("keyType", "valueType"))
-    if a == b == "struct":
-        fields = list(given), list(wanted)  # type: ignore[call-overload]
-        return len(fields[0]) == len(fields[1]) and all(
-            _fits(x.dataType, y.dataType) for x, y in zip(*fields, strict=True)
-        )
-    return isinstance(wanted, StringType) and isinstance(given, StringType)
-
-
-def _mismatch(
-    cause: str, query: DataFrame, table: KafkaTable, columns: Sequence[PhysicalColumn | MetadataColumn]
-) -> ConfigurationError:
-    """Return Flink's error, with both schemas."""
-    given = ", ".join(f"{f.name}: {flink_type(f.dataType)}" for f in query.schema.fields)
-    wanted = ", ".join(f"{c.name}: {c.type}" for c in columns)
-    return ConfigurationError(
-        f"Column types of the query's result and of table {qualified(table.definition.name)} do not match: {cause}. Cast or "
-        f"select matching columns\nQuery: [{given}]\nTable: [{wanted}]"
+def _checkpoint(rows: DataFrame, config: TableConfig, name: str, table: KafkaTable) -> str | None:
+    folder = config.get("execution.checkpointing.dir")
+    if folder is not None:
+        return f"{folder.rstrip('/')}/{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"
+    if rows.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None):
+        return None  # Spark creates a folder with the job's name there
+    raise ConfigurationError(
+        f"Setting 'execution.checkpointing.dir' is missing. INSERT INTO {qualified(table.definition.name)} as a stream "
+        "keeps a checkpoint there, from which it continues after a restart: SET it to a folder"
     )

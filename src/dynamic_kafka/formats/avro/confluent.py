@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
-from dynamic_kafka.formats import registry, registry_settings
+from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
 from dynamic_kafka.formats.avro.decoding import decode, reader, unreadable
 from dynamic_kafka.formats.avro.encoding import encode
@@ -27,7 +27,7 @@ from dynamic_kafka.formats.avro.format import legacy_option, parsed
 from dynamic_kafka.formats.avro.schemas import parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.avro.values import Cursor, Indices, Read, UnreadableError
 from dynamic_kafka.formats.format import Format, FormatOptions
-from dynamic_kafka.formats.registry_settings import RegistrySettings
+from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -43,7 +43,11 @@ _HEADER_BYTES = 5  # a magic byte, 0, and the id, highest byte first
 
 
 def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    settings, text, target = registry_settings.settings(_NAME, options), _text(schema, options), arrow_type(schema)
+    settings, text, target = (
+        schema_registry_settings.settings(_NAME, options),
+        _text(schema, options),
+        arrow_type(schema),
+    )
 
     def from_avro_confluent(messages: pa.Array) -> pa.Array:
         return _decode_batch(messages, settings, text, target)
@@ -52,7 +56,8 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    settings, text, subject = registry_settings.settings(_NAME, options), _text(schema, options), options.get(_SUBJECT)
+    settings, text = schema_registry_settings.settings(_NAME, options), _text(schema, options)
+    subject = options.get(_SUBJECT)
     if subject is None:
         raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
 
@@ -65,7 +70,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
-    registry_settings.settings(_NAME, options)
+    schema_registry_settings.settings(_NAME, options)
     text = _text(schema, options)
     try:
         given = parsed(text)
@@ -108,7 +113,7 @@ def _encode_batch(
 ) -> pa.Array:
     header = b""
     if rows.null_count < len(rows):
-        schema_id = registry.client(settings).register(subject, "AVRO", text)
+        schema_id = schema_registry.client(settings).register(subject, "AVRO", text)
         header = b"\x00" + schema_id.to_bytes(4, "big")
     return encode(rows, parsed(text), header, cut)
 
@@ -125,11 +130,11 @@ def _reader_or_fault(settings: RegistrySettings, schema_id: int, text: str, targ
 
 @functools.lru_cache(1000)
 def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:
-    found = registry.client(settings).schema(schema_id)
+    found = schema_registry.client(settings).schema(schema_id)
     if found.type != "AVRO":
         return unreadable(f"its schema {schema_id} is not an Avro schema, but {found.type}", target)
     try:
-        writer = parse_schema(found.text, registry.client(settings).references(found))
+        writer = parse_schema(found.text, schema_registry.client(settings).references(found))
     except ValueError as error:
         return unreadable(f"with its schema {schema_id}, {error}", target)
     try:
@@ -141,6 +146,6 @@ def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.St
 
 
 AVRO_CONFLUENT = Format(
-    _NAME, (*registry_settings.options(_NAME), _LEGACY), _decode, _encode, _check, registry=_SUBJECT
+    _NAME, (*schema_registry_settings.options(_NAME), _LEGACY), _decode, _encode, _check, registry=_SUBJECT
 )
 """Flink's format `avro-confluent`."""

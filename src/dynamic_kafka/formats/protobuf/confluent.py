@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
-from dynamic_kafka.formats import registry, registry_settings
+from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.protobuf.decoding import Decoder, Missing, decoder, with_errors
@@ -38,7 +38,7 @@ from dynamic_kafka.formats.protobuf.encoding import encoder
 from dynamic_kafka.formats.protobuf.format import protobuf_options
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
-from dynamic_kafka.formats.registry_settings import RegistrySettings
+from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from dynamic_kafka.options import Option, non_blank
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ _TYPE = "PROTOBUF"
 
 _PROTOBUF = protobuf_options(_NAME)
 _OPTIONS = (
-    *registry_settings.options(_NAME),
+    *schema_registry_settings.options(_NAME),
     *_PROTOBUF,
     Option(
         _MESSAGE,
@@ -104,7 +104,7 @@ def _reading(schema: StructType, options: FormatOptions) -> _Reading:
     """Return the settings for reading, checked as far as possible without the registry."""
     given = _given_message(options)
     reading = _Reading(
-        registry_settings.settings(_NAME, options),
+        schema_registry_settings.settings(_NAME, options),
         schema,
         Missing(_PROTOBUF.read_default_values.of(options), columns=given is None),
         _PROTOBUF.ignore_parse_errors.of(options),
@@ -131,7 +131,7 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 def _decode_batch(messages: Sequence[bytes | None], reading: _Reading) -> pa.StructArray:
     if reading.given is None:
-        registry.client(reading.settings)  # raises for wrong settings, which are not an error of a message
+        schema_registry.client(reading.settings)  # raises for wrong settings, which are not an error of a message
     places: dict[bytes, list[int]] = {}  # by header
     errors: dict[int, str] = {}
     for place, message in enumerate(messages):
@@ -205,7 +205,7 @@ def _registered_message(settings: RegistrySettings, header: bytes) -> MessageTyp
 @functools.lru_cache(maxsize=1024)
 def _files(settings: RegistrySettings, number: int) -> FileDescriptorSet | str:
     """Return a schema's files, or why they cannot be used. Both are cached, because the schema of an id never changes."""
-    client = registry.client(settings)
+    client = schema_registry.client(settings)
     try:
         schema = client.schema(number)
     except RegistryError as error:
@@ -237,7 +237,7 @@ class _Written(NamedTuple):
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    settings = registry_settings.settings(_NAME, options)
+    settings = schema_registry_settings.settings(_NAME, options)
     subject: str | None = options.get(_SUBJECT)
     if subject is None:
         raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
@@ -274,7 +274,7 @@ def _written(schema: StructType, options: FormatOptions) -> _Written:
 
 @functools.lru_cache(maxsize=1024)
 def _header(settings: RegistrySettings, subject: str, written: _Written) -> bytes:
-    client = registry.client(settings)
+    client = schema_registry.client(settings)
     versions: dict[str, int] = {}  # of imports; as in Confluent's clients, their subjects are their names
     *imports, (_, file_text, imported) = written.files
     for name, import_text, needed in imports:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from dynamic_kafka.errors import RegistryError
-from dynamic_kafka.formats import registry
-from dynamic_kafka.formats.registry_settings import RegistrySettings
+from dynamic_kafka.formats import schema_registry
+from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 
 @pytest.fixture(autouse=True)
 def empty() -> Iterator[None]:
     """No client is kept before or after a test."""
-    registry._registries.close()
+    schema_registry._registries.close()
     yield
-    registry._registries.close()
+    schema_registry._registries.close()
 
 
 def settings(**properties: str) -> RegistrySettings:
@@ -28,10 +28,10 @@ def settings(**properties: str) -> RegistrySettings:
 
 def test_one_for_each_settings() -> None:
     """Any number of users have it at once."""
-    client = registry.client(settings())
-    assert registry.client(settings()) is client
-    assert registry.client(settings(**{"retries.wait.ms": "10"})) is not client
-    assert len(registry._registries) == 2
+    client = schema_registry.client(settings())
+    assert schema_registry.client(settings()) is client
+    assert schema_registry.client(settings(**{"retries.wait.ms": "10"})) is not client
+    assert len(schema_registry._registries) == 2
 
 
 def test_a_changed_secret_makes_another_client(tmp_path: Path) -> None:
@@ -39,18 +39,18 @@ def test_a_changed_secret_makes_another_client(tmp_path: Path) -> None:
     secret = tmp_path / "login"
     secret.write_text("me:old")
     where = settings(**{"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": f"${{file:{secret}}}"})
-    client = registry.client(where)
-    assert registry.client(where) is client
+    client = schema_registry.client(where)
+    assert schema_registry.client(where) is client
     secret.write_text("me:new")
-    assert registry.client(where) is not client
+    assert schema_registry.client(where) is not client
 
 
 def test_it_is_not_kept_for_ever() -> None:
     """A client that is not used is closed; whoever still has it can use it on."""
-    client = registry.client(settings())
-    registry._registries.close()
+    client = schema_registry.client(settings())
+    schema_registry._registries.close()
     assert client._client is None
-    assert registry.client(settings()) is not client
+    assert schema_registry.client(settings()) is not client
     for _ in range(2):
         with pytest.raises(RegistryError, match="did not answer"):
             client.schema(1)

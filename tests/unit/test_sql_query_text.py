@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_kafka.sql.queries import filters_groups, is_projection, mentions, selects_all, tables_read, with_column
+from dynamic_kafka.sql.query_text import filters_groups, is_projection, mentions, selects_all, tables_read, with_column
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
-from dynamic_kafka.formats.registry_settings import (
+from dynamic_kafka.formats.schema_registry_settings import (
     AUTO_REGISTER,
     RegistrySettings,
     check_url,

@@ -1,0 +1,204 @@
+"""INSERT INTO: a query's columns, by position, as the sink's rows.
+
+Rules (Flink's INSERT INTO): values are for the physical columns and for the metadata columns that are not VIRTUAL, in the
+order of the table. A column list names some of them; the others are null. A changelog table accepts a last column `row_kind`
+too; without it, rows are inserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DataType, StringType
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats import DELETES, ROW_KIND
+from dynamic_kafka.sink.configure import configure_sink
+from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
+from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
+from dynamic_kafka.sql.table import Encoding, KafkaTable, only_topic
+from dynamic_kafka.sql.types import cast_type, flink_type, spark_type
+
+__all__ = ["check_writable", "to_sink_rows"]
+
+
+def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
+    """Return the columns that an INSERT has values for.
+
+    Raises:
+        ConfigurationError: If the table can only be read.
+    """
+    name = qualified(table.definition.name)
+    configure_sink(table.sink)  # a table of several streams can only be read
+    columns = [
+        c
+        for c in table.definition.columns
+        if not isinstance(c, ComputedColumn) and not (isinstance(c, MetadataColumn) and c.virtual)
+    ]
+    metadata = [c for c in columns if isinstance(c, MetadataColumn)]
+    writable = [key for key, found in METADATA_KEYS.items() if found.write is not None]
+    one_topic = only_topic(table.sink) is not None
+    if one_topic:
+        writable.remove("topic")
+    if table.connector != "dynamic-kafka":
+        writable.remove("kafka_cluster")
+    for column in metadata:
+        if column.key not in writable:
+            raise ConfigurationError(
+                f"Column '{column.name}' of table {name} is METADATA FROM '{column.key}', which cannot be written. Declare "
+                f"it VIRTUAL (these can be written: {', '.join(writable)})"
+            )
+    written = [METADATA_KEYS[column.key].column for column in metadata]
+    for column, target in zip(metadata, written, strict=True):
+        if written.count(target) > 1:
+            raise ConfigurationError(
+                f"Column '{column.name}' of table {name} is one of several that write the messages' {target}. Declare all "
+                "but one VIRTUAL"
+            )
+    if not one_topic and table.connector != "dynamic-kafka" and "topic" not in written:
+        raise ConfigurationError(
+            f"Table {name} has several topics, so each row needs the name of its topic. Add a column `topic` STRING NOT "
+            "NULL METADATA"
+        )
+    return columns
+
+
+def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | None = None) -> DataFrame:
+    """Return the sink's rows: `key` and `value`, and `topic`, `headers`, `timestamp` or `cluster` if the table has them.
+
+    Args:
+        query: The rows to write; columns are matched by position.
+        table: The table.
+        names: The columns that an INSERT lists; None for all.
+
+    Raises:
+        ConfigurationError: If the columns do not fit the table.
+    """
+    columns = check_writable(table)
+    given = _assigned(query, table, columns, names)
+    kind = query.columns[-1] if _has_kind(query, table, names or [c.name for c in columns]) else None
+    rows = query.toDF(*(f"c{i}" for i in range(len(query.columns))))
+    values = {
+        c.name: (F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)).cast(cast_type(c.type))
+        for c in columns
+    }
+    kind_column = _checked_kind(F.col(f"c{len(query.columns) - 1}")) if kind is not None else F.lit("+I")
+    values |= {c.name: _not_null(values[c.name], c, table, kind_column) for c in columns if not c.type.nullable}
+    selected = []
+    if table.key is not None:
+        selected.append(_encoded(table.key, values, kind_column).alias("key"))
+    value = _encoded(table.value, values, kind_column)
+    if table.upsert:
+        value = F.when(~kind_column.isin(*DELETES), value)
+    selected.append(value.alias("value"))
+    for column in columns:
+        if isinstance(column, MetadataColumn):
+            key = METADATA_KEYS[column.key]
+            assert key.write is not None
+            selected.append(key.write(values[column.name].cast(key.type)).alias(key.column))
+    return rows.select(*selected)
+
+
+def _checked_kind(kind: Column) -> Column:
+    shown = F.coalesce(kind, F.lit("NULL"))
+    refusal = F.concat(F.lit(f"Column '{ROW_KIND}' of a row has to be +I, -U, +U or -D, not "), shown)
+    return F.when(kind.isin("+I", "-U", "+U", "-D"), kind).otherwise(F.raise_error(refusal))
+
+
+def _not_null(value: Column, column: PhysicalColumn | MetadataColumn, table: KafkaTable, kind: Column) -> Column:
+    """Return a value that fails the query if it is null (Flink's `table.exec.sink.not-null-enforcer` = ERROR)."""
+    wrong = value.isNull()
+    if table.upsert and column.name not in table.definition.primary_key:
+        wrong = wrong & ~kind.isin(*DELETES)  # a deleted row needs its key only
+    refusal = (
+        f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, but a row has NULL for it"
+    )
+    return F.when(wrong, F.raise_error(F.lit(refusal))).otherwise(value)
+
+
+def _encoded(encoding: Encoding, values: dict[str, Column], kind: Column) -> Column:
+    fields = [
+        values[column].alias(field) for column, field in zip(encoding.columns, encoding.schema.names, strict=True)
+    ]
+    if encoding.format.changelog:
+        fields.append(kind.alias(ROW_KIND))
+    return encoding.format.encode(F.struct(*fields), encoding.schema, encoding.options)
+
+
+def _has_kind(query: DataFrame, table: KafkaTable, names: Sequence[str]) -> bool:
+    if len(query.columns) != len(names) + 1 or query.columns[-1] != ROW_KIND:
+        return False
+    if not table.changelog:
+        raise ConfigurationError(
+            f"Table {qualified(table.definition.name)} accepts only new rows, but the query has updates and deletes (in its "
+            "column 'row_kind'). Use a changelog format or 'upsert-kafka', or select the other columns"
+        )
+    return True
+
+
+def _assigned(
+    query: DataFrame,
+    table: KafkaTable,
+    columns: Sequence[PhysicalColumn | MetadataColumn],
+    names: Sequence[str] | None,
+) -> dict[str, int]:
+    """Return the position of the query's column for each column of the table that gets a value."""
+    by_name = {column.name: column for column in columns}
+    wanted = list(by_name) if names is None else list(names)
+    for name in wanted:
+        if name not in by_name or wanted.count(name) > 1:
+            what = "twice" if name in by_name else "which is not a column that can be written"
+            raise ConfigurationError(
+                f"INSERT INTO {qualified(table.definition.name)} lists the column '{name}', {what}. The columns are "
+                f"{', '.join(by_name)}"
+            )
+    for column in columns:
+        if not column.type.nullable and column.name not in wanted and isinstance(column, PhysicalColumn):
+            raise ConfigurationError(
+                f"INSERT INTO {qualified(table.definition.name)} does not have the column '{column.name}', which is NOT NULL"
+            )
+    given = len(query.columns) - _has_kind(query, table, wanted)
+    if given != len(wanted):
+        raise _mismatch("different number of columns", query, table, [by_name[name] for name in wanted])
+    for name, found in zip(wanted, query.schema.fields, strict=False):
+        if not _fits(found.dataType, spark_type(by_name[name].type)):
+            given_type = flink_type(found.dataType)
+            cause = f"column '{name}' is {by_name[name].type}, but the query's '{found.name}' is {given_type}"
+            raise _mismatch(cause, query, table, [by_name[n] for n in wanted])
+    return {name: i for i, name in enumerate(wanted)}
+
+
+def _fits(given: DataType, wanted: DataType) -> bool:
+    """Return whether Flink casts a type implicitly, without loss; nothing is cast to text."""
+    if given == wanted or given.typeName() == "void":
+        return True
+    numbers = ("byte", "short", "integer", "long", "decimal", "float", "double")
+    a, b = given.typeName(), wanted.typeName()
+    if a in numbers and b in numbers:
+        return numbers.index(a) <= numbers.index(b)
+    if a.startswith("timestamp") and b.startswith("timestamp"):
+        return True
+    if a == b == "array":
+        return _fits(given.elementType, wanted.elementType)  # type: ignore[attr-defined]
+    if a == b == "map":
+        return all(_fits(getattr(given, part), getattr(wanted, part)) for part in ("keyType", "valueType"))
+    if a == b == "struct":
+        fields = list(given), list(wanted)  # type: ignore[call-overload]
+        return len(fields[0]) == len(fields[1]) and all(
+            _fits(x.dataType, y.dataType) for x, y in zip(*fields, strict=True)
+        )
+    return isinstance(wanted, StringType) and isinstance(given, StringType)
+
+
+def _mismatch(
+    cause: str, query: DataFrame, table: KafkaTable, columns: Sequence[PhysicalColumn | MetadataColumn]
+) -> ConfigurationError:
+    """Return Flink's error, with both schemas."""
+    given = ", ".join(f"{f.name}: {flink_type(f.dataType)}" for f in query.schema.fields)
+    wanted = ", ".join(f"{c.name}: {c.type}" for c in columns)
+    return ConfigurationError(
+        f"Column types of the query's result and of table {qualified(table.definition.name)} do not match: {cause}. Cast or "
+        f"select matching columns\nQuery: [{given}]\nTable: [{wanted}]"
+    )
