@@ -308,6 +308,14 @@ def topics_of(settings: SourceSettings) -> frozenset[str]:
     return cluster.topics
 
 
+def test_the_time_out_of_requests_is_a_number() -> None:
+    """The error names the property."""
+    with pytest.raises(
+        InvalidOptionError, match=r"'default\.api\.timeout\.ms' has the value 'abc'; expected a whole number"
+    ):
+        configure_source(BASE | {"properties.default.api.timeout.ms": "abc"}, default_starting=LATEST)
+
+
 def test_subscribe_names_topics() -> None:
     """Separated by commas as in Spark, or semicolons as in Flink."""
     settings = configure_source(BROKER | {"subscribe": "a, b"}, default_starting=LATEST)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_kafka.errors import ConfigurationError, MetadataServiceError
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, MetadataServiceError
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
-from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.metadata.service import KafkaMetadataService, StreamListService
+from dynamic_kafka.metadata.services import FileMetadataService, InMemoryMetadataService
+from dynamic_kafka.sink.committer import Committer
 from dynamic_kafka.sink.configure import SinkObjects, commit_log_topic, configure_sink
 from dynamic_kafka.sink.destinations import destinations_of
 from dynamic_kafka.sink.settings import Destination, SinkSettings
+from dynamic_kafka.spark.writers import batch_writer
 
 BROKER = {"kafka.bootstrap.servers": "h:9092"}
 EXACTLY_ONCE = BROKER | {"sink.delivery-guarantee": "exactly-once"}
@@ -164,6 +169,94 @@ def test_what_a_service_says_is_checked() -> None:
         destinations_of(settings, stream(a=({"t"}, {"acks": "1"})))
     with pytest.raises(ConfigurationError, match=r"Cluster 'a': property 'transactional\.id' is not supported"):
         destinations_of(settings, stream(a=({"t"}, {"transactional.id": "x"})))
+
+
+# --- while the metadata service fails -------------------------------------------------------------------------------
+
+
+class Outage(StreamListService):
+    """A service that fails while its name is among `down`, in whatever process or copy it is."""
+
+    down: ClassVar[set[str]] = set()
+
+    def __init__(self, name: str, streams: dict[str, KafkaStream]) -> None:
+        self.name, self.streams = name, streams
+        self.calls = 0
+
+    def get_all_streams(self) -> tuple[KafkaStream, ...]:
+        """The streams, if it is not down."""
+        self.calls += 1
+        if self.name in self.down:
+            raise OSError(f"{self.name} is down")
+        return tuple(self.streams.values())
+
+
+@pytest.fixture
+def down(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the services that fail; no answer is kept from before."""
+    names: set[str] = set()
+    monkeypatch.setattr(Outage, "down", names)
+    monkeypatch.setattr("dynamic_kafka.sink.destinations._last_good", {})
+    return names
+
+
+def through(service: KafkaMetadataService, **options: str) -> SinkSettings:
+    """The settings of a sink that writes to the stream `s` of a service."""
+    return configure_sink({"stream-ids": "s"} | options, SinkObjects(metadata_service=service))
+
+
+def planned(settings: SinkSettings) -> Mapping[str, Destination]:
+    """The destinations of the next batch."""
+    task = batch_writer(settings)._task
+    assert task is not None
+    return task.destinations
+
+
+def test_the_last_answer_stays_in_force(down: set[str]) -> None:
+    """Settings are made anew for each batch, from the same options or from a pickle."""
+    described = stream(a=({"t"}, {}))
+    settings = pickle.dumps(through(Outage("one", described)))
+    found = planned(pickle.loads(settings))
+    assert list(found) == ["a"]
+    down.add("one")
+    assert planned(pickle.loads(settings)) == found
+    assert planned(pickle.loads(pickle.dumps(pickle.loads(settings)))) == found
+    assert planned(through(Outage("one", described))) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("two", {}),
+        ("one", {"properties.sasl.password": "${env:OTHER_LOGIN}"}),
+        ("one", {"topic": "t"}),
+        ("one", {"sink.delivery-guarantee": "none"}),
+    ],
+    ids=["service", "properties", "topic", "guarantee"],
+)
+def test_no_sink_gets_the_last_answer_of_another_one(name: str, options: dict[str, str], down: set[str]) -> None:
+    """Another service may mean another stream by the same id; other properties are another login."""
+    described = stream(a=({"t"}, {}))
+    assert list(planned(through(Outage("one", described)))) == ["a"]
+    down |= {"one", "two"}
+    with pytest.raises(OSError, match=f"{name} is down"):
+        planned(through(Outage(name, described), **options))
+
+
+def test_the_last_document_stays_in_force(down: set[str], tmp_path: Path) -> None:
+    """A service that keeps what it has read is the same service after that; a service of options, too."""
+    assert not down
+    path = tmp_path / "streams.yaml"
+    text = "- streamId: s\n  clusterMetadataList:\n  - {clusterId: a, bootstrapServers: 'a:1', topics: [t]}\n"
+    path.write_text(text)
+    by_object = through(FileMetadataService(str(path)))
+    options = {"stream-ids": "s", "metadata-service": "file", "metadata-service.path": str(path)}
+    found = [planned(by_object), planned(configure_sink(options))]
+    path.unlink()
+    assert [planned(by_object), planned(configure_sink(options))] == found
+    (tmp_path / "other.yaml").touch()
+    with pytest.raises(MetadataServiceError):
+        planned(configure_sink(options | {"metadata-service.path": str(tmp_path / "other.yaml")}))
 
 
 # --- exactly once ---------------------------------------------------------------------------------------------------
@@ -325,6 +418,14 @@ def test_properties_that_say_what_happens_anyway_are_accepted() -> None:
     )
     found = destinations_of(settings, settings.service().describe_streams([settings.stream]))
     assert found["kafka"].properties["transaction.timeout.ms"] == "60000"
+
+
+def test_the_transactions_time_out_is_a_number() -> None:
+    """Also in a cluster's own properties: before any cluster is called."""
+    destinations = {"east": Destination({"bootstrap.servers": "h:9092", "transaction.timeout.ms": "abc"}, "t")}
+    expected = r"'transaction\.timeout\.ms' has the value 'abc'; expected a whole number .*cluster 'east'"
+    with pytest.raises(InvalidOptionError, match=expected):
+        Committer(configure_sink(PREFIXED | {"topic": "t"}), destinations)
 
 
 def test_an_unknown_property_is_an_error_on_the_driver() -> None:

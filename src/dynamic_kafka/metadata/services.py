@@ -113,6 +113,9 @@ class FileMetadataService(StreamListService):
         self._signature: tuple[int, int, int] | None = None
         self._streams: tuple[KafkaStream, ...] = ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_signature": None, "_streams": ()}
+
     def __repr__(self) -> str:
         return f"FileMetadataService({str(self._path)!r})"
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.kafka.clients import pool_key
+from dynamic_kafka.kafka.config.properties import whole_number
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.kafka.transactions.client import (
@@ -73,6 +74,15 @@ class Committer:
             raise InvalidOptionError(
                 "sink.commit-log.cluster", cluster, f"one of {', '.join(sorted(self._properties))}"
             )
+        timeouts_ms = {
+            name: whole_number(
+                properties,
+                "transaction.timeout.ms",
+                DEFAULT_TRANSACTION_TIMEOUT_MS,
+                f"a whole number of milliseconds (property of cluster '{name}')",
+            )
+            for name, properties in self._properties.items()
+        }
         self._log = CommitLog(
             cluster,
             self._properties[cluster],
@@ -81,7 +91,7 @@ class Committer:
             timeout_ms=_TIMEOUT_MS,
         )
         try:
-            self._check_timeouts()
+            self._check_timeouts(timeouts_ms)
         except BaseException:
             self.close()
             raise
@@ -196,9 +206,8 @@ class Committer:
             self._clients[cluster] = TransactionClient(cluster, self._properties[cluster], timeout_ms=_TIMEOUT_MS)
         return self._clients[cluster]
 
-    def _check_timeouts(self) -> None:
-        for cluster, properties in sorted(self._properties.items()):
-            wanted_ms = int(properties.get("transaction.timeout.ms", DEFAULT_TRANSACTION_TIMEOUT_MS))
+    def _check_timeouts(self, timeouts_ms: Mapping[str, int]) -> None:
+        for cluster, wanted_ms in sorted(timeouts_ms.items()):
             most_ms = self._client(cluster).max_timeout_ms()
             if most_ms is not None and wanted_ms > most_ms:
                 raise ConfigurationError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 
 from dynamic_kafka.errors import ConfigurationError, MetadataServiceError
 from dynamic_kafka.metadata.model import KafkaStream
@@ -15,13 +15,17 @@ __all__ = ["current_destinations", "destinations_of"]
 
 _log = logging.getLogger(__name__)
 
-_last_good: dict[str, Mapping[str, Destination]] = {}
+_last_good: dict[Hashable, Mapping[str, Destination]] = {}
 
 
-def current_destinations(settings: SinkSettings) -> Mapping[str, Destination]:
+def current_destinations(settings: SinkSettings, key: Hashable) -> Mapping[str, Destination]:
     """Return the destinations of the next batch.
 
-    While the metadata service fails, its last good answer in this process stays in force.
+    While the metadata service fails, the last good answer in this process with the same key stays in force.
+
+    Args:
+        settings: The sink's settings.
+        key: Equal for settings that have the same destinations, and for no others.
 
     Raises:
         MetadataServiceError: If there was no good answer yet, or the stream cannot be written to.
@@ -35,14 +39,14 @@ def current_destinations(settings: SinkSettings) -> Mapping[str, Destination]:
     except ConfigurationError:
         raise
     except Exception as error:  # a service may raise anything
-        kept = _last_good.get(settings.stream)
+        kept = _last_good.get(key)
         if kept is None:
             raise
         _log.warning("The metadata service failed; using the last known destinations: %s", error)
         return kept
     finally:
         service.close()
-    _last_good[settings.stream] = found
+    _last_good[key] = found
     return found
 
 

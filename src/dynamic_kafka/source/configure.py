@@ -19,7 +19,7 @@ from dynamic_kafka.initializer import (
     PartitionTimestamps,
     initializer_from_json,
 )
-from dynamic_kafka.kafka.config.properties import reject_owned, to_librdkafka
+from dynamic_kafka.kafka.config.properties import reject_owned, to_librdkafka, whole_number
 from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber
@@ -96,7 +96,7 @@ def configure_source(
     cluster_limits, default_limit = parsed[_MAX_PER_CLUSTER] or ({}, None)
     service, subscriber, pattern, partitions = _subscription(parsed, objects, properties)
     direct = bool(parsed.given(_TOPIC, _TOPIC_PATTERN, _TOPIC_PARTITIONS))
-    api_timeout_ms = int(properties.get("default.api.timeout.ms", SourceSettings.unavailable_after_ms))
+    api_timeout_ms = whole_number(properties, "default.api.timeout.ms", SourceSettings.unavailable_after_ms)
     settings = SourceSettings(
         service=service,
         subscriber=subscriber,

@@ -7,12 +7,13 @@ its knowledge from the tasks' messages.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from dynamic_kafka.errors import ConfigurationError, TransactionError
@@ -170,9 +171,7 @@ def batch_writer(settings: SinkSettings) -> KafkaBatchWriter:
 
 
 def _plan(settings: SinkSettings) -> tuple[WriteTask, Claim | None]:
-    from dynamic_kafka.sink.destinations import current_destinations
-
-    destinations = current_destinations(settings)
+    destinations = _destinations(settings)
     if settings.guarantee != "exactly-once":
         return WriteTask(destinations, settings), None
     from dynamic_kafka.sink.committer import committer_for
@@ -180,6 +179,16 @@ def _plan(settings: SinkSettings) -> tuple[WriteTask, Claim | None]:
     with committer_for(settings, destinations) as committer:
         claim = committer.claim(_given_identity(settings))
     return WriteTask(destinations, settings, claim.chain, claim.generation), claim
+
+
+def _destinations(settings: SinkSettings) -> Mapping[str, Destination]:
+    from dynamic_kafka.sink.destinations import current_destinations
+
+    # Settings are made anew for each batch, and a user's service may lack an `__eq__`: pickles are compared. They are of
+    # cloudpickle, as Spark's, because a class may be one of a notebook. A call may change a service, so the key comes first.
+    decisive = settings.service, settings.stream, settings.topic, settings.properties, settings.guarantee
+    key = hashlib.sha256(cloudpickle.dumps(decisive)).digest()  # type: ignore[no-untyped-call]
+    return current_destinations(settings, key)
 
 
 def _given_identity(settings: SinkSettings) -> Identity | None:

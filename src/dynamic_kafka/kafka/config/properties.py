@@ -25,7 +25,7 @@ from dynamic_kafka.kafka.config.property_names import (
     STORES,
 )
 
-__all__ = ["Role", "client_config", "reject_owned", "to_librdkafka"]
+__all__ = ["Role", "client_config", "reject_owned", "to_librdkafka", "whole_number"]
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +112,24 @@ def to_librdkafka(properties: Mapping[str, str], *, role: Role) -> dict[str, str
     return _with_defaults(config, role)
 
 
+def whole_number(properties: Mapping[str, str], key: str, default: int, expected: str = "a whole number") -> int:
+    """Return the value of a property, with references looked up.
+
+    Args:
+        properties: Kafka properties.
+        key: The name of the property.
+        default: The value if the property is not set.
+        expected: A right value, in words, for the error.
+
+    Raises:
+        InvalidOptionError: If the value is not a whole number.
+        ConfigurationError: If a reference cannot be looked up.
+    """
+    if key not in properties:
+        return default
+    return _integer(key, secrets.resolve({key: properties[key]})[key], expected)
+
+
 def reject_owned(properties: Mapping[str, str], prefix: str = "") -> None:
     """Refuse the properties that belong to the connector, as Spark's KafkaSourceProvider.validateGeneralOptions does.
 
@@ -180,11 +198,11 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
     return {} if new_value is None else {name: new_value}
 
 
-def _integer(key: str, value: str) -> int:
+def _integer(key: str, value: str, expected: str = "a whole number") -> int:
     try:
         return int(value)
     except ValueError:
-        raise InvalidOptionError(key, value, "a whole number") from None
+        raise InvalidOptionError(key, value, expected) from None
 
 
 def _partitioner(key: str, value: str) -> str:
