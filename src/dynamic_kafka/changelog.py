@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
-from dynamic_kafka.formats import DELETES, ROW_KIND
+from dynamic_kafka.formats import DELETES, ROW_KIND, ROW_KINDS
 from dynamic_kafka.formats.expressions import named, quoted
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["Target", "delta", "last_changes", "materialize"]
-
-_KINDS = ("-U", "-D", "+I", "+U")  # in the order within one message
 
 Target: TypeAlias = "Callable[[DataFrame, DataFrame, int], None]"
 """The target of a changelog: a function that applies a batch. Its arguments are
@@ -92,7 +90,7 @@ def last_changes(batch: DataFrame, keys: Sequence[str], *, order: Sequence[str] 
     """
     _check(batch, keys, order)
     columns = [name for name in batch.columns if name not in order]
-    kinds = F.array(*map(F.lit, _KINDS))
+    kinds = F.array(*map(F.lit, ROW_KINDS))
     later = F.struct(*map(named, order), F.array_position(kinds, F.col(ROW_KIND)))
     last = F.max_by(F.struct(*map(named, columns)), later).alias("__last")
     return batch.groupBy(*map(named, keys)).agg(last).select("__last.*")

@@ -8,9 +8,35 @@ from __future__ import annotations
 import importlib
 
 from dynamic_kafka.errors import ConfigurationError, suggestion
-from dynamic_kafka.formats.format import DELETES, ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions
+from dynamic_kafka.formats.format import (
+    DELETE,
+    DELETES,
+    ERROR,
+    INSERT,
+    METADATA,
+    ROW_KIND,
+    ROW_KINDS,
+    ROWS,
+    UPDATE_AFTER,
+    Format,
+    FormatOptions,
+)
 
-__all__ = ["DELETES", "ERROR", "FORMATS", "METADATA", "ROWS", "ROW_KIND", "Format", "FormatOptions", "format_named"]
+__all__ = [
+    "DELETE",
+    "DELETES",
+    "ERROR",
+    "FORMATS",
+    "INSERT",
+    "METADATA",
+    "ROWS",
+    "ROW_KIND",
+    "ROW_KINDS",
+    "UPDATE_AFTER",
+    "Format",
+    "FormatOptions",
+    "format_named",
+]
 
 FORMATS = {
     "raw": "raw:RAW",

@@ -17,7 +17,20 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["DELETES", "ERROR", "METADATA", "ROWS", "ROW_KIND", "Format", "FormatOptions"]
+__all__ = [
+    "DELETE",
+    "DELETES",
+    "ERROR",
+    "INSERT",
+    "METADATA",
+    "ROWS",
+    "ROW_KIND",
+    "ROW_KINDS",
+    "UPDATE_AFTER",
+    "UPDATE_BEFORE",
+    "Format",
+    "FormatOptions",
+]
 
 ERROR = "__error"
 """The field of a decoded struct with the reason why the message could not be decoded; null if it could."""
@@ -27,7 +40,10 @@ METADATA = "metadata"
 """The field of a changelog format's decoded struct with a struct of the format's metadata."""
 ROW_KIND = "row_kind"
 """The column with the kind of a changelog's row: `+I`, `-U`, `+U` or `-D`, as Flink prints them."""
-DELETES = ("-U", "-D")
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
+ROW_KINDS = (UPDATE_BEFORE, DELETE, INSERT, UPDATE_AFTER)
+"""All kinds of changes, in their order within one message."""
+DELETES = (UPDATE_BEFORE, DELETE)
 """The kinds of changes that remove a row."""
 
 FormatOptions = Mapping[str, Any]

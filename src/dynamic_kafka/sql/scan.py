@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
-from dynamic_kafka.formats import METADATA, ROW_KIND, ROWS
+from dynamic_kafka.formats import DELETE, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
 from dynamic_kafka.formats.expressions import named, once, quoted
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
@@ -152,7 +152,7 @@ def _rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
     value = "__value"
     kind: list[Column] = []
     if table.upsert:
-        kind = [F.when(F.col("value").isNull(), "-D").otherwise("+U").alias(ROW_KIND)]
+        kind = [F.when(F.col("value").isNull(), DELETE).otherwise(UPDATE_AFTER).alias(ROW_KIND)]
     elif table.value.format.changelog:
         decoded = decoded.select("*", F.explode(f"__value.{ROWS}").alias(_ROW))
         value = f"{_ROW}.row"

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StringType
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import DELETES, ROW_KIND
+from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
@@ -84,7 +84,7 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
         c.name: (F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)).cast(cast_type(c.type))
         for c in columns
     }
-    kind_column = _checked_kind(F.col(f"c{len(query.columns) - 1}")) if kind is not None else F.lit("+I")
+    kind_column = _checked_kind(F.col(f"c{len(query.columns) - 1}")) if kind is not None else F.lit(INSERT)
     values |= {c.name: _not_null(values[c.name], c, table, kind_column) for c in columns if not c.type.nullable}
     selected = []
     if table.key is not None:
@@ -104,7 +104,7 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
 def _checked_kind(kind: Column) -> Column:
     shown = F.coalesce(kind, F.lit("NULL"))
     refusal = F.concat(F.lit(f"Column '{ROW_KIND}' of a row has to be +I, -U, +U or -D, not "), shown)
-    return F.when(kind.isin("+I", "-U", "+U", "-D"), kind).otherwise(F.raise_error(refusal))
+    return F.when(kind.isin(*ROW_KINDS), kind).otherwise(F.raise_error(refusal))
 
 
 def _not_null(value: Column, column: PhysicalColumn | MetadataColumn, table: KafkaTable, kind: Column) -> Column:

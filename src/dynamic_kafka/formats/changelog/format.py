@@ -29,7 +29,19 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
 from dynamic_kafka.formats.expressions import let
-from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions
+from dynamic_kafka.formats.format import (
+    DELETE,
+    DELETES,
+    ERROR,
+    INSERT,
+    METADATA,
+    ROW_KIND,
+    ROWS,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    Format,
+    FormatOptions,
+)
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
 from dynamic_kafka.formats.json.lenient import PARSER, converted, lost, relaxed
 from dynamic_kafka.options import Option, boolean, non_blank
@@ -45,7 +57,6 @@ _SCHEMA_INCLUDE = Option(
     "false",
     doc="If true, each message contains its schema (`value.converter.schemas.enable` of Kafka Connect). For reading only.",
 )
-_INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = "+I", "-U", "+U", "-D"
 _SHARED_OPTIONS = (
     "ignore-parse-errors",
     "timestamp-format.standard",
@@ -174,10 +185,10 @@ def _rows(envelope: Envelope, payload: Column, value: Column, schema: StructType
     kind = payload[envelope.kind]
     old, new = _images(envelope, payload)
     if not envelope.partial:
-        inserted, deleted = F.array(_row(_INSERT, new)), F.array(_row(_DELETE, old))
-        updated = F.array(_row(_UPDATE_BEFORE, old), _row(_UPDATE_AFTER, new))
+        inserted, deleted = F.array(_row(INSERT, new)), F.array(_row(DELETE, old))
+        updated = F.array(_row(UPDATE_BEFORE, old), _row(UPDATE_AFTER, new))
     else:
-        inserted, deleted = (F.transform(new, partial(_row, row_kind)) for row_kind in (_INSERT, _DELETE))
+        inserted, deleted = (F.transform(new, partial(_row, row_kind)) for row_kind in (INSERT, DELETE))
         updated = let(_changed_fields(envelope, value), partial(_updated, schema, old, new))
     return F.when(kind.isin(*envelope.inserts), inserted).when(kind == envelope.update, updated).otherwise(deleted)
 
@@ -207,7 +218,7 @@ def _updated(schema: StructType, old: Column, new: Column, changed: Column) -> C
                 for name in schema.names
             )
         )
-        return F.array(_row(_UPDATE_BEFORE, before), _row(_UPDATE_AFTER, row))
+        return F.array(_row(UPDATE_BEFORE, before), _row(UPDATE_AFTER, row))
 
     return F.flatten(F.transform(new, pair))
 
@@ -224,7 +235,7 @@ def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, opt
         )
     row_kind = rows[ROW_KIND]
     row = F.struct(*(rows[field].alias(field) for field in schema.names))
-    inserts, deletes = row_kind.isin(_INSERT, _UPDATE_AFTER), row_kind.isin(_UPDATE_BEFORE, _DELETE)
+    inserts, deletes = row_kind.isin(INSERT, UPDATE_AFTER), row_kind.isin(*DELETES)
     refusal = F.concat(
         F.lit(f"The column '{ROW_KIND}' of a row must be one of +I, -U, +U, -D, not '"),
         F.coalesce(row_kind, F.lit("null")),
