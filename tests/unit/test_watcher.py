@@ -367,16 +367,17 @@ def test_two_streams_give_one_cluster_different_properties_fails_naming_both(mak
 
 
 def test_is_cluster_active_is_answered_from_a_cache(make: Make) -> None:
-    """Tracked clusters are asked about again and again by the thread; others get the default."""
+    """Tracked clusters are asked about again and again by the thread; others are taken for active."""
     service = ScriptedService(A)
     service.active = {"c": True, "d": False}
     watcher = make(service, interval_ms=-1)
     watcher.start()
     assert watcher.is_cluster_active("d") is True
     watcher.track(["c", "d", "unknown"])
-    eventually(lambda: watcher.is_cluster_active("d") is False)
-    assert watcher.is_cluster_active("c", default=False) is True
-    assert watcher.is_cluster_active("unknown", default=False) is False
+    eventually(lambda: watcher._active == {"c": True, "d": False})
+    assert watcher.is_cluster_active("d") is False
+    assert watcher.is_cluster_active("c") is True
+    assert watcher.is_cluster_active("unknown") is True
     service.active["c"] = False
     eventually(lambda: watcher.is_cluster_active("c") is False)
     watcher.track(["c"])

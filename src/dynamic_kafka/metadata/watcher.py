@@ -174,9 +174,9 @@ class MetadataWatcher:
             self._tracked = wanted
             self._active = {cluster_id: active for cluster_id, active in self._active.items() if cluster_id in wanted}
 
-    def is_cluster_active(self, cluster_id: str, *, default: bool = True) -> bool:
-        """Return the service's last answer for a tracked cluster; `default` if there is none yet."""
-        return self._active.get(cluster_id, default)
+    def is_cluster_active(self, cluster_id: str) -> bool:
+        """Return the service's last answer for a tracked cluster; True if there is none yet."""
+        return self._active.get(cluster_id, True)
 
     def status(self) -> WatcherStatus:
         """Return counters, errors and changes, for people and metrics."""

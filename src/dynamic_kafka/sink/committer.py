@@ -187,7 +187,8 @@ class Committer:
                 if found[t].outcome is Outcome.OPEN and left_ms < found[t].timeout_ms / 2:
                     _log.warning(
                         "Transaction '%s' has used more than half of its %d ms (transaction.timeout.ms)",
-                        *(t.transactional_id, found[t].timeout_ms),
+                        t.transactional_id,
+                        found[t].timeout_ms,
                     )
         return [found[t] for t in transactions]
 
@@ -231,7 +232,9 @@ def committer_for(settings: SinkSettings, destinations: Mapping[str, Destination
     """Use this process's committer for a prefix; a new one if its clusters or properties have changed, or after an error."""
     policy = settings.log_cluster, settings.accept_gaps, settings.lost_transactions
     key = (
-        *(settings.prefix, settings.log_topic, policy),
+        settings.prefix,
+        settings.log_topic,
+        policy,
         frozenset(pool_key("commit", name, found.properties) for name, found in destinations.items()),
     )
     with _committers.lease(key, lambda: Committer(settings, destinations)) as committer:

@@ -122,7 +122,7 @@ def _refuse_clauses(cursor: Cursor) -> None:
 def _read_part(cursor: Cursor, table: _Table) -> None:
     if any(map(cursor.at, ("CONSTRAINT", "PRIMARY", "UNIQUE"))):
         token = _read_constraint_start(cursor)
-        _set_primary_key(cursor, table, cursor.names("a column's name"), token)
+        _set_primary_key(cursor, table, cursor.column_names(), token)
         _read_not_enforced(cursor)
     elif cursor.at("WATERMARK"):
         if table.watermark is not None:

@@ -210,13 +210,13 @@ class Cursor:
             raise self.error("A name has at most three parts, `catalog`.`database`.`table`", start)
         return tuple(parts)
 
-    def names(self, what: str) -> dict[str, Token]:
-        """Pass over names in parentheses, and return the token of each in order; a name that occurs twice is an error."""
+    def column_names(self) -> dict[str, Token]:
+        """Pass over names of columns in parentheses. Return the token of each, in order. A repeated name is an error."""
         found: dict[str, Token] = {}
 
         def one() -> None:
             token = self.token
-            name = self.name(what)
+            name = self.name("a column's name")
             if name in found:
                 raise self.error(f"{self.shown(token)} is listed twice", token)
             found[name] = token

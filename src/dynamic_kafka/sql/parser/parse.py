@@ -126,7 +126,7 @@ def _create(cursor: Cursor, place: _Place) -> Statement:
         return CreateTable(*place, *read_create_table(cursor, temporary=temporary))
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.qualified_name("the view's name")
-    columns = tuple(cursor.names("a column's name")) if cursor.at("(") else ()
+    columns = tuple(cursor.column_names()) if cursor.at("(") else ()
     comment = cursor.string("the comment") if cursor.take("COMMENT") else None
     cursor.expect("AS")
     return CreateView(*place, name, columns, _query(cursor), comment, temporary, if_not_exists)
@@ -199,7 +199,7 @@ def _insert(cursor: Cursor, place: _Place) -> InsertInto:
             "PARTITION is not supported because Kafka tables have no partition columns; see 'sink.partitioner'"
         )
     is_query = any(cursor.at("(", word) for word in _QUERY)
-    columns = tuple(cursor.names("a column's name")) if cursor.at("(") and not is_query else None
+    columns = tuple(cursor.column_names()) if cursor.at("(") and not is_query else None
     return InsertInto(*place, table, columns, _query(cursor), options)
 
 
