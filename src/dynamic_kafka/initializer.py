@@ -201,7 +201,7 @@ class _Timestamp(KafkaOffsetsInitializer):
 
 @dataclass(frozen=True, repr=False)
 class PartitionTimestamps(KafkaOffsetsInitializer):
-    """Spark's start by time: a time for each partition or one for all; `strict` fails for one without a record."""
+    """Offsets by timestamp, for each partition or for all. With `strict`, a partition without a later record is an error."""
 
     timestamps_ms: Mapping[KafkaTopicPartition, int]
     default_ms: int | None = None

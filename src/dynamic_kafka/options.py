@@ -1,9 +1,10 @@
 """Options: one declaration of each option's name, parser, default and meaning, and one way to parse what the user gave.
 
-An option is declared where it is used, either as a field of a settings dataclass (`option`) or on its own (`Option`). Names
-that are parsed, suggestions for typing errors, defaults and the tables of the documentation all come from that declaration.
-Flink's names are the canonical ones. The names of Spark's own Kafka connector are aliases, or options of their own where
-Flink has none. Names are matched without regard to case, because Spark passes them on in lower case.
+The options themselves are declared in `source` and `sink` (`settings` and `configure`), `metadata.factory`, `sql` and
+`formats`, either as a field of a settings dataclass (`option`) or on their own (`Option`). Names that are parsed,
+suggestions for typing errors, defaults and the tables of the documentation all come from these declarations. Flink's names
+are the canonical ones. The names of Spark's own Kafka connector are aliases, or options of their own where Flink has none.
+Names are matched without regard to case, because Spark passes them on in lower case.
 
 Spark's workers import this module with the settings, so it imports nothing that takes time to load.
 """
@@ -380,7 +381,9 @@ def user_object(name: str, value: str, *, kind: str, methods: Sequence[str], mak
     except DynamicKafkaError:
         raise
     except Exception as error:
-        raise ConfigurationError(f"{where} could not be made: {type(error).__name__}: {error}") from error
+        raise ConfigurationError(
+            f"The class of option '{name}' ('{value}') could not be imported or created: {type(error).__name__}: {error}"
+        ) from error
     missing = [method for method in methods if not callable(getattr(made, method, None))]
     if missing:
         raise ConfigurationError(f"{where} is not a {kind}: it lacks {', '.join(missing)}")

@@ -536,8 +536,8 @@ def test_what_is_known_to_be_unread_is_read_over_an_outage(mortal: KafkaBroker, 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"subscribe": "no-such-topic"}, "Cluster 'kafka', topic 'no-such-topic' does not exist, and a batch read"),
-        ({"stream-ids": "s;flihgts"}, "The metadata service does not know the stream 'flihgts', and a batch read"),
+        ({"subscribe": "no-such-topic"}, "Topic 'no-such-topic' does not exist on the cluster 'kafka'. A batch read"),
+        ({"stream-ids": "s;flihgts"}, "The metadata service does not know the stream 'flihgts'. A batch read"),
     ],
 )
 def test_a_batch_read_finds_all_that_it_names(

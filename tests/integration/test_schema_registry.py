@@ -399,7 +399,11 @@ def test_an_unknown_id_is_the_fault_of_its_message(
     for _ in range(3):
         rows = decode(where, messages, columns(("id", spark.LongType())))
         assert "asked for the schema with id 99999, answered status 404" in rows[0]
-        assert rows[1:] == [f"No schema registry has the id {number}" for number in (2**31, 2**32 - 1)]
+        assert rows[1:] == [
+            f"Schema id {number} in the message is too large for any registry (the limit is 2^31-1): the message is damaged "
+            "or does not have Confluent's format"
+            for number in (2**31, 2**32 - 1)
+        ]
     assert len(proxy.requests) == 1
     later = time.monotonic() + schema_registry._UNKNOWN_S
     monkeypatch.setattr(time, "monotonic", lambda: later)

@@ -377,7 +377,7 @@ def test_none_waits_for_nothing(
         assert time.monotonic() - began < 1
         wait_until(lambda: caplog.messages, 15, "the lost records")
     assert len(caplog.messages) == 1
-    assert f"A record of an earlier batch is lost: Cluster 'east', topic '{name}', partition 0" in caplog.text
+    assert f"A record of an earlier batch was lost: Cluster 'east', topic '{name}', partition 0" in caplog.text
     mortal.resume()
     assert unattended(b"3") is producer
 

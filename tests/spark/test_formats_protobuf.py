@@ -432,7 +432,7 @@ def test_a_topic_may_hold_messages_that_are_not_expected(registry: Registry, rea
     messages = [framed(schema_id, b"\x08\x07"), framed(schema_id, b"\x08\x09", b"\x02\x02")]
     assert ids(read("id bigint", *messages)) == [7, 9]
     rows = read("id bigint", *messages, message_name="shop.Refund")
-    assert "It is a message of type shop.Order" in str(errors(rows)[0])
+    assert "The message has the type shop.Order" in str(errors(rows)[0])
     assert ids(rows) == [None, 9]
     assert read("id bigint", *messages, message_name="shop.Refund", ignore_parse_errors=True)[0] is None
 

@@ -268,7 +268,9 @@ def test_a_partitioner_from_a_module(spark: SparkSession, cluster_a: KafkaBroker
     )
     unknown = to(cluster_a, name, sink__partitioner="my_partitioners:Nobody")
     message = fault(lambda: write(spark.createDataFrame([("a",)], "value string"), unknown))
-    assert message.startswith("Option 'sink.partitioner' = 'my_partitioners:Nobody' could not be made: AttributeError")
+    assert message.startswith(
+        "The class of option 'sink.partitioner' ('my_partitioners:Nobody') could not be imported or created: AttributeError"
+    )
 
 
 # --- the builder --------------------------------------------------------------------------------------------------------

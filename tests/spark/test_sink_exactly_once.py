@@ -263,7 +263,7 @@ def test_an_old_checkpoint_with_a_new_prefix(
     options = once(cluster_a, name, f"{name}-2")
     message = fault(lambda: run(files.rows(), options, checkpoint))
     assert message.startswith("Batch 1 of query ")
-    assert "knows no earlier batch of it: the prefix, the log or its cluster is another one now" in message
+    assert "does not contain an earlier batch of this query: the prefix, the log or its cluster was changed" in message
     assert wait_until(lambda: is_settled(cluster_a, f"{name}-2"), 20, "the aborts")
     assert values(cluster_a, name) == ["a"]
     run(files.rows(), options | {"sink.accept-gaps": "true"}, checkpoint)

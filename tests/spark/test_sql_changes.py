@@ -116,7 +116,10 @@ def test_an_unknown_row_kind_is_refused(env: TableEnvironment, cluster_a: KafkaB
     upsert_table(env, "current", cluster_a, topic(cluster_a))
     env.execute_sql("SET 'execution.runtime-mode' = 'batch'")
     for kind in ("CAST(NULL AS STRING)", "'+X'"):
-        with pytest.raises(PySparkException, match=r"'row_kind' of a row has to be \+I, -U, \+U or -D, not (NULL|\+X)"):
+        refusal = (
+            r"'row_kind' of a row for table `current` must be \+I, -U, \+U or -D, not (NULL|\+X)\. Correct the query"
+        )
+        with pytest.raises(PySparkException, match=refusal):
             env.execute_sql(f"INSERT INTO current SELECT 1, 'a', {kind} AS row_kind")
     env.execute_sql("SET 'execution.runtime-mode' = 'streaming'")
 

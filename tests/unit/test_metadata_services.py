@@ -167,9 +167,12 @@ def test_user_class_without_argument_is_made_without(user_module: str) -> None:
     [
         ("files", r"Option 'metadata-service' has the value 'files'; expected .*; did you mean 'file'\?"),
         ("com.example.Service", r"expected single-cluster, file, http or package.module:Class$"),
-        ("no_such_module:Service", r"'no_such_module:Service' could not be made: ModuleNotFoundError"),
+        (
+            "no_such_module:Service",
+            r"\('no_such_module:Service'\) could not be imported or created: ModuleNotFoundError",
+        ),
         ("user_metadata_module:Servic", r"AttributeError: .* no attribute 'Servic'"),
-        ("user_metadata_module:Failing", r"could not be made: ValueError: no registry"),
+        ("user_metadata_module:Failing", r"could not be imported or created: ValueError: no registry"),
         ("user_metadata_module:Incomplete", r"lacks get_all_streams, describe_streams, is_cluster_active$"),
     ],
 )

@@ -91,7 +91,7 @@ def test_the_default_is_the_client() -> None:
         ("roundrobin", "expected default, fixed, round-robin or package.module:Class; did you mean 'round-robin'?"),
         ("no.such.module:Class", "ModuleNotFoundError: No module named 'no'"),
         (f"{HERE}:NoSuchClass", "has no attribute 'NoSuchClass'"),
-        (f"{HERE}:Unready", "could not be made: LookupError: no rules"),
+        (f"{HERE}:Unready", "could not be imported or created: LookupError: no rules"),
         ("collections:OrderedDict", "is not a partitioner: it lacks open, partition"),
     ],
 )

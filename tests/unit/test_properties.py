@@ -347,7 +347,7 @@ def test_owned_properties_are_rejected(prefix: str, key: str, value: str, why: s
     with pytest.raises(ConfigurationError, match=why) as caught:
         reject_owned({key: value}, prefix)
 
-    assert str(caught.value).startswith(f"Option '{prefix}{key}' is not supported as ")
+    assert str(caught.value).startswith(f"Option '{prefix}{key}' is not supported because ")
 
 
 def test_owned_properties_that_say_what_is_done_anyway() -> None:

@@ -257,8 +257,8 @@ def test_a_replayed_batch_is_not_published_again(world: World) -> None:
 @pytest.mark.parametrize(
     ("known", "batch", "why"),
     [
-        ({}, 3, "knows no earlier batch of it: the prefix, the log or its cluster is another one now"),
-        ({"other": 2}, 3, "knows no earlier batch of it"),
+        ({}, 3, "does not contain an earlier batch of this query: the prefix, the log or its cluster was changed"),
+        ({"other": 2}, 3, "does not contain an earlier batch of this query"),
         ({"q": 7}, 3, "batch 7 is published already: the checkpoint was rewound, or is a copy"),
         ({"q": 7}, 9, "the last one published is 7: batches between them were written somewhere else"),
     ],

@@ -402,7 +402,7 @@ REFUSED: dict[str, tuple[Given, str, str]] = {
     "a partitioner that is not there": (
         KAFKA | {"sink.partitioner": "nowhere.at:All"},
         COLUMNS,
-        "'sink.partitioner' = 'nowhere.at:All' could not be made",
+        "'sink.partitioner' ('nowhere.at:All') could not be imported or created",
     ),
     "a partitioner that is none": (KAFKA | {"sink.partitioner": "pathlib:Path"}, COLUMNS, "is not a partitioner"),
     "a guarantee": (

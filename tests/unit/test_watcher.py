@@ -342,7 +342,7 @@ def test_pattern_without_a_match_is_a_warning(caplog: pytest.LogCaptureFixture) 
     watcher.start()
     watcher.wait_first(10)
     watcher.close()
-    assert "knows no stream for StreamPatternSubscriber('zzz')" in caplog.text
+    assert "does not describe any stream that matches 'zzz'; check 'stream-pattern'" in caplog.text
 
 
 # --- conflicting properties -------------------------------------------------------------------------------------------

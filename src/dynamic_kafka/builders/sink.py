@@ -140,7 +140,7 @@ class KafkaSinkBuilder:
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
-        """Set the prefix of all transactional ids: a name of the query that restarts keep and no other query uses."""
+        """Set the prefix of all transactional ids. Keep it across restarts, and do not use it for another query."""
         self._options["sink.transactional-id-prefix"] = transactional_id_prefix
         return self
 

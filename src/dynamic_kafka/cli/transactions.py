@@ -40,17 +40,16 @@ __all__ = ["add_to"]
 _PAUSE_S = 0.1
 
 _FORCED_COMMIT = (
-    "--force commits transactions that the commit log has not decided: other transactions of the batch may stay "
-    "uncommitted, so that only a part of it becomes visible, and its query writes the batch again, so that rows are there "
-    "twice"
+    "Rows may appear twice, and a part of a batch may become visible. --force commits transactions that the commit log "
+    "has not decided, although other transactions of their batch may stay uncommitted and the query writes the batch again"
 )
 _FORCED_ABORT = (
-    "--force aborts transactions that the commit log has decided, or may have decided: these rows are lost, while other "
-    "rows of the batch may be committed, and the query then ends with LostTransactionsError"
+    "Rows are lost, and the query then ends with LostTransactionsError. --force aborts transactions that the commit log has "
+    "decided, or may have decided, although other transactions of their batch may be committed"
 )
 _OWNED = (
-    "the commit log is owned (generation %d): if its query is still running, these may be transactions of its current "
-    "batch, which then fails, or loses rows if it is being committed; stop the query first"
+    "The current batch of a running query may fail or lose rows, so stop the query first. The commit log is owned "
+    "(generation %d): the transactions may belong to a batch that is being written or committed now"
 )
 
 
@@ -189,8 +188,8 @@ def _wanted(args: argparse.Namespace, client: TransactionClient, *, commit: bool
     view = _log_view(args)
     if view.state is None:
         raise TransactionError(
-            f"Nothing is known to be decided: {_head(view)}. Give the right --commit-log, and "
-            "--commit-log-property bootstrap.servers=... if it is on another cluster"
+            f"The commit log does not exist or is empty ({_head(view)}), so no transaction is decided. Check "
+            "--commit-log, and give --commit-log-property bootstrap.servers=... if the commit log is on another cluster"
         )
     if view.decided and view.cluster is None:
         clusters = ", ".join(f"'{name}'" for name in sorted({t.cluster for t in view.decided}))

@@ -120,6 +120,10 @@ class Result:
 _NOT_KNOWN = Result(
     "refused", "refused: its coordinator does not know it; check the id (or transactional.id.expiration.ms has passed)"
 )
+_UNCLEAR = Result(
+    "refused",
+    "refused: the commit log is missing or empty, or does not show which cluster this is; check --commit-log and --cluster",
+)
 
 
 def plan_commit(transaction: TransactionView, *, force: bool) -> Result:
@@ -141,7 +145,11 @@ def plan_commit(transaction: TransactionView, *, force: bool) -> Result:
         return Result("refused", "refused: there is no open transaction with this id")
     if transaction.verdict is Verdict.DECIDED or force:
         return Result("end", "commit")
-    return Result("refused", f"refused: {transaction.verdict}, according to the commit log")
+    return (
+        _UNCLEAR
+        if transaction.verdict is Verdict.UNKNOWN
+        else Result("refused", f"refused: {transaction.verdict}, according to the commit log")
+    )
 
 
 def plan_abort(transaction: TransactionView, *, force: bool) -> Result:
@@ -161,7 +169,7 @@ def plan_abort(transaction: TransactionView, *, force: bool) -> Result:
         return Result("end", "abort")
     if transaction.verdict is Verdict.DECIDED:
         return Result("refused", "refused: decided; commit it instead, or start its query again")
-    return Result("refused", f"refused: {transaction.verdict} whether it is decided")
+    return _UNCLEAR
 
 
 def this_cluster(

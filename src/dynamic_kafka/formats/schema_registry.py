@@ -80,7 +80,12 @@ class Registry:
             RegistryError: With `not_found` if the registry does not know the id, or if the id is too large for any registry.
         """
         if schema_id > _LARGEST_ID:
-            raise RegistryError(f"No schema registry has the id {schema_id}", retriable=False, not_found=True)
+            raise RegistryError(
+                f"Schema id {schema_id} in the message is too large for any registry (the limit is 2^31-1): the message is "
+                "damaged or does not have Confluent's format",
+                retriable=False,
+                not_found=True,
+            )
         until, said = self._unknown.get(schema_id, (0.0, ""))
         if time.monotonic() < until:
             raise RegistryError(said, retriable=False, not_found=True)
@@ -149,7 +154,7 @@ class Registry:
     def close(self) -> None:
         """Close the connections and forget all answers. `client` then makes a new client.
 
-        A user that still has this one may use it on: it connects again, with secrets as they are then.
+        An object that is still in use stays valid: it connects again, with secrets as they are then.
         """
         connected, self._client = self._client, None
         if connected is not None:

@@ -41,7 +41,7 @@ _LIBRDKAFKA_LOG.addFilter(_demote)
 class BackgroundErrors:
     """The errors that clients reported outside of any call. They often say more than the "timed out" of a call.
 
-    Its user clears it when the errors are over: when the cluster has answered, or before it is asked.
+    Call `clear` after an answer, or before a new request.
 
     Attributes:
         last: The text of the last error; "" if there was none. "All brokers are down" follows a refused login and does not
@@ -137,7 +137,7 @@ class ClusterClients:
                     self.errors.note(error.args[0])
 
     def poll_idle(self) -> bool:
-        """Poll, and return whether no login was refused: its secrets may be out of date (see `ClientPool`)."""
+        """Poll. Return False after a refused login: the client may hold old secrets (see `ClientPool`)."""
         self.poll()
         return not self.errors.authentication_failed
 
@@ -183,7 +183,7 @@ def kept_clients(
     group_id = consumer.fixed.get("group.id", "")
     key = pool_key(purpose, cluster, properties, group_id)
     with _clients.lease(key, lambda: ClusterClients(properties, consumer=consumer)) as clients:
-        clients.errors.clear()  # what it noticed while it was not used may be over
+        clients.errors.clear()  # errors from the time without use may be over
         yield clients
         if "consumer" in clients.__dict__:
             clients.consumer.unassign()

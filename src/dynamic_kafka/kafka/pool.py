@@ -124,7 +124,7 @@ class ClientPool(Generic[C]):
         self.put(key, client)
 
     def share(self, key: Hashable, make: Callable[[], C]) -> C:
-        """Return the client with this key, and keep it meanwhile: for clients that any number of users may have at once."""
+        """Return the client with this key without taking it out of the pool; for thread-safe clients."""
         client = self.take(key) or make()
         self.put(key, client)
         return client

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 DEFAULT_CLUSTER = "kafka"
-"""The name of a cluster that no metadata service names."""
+"""The default cluster id, without a metadata service."""
 
 METADATA_SERVICE = Option(
     "metadata-service",

@@ -87,7 +87,7 @@ class StreamListService(ABC):
         return {stream.stream_id: stream for stream in self.get_all_streams() if stream.stream_id in stream_ids}
 
     def is_cluster_active(self, cluster_id: str) -> bool:  # noqa: ARG002  # one answer for all
-        """Return True: a list does not know."""
+        """Return True: a list of streams does not say whether a cluster is active."""
         return True
 
     def close(self) -> None:  # noqa: B027  # most services have nothing to close

@@ -95,12 +95,13 @@ def _check(stream_id: Any, cluster_id: Any, cluster: Any) -> None:
     if not cluster.properties.get("bootstrap.servers"):
         raise MetadataServiceError(f"{where} lacks the property 'bootstrap.servers'; add it", cluster_id=cluster_id)
     # A str is a collection of its letters, and topics="orders" is an easy mistake in a user's service.
-    topics = [cluster.topics] if isinstance(cluster.topics, str) else cluster.topics
-    illegal = sorted(repr(t) for t in topics if not (isinstance(t, str) and TOPIC_NAME.fullmatch(t)))
-    if illegal or topics is not cluster.topics:
+    if isinstance(cluster.topics, str):
+        raise MetadataServiceError(f"{where} gives `topics` as one text; give a set of names", cluster_id=cluster_id)
+    illegal = sorted(repr(t) for t in cluster.topics if not (isinstance(t, str) and TOPIC_NAME.fullmatch(t)))
+    if illegal:
         raise MetadataServiceError(
-            f"{where} must give topics as a set of names that are legal in Kafka; wrong: "
-            f"{listed(illegal, 5) if illegal else 'a single text'}",
+            f"{where} gives names that are not allowed for topics in Kafka: {listed(illegal, 5)}; a name has at most 249 "
+            "letters, digits, '.', '_' and '-'",
             cluster_id=cluster_id,
         )
 

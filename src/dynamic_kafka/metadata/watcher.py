@@ -21,7 +21,7 @@ from typing import TypedDict
 from dynamic_kafka.errors import DynamicKafkaError, MetadataServiceError
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.snapshot import EMPTY, Snapshot, describe_change, make_snapshot
-from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamSetSubscriber
+from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber
 
 __all__ = ["Change", "MetadataWatcher", "WatcherStatus"]
 
@@ -259,8 +259,13 @@ class MetadataWatcher:
             unknown = self._subscriber.stream_ids - snapshot.streams.keys()
             if unknown:
                 _log.warning("The metadata service does not know the streams %s", ", ".join(sorted(unknown)))
+        elif not snapshot.streams and isinstance(self._subscriber, StreamPatternSubscriber):
+            pattern = self._subscriber.pattern.pattern
+            _log.warning(
+                "The metadata service does not describe any stream that matches '%s'; check 'stream-pattern'", pattern
+            )
         elif not snapshot.streams:
-            _log.warning("The metadata service knows no stream for %r", self._subscriber)
+            _log.warning("%r did not choose any stream of the metadata service", self._subscriber)
         removed = before is not None and _topics(before) - _topics(snapshot)
         level = logging.WARNING if removed else logging.INFO
         _log.log(level, "Metadata %s: %s", "changed" if before else "read", "; ".join(changes) or "nothing to read")

@@ -97,13 +97,13 @@ class Committer:
             raise
 
     def claim(self, identity: Identity | None) -> Claim:
-        """Before the tasks: see `protocol.claim`."""
+        """Claim a generation, before the tasks; see `protocol.claim`."""
         claimed: Claim = self._run(protocol.claim(uuid.uuid4().hex, identity, self._policy))
         self._log.trim()
         return claimed
 
     def commit(self, claimed: Claim, identity: Identity, transactions: Sequence[Transaction]) -> PublishReport:
-        """After the tasks: see `protocol.commit`."""
+        """Decide and publish a batch, after the tasks; see `protocol.commit`."""
         clusters = {name: storable(self._properties[name]) for name in {t.cluster for t in transactions}}
         began, self._ended_at = time.perf_counter(), 0.0
         outcome = self._run(protocol.commit(uuid.uuid4().hex, claimed, identity, transactions, clusters, self._policy))
@@ -114,7 +114,7 @@ class Committer:
         )
 
     def abandon(self, claimed: Claim) -> bool:
-        """After a failure: see `protocol.abandon`."""
+        """Abort the open transactions of a failed batch; see `protocol.abandon`."""
         return bool(self._run(protocol.abandon(uuid.uuid4().hex, claimed)))
 
     def poll_idle(self) -> bool:

@@ -279,19 +279,20 @@ def check_producer(properties: Mapping[str, str], guarantee: Guarantee, where: s
     """
     if "transactional.id" in properties:
         raise ConfigurationError(
-            f"{where}transactional.id' is not supported as the sink names its transactions itself; give "
+            f"{where}transactional.id' is not supported because the sink names its transactions itself; give "
             "'sink.transactional-id-prefix'"
         )
     for part in ("key", "value"):
         serializer = properties.get(f"{part}.serializer", _SERIALIZERS[0])
         if serializer.rpartition(".")[2] not in _SERIALIZERS:
             raise ConfigurationError(
-                f"{where}{part}.serializer' is not supported as {part}s are written as the bytes or text of the column "
+                f"{where}{part}.serializer' is not supported because {part}s are written as the bytes or text of the column "
                 f"'{part}'; use DataFrame operations to serialize the {part}s"
             )
     if properties.get("interceptor.classes", "").strip():
         raise ConfigurationError(
-            f"{where}interceptor.classes' is not supported as interceptors are Java code; use DataFrame operations instead"
+            f"{where}interceptor.classes' is not supported because interceptors are Java code; use DataFrame operations "
+            "instead"
         )
     # An unknown or impossible property is an error here, not in a task.
     config = to_librdkafka(properties, role="producer")

@@ -86,6 +86,7 @@ def destinations_of(
     if not found:
         having = f" with the topic '{settings.topic}'" if settings.topic is not None else ""
         raise MetadataServiceError(
-            f"The stream '{settings.stream}' has no active cluster{having}, so no rows can be written"
+            f"The stream '{settings.stream}' has no active cluster{having}, so no rows can be written. Activate a "
+            "cluster, or add the topic to the stream in the metadata"
         )
     return found

@@ -1,4 +1,7 @@
-"""Partitioners, which choose the partition of a row that names none: Flink's `sink.partitioner`."""
+"""Partitioners, which choose the partition of a row that names none: Flink's `sink.partitioner`.
+
+`default` is not a partitioner here: the client itself chooses (`partitioner=murmur2_random` in `kafka.config.properties`).
+"""
 
 from __future__ import annotations
 
@@ -69,14 +72,14 @@ class RoundRobinPartitioner:
 
 
 _BUILT_IN: dict[str, type[KafkaPartitioner] | None] = {
-    "default": None,
+    "default": None,  # the client chooses
     "fixed": FixedPartitioner,
     "round-robin": RoundRobinPartitioner,
 }
 
 
 def create_partitioner(name: str) -> KafkaPartitioner | None:
-    """Make the partitioner that the option `sink.partitioner` names; None for `default`: the client chooses as Java's does.
+    """Make the partitioner that the option `sink.partitioner` names; None for `default`.
 
     A class of the user (`package.module:Class`) is made without arguments.
 

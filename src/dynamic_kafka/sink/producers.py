@@ -228,7 +228,7 @@ def kept_producer(cluster: str, properties: Mapping[str, str]) -> Iterator[Clust
     """Use a cluster's producer for a `with` block. It is kept for the next one if the block ends well."""
     key = pool_key("write", cluster, properties)
     with _pool.lease(key, lambda: ClusterProducer(cluster, properties)) as producer:
-        producer.errors.clear()  # what it noticed while it was not used may be over
+        producer.errors.clear()  # errors from the time without use may be over
         try:
             yield producer
         except BaseException:

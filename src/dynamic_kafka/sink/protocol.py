@@ -10,8 +10,8 @@ Rules, each with what goes wrong without it (tests/model removes them one by one
 2. Who writes a batch first *claims* a new generation; only the generation at the head can decide, once. Else a driver that
    wakes up decides a batch that another one has written again.
 3. A decision that is not finished is finished before the next claim, by any driver. Else a decided batch is lost.
-4. What is aborted was seen open before a record of ours that counts, so it is of no later generation; and it is named by
-   producer id and epoch (EndTxn checks both).
+4. Abort only transactions that were seen open before our claim counted: they cannot belong to a later generation. Name them
+   by producer id and epoch (EndTxn checks both).
    InitProducerId checks neither when a transaction is open: asked late, it would abort what another driver has decided.
 5. Before a decision each transaction is seen open, at its producer id and epoch, with time left on its clock. Else what
    timed out, or was aborted, is decided.
@@ -149,7 +149,7 @@ class Outcome(StrEnum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Its id is not known any more, or has been used again since."""
+    """The coordinator does not know the transactional id any more, or the id has been used again since."""
 
 
 class ObservedTransaction(NamedTuple):
@@ -247,7 +247,7 @@ class Claim:
     Args:
         chain: The chain's name.
         generation: The generation; 0 if nothing has to be written.
-        applied: True if the batch is known to be published already.
+        applied: True if the batch is already published; False if its identity was not given.
     """
 
     chain: str
@@ -447,14 +447,17 @@ def _is_applied(state: State, identity: Identity) -> bool:
 
 
 def _check_next(state: State, identity: Identity, policy: TransactionPolicy) -> None:
-    """Rule 8."""
+    """Raise if the batch is not the next one (rule 8)."""
     if not identity.consecutive or policy.accept_gaps:
         return
     last = state.applied.get(identity.name, -1)
     if identity.batch == last + 1:
         return
     if identity.name not in state.applied:
-        what = "and the commit log knows no earlier batch of it: the prefix, the log or its cluster is another one now"
+        what = (
+            "and the commit log does not contain an earlier batch of this query: the prefix, the log or its cluster was "
+            "changed"
+        )
     elif identity.batch < last:
         what = f"and batch {last} is published already: the checkpoint was rewound, or is a copy of another query's"
     else:
@@ -468,7 +471,7 @@ def _check_next(state: State, identity: Identity, policy: TransactionPolicy) -> 
 def _check_open(
     transactions: Iterable[Transaction], seen: Iterable[ObservedTransaction], policy: TransactionPolicy
 ) -> None:
-    """Rule 5."""
+    """Raise if a transaction is not open or has too little time left (rule 5)."""
     for transaction, now in zip(transactions, seen, strict=True):
         if now.outcome is not Outcome.OPEN:
             raise TransactionError(

@@ -26,7 +26,7 @@ class TaskReport:
     Args:
         clusters: The volume handed to the producers, by cluster; a cluster without rows is absent.
         errors: The number of records known as not acknowledged; more than 0 with the guarantee `none` only.
-        write_ms: The time to hand all records over, with waiting for room in the queues, without waiting for rows.
+        write_ms: The time to hand all records over; includes waits for a full queue, excludes waits for input.
         flush_ms: The time from then on until all records were acknowledged; 0 with the guarantee `none`.
     """
 

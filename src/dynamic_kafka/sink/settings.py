@@ -17,7 +17,7 @@ from dynamic_kafka.sink.partitioners import KafkaPartitioner
 __all__ = ["DEFAULT_TRANSACTION_TIMEOUT_MS", "Destination", "Guarantee", "SinkSettings", "WriteTask"]
 
 DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
-"""The brokers' own default of the longest time-out that they allow."""
+"""The brokers' default of `transaction.max.timeout.ms`."""
 
 Guarantee = Literal["none", "at-least-once", "exactly-once"]
 """Flink's DeliveryGuarantee, in the words of its options."""
@@ -26,7 +26,7 @@ LostTransactions = Literal["fail", "continue"]
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """Everything that the user chose for a sink.
+    """The settings of a sink.
 
     Args:
         service: The function that makes the metadata service; called once, in the process that uses it.

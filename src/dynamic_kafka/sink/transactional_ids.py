@@ -1,15 +1,15 @@
 """Transactional ids: their names, and the pool of them on a machine (Flink: TransactionNamingStrategy.POOLING).
 
 An id is `<prefix>.dk-<host>-<number>`. Each number is a file, and the process that has locked the file owns the id. The lock
-goes with the process, so the number of ids stays bounded however many workers come and go. The file's content keeps the next
+ends with the process, so the number of ids stays bounded however many workers come and go. The file's content keeps the next
 process away from an id if its transaction may still be decided, or its InitProducerId may still be on its way. Rules (see
 `protocol`, rule 7):
 
 1. Only the process that holds the lock uses the id.
 2. An id with a transaction of generation G is used again only by a task of a later generation: then G's transaction is
-   settled. A file's generation counts for its own chain of claims only: a claim in another log cannot decide anything of it.
+   settled. Generations are compared only within one commit log.
 3. An id is left alone for ten minutes if its InitProducerId was not answered: no request lives as long.
-4. After a reboot, and on another machine, the ids are other ones: the files may be lost then.
+4. After a reboot, and on another machine, the ids are different: the files may be lost then.
 """
 
 from __future__ import annotations

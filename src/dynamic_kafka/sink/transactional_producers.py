@@ -93,7 +93,7 @@ def _take(key: Hashable, cluster: str, task: WriteTask) -> _TransactionalProduce
     if (thread := _preparing.get(key)) is not None:
         thread.join()
     found = _ready.take(key) or _make_ready(cluster, task)
-    found.producer.errors.clear()  # what it noticed while it was not used may be over
+    found.producer.errors.clear()  # errors from the time without use may be over
     return found
 
 
@@ -185,7 +185,7 @@ def _initialize(producer: ClusterProducer, name: str, statistics: _Statistics) -
 
 
 def _connect(producer: ClusterProducer, statistics: _Statistics) -> None:
-    """Have a broker connected: `init_transactions` sleeps for 500 ms if it finds none, and does not report the cause."""
+    """Connect to a broker first: `init_transactions` sleeps for 500 ms if it finds none, and does not report the cause."""
     deadline = time.monotonic() + _CONNECT_S
     with suppress(KafkaException):
         while not statistics.connected and time.monotonic() < deadline:

@@ -75,7 +75,7 @@ class Written:
                 error, message.topic() or "", -1 if partition is None else partition, key
             )
             if self.unattended:
-                _log.warning("A record of an earlier batch is lost: %s", self.error)
+                _log.warning("A record of an earlier batch was lost: %s", self.error)
 
     def check(self) -> None:
         """Raise the first delivery error, if there is one."""

@@ -150,19 +150,20 @@ class SourceEnumerator:
             self.close()
 
     def _check_topics(self, document: Document) -> None:
-        """Raise for unknown streams and missing topics. A stream waits for them; a batch would silently be incomplete."""
+        """Raise for unknown streams and missing topics: otherwise a batch would be incomplete without an error."""
         subscriber = self._settings.subscriber
         if isinstance(subscriber, StreamSetSubscriber) and (unknown := subscriber.stream_ids - document.streams.keys()):
             raise ConfigurationError(
-                f"The metadata service does not know the stream '{min(unknown)}', and a batch read does not wait for it; "
-                "check the id, or add it to the metadata"
+                f"The metadata service does not know the stream '{min(unknown)}'. A batch read does not wait: check the "
+                "id, or add the stream to the metadata"
             )
         missing = self._settings.topics - {topic for cluster in document.clusters.values() for topic in cluster.topics}
         if missing and self._settings.cluster_failure_mode == "fail":
-            where = " and ".join(f"'{name}'" for name in sorted(document.clusters))
+            names = ", ".join(f"'{name}'" for name in sorted(document.clusters))
+            where = f"the cluster {names}" if len(document.clusters) == 1 else f"the clusters {names}"
             raise ConfigurationError(
-                f"Cluster {where}, topic '{min(missing)}' does not exist, and a batch read does not wait for it; check its "
-                "name, or create it"
+                f"Topic '{min(missing)}' does not exist on {where}. A batch read does not wait: check the name, or "
+                "create the topic"
             )
 
     def report(self) -> dict[str, Any]:
@@ -217,8 +218,8 @@ class SourceEnumerator:
         assert snapshot is not None
         if len(snapshot.clusters) != 1:
             raise CheckpointError(
-                f"The checkpoint was written by Spark's own Kafka source, which reads one cluster, but the metadata names "
-                f"{len(snapshot.clusters)}; import it with metadata that names only the cluster it was read from"
+                "The checkpoint was written by Spark's own Kafka source, which reads one cluster. The metadata names "
+                f"{len(snapshot.clusters)} clusters. For the import, name only the cluster that the checkpoint was read from"
             )
         ((name, metadata),) = snapshot.clusters.items()
         starts = {} if since is None or is_marker(since) else since

@@ -23,7 +23,7 @@ ClusterFailureMode = Literal["fail", "isolate"]
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """Everything that the user chose for a source.
+    """The settings of a source.
 
     Args:
         service: The function that makes the metadata service; called once, in the process that uses it.

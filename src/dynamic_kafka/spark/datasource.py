@@ -111,7 +111,9 @@ class DynamicKafkaDataSource(DataSource):
         settings = self._settings(KafkaOffsetsInitializer.earliest())
         if settings.starting == KafkaOffsetsInitializer.latest():
             raise InvalidOptionError(
-                "startingOffsets", "latest", "a start before the end, because a batch read ends there"
+                "startingOffsets",
+                "latest",
+                "another start: a batch query reads up to the latest offset, so it would read nothing",
             )
         return DynamicKafkaReader(settings, _checked(schema))
 

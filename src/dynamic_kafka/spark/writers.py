@@ -150,7 +150,8 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
         if not query or not batch:
             raise TransactionError(
-                "Spark did not provide the query's id and the batch's number, so the batch cannot be written exactly once"
+                "Spark did not provide the query's id and the batch's number, so the batch cannot be written exactly once. "
+                "Report this with your Spark version, or use at-least-once"
             )
         return Identity(query, int(batch))
 

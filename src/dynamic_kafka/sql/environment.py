@@ -230,8 +230,10 @@ class TableEnvironment:
 
     def _view_ddl(self, name: Name) -> str:
         view = self._catalog.views.get(only_name(name).lower())
-        if view is None or not isinstance(view.query, str):
-            raise ConfigurationError(f"View {qualified(name)} does not exist, or is a DataFrame; see SHOW VIEWS")
+        if view is None:
+            raise ConfigurationError(f"View {qualified(name)} does not exist; see SHOW VIEWS")
+        if not isinstance(view.query, str):
+            raise ConfigurationError(f"View {qualified(name)} is a DataFrame, so it does not have SQL text to show")
         columns = f" ({', '.join(map(quoted, view.columns))})" if view.columns else ""
         comment = f" COMMENT {string_literal(view.comment)}" if view.comment is not None else ""
         return f"CREATE TEMPORARY VIEW {qualified(name)}{columns}{comment} AS\n{view.query}"

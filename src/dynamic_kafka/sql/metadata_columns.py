@@ -1,6 +1,7 @@
 """Metadata columns of the connectors: Flink's keys, their types, and their columns in the rows of the source and the sink.
 
-Source: the seed on Kafka SQL; `header-list` is FLIP-568's, `kafka_cluster` that of Flink's `dynamic-kafka`.
+Source: Flink's "Apache Kafka SQL Connector" documentation; `header-list` is FLIP-568's, `kafka_cluster` that of
+Flink's `dynamic-kafka`.
 """
 
 from __future__ import annotations

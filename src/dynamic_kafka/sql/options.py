@@ -1,7 +1,7 @@
 """Options of SQL tables: those of the source and the sink, those of the SQL connectors themselves, and those of formats.
 
-A table's options are split here by their consumer. Source: the seed on Kafka SQL; Flink's KafkaConnectorOptions and
-UpsertKafkaDynamicTableFactory.
+A table's options are split here by their consumer. Source: Flink's "Apache Kafka SQL Connector" documentation,
+KafkaConnectorOptions and UpsertKafkaDynamicTableFactory.
 """
 
 from __future__ import annotations

@@ -57,7 +57,9 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
     settings = configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
     if not streaming and settings.starting == KafkaOffsetsInitializer.latest():
         raise InvalidOptionError(
-            "scan.startup.mode", "latest-offset", "a start before the end, because a batch query ends at the end"
+            "scan.startup.mode",
+            "latest-offset",
+            "another start: a batch query reads up to the latest offset, so it would read nothing",
         )
     reader = spark.readStream if streaming else spark.read
     messages = reader.format(NAME).schema(_needed(table)).options(**options).load()

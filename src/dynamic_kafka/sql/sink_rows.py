@@ -84,7 +84,7 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
         c.name: (F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)).cast(cast_type(c.type))
         for c in columns
     }
-    kind_column = _checked_kind(F.col(f"c{len(query.columns) - 1}")) if kind is not None else F.lit(INSERT)
+    kind_column = _checked_kind(F.col(f"c{len(query.columns) - 1}"), table) if kind is not None else F.lit(INSERT)
     values |= {c.name: _not_null(values[c.name], c, table, kind_column) for c in columns if not c.type.nullable}
     selected = []
     if table.key is not None:
@@ -101,9 +101,9 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
     return rows.select(*selected)
 
 
-def _checked_kind(kind: Column) -> Column:
-    shown = F.coalesce(kind, F.lit("NULL"))
-    refusal = F.concat(F.lit(f"Column '{ROW_KIND}' of a row has to be +I, -U, +U or -D, not "), shown)
+def _checked_kind(kind: Column, table: KafkaTable) -> Column:
+    rule = f"Column '{ROW_KIND}' of a row for table {qualified(table.definition.name)} must be +I, -U, +U or -D, not "
+    refusal = F.concat(F.lit(rule), F.coalesce(kind, F.lit("NULL")), F.lit(". Correct the query"))
     return F.when(kind.isin(*ROW_KINDS), kind).otherwise(F.raise_error(refusal))
 
 
@@ -113,7 +113,8 @@ def _not_null(value: Column, column: PhysicalColumn | MetadataColumn, table: Kaf
     if table.upsert and column.name not in table.definition.primary_key:
         wrong = wrong & ~kind.isin(*DELETES)  # a deleted row needs its key only
     refusal = (
-        f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, but a row has NULL for it"
+        f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, but a row has NULL for it. Filter "
+        "such rows, use COALESCE, or declare the column without NOT NULL"
     )
     return F.when(wrong, F.raise_error(F.lit(refusal))).otherwise(value)
 

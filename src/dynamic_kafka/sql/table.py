@@ -1,6 +1,7 @@
 """A table with its options checked: all rules of the SQL connectors, without I/O.
 
-Rules (the seed on Kafka SQL; Flink's KafkaConnectorOptionsUtil and UpsertKafkaDynamicTableFactory):
+Rules (Flink's "Apache Kafka SQL Connector" documentation, KafkaConnectorOptionsUtil and
+UpsertKafkaDynamicTableFactory):
 
 1. The key format has the columns of `key.fields`, in that order, without `key.fields-prefix`; for `upsert-kafka` those of
    the PRIMARY KEY. The value format has all physical columns, or with EXCEPT_KEY those that are not in the key.

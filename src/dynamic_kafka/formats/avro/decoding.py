@@ -366,7 +366,7 @@ def _nothing() -> pa.Array:
 def _gather(
     size: int, parts: Sequence[tuple[Indices, pa.Array]], target: pa.DataType, without: Indices | None = None
 ) -> pa.Array:
-    """Return an array that is put together from parts.
+    """Join parts into one array, in the order of their indices.
 
     Args:
         size: The length of the array.

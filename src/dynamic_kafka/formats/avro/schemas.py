@@ -193,7 +193,7 @@ def _type(data_type: DataType, name: str, path: str, legacy: bool, precision: in
 def to_be_cut(schema: StructType) -> frozenset[str]:
     """Return the columns that are declared with at most milliseconds: their times are cut to them, as in Flink.
 
-    Times of other columns are not cut, because nobody declared that their digits may be lost.
+    Times of other columns are not cut, because no declaration says that their digits may be lost.
 
     Returns:
         The columns' names, with the names of the structs around them, joined by dots.

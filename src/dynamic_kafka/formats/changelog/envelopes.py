@@ -1,5 +1,7 @@
 """The messages of Debezium, Canal, Maxwell and Oracle GoldenGate about changed rows: the envelopes of `changelog.format`.
 
+This module is only a table of the envelopes; `format` interprets it for reading and for writing.
+
 Source: Flink 2.1's `*JsonDecodingFormat.ReadableMetadata` and the constants of its `*JsonDeserializationSchema`s.
 """
 

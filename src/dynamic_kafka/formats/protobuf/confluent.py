@@ -177,7 +177,9 @@ def _message(reading: _Reading, header: bytes) -> MessageType:
         return reading.given
     message = _registered_message(reading.settings, header)
     if reading.expected not in {None, message.name}:
-        raise ConfigurationError(f"It is a message of type {message.name}; '{_MESSAGE}' expects {reading.expected}")
+        raise ConfigurationError(
+            f"The message has the type {message.name}, but option '{_MESSAGE}' is {reading.expected}"
+        )
     return message
 
 

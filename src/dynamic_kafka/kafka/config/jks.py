@@ -81,7 +81,9 @@ def unprotect(key: bytes, password: str) -> bytes | None:
     """
     algorithm, encrypted = _encrypted_key_info(key)
     if _KEY_PROTECTOR not in algorithm:
-        raise StoreError("its private key is protected in an unknown way; convert it with keytool -importkeystore")
+        raise StoreError(
+            "its private key is protected in an unknown way; convert it with keytool -importkeystore -deststoretype PKCS12"
+        )
     secret = _utf16(password)
     digest, body, proof = encrypted[:_SHA1_BYTES], encrypted[_SHA1_BYTES:-_SHA1_BYTES], encrypted[-_SHA1_BYTES:]
     stream = bytearray()

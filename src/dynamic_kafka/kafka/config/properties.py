@@ -147,18 +147,18 @@ def reject_owned(properties: Mapping[str, str], prefix: str = "") -> None:
         given = properties.get(f"{part}.deserializer")
         if given is not None and given.rpartition(".")[2] != "ByteArrayDeserializer":
             raise ConfigurationError(
-                f"Option '{prefix}{part}.deserializer' is not supported as {part}s are deserialized as byte arrays with "
-                f"ByteArrayDeserializer; use a format option, or DataFrame operations, to deserialize the {part}s"
+                f"Option '{prefix}{part}.deserializer' is not supported because {part}s are deserialized as byte arrays "
+                f"with ByteArrayDeserializer; use a format option, or DataFrame operations, to deserialize the {part}s"
             )
     if properties.get("enable.auto.commit", "false").strip().lower() != "false":
         raise ConfigurationError(
-            f"Option '{prefix}enable.auto.commit' is not supported as the offsets in the checkpoint decide what is read; "
-            "a group's offsets are committed when a micro-batch has finished"
+            f"Option '{prefix}enable.auto.commit' is not supported because the offsets in the checkpoint decide what is "
+            "read; a group's offsets are committed when a micro-batch has finished"
         )
     if properties.get("interceptor.classes", "").strip():
         raise ConfigurationError(
-            f"Option '{prefix}interceptor.classes' is not supported as interceptors are Java code, and could change what "
-            "is read; use DataFrame operations instead"
+            f"Option '{prefix}interceptor.classes' is not supported because interceptors are Java code, and could "
+            "change what is read; use DataFrame operations instead"
         )
 
 

@@ -53,7 +53,7 @@ def resolve(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def redact(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties as they may be logged or shown: secrets as `***`, references as they are.
+    """Return properties for logs and messages: secrets as `***`, references as they are.
 
     Args:
         properties: Kafka properties or options, in any spelling, also with a prefix such as `properties.`.
@@ -80,7 +80,7 @@ def is_secret(key: str) -> bool:
 def storable(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the part that may be written into a checkpoint: how to reach the cluster, without any secret.
 
-    Kept are properties known to hold no secret, and values that consist of references only. A JAAS string is kept if
+    It keeps properties known to hold no secret, and values that consist of references only. A JAAS string is kept if
     each of its secret options is a reference; it loses its comments. Everything else is left out.
 
     Args:
