@@ -12,6 +12,7 @@ Example:
 from __future__ import annotations
 
 from dynamic_kafka.testing.broker import BrokerError, KafkaBroker
+from dynamic_kafka.testing.cluster import KafkaCluster
 from dynamic_kafka.testing.helpers import MockCluster, produce, wait_until
 
-__all__ = ["BrokerError", "KafkaBroker", "MockCluster", "produce", "wait_until"]
+__all__ = ["BrokerError", "KafkaBroker", "KafkaCluster", "MockCluster", "produce", "wait_until"]

@@ -1,4 +1,4 @@
-"""An Apache Kafka broker in a child process: a cluster of one node, with KRaft, that is broker and controller."""
+"""An Apache Kafka broker in a child process: a node with KRaft, that is broker and controller."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Self
@@ -22,16 +20,18 @@ from confluent_kafka.cimpl import NewTopic
 
 from dynamic_kafka.testing.configuration import (
     HOST,
+    Node,
     as_properties,
     broker_configuration,
     free_ports,
     is_free,
+    nodes,
     plain_login_module,
 )
 from dynamic_kafka.testing.helpers import wait_until
-from dynamic_kafka.testing.jars import BrokerError, find_java, kafka_classpath
+from dynamic_kafka.testing.jars import KAFKA_VERSION, BrokerError, find_java, kafka_classpath
 
-__all__ = ["BrokerError", "KafkaBroker"]
+__all__ = ["BrokerError", "KafkaBroker", "admin_client"]
 
 _PORT_ATTEMPTS = 5
 _START_TIMEOUT_S = 60
@@ -44,7 +44,7 @@ _SMALL_JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 
 
 class KafkaBroker:
-    """A Kafka cluster of one broker, in a child process that never outlives this one.
+    """A Kafka cluster of one broker, or one of a `KafkaCluster`, in a child process that never outlives this one.
 
     It needs Java 17 or newer (`JAVA_HOME` or `PATH`), and Maven once, to fetch Kafka's jars. It starts in about 3 s. The
     child is killed when this process ends, also when this process is killed by SIGKILL. The object is not thread-safe.
@@ -62,6 +62,8 @@ class KafkaBroker:
             broker used before keeps its data. None is a temporary folder.
         heap: The JVM's heap, as in `1g`, for benchmarks; the JVM then also compiles fully. None is a small, quick JVM.
         sasl_plain: User to password. If given, clients must log in by SASL_PLAINTEXT with the mechanism PLAIN.
+        version: Kafka's version, 3.9 or newer; None is the environment variable `KAFKA_VERSION`, or else 4.1.0.
+        node: Its place in a cluster of several brokers, which `KafkaCluster` gives it.
 
     Example:
         >>> with KafkaBroker(properties={"log.retention.ms": "1000"}) as broker:  # doctest: +SKIP
@@ -76,14 +78,19 @@ class KafkaBroker:
         log_dir: Path | None = None,
         heap: str | None = None,
         sasl_plain: Mapping[str, str] | None = None,
+        version: str | None = None,
+        node: Node | None = None,
     ) -> None:
-        self._port = port
+        self._port = port if node is None else node.client
+        self._version = version or KAFKA_VERSION
+        self._node = node
         self._properties = dict(properties or {})
         self._folder = log_dir
         self._is_temporary = log_dir is None
         self._jvm = (f"-Xms{heap}", f"-Xmx{heap}") if heap else _SMALL_JVM
         self._sasl_plain = dict(sasl_plain or {})
-        self._internal = ""
+        self.internal_address = f"{HOST}:{node.internal}" if node else ""
+        """The address of its listener INTERNAL, once it was started."""
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._java_pid = 0
 
@@ -155,16 +162,15 @@ class KafkaBroker:
 
     def _start(self) -> None:
         for attempts_left in reversed(range(_PORT_ATTEMPTS)):
-            free = free_ports()
-            client, internal, controller = self._port or next(free), next(free), next(free)
+            node = self._node or nodes(1, free_ports(), self._port)[0]
             try:
-                self._launch(client, internal, controller)
+                self._launch(node)
             except BrokerError as error:
                 # Another process took one of the ports between our check and the broker's start.
-                if attempts_left and "Address already in use" in str(error):
+                if attempts_left and self._node is None and "Address already in use" in str(error):
                     continue
                 raise
-            self._port = client
+            self._port = node.client
             return
 
     def stop(self) -> None:
@@ -226,8 +232,8 @@ class KafkaBroker:
             confluent_kafka.KafkaException: If the broker refuses, for example because the topic exists.
             TimeoutError: If the topic is not ready within 15 s.
         """
-        admin = _admin(self._internal)
-        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        admin = admin_client(self.internal_address)
+        new = NewTopic(name, num_partitions=partitions, config=dict(config or {}))  # with the brokers' replication
         admin.create_topics([new])[name].result(_ADMIN_TIMEOUT_S)
 
         def has_leaders() -> bool:
@@ -243,7 +249,7 @@ class KafkaBroker:
             confluent_kafka.KafkaException: If the broker refuses, for example because the topic does not exist.
             TimeoutError: If the broker still lists it after 15 s.
         """
-        admin = _admin(self._internal)
+        admin = admin_client(self.internal_address)
         admin.delete_topics([name])[name].result(_ADMIN_TIMEOUT_S)
         wait_until(
             lambda: name not in admin.list_topics(timeout=_ADMIN_TIMEOUT_S).topics,
@@ -264,15 +270,13 @@ class KafkaBroker:
                 pipe.close()
             self._watchdog = None
 
-    def _launch(self, client: int, internal: int, controller: int) -> None:
-        java, classpath = find_java(), kafka_classpath()
+    def _launch(self, node: Node) -> None:
+        java, classpath = find_java(), kafka_classpath(self._version)
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="kafka-broker-"))
         self._folder.mkdir(parents=True, exist_ok=True)
         data = self._folder / "data"
-        configuration = broker_configuration(
-            data, client=client, internal=internal, controller=controller, sasl_plain=self._sasl_plain
-        )
+        configuration = broker_configuration(data, node, sasl_plain=self._sasl_plain)
         config = self._folder / "server.properties"
         config.touch(mode=0o600)  # it may hold passwords
         config.write_text(as_properties(configuration | self._properties), encoding="ascii")
@@ -284,9 +288,9 @@ class KafkaBroker:
             log_start = output.tell()
             try:
                 if not (data / "meta.properties").exists():
-                    _format(command, config, output)
+                    _format(command, config, node.cluster_id, output)
                 self._spawn([*command, "kafka.Kafka", str(config)], output)
-                self._await_answer(client, internal)
+                self._await_answer(node)
             except BrokerError as error:
                 self.kill()
                 tail = log.read_bytes()[log_start:][-_LOG_TAIL_BYTES:].decode(errors="replace")
@@ -294,7 +298,7 @@ class KafkaBroker:
             except BaseException:
                 self.kill()
                 raise
-        self._internal = f"{HOST}:{internal}"
+        self.internal_address = f"{HOST}:{node.internal}"
 
     def _spawn(self, command: list[str], output: IO[bytes]) -> None:
         watchdog = [sys.executable, "-I", "-S", str(Path(__file__).with_name("watchdog.py"))]
@@ -312,18 +316,17 @@ class KafkaBroker:
             raise BrokerError("The broker's process could not be started")
         self._java_pid = int(first_line)
 
-    def _await_answer(self, client: int, internal: int) -> None:
+    def _await_answer(self, node: Node) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while not _answers(client, internal):
+        while not _answers(node):
             if not self.is_running:
-                raise BrokerError(f"The broker on port {client} ended while it was starting")
+                raise BrokerError(f"The broker on port {node.client} ended while it was starting")
             if time.monotonic() > deadline:
-                raise BrokerError(f"The broker on port {client} did not answer within {_START_TIMEOUT_S} s")
+                raise BrokerError(f"The broker on port {node.client} did not answer within {_START_TIMEOUT_S} s")
             time.sleep(0.05)
 
 
-def _format(command: list[str], config: Path, output: IO[bytes]) -> None:
-    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+def _format(command: list[str], config: Path, cluster_id: str, output: IO[bytes]) -> None:
     storage_tool = [*command, "kafka.tools.StorageTool", "format", "--config", str(config)]
     storage_tool.append(f"--cluster-id={cluster_id}")  # may begin with a dash
     done = subprocess.run(storage_tool, stdout=output, stderr=output, timeout=_START_TIMEOUT_S, check=False)  # noqa: S603
@@ -331,14 +334,15 @@ def _format(command: list[str], config: Path, output: IO[bytes]) -> None:
         raise BrokerError(f"The broker's folder {config.parent} could not be formatted; check the broker's properties")
 
 
-def _answers(client: int, internal: int) -> bool:
+def _answers(node: Node) -> bool:
     try:
-        socket.create_connection((HOST, client), timeout=1).close()
-        return bool(_admin(f"{HOST}:{internal}").list_topics(timeout=2).brokers)
+        socket.create_connection((HOST, node.client), timeout=1).close()
+        return bool(admin_client(f"{HOST}:{node.internal}").list_topics(timeout=2).brokers)
     except (OSError, KafkaException):
         return False
 
 
-def _admin(address: str) -> AdminClient:
+def admin_client(address: str) -> AdminClient:
+    """Return an admin client that logs nothing."""
     # One for each use: a client that is kept would log errors to standard error whenever the broker is down.
     return AdminClient({"bootstrap.servers": address, "log_level": 0})

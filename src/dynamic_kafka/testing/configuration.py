@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import random
 import socket
+import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HOST", "as_properties", "broker_configuration", "free_ports", "is_free", "plain_login_module"]
+__all__ = [
+    "HOST",
+    "Node",
+    "as_properties",
+    "broker_configuration",
+    "free_ports",
+    "is_free",
+    "nodes",
+    "plain_login_module",
+]
 
 HOST = "127.0.0.1"  # not localhost: some clients then try ::1 first, and log an error
 # Below the ports that systems use for outgoing connections: none of those can take a broker's port while it is down.
@@ -40,24 +52,52 @@ _SMALL_BROKER = {
 }
 
 
-def broker_configuration(
-    data: Path, *, client: int, internal: int, controller: int, sasl_plain: Mapping[str, str]
-) -> dict[str, str]:
+@dataclass(frozen=True)
+class Node:
+    """A broker's place in its cluster.
+
+    Args:
+        node_id: Kafka's `node.id`.
+        client: The port of its listener CLIENT.
+        internal: The port of its listener INTERNAL.
+        controller: The port of its listener CONTROLLER.
+        voters: Kafka's `controller.quorum.voters`.
+        cluster_id: Kafka's `cluster.id`, for folders that no broker used before.
+    """
+
+    node_id: int
+    client: int
+    internal: int
+    controller: int
+    voters: str
+    cluster_id: str
+
+
+def nodes(count: int, ports: Iterator[int], client: int | None = None) -> list[Node]:
+    """Return the nodes of a cluster, numbered from 1; `client` is the first one's port for clients if that is given."""
+    taken = [(client or next(ports), next(ports), next(ports)) for client in [client, *[None] * (count - 1)]]
+    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    voters = ",".join(f"{i}@{HOST}:{controller}" for i, (_, _, controller) in enumerate(taken, 1))
+    return [Node(i, *three, voters, cluster_id) for i, three in enumerate(taken, 1)]
+
+
+def broker_configuration(data: Path, node: Node, *, sasl_plain: Mapping[str, str]) -> dict[str, str]:
     """Return the broker's properties, without the user's own.
 
-    `data` is the folder of its data; `client`, `internal` and `controller` are the ports of its listeners. `sasl_plain` are
-    users and passwords for CLIENT; if it is empty, CLIENT is in plain text without a login, as INTERNAL always is.
+    `data` is the folder of its data. `sasl_plain` are users and passwords for CLIENT; if it is empty, CLIENT is in plain
+    text without a login, as INTERNAL always is.
     """
     client_security = "SASL_PLAINTEXT" if sasl_plain else "PLAINTEXT"
     configuration = {
         "process.roles": "broker,controller",
-        "node.id": "1",
+        "node.id": str(node.node_id),
         "log.dirs": str(data.absolute()),
-        "listeners": f"CLIENT://{HOST}:{client},INTERNAL://{HOST}:{internal},CONTROLLER://{HOST}:{controller}",
+        "listeners": f"CLIENT://{HOST}:{node.client},INTERNAL://{HOST}:{node.internal},"
+        f"CONTROLLER://{HOST}:{node.controller}",
         "listener.security.protocol.map": f"CLIENT:{client_security},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "INTERNAL",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "controller.quorum.voters": node.voters,
         **_SMALL_BROKER,
     }
     if sasl_plain:

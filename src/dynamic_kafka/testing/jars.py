@@ -17,7 +17,8 @@ from dynamic_kafka.errors import DynamicKafkaError
 
 __all__ = ["KAFKA_VERSION", "BrokerError", "cached", "find_java", "kafka_classpath", "run_maven"]
 
-KAFKA_VERSION = "4.1.0"
+KAFKA_VERSION = os.environ.get("KAFKA_VERSION") or "4.1.0"
+"""The version of brokers that are made without one."""
 
 _OLDEST_JAVA = 17  # Kafka 4's brokers need it
 _GET_JAVA = (
@@ -59,22 +60,25 @@ def _java_major(java: str) -> int | None:
     return int(found[1]) if answer.returncode == 0 and found else None
 
 
-def kafka_classpath() -> str:
+def kafka_classpath(version: str) -> str:
     """Return the class path of a broker, as `java -cp` takes it; fetch the jars if this user does not have them yet.
 
     Raises:
         BrokerError: If the jars are missing and Maven is missing or fails.
     """
-    return f"{cached(f'kafka-{KAFKA_VERSION}', _fetch_kafka)}/*"
+    return f"{cached(f'kafka-{version}', functools.partial(_fetch_kafka, version))}/*"
 
 
-def _fetch_kafka(scratch: Path) -> Path:
+def _fetch_kafka(version: str, scratch: Path) -> Path:
     jars = scratch / "jars"
     with resources.as_file(resources.files("dynamic_kafka.testing") / "kafka-broker.pom.xml") as pom:
         run_maven(
             scratch,
-            ["-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"],
-            f"Kafka {KAFKA_VERSION}",
+            [
+                *("-f", str(pom), "dependency:copy-dependencies"),
+                *(f"-Dkafka.version={version}", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"),
+            ],
+            f"Kafka {version}",
         )
     return jars
 
