@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka import pool as module
-from dynamic_kafka.kafka.clients import BackgroundErrors, pool_key
+from dynamic_kafka.kafka.clients import BackgroundErrors, ClientSettings, ClusterClients, kept_clients, pool_key
 from dynamic_kafka.kafka.pool import ClientPool, start_polling, stop_polling
 from dynamic_kafka.testing import wait_until
 
@@ -398,6 +398,49 @@ def test_a_changed_secret_is_another_key(monkeypatch: pytest.MonkeyPatch, tmp_pa
     secret.unlink()
     with pytest.raises(ConfigurationError, match=r"sasl\.password"):
         pool_key("read", "east", properties, "group")
+
+
+def test_a_key_store_replaced_in_place_is_another_key(tmp_path: Path) -> None:
+    """Also if a link is moved, as mounted secrets are replaced: the file's contents are part of the clients."""
+    for number in (1, 2):
+        (tmp_path / f"v{number}").mkdir()
+        (tmp_path / f"v{number}" / "ca.pem").write_text(f"certificate {number}")
+    mounted = tmp_path / "mounted"
+    mounted.symlink_to(tmp_path / "v1")
+    properties = {"ssl.truststore.location": str(mounted / "ca.pem")}
+    keys = {pool_key("read", "east", properties)}
+    assert pool_key("read", "east", properties) in keys
+    mounted.unlink()
+    mounted.symlink_to(tmp_path / "v2")
+    keys.add(pool_key("read", "east", properties))
+    (tmp_path / "v2" / "ca.pem").write_text("in place")
+    keys.add(pool_key("read", "east", properties))
+    assert len(keys) == 3
+
+
+def test_a_task_waits_for_a_secret_that_is_missing_for_a_moment(tmp_path: Path) -> None:
+    """It is about to be replaced. Where Spark does not repeat tasks, an error would end the query."""
+    secret = tmp_path / "password"
+    properties = {"sasl.password": f"${{file:{secret}}}"}
+    writer = threading.Timer(0.3, lambda: secret.write_text("new"))
+    writer.start()
+    with kept_clients("test", "east", properties) as clients:
+        assert not clients.is_outdated()
+    writer.join()
+
+
+def test_clients_are_outdated_once_a_secret_is_replaced(tmp_path: Path) -> None:
+    """A file that is missing for a moment is no new secret yet."""
+    secret = tmp_path / "password"
+    secret.write_text("old")
+    clients = ClusterClients({"sasl.password": f"${{file:{secret}}}"})
+    assert not clients.is_outdated()
+    clients._config("admin", ClientSettings())
+    assert not clients.is_outdated()
+    secret.unlink()
+    assert not clients.is_outdated()
+    secret.write_text("new")
+    assert clients.is_outdated()
 
 
 def test_background_errors() -> None:

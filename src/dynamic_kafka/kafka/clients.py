@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterator, Mapping
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,12 +13,16 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.properties import Role, client_config
-from dynamic_kafka.kafka.config.secrets import resolve
+from dynamic_kafka.kafka.config.secrets import fingerprint
 from dynamic_kafka.kafka.pool import ClientPool
 
-__all__ = ["BackgroundErrors", "ClientSettings", "ClusterClients", "kept_clients", "pool_key"]
+__all__ = ["BackgroundErrors", "ClientSettings", "ClusterClients", "check_properties", "kept_clients", "pool_key"]
 
+_UNKNOWN = "no.such.property"
+_SECRET_PATIENCE_S = 10.0
+_SECRET_RETRY_S = 0.2
 _LIBRDKAFKA_LOG = logging.getLogger("dynamic_kafka.librdkafka")
 
 # No consumer of ours joins a group or lets librdkafka choose where to begin.
@@ -100,6 +105,7 @@ class ClusterClients:
         self.errors = BackgroundErrors()
         self._properties = dict(properties)
         self._consumer, self._producer = consumer, producer
+        self._fingerprint: Hashable = None
 
     @cached_property
     def consumer(self) -> Consumer:
@@ -117,6 +123,8 @@ class ClusterClients:
         return Producer(self._config("producer", self._producer))
 
     def _config(self, role: Role, settings: ClientSettings) -> dict[str, Any]:
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self._properties)
         # The callback belongs to the record of errors, not to this object. A client that referred to its owner would wait
         # for the garbage collector, which hardly ever runs in a quiet process.
         return {
@@ -141,6 +149,13 @@ class ClusterClients:
         self.poll()
         return not self.errors.authentication_failed
 
+    def is_outdated(self) -> bool:
+        """Return whether a secret or a file behind the properties was replaced since the first client was made."""
+        try:
+            return self._fingerprint not in (None, fingerprint(self._properties))
+        except ConfigurationError:
+            return False  # it is being replaced: new clients could not be made now
+
     def close(self) -> None:
         """Close the clients that were made; never waits for a broker. A producer drops what it has not sent."""
         consumer = self.__dict__.pop("consumer", None)
@@ -153,7 +168,8 @@ class ClusterClients:
 def pool_key(purpose: str, cluster: str, properties: Mapping[str, str], *more: Hashable) -> Hashable:
     """Return the key of a client in a `ClientPool`.
 
-    References to secrets are looked up each time. So a secret that was changed is another key and makes a new client.
+    References to secrets and key stores are looked up each time. So one that was replaced is another key and makes a new
+    client.
 
     Args:
         purpose: The purpose, which decides on the client's settings.
@@ -164,7 +180,27 @@ def pool_key(purpose: str, cluster: str, properties: Mapping[str, str], *more: H
     Raises:
         ConfigurationError: If a reference to a secret cannot be looked up.
     """
-    return purpose, cluster, frozenset(resolve(properties).items()), more
+    return purpose, cluster, fingerprint(properties), more
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raise if no consumer can be made of the properties: a wrong name or value, a missing secret, an unreadable key store.
+
+    Args:
+        properties: The properties to reach a cluster.
+
+    Raises:
+        ConfigurationError: With the property.
+        MissingDependencyError: If a key store needs the library `cryptography`.
+    """
+    config = client_config(properties, role="consumer")
+    try:
+        # librdkafka checks the properties in order. The last one stops it from making a client.
+        Consumer({"group.id": "", **config, _UNKNOWN: ""})
+    except KafkaException as error:
+        reason = error.args[0].str().strip()
+        if _UNKNOWN not in reason:
+            raise ConfigurationError(f"{reason}; correct it in the properties of the cluster") from None
 
 
 _clients = ClientPool[ClusterClients]()
@@ -181,9 +217,21 @@ def kept_clients(
     `ClusterClients`.
     """
     group_id = consumer.fixed.get("group.id", "")
-    key = pool_key(purpose, cluster, properties, group_id)
+    key = _patiently(lambda: pool_key(purpose, cluster, properties, group_id))
     with _clients.lease(key, lambda: ClusterClients(properties, consumer=consumer)) as clients:
         clients.errors.clear()  # errors from the time without use may be over
         yield clients
         if "consumer" in clients.__dict__:
             clients.consumer.unassign()
+
+
+def _patiently(key: Callable[[], Hashable]) -> Hashable:
+    """Return the key. A secret that is missing is waited for, because it may be about to be replaced."""
+    deadline = time.monotonic() + _SECRET_PATIENCE_S
+    while True:
+        try:
+            return key()
+        except ConfigurationError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_SECRET_RETRY_S)

@@ -2,14 +2,17 @@
 
 A value may hold references, `${env:NAME}` (an environment variable) and `${file:PATH}` (a text file, without its last
 line break), alone or within a longer value such as a JAAS string. They are resolved in the process that makes the
-client, so the variable or file must be there on the driver and on every executor.
+client, so the variable or file must exist on the driver and on every executor.
+
+Secrets and key stores are replaced while queries run. `fingerprint` shows it: it differs as soon as a value or a file behind
+the properties is another one.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +20,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config import jaas
 from dynamic_kafka.kafka.config.property_names import STORABLE
 
-__all__ = ["is_secret", "redact", "resolve", "storable"]
+__all__ = ["fingerprint", "is_secret", "redact", "resolve", "storable"]
 
 _HIDDEN = "***"
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
@@ -31,6 +34,7 @@ _POINTS_TO_SECRET = (".location", ".type", ".url", ".file", ".class")
 _URL_CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)")
 _PRIVATE_KEY = "PRIVATE KEY"
 _JAAS = "sasl.jaas.config"
+_NAMES_A_FILE = (".location", ".keytab", ".file")
 _NUMERIC = (".ms", ".bytes", ".kbytes")  # time-outs and sizes; stored only if the value is a number
 
 
@@ -50,6 +54,22 @@ def resolve(properties: Mapping[str, str]) -> dict[str, str]:
         ConfigurationError: If a variable or file is missing; it names the property and the reference.
     """
     return {key: _resolve(key, value) for key, value in properties.items()}
+
+
+def fingerprint(properties: Mapping[str, str]) -> Hashable:
+    """Return what the properties lead to now: their resolved values, and the state of each file or directory they name.
+
+    It contains secrets in clear: only compare it.
+
+    Args:
+        properties: Kafka properties, in any spelling.
+
+    Raises:
+        ConfigurationError: If a variable or file of a reference is missing.
+    """
+    resolved = resolve(properties)
+    files = ((key, _file_state(value)) for key, value in resolved.items() if key.endswith(_NAMES_A_FILE))
+    return frozenset(resolved.items()), frozenset(files)
 
 
 def redact(properties: Mapping[str, str]) -> dict[str, str]:
@@ -129,6 +149,14 @@ def _look_up(key: str, reference: re.Match[str]) -> str:
             "the file must exist and be readable on the driver and on every executor"
         ) from None
     return text.removesuffix("\n").removesuffix("\r")
+
+
+def _file_state(path: str) -> Hashable:
+    try:
+        found = Path(path).stat()  # follows links: a mounted secret is replaced by moving a link
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _without_literals(key: str, value: str) -> str | None:
