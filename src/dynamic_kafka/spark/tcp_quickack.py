@@ -9,6 +9,7 @@ receiving side can only acknowledge at once (TCP_QUICKACK), so a thread of the w
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import select
 import socket
@@ -20,62 +21,68 @@ from pathlib import Path
 
 __all__ = ["acknowledge_at_once"]
 
-# A task arrives in about four pieces. Other users of the worker may receive gigabytes: they are left alone after these.
+# A task arrives in about four pieces.
 _PIECES = 16
 
 
 def acknowledge_at_once() -> None:
     """Receive the next task of this worker process without delay. Call it in each task; it takes microseconds."""
-    wanted = _watch_sockets()
+    wanted = _watch_connection()
     if wanted is not None:
         wanted.set()
 
 
 @cache
-def _watch_sockets() -> threading.Event | None:
+def _watch_connection() -> threading.Event | None:
     """Start the thread once in a process; return None if it is not needed."""
     if not hasattr(socket, "TCP_QUICKACK"):
         return None  # not Linux: the delay does not exist, or cannot be avoided
-    sockets = _sockets_to_spark()
-    if not sockets:
+    connection = _connection_to_spark()
+    if connection is None:
         return None
     wanted = threading.Event()
-    threading.Thread(target=_acknowledge, args=(sockets, wanted), name="dynamic-kafka-quickack", daemon=True).start()
+    threading.Thread(target=_acknowledge, args=(connection, wanted), name="dynamic-kafka-quickack", daemon=True).start()
     return wanted
 
 
-def _sockets_to_spark() -> dict[int, socket.socket]:
-    """Return the process's TCP connections by descriptor. Until a Kafka client is created, all of them are Spark's."""
-    found = {}
-    for descriptor in sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
-        with suppress(OSError):  # closed since it was listed
-            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                connection = socket.socket(fileno=os.dup(descriptor))
-                if connection.family in (socket.AF_INET, socket.AF_INET6) and _is_connected(connection):
-                    found[connection.fileno()] = connection
-                else:
+def _connection_to_spark() -> socket.socket | None:
+    """Return the worker's connection to Spark's JVM on this machine, as a duplicate; None if it is not a TCP connection.
+
+    The worker makes it before it runs any code of a user, and keeps it as long as it lives: of all connections to this
+    machine it has the lowest descriptor. Duplicates of other connections would keep them open after their owner has closed
+    them.
+    """
+    with suppress(OSError):  # no /proc
+        for descriptor in sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
+            with suppress(OSError):  # closed since it was listed, or not connected
+                if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                    connection = socket.socket(fileno=os.dup(descriptor))
+                    if _is_local_tcp(connection):
+                        return connection
                     connection.close()
-    return found
+    return None
 
 
-def _is_connected(connection: socket.socket) -> bool:
+def _is_local_tcp(connection: socket.socket) -> bool:
+    if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
+        return False
     try:
-        connection.getpeername()
+        address = ipaddress.ip_address(connection.getpeername()[0])
     except OSError:
         return False
-    return True
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def _acknowledge(sockets: dict[int, socket.socket], wanted: threading.Event) -> None:
-    with select.epoll() as arrivals:
-        for descriptor in sockets:
-            # Edge-triggered: an event for each arrival. EPOLLOUT adds those that the worker has read before we poll.
-            arrivals.register(descriptor, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+def _acknowledge(connection: socket.socket, wanted: threading.Event) -> None:
+    with connection, select.epoll() as arrivals:
+        # Edge-triggered: an event for each arrival. EPOLLOUT adds those that the worker has read before we poll.
+        arrivals.register(connection, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
         while wanted.wait():
             wanted.clear()
             for _ in range(_PIECES):
-                for descriptor, events in arrivals.poll():
+                for _, events in arrivals.poll():
                     if events & (select.EPOLLHUP | select.EPOLLERR):
-                        return  # Spark closed the connection; the process ends too
+                        _watch_connection.cache_clear()  # closed: a worker that lives on has another connection
+                        return
                     with suppress(OSError):
-                        sockets[descriptor].setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
