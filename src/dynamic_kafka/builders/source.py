@@ -41,8 +41,7 @@ class _Source:
         """
         from dynamic_kafka.spark.stop_finished import stop_finished_queries
 
-        if self.objects.stopping is not None:
-            stop_finished_queries(spark)
+        stop_finished_queries(spark)
         return self._deserialized(spark.readStream.format(self._registered(spark)).options(**self.options).load())
 
     def read(self, spark: SparkSession) -> DataFrame:

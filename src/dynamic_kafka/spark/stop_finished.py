@@ -8,6 +8,8 @@ Why a thread and not a StreamingQueryListener: Spark passes each progress event 
 into the JVM, for every query of the session, and `lastProgress` costs nearly as much. Measured with three micro-batches a
 second on two cores, each of them made a batch a fifth to a third slower. So a query without stopping offsets is checked
 only once a minute.
+
+The thread ends with the session. A call that fails, such as a stop that times out, is tried again a second later.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 __all__ = ["stop_finished_queries"]
 
@@ -38,25 +41,39 @@ def stop_finished_queries(spark: SparkSession) -> None:
 
 
 def _watch(spark: SparkSession) -> None:
-    pause = threading.Event()
     next_check: dict[str, float] = {}
-    while not pause.wait(_INTERVAL_S):
+    failing = False
+    while not _is_stopped(spark):
+        time.sleep(_INTERVAL_S)
         try:
             for query in spark.streams.active:
-                if time.monotonic() < next_check.get(query.runId, 0.0):
-                    continue
-                progress = query.lastProgress
-                if progress is None or not progress.sources:
-                    continue
-                ends = [_document(source.endOffset) for source in progress.sources]
-                if all(end.get("done") for end in ends):
-                    _log.info("Query %s has reached all its stopping offsets; stopping it", query.id)
-                    query.stop()
-                elif not all(_has_stop(end) for end in ends):
-                    next_check[query.runId] = time.monotonic() + _UNBOUNDED_INTERVAL_S
-        except Exception:  # noqa: BLE001  whatever Spark and Py4J raise when the session is stopped meanwhile
-            _log.debug("The session's queries are no longer watched", exc_info=True)
-            return
+                _stop_if_finished(query, next_check)
+            failing = False
+        except Exception:  # noqa: BLE001  whatever Spark and Py4J raise; one failure must not end the watch
+            if not _is_stopped(spark):
+                level = logging.DEBUG if failing else logging.WARNING
+                _log.log(level, "The session's queries could not be checked; trying again", exc_info=True)
+            failing = True
+    _watched.discard(spark)
+
+
+def _is_stopped(spark: Any) -> bool:
+    of_connect = getattr(spark, "is_stopped", None)
+    return bool(spark.sparkContext._jsc is None if of_connect is None else of_connect)
+
+
+def _stop_if_finished(query: StreamingQuery, next_check: dict[str, float]) -> None:
+    if time.monotonic() < next_check.get(query.runId, 0.0):
+        return
+    progress = query.lastProgress
+    if progress is None or not progress.sources:
+        return
+    ends = [_document(source.endOffset) for source in progress.sources]
+    if all(end.get("done") for end in ends):
+        _log.info("Query %s has reached all its stopping offsets; stopping it", query.id)
+        query.stop()
+    elif not all(_has_stop(end) for end in ends):
+        next_check[query.runId] = time.monotonic() + _UNBOUNDED_INTERVAL_S
 
 
 def _document(end_offset: Any) -> dict[str, Any]:
