@@ -288,8 +288,13 @@ def test_group_offsets_are_committed_after_a_batch(cluster_a: KafkaBroker, topic
     def committed() -> int:
         return consumer.committed([TopicPartition(name, 0)], timeout=10)[0].offset
 
-    query = Query(options(cluster_a, name, **{"kafka.group.id": f"mon-{name}"}))
+    of_spark = Query(options(cluster_a, name, **{"kafka.group.id": f"mon-{name}"}))
+    of_spark.run_until_rows(7)
+    of_spark.step()
+    of_spark.close()
+    query = Query(options(cluster_a, name, **{"properties.group.id": f"mon-{name}"}))
     query.run_until_rows(7)
+    assert committed() < 0, "a query in Spark's words commits nothing"
     query.step()  # proves that the batch is finished
     wait_until(lambda: committed() == 7, 10, "the commit")
     assert query.enumerator.report()["commitsFailed"] == 0

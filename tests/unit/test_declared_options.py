@@ -42,6 +42,10 @@ FIRST_VERSION: dict[str, list[dict[str, Any]]] = json.loads(
 )
 # Defaults that the first version had in words, or not at all, and the words for them now.
 REWORDED = {
+    "commit.offsets.on.checkpoint": (
+        "true if `properties.group.id` is set",
+        "true with `properties.group.id`, false with `kafka.group.id`",
+    ),
     "csv.escape-character": ("", "none"),
     "csv.null-literal": ("", "none"),
     "metadata-service.cluster-id": ("", "kafka; none for `single-cluster`"),

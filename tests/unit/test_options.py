@@ -580,6 +580,23 @@ def test_committed_offsets_need_a_group(options: dict[str, str]) -> None:
     configure_source(BASE | options | {"kafka.group.id": "g"}, default_starting=LATEST)
 
 
+@pytest.mark.parametrize(
+    ("options", "commits"),
+    [
+        ({"properties.group.id": "g"}, True),
+        ({"Properties.Group.Id": "g"}, True),
+        ({"kafka.group.id": "g"}, False),
+        ({"kafka.group.id": "g", "properties.group.id": "g"}, True),
+        ({"kafka.group.id": "g", "commit.offsets.on.checkpoint": "true"}, True),
+        ({"properties.group.id": "g", "commit.offsets.on.checkpoint": "false"}, False),
+    ],
+)
+def test_the_groups_option_says_whose_rules_count(options: dict[str, str], *, commits: bool) -> None:
+    """Flink commits to the group of a query. Spark never does: the group may be another application's."""
+    settings = configure_source(BASE | options, default_starting=LATEST)
+    assert (settings.group_id, settings.commit_offsets) == ("g", commits)
+
+
 def test_the_group_named_to_brokers() -> None:
     """The user's, else one made of the prefix."""
     assert configured(kafka__group__id="g").consumer_group == "g"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import pytest
 
 import dynamic_kafka.metadata.watcher as watcher_module
-from dynamic_kafka.errors import MetadataServiceError
+from dynamic_kafka.errors import ConfigurationError, MetadataServiceError
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
 from dynamic_kafka.metadata.watcher import MetadataWatcher
@@ -63,6 +63,10 @@ class ScriptedService:
         self.callers.add(threading.current_thread().name)
 
 
+def accept(_properties: Mapping[str, str]) -> None:
+    """Find all properties right."""
+
+
 Make = Callable[..., MetadataWatcher]
 
 
@@ -78,10 +82,19 @@ def make() -> Iterator[Make]:
     """Makes watchers (not started), and closes them."""
     made: list[MetadataWatcher] = []
 
-    def make(service: ScriptedService, interval_ms: int = 2, failure_threshold: int = 1) -> MetadataWatcher:
+    def make(
+        service: ScriptedService,
+        interval_ms: int = 2,
+        failure_threshold: int = 1,
+        check: Callable[[Mapping[str, str]], None] = accept,
+    ) -> MetadataWatcher:
         made.append(
             MetadataWatcher(
-                service, StreamSetSubscriber(["s"]), interval_ms=interval_ms, failure_threshold=failure_threshold
+                service,
+                StreamSetSubscriber(["s"]),
+                interval_ms=interval_ms,
+                failure_threshold=failure_threshold,
+                check=check,
             )
         )
         return made[-1]
@@ -170,6 +183,26 @@ def test_failure_threshold_counts_an_answer_of_any_wrong_type(make: Make) -> Non
     watcher = make(ScriptedService(A, [None]))  # type: ignore[list-item]
     watcher.start()
     assert "AttributeError: 'NoneType' object has no attribute" in str(failed(watcher))
+
+
+def test_a_wrong_cluster_is_one_failure_that_names_it(make: Make) -> None:
+    """Each new or changed entry is checked, an unchanged one is not: its files may be missing for a moment."""
+    checked: list[str] = []
+
+    def check(properties: Mapping[str, str]) -> None:
+        checked.append(properties["bootstrap.servers"])
+        if properties["bootstrap.servers"] == "wrong:1":
+            raise ConfigurationError("Unknown Kafka property 'x'")
+
+    wrong = [KafkaStream("s", {"c": ClusterMetadata(frozenset("a"), {"bootstrap.servers": "wrong:1"})})]
+    service = ScriptedService(A, B, wrong, B)
+    watcher = make(service, check=check)
+    watcher.start()
+    eventually(lambda: service.calls > 5)
+    assert watcher.status()["last_error"] == "Cluster 'c': Unknown Kafka property 'x'"
+    assert watcher.status()["failures_total"] == 1
+    assert topics(watcher) == {"c": {"a", "b"}}
+    assert checked == ["h:9092", "wrong:1"]
 
 
 def test_first_start_with_failing_service_fails_at_once(make: Make) -> None:
@@ -338,7 +371,9 @@ def test_empty_answer_on_first_start_is_an_answer(make: Make, caplog: pytest.Log
 
 def test_pattern_without_a_match_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """The log names the pattern."""
-    watcher = MetadataWatcher(ScriptedService(A), StreamPatternSubscriber("zzz"), interval_ms=-1, failure_threshold=1)
+    watcher = MetadataWatcher(
+        ScriptedService(A), StreamPatternSubscriber("zzz"), interval_ms=-1, failure_threshold=1, check=accept
+    )
     watcher.start()
     watcher.wait_first(10)
     watcher.close()
@@ -355,7 +390,7 @@ def test_two_streams_give_one_cluster_different_properties_fails_naming_both(mak
         for s, servers in (("s", "one:1"), ("s2", "two:2"))
     ]
     watcher = MetadataWatcher(
-        ScriptedService(conflict), StreamPatternSubscriber("s"), interval_ms=-1, failure_threshold=1
+        ScriptedService(conflict), StreamPatternSubscriber("s"), interval_ms=-1, failure_threshold=1, check=accept
     )
     watcher.start()
     with pytest.raises(MetadataServiceError, match="Streams 's' and 's2' describe cluster 'c' differently"):

@@ -59,6 +59,10 @@ class ClusterConnection:
         """Return whether the cluster has refused the login since it last answered."""
         return self._clients.errors.authentication_failed
 
+    def is_outdated(self) -> bool:
+        """Return whether a secret or a file behind the properties was replaced since the connection was made."""
+        return self._clients.is_outdated()
+
     def poll_idle(self) -> bool:
         """See `start_polling`."""
         return self._clients.poll_idle()
@@ -96,7 +100,7 @@ class ClusterConnection:
         infos: dict[str, TopicInfo] = {}
         for name, future in futures.items():
             try:
-                infos[name] = _topic_info(self._call("topics", future.result))
+                infos[name] = self._topic_info(name, self._call("topics", future.result))
             except ClusterUnavailableError as error:
                 cause = error.__cause__
                 if isinstance(cause, KafkaException) and cause.args[0].code() in _MISSING:
@@ -163,13 +167,29 @@ class ClusterConnection:
             return ends
 
     def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
-        """Write the group's committed offsets, for monitoring. Raise `ClusterUnavailableError` if that fails."""
+        """Write the group's committed offsets. Without a coordinator this takes `session.timeout.ms` (45 s).
+
+        Raises:
+            ClusterUnavailableError: If that fails.
+        """
         asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         self._raise_first_error(
             self._call("commit", lambda: self._clients.consumer.commit(offsets=asked, asynchronous=False)) or []
         )
 
     # --- plumbing ---
+
+    def _topic_info(self, name: str, description: Any) -> TopicInfo:
+        topic_id = str(description.topic_id)
+        leaders = {p.id: -1 if p.leader is None or p.leader.id is None else p.leader.id for p in description.partitions}
+        if not leaders:  # every topic has a partition: the broker does not know them yet
+            raise ClusterUnavailableError(
+                f"Cluster '{self.cluster_id}', topic '{name}': the broker describes the topic without its partitions",
+                cluster_id=self.cluster_id,
+            )
+        return TopicInfo(
+            "" if topic_id == _NO_TOPIC_ID else topic_id, tuple(leaders.get(i, -1) for i in range(max(leaders) + 1))
+        )
 
     def _all(self, timestamps: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, int]:
         return {
@@ -221,11 +241,3 @@ class ClusterConnection:
         else:
             errors.clear()
             return result
-
-
-def _topic_info(description: Any) -> TopicInfo:
-    topic_id = str(description.topic_id)
-    leaders = {p.id: -1 if p.leader is None or p.leader.id is None else p.leader.id for p in description.partitions}
-    return TopicInfo(
-        "" if topic_id == _NO_TOPIC_ID else topic_id, tuple(leaders.get(i, -1) for i in range(max(leaders) + 1))
-    )

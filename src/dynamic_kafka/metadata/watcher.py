@@ -6,6 +6,8 @@ resume, service fails         no snapshot yet; called again after 1, 2, 4 ... 60
 later failures in a row       the last good snapshot stays in force; one failure more than the threshold is final
 interval of zero or less      called until it has answered once, later only on request; then a failure is not final
 an answer without any topic   if there were topics before: accepted only if a second call at once gives the same
+a wrong cluster entry         one failure, which names the cluster and the property. An entry is checked when it is new or
+                              changed. A file of an unchanged entry may be missing for a moment: see `source.monitor`
 ============================  =======================================================================================
 """
 
@@ -15,7 +17,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TypedDict
 
 from dynamic_kafka.errors import DynamicKafkaError, MetadataServiceError
@@ -76,6 +78,7 @@ class MetadataWatcher:
             zero or less there is exactly one successful attempt.
         failure_threshold: The number of failures in a row that are tolerated after the first answer
             (`stream-metadata-discovery-failure-threshold`).
+        check: The function that raises if no client can be made of a cluster's properties.
     """
 
     def __init__(
@@ -85,11 +88,13 @@ class MetadataWatcher:
         *,
         interval_ms: int,
         failure_threshold: int,
+        check: Callable[[Mapping[str, str]], None],
     ) -> None:
         self._service = service
         self._subscriber = subscriber
         self._interval_s = interval_ms / 1000 if interval_ms > 0 else math.inf
         self._failure_threshold = failure_threshold
+        self._check = check
         self._resuming = False
         self._thread = threading.Thread(target=self._run, name="dynamic-kafka-metadata", daemon=True)
 
@@ -234,7 +239,15 @@ class MetadataWatcher:
             self._succeeded(snapshot, changes)
 
     def _ask(self) -> Snapshot:
-        return make_snapshot(self._subscriber.get_subscribed_streams(self._service))
+        snapshot = make_snapshot(self._subscriber.get_subscribed_streams(self._service))
+        known = (self._snapshot or EMPTY).clusters
+        for cluster_id, cluster in snapshot.clusters.items():
+            if cluster_id not in known or known[cluster_id].properties != cluster.properties:
+                try:
+                    self._check(cluster.properties)
+                except DynamicKafkaError as error:
+                    raise MetadataServiceError(f"Cluster '{cluster_id}': {error}", cluster_id=cluster_id) from error
+        return snapshot
 
     def _succeeded(self, snapshot: Snapshot, changes: list[str]) -> None:
         before, status, now_ms = self._snapshot, self._status, _now_ms()

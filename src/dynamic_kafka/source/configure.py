@@ -55,9 +55,9 @@ class SourceObjects:
 _COMMIT_OFFSETS = Option(
     "commit.offsets.on.checkpoint",
     boolean,
-    shown_default="true if `properties.group.id` is set",
+    shown_default="true with `properties.group.id`, false with `kafka.group.id`",
     doc="If true, the offsets of finished batches are committed to the group, for monitoring only: the query goes on from "
-    "its checkpoint.",
+    "its checkpoint. By default the name of the group's option decides: Flink commits, and Spark never does.",
 )
 _REGISTER_METRICS = Option(
     "register.consumer.metrics", boolean, "true", doc="Accepted for compatibility with Flink, without effect."
@@ -93,6 +93,9 @@ def configure_source(
     commit = parsed[_COMMIT_OFFSETS]
     if commit and group_id is None:
         raise ConfigurationError(f"Option 'properties.group.id' is missing; '{_COMMIT_OFFSETS.key}' needs it")
+    if commit is None:
+        # The group of a former format("kafka") query may belong to another application, whose offsets must stay.
+        commit = any(name.lower() == "properties.group.id" for name in options)
     cluster_limits, default_limit = parsed[_MAX_PER_CLUSTER] or ({}, None)
     service, subscriber, pattern, partitions = _subscription(parsed, objects, properties)
     direct = bool(parsed.given(_TOPIC, _TOPIC_PATTERN, _TOPIC_PARTITIONS))
@@ -110,7 +113,7 @@ def configure_source(
         max_offsets_per_cluster=default_limit,
         packing=_packing(parsed),
         group_id=group_id,
-        commit_offsets=commit is not False,
+        commit_offsets=commit,
         unavailable_after_ms=api_timeout_ms,
         call_timeout_ms=min(SourceSettings.call_timeout_ms, max(1, api_timeout_ms // 2)),
         **parsed.fields_of(SourceSettings),

@@ -53,6 +53,7 @@ class SourceEnumerator:
         self._seen: SourceSnapshot | None = None
         self._last: tuple[Mapping[str, Any], Document] | None = None
         self._last_batch_at = time.monotonic()
+        self._began = time.time(), time.monotonic()
         self._committed: Document | None = None
         self._reported_done = False
         self._idle = False
@@ -94,6 +95,8 @@ class SourceEnumerator:
         backlog = _backlog(document, self._seen.views, result.requests)
         if not result.changed and (not backlog or self._hold_back(backlog)):
             self._idle = not result.requests and not backlog
+            if self._available_now:
+                self._view.finish_commits()
             return start
         admitted, document.cursor = admit(
             backlog,
@@ -187,7 +190,7 @@ class SourceEnumerator:
             "clusters": clusters,
             "metadata": self._view.metadata_status(),
             "events": list(self._events),
-            "commitsFailed": sum(m.commits_failed for m in self._view.monitors.values()),
+            "commitsFailed": sum(m.commits.failed for m in self._view.monitors.values()),
             "done": bool(document.done),
         }
 
@@ -249,7 +252,7 @@ class SourceEnumerator:
                 seen.views,
                 policy=self._policy,
                 answers=self._view.answers(),
-                now_ms=int(time.time() * 1000),
+                now_ms=self._now_ms(),
                 fresh=seen.fresh,
                 inactive=seen.inactive,
                 quiet=seen.quiet,
@@ -270,6 +273,14 @@ class SourceEnumerator:
                 break
         self._log_events(result.events)
         return result
+
+    def _now_ms(self) -> int:
+        """Return the wall-clock time, but never more than has passed since this process began.
+
+        Retention must not be over because the clock of the machine was set ahead.
+        """
+        wall_s, monotonic_s = self._began
+        return int(min(time.time(), wall_s + time.monotonic() - monotonic_s) * 1000)
 
     def _packed(self, document: Document) -> list[ReadTask]:
         groups = plan(document)

@@ -1,11 +1,16 @@
 """The cluster monitor: a daemon thread for each cluster that keeps a view of it, so that no call waits for a slow cluster.
 
-The enumerator's thread sends requests (`request_view`, `request_offsets`, `commit`), waits with `wait` as long as it likes,
-and reads the results (`view_of`, `answers`, `failing_for_s`). All calls to the cluster happen in the monitor's thread, one
-after the other.
+The enumerator's thread sends requests (`request_view`, `request_offsets`), waits with `wait` as long as it likes, and reads
+the results (`view_of`, `answers`, `failing_for_s`). All these calls to the cluster happen in the monitor's thread, one after
+the other. Offsets of a consumer group are committed by another thread (`commits`).
 
 Topics and their ids are looked up at the discovery interval, when the target changes, when an end moves backwards (the topic
 may have been recreated), and every few seconds while a topic is missing or a partition has no leader.
+
+Whatever keeps the monitor from looking at the cluster makes it a failing cluster: no answer, a refused login, a secret or a
+key store that is missing for a moment, a wrong property. The caller decides how long to wait. A failed connection is made
+again if its login was refused, or if a secret or a file behind its properties was replaced meanwhile. Only an error of the
+offsets initializer is `fatal`.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.kafka.pool import start_polling, stop_polling
+from dynamic_kafka.source.group_commits import GroupCommits
 from dynamic_kafka.source.offsets import topic_id_text
 from dynamic_kafka.source.reconcile import ClusterView, OffsetAnswers, OffsetRequest
 
@@ -31,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 _INCOMPLETE_RETRY_S = 2.0
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0)
+# Each refused login may count against the account. So the next one waits longer, unless the secret is replaced meanwhile.
+_REFUSED_BACKOFF_S = 10.0
 # Spark may call a hundred times a second. After each refresh the thread rests in proportion to the refresh's duration, so
 # that a cluster with thousands of partitions keeps neither a core nor its brokers busy. A few partitions take 1 ms: they are
 # refreshed at each call.
@@ -68,6 +76,7 @@ class ClusterMonitor:
         self, cluster_id: str, target: MonitorTarget, *, group_id: str, call_timeout_ms: int, discovery_interval_ms: int
     ) -> None:
         self.cluster_id = cluster_id
+        self.commits = GroupCommits(cluster_id, group_id=group_id, call_timeout_ms=call_timeout_ms)
         self._group_id = group_id
         self._call_timeout_ms = call_timeout_ms
         self._interval_s = discovery_interval_ms / 1000 if discovery_interval_ms > 0 else float("inf")
@@ -76,7 +85,6 @@ class ClusterMonitor:
         self._target = target
         self._requested = self._served = 0
         self._requests: list[OffsetRequest] = []
-        self._commit: dict[KafkaTopicPartition, int] = {}
         self._closed = False
         self.view: ClusterView | None = None
         self._view_target: MonitorTarget | None = None
@@ -84,10 +92,8 @@ class ClusterMonitor:
         self.error: DynamicKafkaError | None = None
         self.fatal: DynamicKafkaError | None = None
         self.authentication_failed = False
-        self.commits_failed = 0
         self._failing_since: float | None = None
         self._failures = 0
-        self._failed_with: Mapping[str, str] | None = None
         # Used by the monitor's thread only:
         self._infos: dict[str, TopicInfo] = {}
         self._kafka_id = ""
@@ -100,6 +106,8 @@ class ClusterMonitor:
     def request_view(self, target: MonitorTarget) -> int:
         """Request a new view of `target` and return the ticket to wait for."""
         with self._changed:
+            if self._failures and target.properties != self._target.properties:
+                self._failing_since, self.authentication_failed = time.monotonic(), False  # these have not failed yet
             self._target = target
             return self._next_ticket()
 
@@ -110,10 +118,8 @@ class ClusterMonitor:
             return self._next_ticket()
 
     def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
-        """Have the group's offsets committed later. Newer offsets replace older ones that still wait."""
-        with self._changed:
-            self._commit |= offsets
-            self._next_ticket()
+        """Have the group's offsets committed, without waiting."""
+        self.commits.commit(offsets, self._target.properties)
 
     def _next_ticket(self) -> int:
         self._requested += 1
@@ -140,18 +146,14 @@ class ClusterMonitor:
         since = self._failing_since
         return None if since is None else time.monotonic() - since
 
-    def failures_with(self, properties: Mapping[str, str]) -> int:
-        """Return the number of failures in a row with exactly these properties."""
-        with self._changed:
-            return self._failures if self._failed_with == properties else 0
-
     def forget_answers(self) -> None:
         """Drop the answers, because their positions are in a document now."""
         with self._changed:
             self.answers = OffsetAnswers()
 
     def close(self) -> None:
-        """Have the thread end. Do not wait for it, because it may be in a call to a dead broker."""
+        """Have the threads end. Do not wait for them, because they may be in a call to a dead broker."""
+        self.commits.close()
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -169,11 +171,12 @@ class ClusterMonitor:
                     break
                 ticket, target = self._requested, self._target
                 requests, self._requests = self._requests, []
-                commit, self._commit = self._commit, {}
-            if connection is None or target.properties != properties or self.authentication_failed:
-                if connection is not None:  # also after a failed login: references to secrets are resolved again
+            if connection is not None and target.properties != properties:
+                connection.close()
+                connection = None
+            if connection is None:
+                if properties is not None:
                     _log.info("Cluster '%s': connecting again with its current properties", self.cluster_id)
-                    connection.close()
                 properties = target.properties
                 connection = ClusterConnection(
                     self.cluster_id, properties, group_id=self._group_id, timeout_ms=self._call_timeout_ms
@@ -181,18 +184,33 @@ class ClusterMonitor:
             else:
                 stop_polling(connection)
             started = time.monotonic()
-            self._serve(connection, target, requests, commit)
-            start_polling(connection)
+            self._serve(connection, target, requests)
+            if self._failures and connection.authentication_failed:
+                connection.close()  # else it would try the same login again and again
+            else:
+                start_polling(connection)
             rest_s = _IDLE_SHARE * (time.monotonic() - started)
             with self._changed:
                 self._served = ticket
                 self._changed.notify_all()
                 self._changed.wait_for(partial(self._is_urgent, target), min(rest_s, _LONGEST_REST_S))
-                if self._failures:
-                    pause_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S)) - 1]
-                    self._changed.wait_for(partial(self._has_new_target, target), pause_s)
+            if self._failures:
+                self._pause(connection, target)
+                if connection.authentication_failed or connection.is_outdated():
+                    connection.close()
+                    connection = None
         if connection is not None:
             connection.close()
+
+    def _pause(self, connection: ClusterConnection, target: MonitorTarget) -> None:
+        """Wait before the next attempt, until there is a new target at most; after a refused login until a new secret."""
+        pause_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S)) - 1]
+        deadline = time.monotonic() + (_REFUSED_BACKOFF_S if connection.authentication_failed else 0)
+        while True:
+            with self._changed:
+                new_target = self._changed.wait_for(partial(self._has_new_target, target), pause_s)
+            if new_target or time.monotonic() >= deadline or connection.is_outdated():
+                return
 
     def _has_new_target(self, old: MonitorTarget) -> bool:
         return self._closed or self._target != old
@@ -200,36 +218,45 @@ class ClusterMonitor:
     def _is_urgent(self, old: MonitorTarget) -> bool:
         return bool(self._requests) or self._has_new_target(old)
 
-    def _serve(
-        self,
-        connection: ClusterConnection,
-        target: MonitorTarget,
-        requests: list[OffsetRequest],
-        commit: Mapping[KafkaTopicPartition, int],
-    ) -> None:
-        if commit:
-            self._commit_quietly(connection, commit)
+    def _serve(self, connection: ClusterConnection, target: MonitorTarget, requests: list[OffsetRequest]) -> None:
         try:
             view = self._look(connection, target)
+        except Exception as error:  # noqa: BLE001  also a wrong property, or a missing file: other clusters are read
+            self._failed(connection, target, error)
+            return
+        try:
             answers = OffsetAnswers(dict(self.answers.start), dict(self.answers.stop))
             for request in requests:
                 found = request.initializer.get_partition_offsets(request.partitions, connection)
                 kept = answers.start if request.purpose == "start" else answers.stop
                 kept |= {(self.cluster_id, tp): found[tp] for tp in request.partitions}
         except ClusterUnavailableError as error:
-            with self._changed:
-                self.error, self.authentication_failed = error, connection.authentication_failed
-                self._failures = self._failures + 1 if self._failed_with == target.properties else 1
-                self._failed_with = target.properties
-                self._failing_since = self._failing_since or time.monotonic()
+            self._failed(connection, target, error)
         except Exception as error:  # noqa: BLE001  a user's initializer may raise anything; `view` raises it
             with self._changed:
-                self.fatal = error if isinstance(error, DynamicKafkaError) else _foreign(self.cluster_id, error)
+                self.fatal = (
+                    error
+                    if isinstance(error, DynamicKafkaError)
+                    else _told(self.cluster_id, error, "the offsets initializer failed: ")
+                )
         else:
+            if self._failures:
+                _log.info("Cluster '%s' answers again", self.cluster_id)
             with self._changed:
                 self.view, self._view_target, self.answers = view, target, answers
                 self.error, self.authentication_failed = None, False
                 self._failures, self._failing_since = 0, None
+
+    def _failed(self, connection: ClusterConnection, target: MonitorTarget, error: Exception) -> None:
+        with self._changed:
+            self.error = _told(self.cluster_id, error)
+            self._failures += 1
+            self._failing_since = self._failing_since or time.monotonic()
+            self.authentication_failed = (
+                connection.authentication_failed and target.properties == self._target.properties
+            )
+        if self._failures == 1:
+            _log.warning("%s. It is tried again", self.error)
 
     def _look(self, connection: ClusterConnection, target: MonitorTarget) -> ClusterView:
         if self._discovery_is_due(target):
@@ -274,18 +301,12 @@ class ClusterMonitor:
             self._discovered_for = None  # a leader has changed: look topics up again next time
         return ends
 
-    def _commit_quietly(self, connection: ClusterConnection, commit: Mapping[KafkaTopicPartition, int]) -> None:
-        try:
-            connection.commit(commit)
-        except DynamicKafkaError as error:
-            self.commits_failed += 1
-            _log.warning("The group's offsets were not committed (%d failures so far): %s", self.commits_failed, error)
 
-
-def _foreign(cluster_id: str, error: Exception) -> DynamicKafkaError:
-    wrapped = DynamicKafkaError(
-        f"Cluster '{cluster_id}': the offsets initializer failed: {type(error).__name__}: {error}",
-        cluster_id=cluster_id,
-    )
-    wrapped.__cause__ = error
-    return wrapped
+def _told(cluster_id: str, error: Exception, what: str = "") -> DynamicKafkaError:
+    """Return the error as one that names the cluster."""
+    if isinstance(error, DynamicKafkaError) and error.cluster_id is not None:
+        return error
+    text = str(error) if isinstance(error, DynamicKafkaError) else f"{type(error).__name__}: {error}"
+    told = DynamicKafkaError(f"Cluster '{cluster_id}': {what}{text}", cluster_id=cluster_id)
+    told.__cause__ = error
+    return told

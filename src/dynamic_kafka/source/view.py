@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from dynamic_kafka.errors import ClusterUnavailableError, MetadataServiceError
 from dynamic_kafka.initializer import KafkaTopicPartition, initializer_from_json
+from dynamic_kafka.kafka.clients import check_properties
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.metadata.model import ClusterMetadata
 from dynamic_kafka.metadata.snapshot import Snapshot
@@ -30,6 +31,7 @@ _log = logging.getLogger(__name__)
 _NEWS_S = 0.03
 _FIRST_METADATA_S = 30.0
 _RESUMED_METADATA_S = 10.0
+_LAST_COMMITS_S = 5.0
 
 
 @dataclass(slots=True)
@@ -59,7 +61,8 @@ class SourceView:
         self._warm = False
         self.monitors: dict[str, ClusterMonitor] = {}
         self._own_properties: dict[str, Mapping[str, str]] = {}
-        self._refreshed_for: dict[str, int] = {}
+        self._first_start = False
+        self._refresh_requested: dict[str, float] = {}
         self._last: tuple[Snapshot | None, Document | None, SourceSnapshot] | None = None
         self._quiet_since: dict[tuple[str, str], tuple[list[int], float]] = {}
         self._regressed_since: dict[tuple[str, KafkaTopicPartition], float] = {}
@@ -90,6 +93,7 @@ class SourceView:
                 settings.subscriber,
                 interval_ms=settings.metadata_interval_ms,
                 failure_threshold=settings.metadata_failure_threshold,
+                check=lambda own: check_properties(settings.cluster_properties(own)),
             )
             had_topics = previous is not None and any(c.topics for c in previous.clusters.values())
             self._watcher.start(resuming=previous is not None, had_topics=had_topics)
@@ -131,6 +135,7 @@ class SourceView:
             ClusterUnavailableError: If a desired cluster does not answer and `cluster-failure-mode` is `fail`.
         """
         first, self._warm = not self._warm, True
+        self._first_start = first and previous is None
         snapshot = self.snapshot(previous)
         assert self._watcher is not None
         clusters = _clusters(snapshot, previous)
@@ -197,6 +202,17 @@ class SourceView:
         for monitor in self.monitors.values():
             monitor.forget_answers()
 
+    def finish_commits(self) -> None:
+        """Wait, with a limit, until the offsets of the last batch are committed to the group, before the process ends."""
+        deadline = time.monotonic() + _LAST_COMMITS_S
+        late = [name for name, monitor in self.monitors.items() if not monitor.commits.wait(deadline)]
+        if late:
+            _log.warning(
+                "The last offsets of the consumer group were not committed within %.0f s on: %s. The next run commits them",
+                _LAST_COMMITS_S,
+                ", ".join(late),
+            )
+
     def _target(self, name: str, clusters: Mapping[str, ClusterMetadata], kept: ClusterOffsets | None) -> MonitorTarget:
         topics = clusters[name].topics if name in clusters else frozenset()
         if kept is not None:
@@ -239,9 +255,7 @@ class SourceView:
                 for name in pending
                 if first and name in clusters and not isolate and self.monitors[name].failing_for_s is not None
             }
-            if time.monotonic() >= deadline or any(
-                self._counts(self.monitors[name], targets[name]) for name in pending
-            ):
+            if time.monotonic() >= deadline or any(self._counts(self.monitors[name]) for name in pending):
                 break
 
     def _views(
@@ -257,9 +271,8 @@ class SourceView:
             monitor = self.monitors[name]
             view, failing_s = monitor.view_of(target), monitor.failing_for_s
             if view is not None and failing_s is None:
-                self._refreshed_for.pop(name, None)
                 views[name] = view
-            elif name in clusters and name not in inactive and (first or self._counts(monitor, target)):
+            elif name in clusters and name not in inactive and (first or self._counts(monitor)):
                 why = monitor.error or f"Cluster '{name}' has not answered yet"
                 if monitor.error is not None and failing_s is not None and failing_s >= 1:
                     why = f"{monitor.error}. It has not answered for {failing_s:.0f} s"
@@ -281,26 +294,25 @@ class SourceView:
                 views[name] = view
         return views
 
-    def _counts(self, monitor: ClusterMonitor, target: MonitorTarget) -> bool:
-        """Return whether a failing cluster counts as unavailable.
+    def _counts(self, monitor: ClusterMonitor) -> bool:
+        """Return whether a failing cluster counts as unavailable: after the time-out, also if it refuses the login.
 
-        It does after the time-out, or after an authentication error for which the metadata service, called once more, had
-        no new properties.
+        New secrets may arrive a minute after the cluster's own. Meanwhile the metadata service is asked for new properties.
+        Only at a first start a refused login counts at once.
         """
         failing_s = monitor.failing_for_s
         if failing_s is None:
             return False
-        if monitor.authentication_failed and monitor.failures_with(target.properties):
-            assert self._watcher is not None
-            status = self._watcher.status()
-            attempts = status["refreshes"] + status["failures_total"]
-            asked_at = self._refreshed_for.get(monitor.cluster_id)
-            if asked_at is None:
-                self._refreshed_for[monitor.cluster_id] = attempts
-                self._watcher.request_refresh()
-            elif attempts > asked_at and monitor.failures_with(target.properties) > 1:
+        patience_s = self._settings.unavailable_after_ms / 1000
+        if monitor.authentication_failed:
+            if self._first_start:
                 return True
-        return failing_s >= self._settings.unavailable_after_ms / 1000
+            now = time.monotonic()
+            if now - self._refresh_requested.get(monitor.cluster_id, -patience_s) >= patience_s:
+                self._refresh_requested[monitor.cluster_id] = now
+                assert self._watcher is not None
+                self._watcher.request_refresh()
+        return failing_s >= patience_s
 
     def _inactive(
         self, clusters: Mapping[str, ClusterMetadata], targets: Mapping[str, MonitorTarget]
