@@ -110,7 +110,7 @@ def follow(
                 return json.loads(output), rows
         child.wait()
         log.seek(0)
-        raise RuntimeError(f"Spark failed:\n{log.read()[-4000:]}")
+        raise RuntimeError(f"Spark failed:\n{log.read()[-40_000:]}")
 
 
 def same(found: Rows, expected: Rows) -> bool:

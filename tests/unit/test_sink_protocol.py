@@ -616,6 +616,15 @@ def test_a_failed_batch_is_aborted_under_a_claim_of_its_own(world: World) -> Non
     assert world.write(Identity("q", 0), "p-1") == "published"
 
 
+def test_a_transaction_begun_by_a_task_that_was_being_killed_is_aborted(world: World) -> None:
+    """The claim that `abandon` returns serves to look again."""
+    now = world.run(abandon("a", world.claim()))
+    assert now is not None
+    world.prepare("p-0")
+    assert world.run(abandon("b", now)) == replace(now, generation=now.generation + 1)
+    assert world.outcomes() == ["aborted"]
+
+
 def test_a_failed_batch_without_transactions(world: World) -> None:
     """Nothing is aborted."""
     assert world.run(abandon("a", world.claim()))

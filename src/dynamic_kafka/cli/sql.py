@@ -162,6 +162,9 @@ def _environment(args: argparse.Namespace) -> TableEnvironment:
             lambda record: "KeyboardInterrupt while sending command" not in record.getMessage()
         )
     session = builder.getOrCreate()
+    if not args.debug and (server := getattr(session.sparkContext, "_accumulatorServer", None)) is not None:
+        # Spark's JVM may cut this connection while it stops; the server's thread would print a traceback.
+        server.handle_error = lambda *_: None
     atexit.register(session.stop)  # otherwise Spark's connections break at the end, one with a traceback
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's handler would also cancel the jobs of INSERTs
     session.sparkContext.setJobGroup(_GROUP, "dynamic-kafka sql", interruptOnCancel=True)

@@ -113,9 +113,10 @@ class Committer:
             outcome == "repeated", len(transactions), (decided - began) * 1000, (done - decided) * 1000
         )
 
-    def abandon(self, claimed: Claim) -> bool:
+    def abandon(self, claimed: Claim) -> Claim | None:
         """Abort the open transactions of a failed batch; see `protocol.abandon`."""
-        return bool(self._run(protocol.abandon(uuid.uuid4().hex, claimed)))
+        now: Claim | None = self._run(protocol.abandon(uuid.uuid4().hex, claimed))
+        return now
 
     def poll_idle(self) -> bool:
         """See `ClientPool`."""

@@ -366,24 +366,25 @@ def commit(  # noqa: PLR0917
     return "published"
 
 
-def abandon(name: str, claimed: Claim) -> Generator[Effect, Any, bool]:
+def abandon(name: str, claimed: Claim) -> Generator[Effect, Any, Claim | None]:
     """After a batch has failed: abort what its tasks have left open, unless a decision may name it.
 
     A claim of its own comes in between, so that no decision of this generation can count any more.
 
     Returns:
-        True if they were aborted; if not, the next `claim` aborts them.
+        The new claim, for another call: a task that is being killed may still begin a transaction. None if another driver
+        has taken over; its `claim` has aborted them, or its next one will.
     """
     chain: Chain = yield ReadLog()
     head = chain.state
     if (head.chain, head.generation, head.status) != (claimed.chain, claimed.generation, "owned"):
-        return False
+        return None
     left_open = yield ListOpen()  # before the claim: rule 4
     if (yield from _append(chain, name, replace(head, generation=head.generation + 1))) is None:
-        return False
+        return None
     if left_open:
         yield Abort(left_open)
-    return True
+    return Claim(head.chain, head.generation + 1)
 
 
 # --- their parts ---

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["KafkaBatchWriter", "KafkaCommitMessage", "KafkaStreamWriter", "batch_writer", "stream_writer"]
 
 _log = logging.getLogger(__name__)
+
+_KILLED_AFTER_S = 3.0
+"""Spark gives a killed task two seconds (`spark.python.task.killTimeout`), in which it can still begin a transaction."""
 
 
 @dataclass
@@ -130,7 +134,10 @@ class _Writer:
 
         try:
             with committer_for(self._settings, destinations) as committer:
-                committer.abandon(claim)
+                now = committer.abandon(claim)
+                if now is not None and messages.count(None) > 1:  # one has failed, so others may have been killed
+                    time.sleep(_KILLED_AFTER_S)
+                    committer.abandon(now)
         except Exception as error:  # noqa: BLE001  Spark would report this error instead of the batch's own
             _log.warning(
                 "Transactions of the failed batch stay open until the next start or until they time out: %s", error
