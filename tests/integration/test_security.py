@@ -1,0 +1,99 @@
+"""Reading with logins, groups and certificates that change or are refused, on real brokers."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from dynamic_kafka.testing import KafkaBroker, produce
+from tests.brokers import SECURED_USERS, grant
+from tests.engine import Query
+
+pytestmark = pytest.mark.broker
+
+STORES = Path(__file__).parent.parent / "stores"
+Topic = Callable[..., str]
+
+
+def test_a_key_store_replaced_in_place_is_used_within_seconds(tmp_path: Path) -> None:
+    """The broker stops trusting the old certificate. The driver and the next task use the new one, without a restart."""
+    trusted, keys = tmp_path / "trusted.p12", tmp_path / "keys.p12"
+    shutil.copy(STORES / "trust-peer.p12", trusted)
+    shutil.copy(STORES / "peer.p12", keys)
+    properties = {
+        "listener.security.protocol.map": "CLIENT:SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.name.client.ssl.keystore.location": str(STORES / "broker.p12"),
+        "listener.name.client.ssl.keystore.password": "test1234",
+        "listener.name.client.ssl.truststore.location": str(trusted),
+        "listener.name.client.ssl.truststore.password": "test1234",
+        "listener.name.client.ssl.client.auth": "required",
+    }
+    with KafkaBroker(properties=properties) as broker:
+        broker.create_topic("t")
+        produce(broker.internal_address, "t", [(None, b"1")])
+        query = Query(
+            {
+                "subscribe": "t",
+                "kafka.bootstrap.servers": broker.bootstrap_servers,
+                "kafka.security.protocol": "SSL",
+                "kafka.ssl.truststore.location": str(STORES / "broker.pem"),
+                "kafka.ssl.truststore.type": "PEM",
+                "kafka.ssl.keystore.location": str(keys),
+                "kafka.ssl.keystore.password": "test1234",
+                "kafkaConsumer.pollTimeoutMs": "15 s",
+            }
+        )
+        query.run_until_rows(1)
+
+        shutil.copy(STORES / "trust.p12", trusted)
+        broker.restart()
+        produce(broker.internal_address, "t", [(None, b"2")])
+        query.run_until(lambda: query.enumerator.report()["clusters"]["kafka"]["error"], 30)
+        shutil.copy(STORES / "client.p12", keys)
+        began = time.monotonic()
+        query.run_until_rows(2, 30)
+
+        assert time.monotonic() - began < 15
+        assert query.values() == ["1", "2"]
+        query.close()
+
+
+def test_a_group_without_access_delays_nothing(secured: KafkaBroker, topic: Topic) -> None:
+    """Its commits fail after 45 seconds each; batches go on meanwhile."""
+    name = topic(secured)
+    grant(secured, "reader", ResourceType.TOPIC, name, AclOperation.READ, AclOperation.DESCRIBE)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "admin"}
+    login |= {"sasl.password": SECURED_USERS["admin"]}
+    query = Query(
+        {
+            "subscribe": name,
+            "properties.group.id": "of-somebody-else",
+            **{f"properties.{key}": value for key, value in secured.client_properties("reader").items()},
+        }
+    )
+    began = time.monotonic()
+    for count in range(1, 6):
+        produce(secured.bootstrap_servers, name, [(None, b"v")], properties=login)
+        query.run_until_rows(count)
+    assert time.monotonic() - began < 20
+    assert query.enumerator.report()["clusters"]["kafka"]["error"] is None
+    query.close()
+
+
+def test_the_last_batch_of_available_now_is_committed(cluster_a: KafkaBroker, topic: Topic) -> None:
+    """Spark ends the process as soon as nothing more can be read: the commit is done by then."""
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [(None, b"v")] * 7)
+    options = {"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "subscribe": name}
+    query = Query({**options, "properties.group.id": f"now-{name}"})
+    assert query.available_now() == 7
+    consumer = Consumer({"bootstrap.servers": cluster_a.bootstrap_servers, "group.id": f"now-{name}"})
+    assert consumer.committed([TopicPartition(name, 0)], timeout=10)[0].offset == 7
+    consumer.close()
+    query.close()
