@@ -309,11 +309,13 @@ class LostTransactionsError(TransactionError):
 
     def __init__(self, batch: int, lost: Mapping[str, str], count: int) -> None:
         named = "; ".join(f"'{name}' ({what})" for name, what in lost.items())
+        rest = f"The other {count - len(lost)} are committed" if count > len(lost) else "None is known to be committed"
         super().__init__(
-            f"Batch {batch}: {len(lost)} of its {count} transactions cannot be committed any more: {named}. The "
-            "decision to commit them was written down, but they timed out or were aborted first, so their rows are lost. "
-            "Find out which rows are missing, then set sink.lost-transactions=continue for one start to continue without "
-            "them"
+            f"Batch {batch}: {len(lost)} of its {count} transactions cannot be committed any more: {named}. {rest}. The "
+            "decision to commit all of them was written down, but these timed out, were aborted, or are not known any more. "
+            "Find out which rows of the batch are in the topics. To go on with those and without the others, set "
+            f"sink.lost-transactions=continue:{batch}. To write the whole batch again, so that rows which are there appear "
+            f"twice, set sink.lost-transactions=rewrite:{batch}"
         )
         self.batch, self.lost = batch, dict(lost)
 

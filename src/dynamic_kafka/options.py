@@ -346,9 +346,11 @@ def parse_options(options: Mapping[str, str], table: Iterable[Option[Any]]) -> P
 def markdown_table(
     table: Iterable[Option[Any]], prefixes: Mapping[str, str] = PREFIXES, *, heading: str = "option"
 ) -> str:
-    """Return the table of the documentation."""
+    """Return the table of the documentation. Names that begin with `__` are for the package itself."""
     lines = [f"| {heading} | default | meaning |", "|---|---|---|"]
     for declared in table:
+        if declared.key.startswith("__"):
+            continue
         names = "<br>".join(f"`{name}`" for name in declared.names)
         lines.append(f"| {names} | {declared.shown_default or declared.default or ''} | {declared.doc} |")
     lines += [f"| `{prefix}*` | | {doc} |" for prefix, doc in prefixes.items()]

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.sink import commit_log as module
+from dynamic_kafka.sink.chain import Chain, Record, State, Transaction
 from dynamic_kafka.sink.commit_log import CommitLog, decode, encode
-from dynamic_kafka.sink.protocol import Chain, Record, State, Transaction
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 
 pytestmark = pytest.mark.broker
@@ -185,7 +185,7 @@ def test_processes_that_race_for_each_generation(cluster_a: KafkaBroker, topic: 
         import json, sys
         from dataclasses import replace
         from dynamic_kafka.sink.commit_log import CommitLog
-        from dynamic_kafka.sink.protocol import Record
+        from dynamic_kafka.sink.chain import Record
 
         who, topic, servers = sys.argv[1:]
         log = CommitLog("c", {"bootstrap.servers": servers}, topic, replication=None, timeout_ms=20_000)

@@ -16,8 +16,8 @@ from dynamic_kafka.errors import DeliveryError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink import transactional_producers as module
+from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.producers import ClusterProducer
-from dynamic_kafka.sink.protocol import Transaction
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dynamic_kafka.errors import DynamicKafkaError, LostTransactionsError
+from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.protocol import (
     Abort,
     Append,
@@ -30,7 +31,6 @@ from dynamic_kafka.sink.protocol import (
     ObservedTransaction,
     Outcome,
     ReadLog,
-    Transaction,
     Wait,
 )
 from tests.model.runs import Failure, Result, Runs

@@ -12,9 +12,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import DynamicKafkaError
-from dynamic_kafka.sink import protocol
-from dynamic_kafka.sink.protocol import Chain, Claim, Identity, ReadLog, Record, State, TransactionPolicy
-from tests.model.world import Driver, Log, World
+from dynamic_kafka.sink import chain, protocol
+from dynamic_kafka.sink.chain import Chain, Record, State
+from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.protocol import Claim, ReadLog, TransactionPolicy
+from tests.model.world import TASKS, Driver, Log, World
 
 __all__ = ["Failure", "Result", "Runs"]
 
@@ -80,9 +82,8 @@ class Runs:
         elif driver.phase == "commit":
             assert claimed is not None
             prepared = tuple(t for t in driver.messages if t is not None)
-            steps = protocol.commit(
-                name, claimed, Identity(f"query {driver.query}", driver.batch), prepared, {}, _POLICY
-            )
+            batch = protocol.Batch(Identity(f"query {driver.query}", driver.batch), len(TASKS), prepared)
+            steps = protocol.commit(name, claimed, batch, _POLICY)
         else:
             assert claimed is not None
             steps = protocol.abandon(name, claimed)
@@ -116,7 +117,7 @@ class Runs:
     def append(self, world: World, number: int) -> World:
         """With one more record in the log, if that counts."""
         log, record = world.log, self._records[number]
-        after = protocol.follow(self.chain(log), log.length, record, first=log.length == 0)
+        after = chain.follow(self.chain(log), log.length, record, first=log.length == 0)
         if after.offset != log.length:
             return world
         appended = log.appended

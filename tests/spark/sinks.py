@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionState
+from dynamic_kafka.sink.chain import Record
 from dynamic_kafka.sink.commit_log import decode
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.sink.protocol import Record
 from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import KafkaBroker
 from tests.spark.tables import records
@@ -59,6 +59,10 @@ class Files:
     def add(self, *rows: Mapping[str, str] | str) -> None:
         """The next file; a text stands for a row's value."""
         self.count += 1
+        self.replace(*rows)
+
+    def replace(self, *rows: Mapping[str, str] | str) -> None:
+        """Other rows in the last file, as if it were the first time that it is read."""
         texts = [json.dumps({"value": row} if isinstance(row, str) else row) for row in rows]
         new = self._path / f".{self.count}"  # Spark leaves such names alone
         new.write_text("\n".join(texts))

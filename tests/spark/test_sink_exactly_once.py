@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ def test_brokers_that_allow_less_than_our_default(spark: SparkSession) -> None:
 def test_a_batch_write_with_an_identity_is_written_once(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic
 ) -> None:
-    """The same version again, and an older one, are no-ops; another application and another sink name are not."""
+    """The same version again is dropped, an older one is an error; another application and another sink name are new."""
     name = topic(cluster_a)
 
     def save(value: str, app: str, version: int, **more: str) -> None:
@@ -137,7 +138,9 @@ def test_a_batch_write_with_an_identity_is_written_once(
 
     save("a", "app", 3)
     save("b", "app", 3)
-    save("c", "app", 2)
+    assert fault(lambda: save("c", "app", 2)).startswith(
+        "Version 2 of txnAppId 'app' cannot be published exactly once,"
+    )
     save("d", "app", 5)
     save("e", "other", 3)
     save("f", "app", 3, sink__name="audit")
@@ -176,6 +179,43 @@ def test_foreach_batch_with_two_sinks(
     for name in (one, two):
         found = sorted((got.key, got.value) for got in records(cluster_a, name))
         assert found == [(b"a", b"1"), (b"b", b"1"), (b"b", b"2")]
+
+
+def test_foreach_batch_with_two_sinks_of_one_name(
+    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
+) -> None:
+    """The second one would be taken for a repetition of the first, and dropped: an error that says what is missing."""
+    name = topic(cluster_a)
+
+    def save(rows: DataFrame, batch_id: int) -> None:
+        for _ in range(2):
+            write(rows, once(cluster_a, name, name) | {"txnAppId": "job", "txnVersion": str(batch_id)})
+
+    files.add("a")
+    writer = files.rows().writeStream.foreachBatch(save).option("checkpointLocation", checkpoint)
+    message = fault(lambda: finish(writer.trigger(availableNow=True).start()))
+    assert message.startswith("In one batch of a streaming query, version 0 of txnAppId 'job' was written twice.")
+    assert values(cluster_a, name) == ["a"]
+
+
+def test_a_restored_checkpoint_whose_last_batch_has_more_rows(
+    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
+) -> None:
+    """Its rows are neither dropped nor written twice: an error names two ways on, each for this batch only."""
+    name, copy = topic(cluster_a), f"{checkpoint}-copy"
+    rows = files.rows().repartition(1)
+    files.add("a")
+    run(rows, once(cluster_a, name, name), checkpoint)
+    shutil.copytree(checkpoint, copy)
+    files.add("b")
+    run(rows, once(cluster_a, name, name), checkpoint)
+    files.replace("b", "c")
+    message = fault(lambda: run(rows, once(cluster_a, name, name), copy))
+    assert message.startswith("Batch 1 of query ")
+    assert "it is published already with 1 row and now has 2 rows: the checkpoint was rewound, or" in message
+    assert values(cluster_a, name) == ["a", "b"]
+    run(rows, once(cluster_a, name, name) | {"sink.accept-gaps": "1"}, copy)
+    assert values(cluster_a, name) == ["a", "b", "b", "c"]
 
 
 @pytest.mark.slow
@@ -267,7 +307,7 @@ def test_an_old_checkpoint_with_a_new_prefix(
     assert "does not contain an earlier batch of this query: the prefix, the log or its cluster was changed" in message
     assert wait_until(lambda: is_settled(cluster_a, f"{name}-2"), 20, "the aborts")
     assert values(cluster_a, name) == ["a"]
-    run(files.rows(), options | {"sink.accept-gaps": "true"}, checkpoint)
+    run(files.rows(), options | {"sink.accept-gaps": "1"}, checkpoint)
     files.add("c")
     run(files.rows(), options, checkpoint)
     assert values(cluster_a, name) == ["a", "b", "c"]

@@ -32,7 +32,10 @@ LAYERS = (
     {"errors"},
 )
 LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}
-PURE = ("source.reconcile", "source.admission", "source.planning", "source.offsets", "sink.protocol")
+PURE = (
+    *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
+    *("sink.protocol", "sink.chain", "sink.identity"),
+)
 IMPURE = {
     *("confluent_kafka", "kafka", "pyspark", "pyarrow", "pandas"),
     *("time", "datetime", "random", "threading", "os", "io", "socket", "pathlib", "logging", "uuid", "secrets"),

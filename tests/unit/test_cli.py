@@ -22,7 +22,7 @@ from dynamic_kafka.cli.output import duration
 from dynamic_kafka.cli.verdicts import CommitLogView, TransactionView, Verdict, plan_abort, plan_commit, this_cluster
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionDescription, TransactionState
-from dynamic_kafka.sink.protocol import Chain, State, Transaction
+from dynamic_kafka.sink.chain import Chain, State, Transaction
 
 HERE = {"kafka": {"bootstrap.servers": "here:9092"}}
 ID, OTHER, FOREIGN = "orders.dk-0123456789ab-0", "orders.dk-0123456789ab-1", "orders-eu.dk-0123456789ab-0"
@@ -61,6 +61,8 @@ class Cluster:
         self.answers: dict[str, list[EndResult]] = {}
         self.clients: list[tuple[str, dict[str, str], int]] = []
         self.logs: list[tuple[str, dict[str, str]]] = []
+        self.claimed: list[int] = []
+        self.can_claim = True
         self.closed = 0
         self.error: Exception | None = None
 
@@ -75,6 +77,14 @@ class Cluster:
         """In the place of the commit log's."""
         self.logs.append((topic, dict(properties)))
         return self.log
+
+    def supersede(
+        self, cluster_id: str, properties: Mapping[str, str], topic: str, chain: Chain, *, timeout_ms: int
+    ) -> bool:
+        """In the place of the commit log's."""
+        assert self.ended == [], "transactions are aborted after the claim"
+        self.claimed.append(chain.offset)
+        return self.can_claim
 
     def close(self) -> None:
         """See TransactionClient."""
@@ -106,6 +116,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster.transactions = {ID: described(), FOREIGN: described(producer_id=8)}
     monkeypatch.setattr(transactions, "TransactionClient", cluster.client)
     monkeypatch.setattr(transactions, "read_commit_log", cluster.read_commit_log)
+    monkeypatch.setattr(transactions, "supersede", cluster.supersede)
     monkeypatch.setattr(transactions, "_PAUSE_S", 0.0)
     return cluster
 
@@ -316,7 +327,29 @@ def test_abort_warns_of_a_running_query(cluster: Cluster, run: Run) -> None:
     code, _, err = run("abort", *ORDERS, "--all-open")
     assert code == 0
     assert "owned (generation 5)" in err
-    assert "stop the query first" in err
+    assert "this batch fails as a whole and nothing of it is published" in err
+    assert cluster.claimed == []
+
+
+def test_abort_takes_the_log_away_from_a_running_query_first(cluster: Cluster, run: Run) -> None:
+    """Else the query could decide a batch of which a part was aborted; a log that nobody owns is left alone."""
+    cluster.log = log("owned")
+    assert run("abort", *ORDERS, ID, "--execute")[0] == 0
+    assert cluster.claimed == [9]
+    assert cluster.ended == [(ID, 7, 3, False)]
+    cluster.log = log("finished")
+    assert run("abort", *ORDERS, ID, "--execute")[0] == 0
+    assert run("commit", *ORDERS, ID, "--execute", "--force")[0] == 0
+    assert cluster.claimed == [9]
+
+
+def test_abort_does_nothing_if_a_running_query_is_quicker(cluster: Cluster, run: Run) -> None:
+    """It may just have decided these transactions."""
+    cluster.log, cluster.can_claim = log("owned"), False
+    code, _, err = run("abort", *ORDERS, ID, "--execute")
+    assert code == 1
+    assert "has written to the commit log '__dynamic-kafka-commits-orders' just now. Nothing was aborted" in err
+    assert cluster.ended == []
 
 
 @pytest.mark.parametrize("chain", [None, Chain()], ids=["no topic", "an empty one"])

@@ -62,7 +62,7 @@ def test_every_setter_is_an_option() -> None:
         .set_property("transaction.timeout.ms", "60000")
         .set_properties({"linger.ms": "5"})
         .set_kafka_producer_config({"batch.size": "100000"})
-        .set_property("Sink.Lost-Transactions", "continue")
+        .set_property("Sink.Lost-Transactions", "continue:3")
         .build()
     )
     assert dict(built.options) == {
@@ -70,7 +70,7 @@ def test_every_setter_is_an_option() -> None:
         "sink.delivery-guarantee": "exactly-once",
         "sink.transactional-id-prefix": "job",
         "sink.transaction-naming-strategy": "pooling",
-        "sink.lost-transactions": "continue",
+        "sink.lost-transactions": "continue:3",
         "properties.bootstrap.servers": "b:1",
         "properties.transaction.timeout.ms": "60000",
         "properties.linger.ms": "5",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dynamic_kafka.kafka.transactions.client import TransactionDescription, TransactionState
+from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.committer import outcome
-from dynamic_kafka.sink.protocol import Outcome, Transaction
+from dynamic_kafka.sink.protocol import Outcome
 
 TRANSACTION = Transaction("c", "p-0", 4711, 3)
 

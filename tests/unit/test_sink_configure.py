@@ -19,6 +19,7 @@ from dynamic_kafka.metadata.services import FileMetadataService, InMemoryMetadat
 from dynamic_kafka.sink.committer import Committer
 from dynamic_kafka.sink.configure import SinkObjects, commit_log_topic, configure_sink
 from dynamic_kafka.sink.destinations import destinations_of
+from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.settings import Destination, SinkSettings
 from dynamic_kafka.spark.writers import batch_writer
 
@@ -331,18 +332,20 @@ def test_no_two_prefixes_share_a_commit_log(one: str, other: str) -> None:
 def test_batch_writes_have_an_identity() -> None:
     """`txnAppId` with the sink's name, and `txnVersion`."""
     txn = {"txnAppId": "app", "txnVersion": "7"}
-    assert configure_sink(PREFIXED).app is None
-    assert configure_sink(PREFIXED | txn).app == ("app", 7)
-    assert configure_sink(PREFIXED | txn | {"sink.name": "left"}).app == ("app/left", 7)
+    assert configure_sink(PREFIXED).identity is None
+    assert configure_sink(PREFIXED | txn).identity == Identity("app", 7, consecutive=False)
+    named = configure_sink(PREFIXED | txn | {"sink.name": "left"}).identity
+    assert named == Identity("app/left", 7, consecutive=False)
+    assert configure_sink(PREFIXED | txn | {"__txnConsecutive": "true"}).identity == Identity("app", 7)
 
 
 @given(*[st.text("ab/", min_size=1, max_size=5) for _ in range(2)], *[st.sampled_from(["", "a", "b", "ab"])] * 2)
 def test_no_two_sinks_share_an_identity(app: str, other_app: str, name: str, other_name: str) -> None:
     """Else the batch of one would count as written by the other."""
 
-    def identity(app: str, name: str) -> tuple[str, int] | None:
+    def identity(app: str, name: str) -> Identity | None:
         named = {"sink.name": name} if name else {}
-        return configure_sink(PREFIXED | {"txnAppId": app, "txnVersion": "1"} | named).app
+        return configure_sink(PREFIXED | {"txnAppId": app, "txnVersion": "1"} | named).identity
 
     assert (identity(app, name) == identity(other_app, other_name)) == ((app, name) == (other_app, other_name))
 
@@ -358,9 +361,15 @@ def test_an_identity_is_whole_and_exactly_once() -> None:
 def test_policies() -> None:
     """Off by default."""
     settings = configure_sink(PREFIXED)
-    assert (settings.lost_transactions, settings.accept_gaps) == ("fail", False)
-    settings = configure_sink(PREFIXED | {"sink.lost-transactions": "continue", "sink.accept-gaps": "true"})
-    assert (settings.lost_transactions, settings.accept_gaps) == ("continue", True)
+    assert (settings.lost_transactions, settings.accept_gaps, settings.skip_batch) == (None, None, None)
+    words = {"sink.lost-transactions": "continue:41", "sink.accept-gaps": "42", "sink.skip-batch": "0"}
+    settings = configure_sink(PREFIXED | words)
+    assert (settings.lost_transactions, settings.accept_gaps, settings.skip_batch) == (("continue", 41), 42, 0)
+    assert configure_sink(PREFIXED | {"sink.lost-transactions": "rewrite:0"}).lost_transactions == ("rewrite", 0)
+    message = fault(PREFIXED | {"sink.accept-gaps": "true"})
+    assert "expected the number of the batch that the error names, such as 41" in message
+    message = fault(PREFIXED | {"sink.lost-transactions": "continue"})
+    assert "expected fail, or the value that the error names, such as continue:41 or rewrite:41" in message
 
 
 # --- the producer ---------------------------------------------------------------------------------------------------

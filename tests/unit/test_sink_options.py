@@ -28,12 +28,14 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "sink.transaction-naming-strategy": ("INCREMENTING", "incrementing"),
     "txnAppId": ("app", "app"),
     "txnVersion": ("0", 0),
+    "__txnConsecutive": ("true", True),
     "sink.name": ("left", "left"),
     "sink.commit-log.topic": ("log", "log"),
     "sink.commit-log.cluster": ("East", "East"),
     "sink.commit-log.replication-factor": ("3", 3),
-    "sink.lost-transactions": ("Continue", "continue"),
-    "sink.accept-gaps": ("TRUE", True),
+    "sink.lost-transactions": ("Continue:41", ("continue", 41)),
+    "sink.accept-gaps": ("41", 41),
+    "sink.skip-batch": ("0", 0),
 }
 
 WRONG: dict[str, tuple[str, ...]] = {
@@ -49,12 +51,14 @@ WRONG: dict[str, tuple[str, ...]] = {
     "sink.transaction-naming-strategy": ("", "random"),
     "txnAppId": ("", " "),
     "txnVersion": ("", "-1", "1.5", "latest"),
+    "__txnConsecutive": ("", "1"),
     "sink.name": ("", "a/b"),
     "sink.commit-log.topic": ("", "a b", ".", "x" * 250),
     "sink.commit-log.cluster": ("",),
     "sink.commit-log.replication-factor": ("0", "-1", ""),
-    "sink.lost-transactions": ("", "ignore"),
-    "sink.accept-gaps": ("", "yes", "1"),
+    "sink.lost-transactions": ("", "ignore", "continue", "continue:", "rewrite:-1", "fail:41", "true"),
+    "sink.accept-gaps": ("", "true", "-1"),
+    "sink.skip-batch": ("", "true", "-1"),
 }
 
 NAMES = [name for option in SINK_OPTIONS for name in (option.key, *option.aliases)]
@@ -91,7 +95,14 @@ def test_wrong_values_say_option_value_and_what_is_right(key: str, text: str) ->
     assert str(caught.value) == f"Option '{key}' has the value {text!r}; expected {option.expected}"
 
 
-@pytest.mark.parametrize("option", SINK_OPTIONS, ids=lambda option: option.key)
+def test_options_of_the_package_itself_are_not_in_the_table_of_the_readme() -> None:
+    """Their names begin with two underscores, and users have no need for them."""
+    assert "__" not in re.sub(r"`__dynamic-kafka-commits-`", "", markdown_table(SINK_OPTIONS))
+
+
+@pytest.mark.parametrize(
+    "option", [o for o in SINK_OPTIONS if not o.key.startswith("__")], ids=lambda option: option.key
+)
 def test_every_option_is_in_the_table_of_the_readme(option: Option[Any]) -> None:
     """With its aliases and its words."""
     row = next(r for r in markdown_table(SINK_OPTIONS).splitlines() if f"`{option.key}`" in r.split("|")[1])

@@ -13,33 +13,32 @@ from hypothesis import strategies as st
 
 from dynamic_kafka.errors import (
     CheckpointError,
+    ConfigurationError,
     DynamicKafkaError,
     LostTransactionsError,
     ProducerFencedError,
     TransactionError,
 )
+from dynamic_kafka.sink.chain import Chain, Record, State, Transaction, follow
+from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.protocol import (
     Abort,
     Append,
-    Chain,
+    Batch,
     Claim,
     Describe,
     Effect,
     End,
-    Identity,
     ListOpen,
     ObservedTransaction,
     Outcome,
     ReadLog,
-    Record,
-    State,
-    Transaction,
     TransactionPolicy,
     Wait,
+    Warn,
     abandon,
     claim,
     commit,
-    follow,
 )
 
 T = TypeVar("T")
@@ -142,15 +141,28 @@ class World:
         identity: Identity,
         transactions: Sequence[Transaction] = (),
         policy: TransactionPolicy | None = None,
+        *,
+        rows: int = 1,
+        run: str = "",
     ) -> str:
         """Commit."""
         clusters = {t.cluster: {"bootstrap.servers": "h:1"} for t in transactions}
-        return self.run(commit(self.name(), claimed, identity, transactions, clusters, policy or TransactionPolicy()))
+        batch = Batch(identity, rows, tuple(transactions), clusters, run)
+        return self.run(commit(self.name(), claimed, batch, policy or TransactionPolicy()))
 
-    def write(self, identity: Identity, *names: str, policy: TransactionPolicy | None = None) -> str:
-        """A whole batch; "applied" if its tasks have nothing to do."""
+    def write(
+        self, identity: Identity, *names: str, policy: TransactionPolicy | None = None, rows: int = 1, run: str = ""
+    ) -> str:
+        """A whole batch; "applied" if its tasks only count its rows and the batch is not published again."""
         claimed = self.claim(identity, policy)
-        return "applied" if claimed.applied else self.commit(claimed, identity, self.prepare(*names), policy)
+        transactions = () if claimed.applied else self.prepare(*names)
+        done = self.commit(claimed, identity, transactions, policy, rows=rows, run=run)
+        assert done == "repeated" or not claimed.applied
+        return "applied" if claimed.applied else done
+
+    def warnings(self) -> list[str]:
+        """What the user was told in the last run."""
+        return [effect.text for effect in self.effects if isinstance(effect, Warn)]
 
     def outcomes(self) -> list[str]:
         """What became of all transactions, in the order they were made."""
@@ -191,7 +203,7 @@ def test_a_batch_from_its_claim_to_its_end(world: World) -> None:
     claimed = world.claim()
     transactions = world.prepare("p-0", "p-1")
     assert world.commit(claimed, Identity("q", 0), transactions) == "published"
-    assert world.asked() == [ReadLog, Describe, ListOpen, Append, ReadLog, End, Describe, Append, ReadLog]
+    assert world.asked() == [ReadLog, Describe, Append, ReadLog, End, Describe, ListOpen, Append, ReadLog]
     decided, finished = world.log[-2].state, world.log[-1].state
     assert (decided.status, decided.identity, decided.batch) == ("decided", "q", 0)
     assert (decided.transactions, list(decided.clusters)) == (transactions, ["c"])
@@ -218,13 +230,13 @@ def test_an_empty_batch_is_one_record(world: World) -> None:
 
 
 def test_what_dead_attempts_left_open_is_aborted(world: World) -> None:
-    """After the batch was published, and only what was open before its decision: readers wait for it."""
+    """After the batch was published, and only what was open before a record of ours counted: readers wait for it."""
     claimed = world.claim()
     (dead,), transactions = world.prepare("p-0"), world.prepare("p-1")
     late: list[Transaction] = []
 
     def open_late(effect: Effect) -> None:
-        if isinstance(effect, Append) and not late:
+        if isinstance(effect, Append) and effect.record.state.status == "finished":
             late.extend(world.prepare("p-2"))
 
     world.before = open_late
@@ -245,11 +257,14 @@ def test_plain_batch_writes_are_never_repetitions(world: World) -> None:
 
 
 def test_a_replayed_batch_is_not_published_again(world: World) -> None:
-    """Spark did not write down that it was committed; what was written again is aborted."""
+    """Spark did not write down that it was committed; what was written again is aborted, and a warning says so."""
     world.write(Identity("q", 0), "p-0")
-    assert world.write(Identity("q", 0), "p-1") == "repeated"
+    assert stream(world, Identity("q", 0), "p-1") == "repeated"
+    assert world.warnings() == [
+        "Batch 0 of query q is published already, with 1 row. What was written again is dropped"
+    ]
     assert world.outcomes() == ["committed", "aborted"]
-    assert world.write(Identity("q", 0)) == "repeated"
+    assert stream(world, Identity("q", 0)) == "repeated"
     assert Abort not in world.asked()
     assert world.write(Identity("q", 1), "p-0") == "published"
 
@@ -264,36 +279,114 @@ def test_a_replayed_batch_is_not_published_again(world: World) -> None:
     ],
 )
 def test_a_batch_that_is_not_the_next_one(world: World, known: dict[str, int], batch: int, why: str) -> None:
-    """An error that says why it is none, and how to go on; with `accept_gaps` it is published, and the next one follows."""
+    """An error that says why it is none, and how to go on; if it is accepted it is published, and the next one follows."""
     world.log.append(Record("before", -1, State("chain", 1, "finished", applied=known)))
     identity = Identity("q", batch)
     claimed = world.claim()
     transactions = world.prepare("p-0")
     message = error(lambda: world.commit(claimed, identity, transactions), CheckpointError)
-    assert message.startswith(f"Batch {batch} of query q cannot be published exactly once, and ")
+    assert message.startswith(f"Batch {batch} of query q cannot be published exactly once, because ")
     assert why in message
-    assert "sink.accept-gaps=true" in message
+    assert f"sink.accept-gaps={batch}: it is published" in message
+    assert (f"sink.skip-batch={batch}: it is left out" in message) == (known.get("q", 0) > batch)
     assert world.asked() == [ReadLog]
     assert world.outcomes() == ["open"]
-    assert world.write(identity, "p-1", policy=TransactionPolicy(accept_gaps=True)) == "published"
-    assert world.outcomes() == ["aborted", "committed"]
+    other = TransactionPolicy(accept_gaps=batch + 1, skip_batch=batch + 1)
+    error(lambda: stream(world, identity, "p-1", policy=other), CheckpointError)
+    assert stream(world, identity, "p-1", policy=TransactionPolicy(accept_gaps=batch)) == "published"
+    (warning,) = world.warnings()
+    assert warning.startswith(f"sink.accept-gaps={batch}: batch {batch} of query q is published, although ")
+    assert why in warning
+    assert world.outcomes() == ["aborted", "aborted", "committed"]
     assert world.write(Identity("q", batch + 1), "p-0") == "published"
     assert world.state.applied == known | {"q": batch + 1}
 
 
-def test_accept_gaps_still_knows_repetitions(world: World) -> None:
-    """It accepts what is not known, not what is known."""
-    policy = TransactionPolicy(accept_gaps=True)
-    assert world.write(Identity("q", 5), "p-0", policy=policy) == "published"
-    assert world.write(Identity("q", 5), "p-0", policy=policy) == "repeated"
+def test_a_word_for_a_batch_is_spent_with_it(world: World) -> None:
+    """The batch that it let through is repeated like any other, and other rows under its number are an error again."""
+    policy = TransactionPolicy(accept_gaps=5)
+    assert stream(world, Identity("q", 5), "p-0", policy=policy) == "published"
+    assert stream(world, Identity("q", 5), "p-1", policy=policy) == "repeated"
+    message = error(lambda: stream(world, Identity("q", 5), "p-1", policy=policy, rows=2), CheckpointError)
+    assert "sink.accept-gaps" not in message
+    assert "Or set sink.skip-batch=5" in message
+    assert stream(world, Identity("q", 6), "p-2", policy=policy) == "published"
+    message = error(lambda: stream(world, Identity("q", 5), "p-1", rows=2), CheckpointError)
+    assert "Or set sink.accept-gaps=5" in message
+
+
+@pytest.mark.parametrize("identity", [Identity("q", 3), Identity("app", 3, consecutive=False)], ids=["stream", "app"])
+def test_a_repetition_with_other_rows(world: World, identity: Identity) -> None:
+    """The checkpoint is older than the log: an error, until the user says what to do with just this batch."""
+    name = identity.name
+    world.log.append(Record("before", -1, State("c", 1, "finished", name, 3, applied={name: 3}, rows={name: 100})))
+
+    def repeat(policy: TransactionPolicy | None = None) -> str:
+        claimed = world.claim(identity, policy)
+        transactions = () if claimed.applied else world.prepare("p-2")
+        return world.commit(claimed, identity, transactions, policy, rows=150)
+
+    message = error(repeat, CheckpointError)
+    assert (
+        "because it is published already with 100 rows and now has 150 rows: the checkpoint was rewound, or " in message
+    )
+    assert "Or set sink.accept-gaps=3: it is published" in message
+    assert "Or set sink.skip-batch=3: it is left out" in message
+    assert repeat(TransactionPolicy(skip_batch=3)) == "repeated"
+    (warning,) = world.warnings()
+    assert warning.startswith(
+        f"sink.skip-batch=3: {identity} is left out, although it is published already with 100 rows"
+    )
+    assert repeat(TransactionPolicy(accept_gaps=3)) == "published"
+    (warning,) = world.warnings()
+    assert warning.startswith(
+        f"sink.accept-gaps=3: {identity} is published, although it is published already with 100 "
+    )
+    assert world.state.rows == {identity.name: 150}
+    assert repeat() == "repeated"
+
+
+def test_a_record_of_the_first_version_does_not_know_its_rows(world: World) -> None:
+    """Then a repetition is only a warning."""
+    world.log.append(Record("before", -1, State("chain", 1, "finished", "q", 3, applied={"q": 3})))
+    assert stream(world, Identity("q", 3), "p-0", rows=7) == "repeated"
+    (warning,) = world.warnings()
+    assert warning.startswith(
+        "Batch 3 of query q is published already; the commit log does not tell with how many rows."
+    )
+    assert "What was written again is dropped (7 rows)" in warning
+
+
+def test_two_writes_of_one_identity_in_one_batch(world: World) -> None:
+    """In `foreachBatch` it is an error that says what is missing; in another run it is the repetition of a batch."""
+    assert world.write(version("app", 4), "p-0", run="run-1/4") == "published"
+    message = error(lambda: world.write(version("app", 4), run="run-1/4"), ConfigurationError)
+    assert message.startswith("In one batch of a streaming query, version 4 of txnAppId 'app' was written twice.")
+    assert "a sink.name of its own" in message
+    assert world.write(version("app", 4), run="run-2/4") == "applied"
+    assert world.write(version("app", 5), run="run-2/5") == "published"
+    error(lambda: world.write(version("app", 5), run="run-2/5"), ConfigurationError)
+
+
+def test_a_write_that_is_tried_again_in_one_batch(world: World) -> None:
+    """Its first try failed after the decision, so that its run does not know that it is published."""
+    decided(world, version("app", 4), "p-0", run="run-1/4")
+    assert world.write(version("app", 4), run="run-1/4") == "applied"
 
 
 def test_a_new_query_begins_with_batch_0(world: World) -> None:
     """A new checkpoint with an old prefix starts clean, and the old query is not forgotten."""
     world.write(Identity("old", 0), "p-0")
     assert world.write(Identity("new", 0), "p-0") == "published"
-    assert world.write(Identity("old", 0), "p-0") == "repeated"
+    assert stream(world, Identity("old", 0), "p-0") == "repeated"
     assert world.write(Identity("old", 1), "p-0") == "published"
+
+
+def stream(
+    world: World, identity: Identity, *names: str, policy: TransactionPolicy | None = None, rows: int = 1
+) -> str:
+    """A whole batch of a stream, whose claim does not know its identity."""
+    return world.commit(world.claim(None, policy), identity, world.prepare(*names), policy, rows=rows)
 
 
 def version(app: str, number: int) -> Identity:
@@ -301,17 +394,35 @@ def version(app: str, number: int) -> Identity:
     return Identity(app, number, consecutive=False)
 
 
-def test_a_version_that_is_there_needs_no_tasks(world: World) -> None:
-    """The same one and older ones are told by the claim, which then claims nothing; newer ones may leave gaps."""
+def test_a_version_that_is_there_is_only_counted(world: World) -> None:
+    """The claim tells, and aborts what a crashed attempt left open; newer versions may leave gaps."""
     assert world.write(version("app", 4), "p-0") == "published"
-    records = len(world.log)
-    for known in (4, 3, 0):
-        claimed = world.claim(version("app", known))
-        assert (claimed.applied, claimed.generation) == (True, 0)
-        assert world.asked() == [ReadLog]
-    assert len(world.log) == records
+    world.prepare("p-1")
+    claimed = world.claim(version("app", 4))
+    assert claimed.applied
+    assert world.outcomes() == ["committed", "aborted"]
+    assert world.commit(claimed, version("app", 4)) == "repeated"
     assert world.write(version("app", 9), "p-0") == "published"
-    assert world.write(version("app", 5), "p-0") == "applied"
+
+
+def test_an_older_version_is_an_error(world: World) -> None:
+    """Before its tasks run: a new checkpoint counts from 0 again, and all of its batches would be dropped."""
+    world.write(version("app", 4), "p-0")
+    for known in (3, 0):
+        message = error(lambda known=known: world.claim(version("app", known)), CheckpointError)  # type: ignore[misc]
+        assert message.startswith(
+            f"Version {known} of txnAppId 'app' cannot be published exactly once, because version 4"
+        )
+        assert "a new query needs a txnAppId of its own" in message
+        assert world.asked() == [ReadLog]
+    assert world.write(version("app", 3), policy=TransactionPolicy(skip_batch=3)) == "applied"
+    (warning,) = world.warnings()
+    assert warning.startswith(
+        "sink.skip-batch=3: version 3 of txnAppId 'app' is left out, although version 4 is published"
+    )
+    assert world.state.applied == {"app": 4}
+    assert world.write(version("app", 0), "p-0", policy=TransactionPolicy(accept_gaps=0)) == "published"
+    assert world.write(version("app", 1), "p-1") == "published"
 
 
 def test_two_identities_by_turns(world: World) -> None:
@@ -337,15 +448,28 @@ def test_an_empty_version_counts(world: World) -> None:
 
 
 def test_a_hundred_identities_are_remembered(world: World) -> None:
-    """The log's records stay small; the identity unused for longest goes first."""
+    """The log's records stay small; the identity unused for longest goes first, and a warning names it."""
     for number in range(100):
         world.write(version(f"app{number}", 1))
+        assert world.warnings() == []
     world.write(version("app0", 2))
     for number in range(100, 150):
         world.write(version(f"app{number}", 1))
-    assert len(world.state.applied) == 100
+        (warning,) = world.warnings()
+        assert f"forgets 'app{number - 99}' now" in warning
+    assert len(world.state.applied) == len(world.state.rows) == 100
     assert set(world.state.applied) == {"app0", *(f"app{n}" for n in range(51, 150))}
     assert world.write(version("app0", 2)) == "applied"
+
+
+def test_a_batch_with_more_sinks_than_are_remembered(world: World) -> None:
+    """It could not be repeated after a crash, because the first of them would be published again: an error."""
+    for number in range(100):
+        assert world.write(version(f"app/{number}", 1), run="run/1") == "published"
+    message = error(lambda: world.write(version("app/100", 1), "p-0", run="run/1"), ConfigurationError)
+    assert message.startswith("A batch of the query is written with more than 100 identities (txnAppId and sink.name)")
+    assert world.outcomes() == ["open"]
+    assert world.write(version("app/100", 2), run="run/2") == "published"
 
 
 # --- what goes wrong before the decision --------------------------------------------------------------------------------
@@ -449,10 +573,11 @@ def test_a_lost_race_is_run_again(world: World) -> None:
 # --- what goes wrong after it -------------------------------------------------------------------------------------------
 
 
-def decided(world: World, identity: Identity, *names: str) -> tuple[Transaction, ...]:
+def decided(world: World, identity: Identity, *names: str, run: str = "") -> tuple[Transaction, ...]:
     """A batch whose driver died right after its decision."""
     claimed, transactions = world.claim(), world.prepare(*names)
-    steps = commit(world.name(), claimed, identity, transactions, {"c": {}}, TransactionPolicy())
+    batch = Batch(identity, 1, transactions, {"c": {}}, run)
+    steps = commit(world.name(), claimed, batch, TransactionPolicy())
     answer: Any = None
     while not isinstance(effect := steps.send(answer), End):
         answer = world.do(effect)
@@ -512,16 +637,22 @@ def test_a_version_that_is_gone_is_written_again(world: World) -> None:
 
 @pytest.mark.parametrize("lost", [Outcome.ABORTED, Outcome.UNKNOWN])
 def test_a_batch_that_is_gone_in_part(world: World, lost: Outcome) -> None:
-    """An error at each start, which names what is lost; with `continue` the rest of the batch counts."""
+    """An error at each start, which names what is lost; with `continue` for this batch the rest of it counts."""
     transactions = decided(world, Identity("q", 0), "p-0", "p-1", "p-2")
     world.seen[transactions[1]] = ObservedTransaction(lost)
-    for _ in range(2):
-        message = error(world.claim, LostTransactionsError)
+    for policy in (None, TransactionPolicy(lost_transactions=("continue", 1))):
+        message = error(lambda policy=policy: world.claim(policy=policy), LostTransactionsError)  # type: ignore[misc]
         assert message.startswith(f"Batch 0: 1 of its 3 transactions cannot be committed any more: 'p-1' (c, {lost}).")
-        assert "sink.lost-transactions=continue" in message
+        assert "The other 2 are committed." in message
+        assert "sink.lost-transactions=continue:0" in message
+        assert "sink.lost-transactions=rewrite:0" in message
         assert world.state.status == "decided"
     assert world.outcomes() == ["committed", lost, "committed"]  # what can be published is
-    claimed = world.claim(policy=TransactionPolicy(lost_transactions="continue"))
+    claimed = world.claim(policy=TransactionPolicy(lost_transactions=("continue", 0)))
+    (warning,) = world.warnings()
+    assert warning.startswith(
+        "sink.lost-transactions=continue:0: batch 0 counts as published, although 'p-1' on cluster"
+    )
     assert world.state.applied == {"q": 0}
     assert world.commit(claimed, Identity("q", 0), world.prepare("p-3")) == "repeated"
     assert world.write(Identity("q", 1), "p-0") == "published"
@@ -534,8 +665,54 @@ def test_what_is_not_known_is_lost_not_voided(world: World) -> None:
         del world.seen[transaction]
     message = error(world.claim, LostTransactionsError)
     assert "2 of its 2 transactions" in message
-    world.claim(policy=TransactionPolicy(lost_transactions="continue"))
-    assert world.write(Identity("q", 0), "p-3") == "repeated"
+    assert "None is known to be committed." in message
+    world.claim(policy=TransactionPolicy(lost_transactions=("continue", 0)))
+    assert stream(world, Identity("q", 0), "p-3") == "repeated"
+
+
+def test_a_lost_batch_is_written_again_if_the_user_says_so(world: World) -> None:
+    """All of it, as if nothing of it was published; a warning says that its rows may appear twice."""
+    transactions = decided(world, Identity("q", 0), "p-0", "p-1")
+    world.seen[transactions[1]] = ObservedTransaction(Outcome.UNKNOWN)
+    claimed = world.claim(policy=TransactionPolicy(lost_transactions=("rewrite", 0)))
+    (warning,) = world.warnings()
+    assert warning.startswith(
+        "sink.lost-transactions=rewrite:0: batch 0 is written again, although 'p-1' on cluster 'c'"
+    )
+    assert (world.log[-2].state.status, world.state.applied) == ("voided", {})
+    assert world.commit(claimed, Identity("q", 0), world.prepare("p-2")) == "published"
+
+
+def test_a_batch_that_is_voided_and_decided_again_is_not_published_yet(world: World) -> None:
+    """A driver that hung after its decision finds the same batch in the log, but in another decision, which is open."""
+    claimed, (mine,) = world.claim(), world.prepare("p-0")
+
+    def meanwhile(effect: Effect) -> None:
+        if isinstance(effect, End):
+            world.before = lambda _: None
+            world.seen[mine] = ObservedTransaction(Outcome.ABORTED)  # it hangs, and another one takes over
+            decided(world, Identity("q", 0), "p-1")
+            world.seen[mine] = ObservedTransaction(Outcome.UNKNOWN)  # its id is in use again
+
+    world.before = meanwhile
+    message = error(lambda: world.commit(claimed, Identity("q", 0), [mine]), ProducerFencedError)
+    assert message.startswith("Batch 0: another run of this query took over after the batch was decided, and publishes")
+    assert world.state.status == "decided"
+
+
+def test_a_batch_whose_number_is_passed_by_is_not_known_to_be_published(world: World) -> None:
+    """Versions may leave gaps, so a later one does not prove that an earlier one is published."""
+    claimed, (mine,) = world.claim(), world.prepare("p-0")
+
+    def meanwhile(effect: Effect) -> None:
+        if isinstance(effect, End):
+            world.before = lambda _: None
+            world.seen[mine] = ObservedTransaction(Outcome.ABORTED)
+            world.write(version("app", 9), "p-1")
+            world.seen[mine] = ObservedTransaction(Outcome.UNKNOWN)
+
+    world.before = meanwhile
+    error(lambda: world.commit(claimed, version("app", 4), [mine]), ProducerFencedError)
 
 
 def test_a_coordinator_that_does_not_commit(world: World) -> None:
@@ -556,7 +733,7 @@ def test_a_coordinator_that_does_not_commit(world: World) -> None:
     assert [e.attempt for e in world.effects if isinstance(e, Wait)] == list(range(10))
     assert [e.transactions for e in world.effects if isinstance(e, End)] == [(slow, quick)] + [(slow,)] * 9
     world.before = lambda _: None
-    assert world.write(Identity("q", 0), "p-2") == "repeated"
+    assert stream(world, Identity("q", 0), "p-2") == "repeated"
     assert world.outcomes() == ["committed", "committed", "aborted"]
 
 

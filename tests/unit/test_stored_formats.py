@@ -14,8 +14,8 @@ import pytest
 
 from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.sink import commit_log
+from dynamic_kafka.sink.chain import Chain, follow
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.sink.protocol import Chain, follow
 from dynamic_kafka.sink.transactional_ids import belongs_to, transactional_id
 from dynamic_kafka.source import offsets
 

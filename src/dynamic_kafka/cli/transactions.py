@@ -29,10 +29,11 @@ from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.kafka.config.secrets import resolve
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
 from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER
-from dynamic_kafka.sink.commit_log import read_commit_log
+from dynamic_kafka.sink.chain import State, Transaction
+from dynamic_kafka.sink.commit_log import read_commit_log, supersede
 from dynamic_kafka.sink.committer import outcome
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.sink.protocol import Outcome, State, Transaction
+from dynamic_kafka.sink.protocol import Outcome
 from dynamic_kafka.sink.transactional_ids import belongs_to
 
 __all__ = ["add_to"]
@@ -48,8 +49,8 @@ _FORCED_ABORT = (
     "decided, or may have decided, although other transactions of their batch may be committed"
 )
 _OWNED = (
-    "The current batch of a running query may fail or lose rows, so stop the query first. The commit log is owned "
-    "(generation %d): the transactions may belong to a batch that is being written or committed now"
+    "The commit log is owned (generation %d): the transactions may belong to a batch that a running query is writing now. "
+    "With --execute, this batch fails as a whole and nothing of it is published; start its query again afterwards"
 )
 
 
@@ -173,6 +174,8 @@ def _end(args: argparse.Namespace, *, commit: bool) -> int:
         todo = [f for f, step in zip(found, steps, strict=True) if step.kind == "end"]
         _warn(view, todo, commit=commit)
         if args.execute:
+            if todo and not commit:
+                _supersede(args, view)
             ended = _execute(client, todo, args.timeout, commit=commit)
             steps = [ended.get(f.transactional_id, step) for f, step in zip(found, steps, strict=True)]
     _show_steps(args, view, found, steps, commit=commit)
@@ -198,6 +201,18 @@ def _wanted(args: argparse.Namespace, client: TransactionClient, *, commit: bool
             "them is this cluster. Add --cluster with its name"
         )
     return [t.transactional_id for t in view.decided_here]
+
+
+def _supersede(args: argparse.Namespace, view: CommitLogView) -> None:
+    """Take the commit log away from a batch that may be written now, so that it is not decided with aborted transactions."""
+    if view.chain is None or view.state is None or view.state.status != "owned":
+        return
+    cluster, properties = args.cluster or DEFAULT_CLUSTER, _log_properties(args)
+    if not supersede(cluster, properties, view.topic, view.chain, timeout_ms=int(args.timeout * 1000)):
+        raise TransactionError(
+            f"A running query has written to the commit log '{view.topic}' just now. Nothing was aborted; stop the query "
+            "and try again"
+        )
 
 
 def _execute(
@@ -270,11 +285,15 @@ def _views(client: TransactionClient, view: CommitLogView, names: Collection[str
     return [TransactionView(name, seen, view.verdict(name, seen)) for name, seen in described.items()]
 
 
+def _log_properties(args: argparse.Namespace) -> dict[str, str]:
+    return {**properties_of(args), **dict(args.commit_log_property)}
+
+
 def _log_view(args: argparse.Namespace) -> CommitLogView:
     properties = properties_of(args)
     topic = args.commit_log or commit_log_topic(args.prefix)
-    log_properties = {**properties, **dict(args.commit_log_property)}
-    chain = read_commit_log(args.cluster or DEFAULT_CLUSTER, log_properties, topic, timeout_ms=int(args.timeout * 1000))
+    cluster = args.cluster or DEFAULT_CLUSTER
+    chain = read_commit_log(cluster, _log_properties(args), topic, timeout_ms=int(args.timeout * 1000))
     state = State() if chain is None else chain.state
     for transaction in state.transactions:
         if not belongs_to(args.prefix, transaction.transactional_id):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -18,9 +19,9 @@ from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
-from dynamic_kafka.sink.protocol import Chain, Record, State, Transaction, follow
+from dynamic_kafka.sink.chain import Chain, Record, State, Transaction, follow, next_generation
 
-__all__ = ["CommitLog", "decode", "encode", "read_commit_log"]
+__all__ = ["CommitLog", "decode", "encode", "read_commit_log", "supersede"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,12 +39,16 @@ _APPEND_S = 10.0
 _PAUSE_S = 0.2
 _ASK_S = 5.0
 
+_OPTIONAL = ("rows", "runs", "accepted")
+
 T = TypeVar("T")
 
 
 def encode(record: Record) -> bytes:
-    """Return a record as JSON."""
-    return json.dumps({"version": 1, **asdict(record)}, separators=(",", ":")).encode()
+    """Return a record as JSON. A state's fields that the first version did not have are left out if they are empty."""
+    fields = asdict(record)
+    fields["state"] = {name: value for name, value in fields["state"].items() if value or name not in _OPTIONAL}
+    return json.dumps({"version": 1, **fields}, separators=(",", ":")).encode()
 
 
 def decode(text: bytes | None) -> Record | None:
@@ -69,6 +74,24 @@ def read_commit_log(cluster_id: str, properties: Mapping[str, str], topic: str, 
     log = CommitLog(cluster_id, properties, topic, replication=None, timeout_ms=timeout_ms, read_only=True)
     try:
         return log.read() if log.exists() else None
+    finally:
+        log.close()
+
+
+def supersede(cluster_id: str, properties: Mapping[str, str], topic: str, chain: Chain, *, timeout_ms: int) -> bool:
+    """Claim the next generation for nothing, so that the one at a chain's head cannot decide any more.
+
+    Returns:
+        True if the claim counts; False if the chain has moved on since it was read.
+
+    Raises:
+        ClusterUnavailableError: If the cluster does not answer, or refuses the record.
+    """
+    name = uuid.uuid4().hex
+    log = CommitLog(cluster_id, properties, topic, replication=None, timeout_ms=timeout_ms)
+    try:
+        log.append(Record(name, chain.offset, next_generation(chain.state, name)))
+        return name in log.read().recent
     finally:
         log.close()
 

@@ -12,9 +12,10 @@ import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, InvalidOptionError
 from dynamic_kafka.kafka.clients import pool_key
 from dynamic_kafka.kafka.config.properties import whole_number
 from dynamic_kafka.kafka.config.secrets import storable
@@ -27,8 +28,10 @@ from dynamic_kafka.kafka.transactions.client import (
     TransactionState,
 )
 from dynamic_kafka.sink import protocol
+from dynamic_kafka.sink.chain import Chain, Transaction
 from dynamic_kafka.sink.commit_log import CommitLog
-from dynamic_kafka.sink.protocol import Chain, Claim, Effect, Identity, ObservedTransaction, Outcome, Transaction
+from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.protocol import Batch, Claim, Effect, ObservedTransaction, Outcome
 from dynamic_kafka.sink.report import PublishReport
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, Destination, SinkSettings
 from dynamic_kafka.sink.transactional_ids import belongs_to
@@ -66,9 +69,7 @@ class Committer:
         self._properties = {name: destination.properties for name, destination in destinations.items()}
         self._clients: dict[str, TransactionClient] = {}
         self._ended_at = 0.0
-        self._policy = protocol.TransactionPolicy(
-            accept_gaps=settings.accept_gaps, lost_transactions=settings.lost_transactions
-        )
+        self._policy = protocol.TransactionPolicy(settings.accept_gaps, settings.skip_batch, settings.lost_transactions)
         cluster = settings.log_cluster or min(self._properties)
         if cluster not in self._properties:
             raise InvalidOptionError(
@@ -102,15 +103,16 @@ class Committer:
         self._log.trim()
         return claimed
 
-    def commit(self, claimed: Claim, identity: Identity, transactions: Sequence[Transaction]) -> PublishReport:
+    def commit(self, claimed: Claim, batch: Batch) -> PublishReport:
         """Decide and publish a batch, after the tasks; see `protocol.commit`."""
-        clusters = {name: storable(self._properties[name]) for name in {t.cluster for t in transactions}}
+        clusters = {name: storable(self._properties[name]) for name in {t.cluster for t in batch.transactions}}
         began, self._ended_at = time.perf_counter(), 0.0
-        outcome = self._run(protocol.commit(uuid.uuid4().hex, claimed, identity, transactions, clusters, self._policy))
+        batch = replace(batch, clusters=clusters)
+        outcome = self._run(protocol.commit(uuid.uuid4().hex, claimed, batch, self._policy))
         done = time.perf_counter()
         decided = self._ended_at or done
         return PublishReport(
-            outcome == "repeated", len(transactions), (decided - began) * 1000, (done - decided) * 1000
+            outcome == "repeated", len(batch.transactions), (decided - began) * 1000, (done - decided) * 1000
         )
 
     def abandon(self, claimed: Claim) -> Claim | None:
@@ -153,10 +155,9 @@ class Committer:
                 self._ended_at = self._ended_at or time.perf_counter()
                 return self._end(transactions, commit=True)
             case protocol.Abort(transactions):
-                _log.info(
-                    "Aborting transactions that are left open: %s", ", ".join(t.transactional_id for t in transactions)
-                )
-                return self._end(transactions, commit=False)
+                return self._abort(transactions)
+            case protocol.Warn(text):
+                return _log.warning("%s", text)
             case protocol.Wait(attempt):
                 return time.sleep(min(0.01 * 3**attempt, _LONGEST_WAIT_S))
 
@@ -169,12 +170,27 @@ class Committer:
     def _list_open(self) -> tuple[Transaction, ...]:
         found = []
         for cluster in sorted(self._properties):
-            client = self._client(cluster)
-            names = [name for name in client.list_open() if belongs_to(self._settings.prefix, name)]
-            for name, seen in client.describe(names).items() if names else ():
+            try:
+                client = self._client(cluster)
+                names = [name for name in client.list_open() if belongs_to(self._settings.prefix, name)]
+                described = client.describe(names) if names else {}
+            except ClusterUnavailableError as error:  # the batch may have no rows for it
+                _log.warning(
+                    "Open transactions cannot be listed, and readers may have to wait for their end: %s", error
+                )
+                continue
+            for name, seen in described.items():
                 if seen is not None and seen.state is TransactionState.ONGOING:
                     found.append(Transaction(cluster, name, seen.producer_id, seen.producer_epoch))
         return tuple(found)
+
+    def _abort(self, transactions: Sequence[Transaction]) -> None:
+        names = ", ".join(t.transactional_id for t in transactions)
+        _log.info("Aborting transactions that are left open: %s", names)
+        try:
+            self._end(transactions, commit=False)
+        except ClusterUnavailableError as error:  # nothing depends on it, and the batch may be published
+            _log.warning("Transactions stay open until the next batch or until they time out (%s): %s", names, error)
 
     def _describe(self, transactions: Sequence[Transaction]) -> list[ObservedTransaction]:
         found: dict[Transaction, ObservedTransaction] = {}
@@ -231,7 +247,7 @@ _committers = ClientPool[Committer]()
 @contextmanager
 def committer_for(settings: SinkSettings, destinations: Mapping[str, Destination]) -> Iterator[Committer]:
     """Use this process's committer for a prefix; a new one if its clusters or properties have changed, or after an error."""
-    policy = settings.log_cluster, settings.accept_gaps, settings.lost_transactions
+    policy = settings.log_cluster, settings.accept_gaps, settings.skip_batch, settings.lost_transactions
     key = (
         settings.prefix,
         settings.log_topic,

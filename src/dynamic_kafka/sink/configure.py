@@ -20,6 +20,7 @@ from dynamic_kafka.options import (
     Option,
     ParsedOptions,
     Parser,
+    boolean,
     choice,
     integer,
     name_list,
@@ -28,6 +29,7 @@ from dynamic_kafka.options import (
     parse_options,
     regex,
 )
+from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.partitioners import KafkaPartitioner, create_partitioner
 from dynamic_kafka.sink.settings import Guarantee, SinkSettings
 
@@ -92,7 +94,7 @@ def configure_sink(options: Mapping[str, str], objects: SinkObjects | None = Non
         pattern=parsed[_TOPIC_PATTERN],
         partitioner=partitioner,
         prefix=prefix,
-        app=_identity(parsed, exactly_once=exactly_once),
+        identity=_identity(parsed, exactly_once=exactly_once),
         log_topic=(parsed[_LOG_TOPIC] or commit_log_topic(prefix)) if exactly_once else "",
         **fields,
     )
@@ -183,16 +185,22 @@ _NAMING = Option(
 _APP = Option(
     "txnAppId",
     non_blank("text"),
-    doc="With `txnVersion`, the identity of a batch write (`df.write`, `foreachBatch`). A batch that was written before is "
-    "not written again. Exactly-once only.",
+    doc="With `txnVersion`, the identity of a batch write (`df.write`, `foreachBatch`). If the last batch is written again, "
+    "its rows are counted and not published again. An older version is an error. Exactly-once only.",
 )
 _VERSION = Option(
     "txnVersion", integer(at_least=0), doc="The number of the batch write, such as the batch id of `foreachBatch`."
 )
+_CONSECUTIVE = Option(
+    "__txnConsecutive",
+    boolean,
+    "false",
+    doc="For SQL tables only: the versions have no gaps, as the numbers of a streaming query's batches.",
+)
 _NAME = Option(
     "sink.name",
     non_blank("text without '/'", lambda name: "/" not in name),
-    doc="A name for this sink, if one batch with `txnAppId` is written to several sinks.",
+    doc="A name for this write, if one batch with `txnAppId` is written in several writes.",
 )
 _LOG_TOPIC = Option(
     "sink.commit-log.topic",
@@ -221,7 +229,7 @@ def _one_spelling(location: str) -> str:
     return re.sub(r"(?<![:/])/{2,}", "/", path).rstrip("/") or "/"
 
 
-def _identity(parsed: ParsedOptions, *, exactly_once: bool) -> tuple[str, int] | None:
+def _identity(parsed: ParsedOptions, *, exactly_once: bool) -> Identity | None:
     """Return the identity of a batch write; None if it has none."""
     given = parsed.given(_APP, _VERSION, _NAME)
     if not given:
@@ -237,7 +245,7 @@ def _identity(parsed: ParsedOptions, *, exactly_once: bool) -> tuple[str, int] |
                 f"Option '{needed.key}' is missing; '{given[0]}' is part of the identity txnAppId, txnVersion, sink.name"
             )
     app, name = parsed[_APP].replace("/", "//"), parsed[_NAME]  # "a/b" is not sink "b" of app "a"
-    return (app if name is None else f"{app}/{name}"), parsed[_VERSION]
+    return Identity(app if name is None else f"{app}/{name}", parsed[_VERSION], parsed[_CONSECUTIVE])
 
 
 def commit_log_topic(prefix: str) -> str:
@@ -318,6 +326,7 @@ SINK_OPTIONS: tuple[Option[Any], ...] = (
     _NAMING,
     _APP,
     _VERSION,
+    _CONSECUTIVE,
     _NAME,
     _LOG_TOPIC,
     *_of_commit_log,

@@ -1,8 +1,6 @@
 """The exactly-once protocol: the driver's requests, their order, and what follows from the answers. Pure.
 
-The truth is a *commit log*, a topic of one partition. Its records form a chain: each one carries the whole state and the
-offset of the record it follows, and counts only if that one is the chain's head where it stands in the log. So every reader
-comes to the same chain, an append is a compare-and-swap, and repeating one is harmless.
+The truth is a chain of states in a commit log, see `chain`: an append is a compare-and-swap.
 
 Rules, each with what goes wrong without it (tests/model removes them one by one):
 
@@ -10,17 +8,20 @@ Rules, each with what goes wrong without it (tests/model removes them one by one
 2. Who writes a batch first *claims* a new generation; only the generation at the head can decide, once. Else a driver that
    wakes up decides a batch that another one has written again.
 3. A decision that is not finished is finished before the next claim, by any driver. Else a decided batch is lost.
-4. Abort only transactions that were seen open before our claim counted: they cannot belong to a later generation. Name them
-   by producer id and epoch (EndTxn checks both).
-   InitProducerId checks neither when a transaction is open: asked late, it would abort what another driver has decided.
+4. Abort only transactions that were seen open before a record of ours counted: they cannot belong to a later generation.
+   Name them by producer id and epoch (EndTxn checks both). InitProducerId checks neither when a transaction is open: asked
+   late, it would abort what another driver has decided.
 5. Before a decision each transaction is seen open, at its producer id and epoch, with time left on its clock. Else what
    timed out, or was aborted, is decided.
 6. A transaction is published when the coordinator has it as committed, or about to be, at its producer id and epoch; an
-   answer to EndTxn alone proves nothing. `finished` is written when all are.
+   answer to EndTxn alone proves nothing. `finished` is written when all are. If the chain has moved on meanwhile, the batch
+   is published only if the head says so and no decision on the same batch is open: it may be voided and written again.
 7. One transaction for each producer id and epoch (see `transactional_ids`): a late EndTxn finds the one it was meant for,
    or none.
 8. A batch that the chain has already is not published again; its new transactions are aborted. A batch that is neither
-   the same nor the next one of its query is an error: the checkpoint was rewound, copied, or belongs to another log.
+   the same, with as many rows, nor the next one of its query is an error: the checkpoint was rewound, copied, or belongs to
+   another log. See `identity`.
+9. The user's word to go on after an error names the batch, is good for that batch only, and leaves a warning.
 
 Each function here is a generator: it yields an `Effect`, is sent the answer, and returns its result. `committer` runs it
 against Kafka; the model checker runs it against every order of events.
@@ -33,113 +34,41 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from dynamic_kafka.errors import CheckpointError, LostTransactionsError, ProducerFencedError, TransactionError
+from dynamic_kafka.errors import ConfigurationError, LostTransactionsError, ProducerFencedError, TransactionError
+from dynamic_kafka.sink.chain import (
+    REMEMBERED,
+    Chain,
+    Record,
+    State,
+    Transaction,
+    decided_state,
+    finished_state,
+    next_generation,
+    voided_state,
+)
+from dynamic_kafka.sink.identity import Identity, Place, Published, place
 
 __all__ = [
     "Abort",
     "Append",
-    "Chain",
+    "Batch",
     "Claim",
     "Describe",
     "Effect",
     "End",
-    "Identity",
     "ListOpen",
     "ObservedTransaction",
     "Outcome",
     "ReadLog",
-    "Record",
-    "State",
-    "Transaction",
     "TransactionPolicy",
     "Wait",
+    "Warn",
     "abandon",
     "claim",
     "commit",
-    "follow",
 ]
 
-_APPLIED = 100  # batch identities that a state remembers
-_RECENT = 100  # records that a chain remembers by name, for those who appended them
 _ATTEMPTS = 10
-
-
-class Transaction(NamedTuple):
-    """The full name of a transaction in Kafka."""
-
-    cluster: str
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-
-@dataclass(frozen=True)
-class State:
-    """The state of the chain at one record.
-
-    Args:
-        chain: A random name, given with the first claim: another log is another chain.
-        generation: The number of claims so far.
-        status: The status of the last batch. `owned`: claimed, nothing decided since.
-        identity: The name of the identity of the batch that was decided last; see `Identity`.
-        batch: The number of that batch.
-        transactions: Its transactions, while they are not finished.
-        clusters: The properties to reach their clusters, without secrets.
-        applied: The last published batch of each identity, the most recent one last.
-    """
-
-    chain: str = ""
-    generation: int = 0
-    status: Literal["owned", "decided", "finished", "voided"] = "finished"
-    identity: str = ""
-    batch: int = -1
-    transactions: tuple[Transaction, ...] = ()
-    clusters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    applied: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Record:
-    """A record of the commit log.
-
-    Args:
-        name: Random; a repeated append has the same one.
-        follows: The offset of the record it follows; -1 for the first one.
-        state: The state from here on, if the record counts.
-    """
-
-    name: str
-    follows: int
-    state: State
-
-
-@dataclass(frozen=True)
-class Chain:
-    """The head of the chain.
-
-    Args:
-        offset: Its offset in the log; -1 if the log is empty.
-        state: Its state.
-        recent: The offsets of the last records that counted, by name, as far as they were read.
-    """
-
-    offset: int = -1
-    state: State = field(default_factory=State)
-    recent: Mapping[str, int] = field(default_factory=dict)
-
-
-def follow(chain: Chain, offset: int, record: Record, *, first: bool) -> Chain:
-    """Return the chain after one more record of the log.
-
-    Args:
-        chain: The chain before.
-        offset: The record's offset.
-        record: The record.
-        first: True for the first record left in the log. Trimming ends at a head, so that one always counts.
-    """
-    if record.follows != chain.offset and not (first and offset > 0):
-        return chain
-    return Chain(offset, record.state, dict([*chain.recent.items(), (record.name, offset)][-_RECENT:]))
 
 
 class Outcome(StrEnum):
@@ -180,7 +109,10 @@ class Append(NamedTuple):
 
 
 class ListOpen(NamedTuple):
-    """All open transactions of the prefix, on all clusters; the answer is a tuple of `Transaction`."""
+    """The open transactions of the prefix, on all clusters; the answer is a tuple of `Transaction`.
+
+    The answer may lack some: then readers wait for them longer, but nothing is lost.
+    """
 
 
 class Describe(NamedTuple):
@@ -207,37 +139,50 @@ class Wait(NamedTuple):
     attempt: int
 
 
-Effect = ReadLog | Append | ListOpen | Describe | End | Abort | Wait
+class Warn(NamedTuple):
+    """Tell the user something that is no error."""
+
+    text: str
+
+
+Effect = ReadLog | Append | ListOpen | Describe | End | Abort | Wait | Warn
 
 
 @dataclass(frozen=True)
 class TransactionPolicy:
-    """The user's choices.
+    """The user's choices. Each word that lets a batch go on after an error names the batch.
 
     Args:
-        accept_gaps: Publish a batch although the chain does not know the one before it.
-        lost_transactions: `fail` if decided transactions that are gone are an error, `continue` for a warning.
+        accept_gaps: The batch to publish although it is not the next one.
+        skip_batch: The batch to leave out although not all of its rows may be published.
+        lost_transactions: What to do with a decided batch of which transactions are gone, and which batch that is:
+            `continue` takes it for published, `rewrite` for not published.
         least_left_ms: An open transaction with less time than this is not decided.
     """
 
-    accept_gaps: bool = False
-    lost_transactions: Literal["fail", "continue"] = "fail"
+    accept_gaps: int | None = None
+    skip_batch: int | None = None
+    lost_transactions: tuple[Literal["continue", "rewrite"], int] | None = None
     least_left_ms: int = 5_000
 
 
 @dataclass(frozen=True)
-class Identity:
-    """The identity of a batch.
+class Batch:
+    """A batch after its tasks.
 
     Args:
-        name: The query's id, or `txnAppId`; "" for a batch write without one, which is never a repetition.
-        batch: The batch's number, or `txnVersion`.
-        consecutive: True if the numbers have no gaps, as those of a streaming query.
+        identity: Its identity.
+        rows: The number of its rows, whether they were written or only counted.
+        transactions: The transactions that its tasks have prepared.
+        clusters: The properties to reach their clusters, without secrets; kept in the log until they are finished.
+        run: The run of a streaming query whose `foreachBatch` writes it, and the batch of that query; "" if there is none.
     """
 
-    name: str
-    batch: int
-    consecutive: bool = True
+    identity: Identity
+    rows: int = 0
+    transactions: tuple[Transaction, ...] = ()
+    clusters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -246,8 +191,9 @@ class Claim:
 
     Args:
         chain: The chain's name.
-        generation: The generation; 0 if nothing has to be written.
-        applied: True if the batch is already published; False if its identity was not given.
+        generation: The generation.
+        applied: True if the batch is already published, so that its rows need only be counted; False if its identity was not
+            given.
     """
 
     chain: str
@@ -267,50 +213,38 @@ def claim(name: str, identity: Identity | None, policy: TransactionPolicy) -> Ge
         policy: The user's choices.
 
     Raises:
+        CheckpointError: If the batch is known and not the next one.
         LostTransactionsError: If decided transactions are gone.
         ProducerFencedError: If the claim kept losing races to other writers.
     """
     for attempt in range(_ATTEMPTS):
         chain: Chain = yield ReadLog()
         if chain.state.status == "decided":
-            yield from _finish(chain, f"{name}.{attempt}.finish", policy)
+            _, closed = yield from _publish(chain, policy)
+            if closed is not None:
+                yield from _append(chain, f"{name}.{attempt}.finish", closed)
             continue
-        if identity is not None and not identity.consecutive and _is_applied(chain.state, identity):
-            return Claim(chain.state.chain, 0, applied=True)
+        applied = identity is not None and _place(chain.state, identity, policy).kind == "repeated"
         left_open = yield ListOpen()  # before the claim: rule 4
-        state = replace(
-            chain.state,
-            chain=chain.state.chain or name,
-            generation=chain.state.generation + 1,
-            status="owned",
-            transactions=(),
-            clusters={},
-        )
+        state = next_generation(chain.state, name)
         if (yield from _append(chain, f"{name}.{attempt}", state)) is not None:
             if left_open:
                 yield Abort(left_open)
-            return Claim(state.chain, state.generation)
+            return Claim(state.chain, state.generation, applied)
     raise ProducerFencedError(
         "Another query claims the same transactional id prefix again and again; give each query a prefix of its own"
     )
 
 
-def commit(  # noqa: PLR0917
-    name: str,
-    claimed: Claim,
-    identity: Identity,
-    transactions: Sequence[Transaction],
-    clusters: Mapping[str, Mapping[str, str]],
-    policy: TransactionPolicy,
+def commit(
+    name: str, claimed: Claim, batch: Batch, policy: TransactionPolicy
 ) -> Generator[Effect, Any, Literal["published", "repeated"]]:
     """After the tasks of a batch: decide, and publish.
 
     Args:
         name: A random name for the records.
         claimed: The claim made before the tasks began.
-        identity: The batch.
-        transactions: The transactions that the tasks have prepared.
-        clusters: The properties to reach their clusters, without secrets; kept in the log until they are finished.
+        batch: The batch.
         policy: The user's choices.
 
     Returns:
@@ -323,46 +257,32 @@ def commit(  # noqa: PLR0917
         LostTransactionsError: If decided transactions were gone when they had to be published.
     """
     chain: Chain = yield ReadLog()
-    head = chain.state
+    head, prepared = chain.state, batch.transactions
     if (head.chain, head.generation, head.status) != (claimed.chain, claimed.generation, "owned"):
         raise _fenced(claimed, head)
-    if _is_applied(head, identity):
-        if transactions:
-            yield Abort(tuple(transactions))
+    found = _place(head, batch.identity, policy, batch)
+    if found.warning:
+        yield Warn(found.warning)
+    if found.kind == "repeated":
+        if prepared:
+            yield Abort(prepared)
         return "repeated"
-    _check_next(head, identity, policy)
-    prepared = tuple(transactions)
-    decided = replace(
-        head,
-        status="decided" if prepared else "finished",
-        identity=identity.name,
-        batch=identity.batch,
-        transactions=prepared,
-        clusters=clusters if prepared else {},
-        applied=_with_applied(head.applied, identity),
-    )
+    decided, forgotten = _decided(head, batch, accepted=found.accepted)
+    if forgotten:
+        yield Warn(_forgets(forgotten))
     if prepared:
         _check_open(prepared, (yield Describe(prepared)), policy)
-    left_open = yield ListOpen()  # by attempts that died; before the decision: rule 4
-    decision = yield from _append(chain, name, decided)
+        decision = yield from _append(chain, name, decided)
+    else:
+        decision = yield from _close(chain, name, _by_run(finished_state(decided), batch), ())
     if decision is None:
         again: Chain = yield ReadLog()
         raise _fenced(claimed, again.state)
     if prepared:
-        voided = yield from _finish(decision, f"{name}.finish", policy)
-        if voided is None:
-            raise TransactionError(
-                "Another query with the same transactional id prefix took over while this write was published; it is "
-                "published as a whole or not at all. Give each writer a prefix of its own, and txnAppId and txnVersion so "
-                "that it can be repeated"
-            )
-        if voided:
-            raise TransactionError(
-                f"Batch {identity.batch}: all its transactions timed out or were aborted after the decision; nothing of it "
-                "is published. Start the query again: the batch is written again"
-            )
-    if dead := tuple(t for t in left_open if t not in prepared):
-        yield Abort(dead)  # readers would wait for them until the next claim
+        fate, closed = yield from _publish(decision, policy)
+        if closed is not None:
+            yield from _close(decision, f"{name}.finish", _by_run(closed, batch), prepared)
+        _check_fate(fate, batch.identity)
     return "published"
 
 
@@ -380,7 +300,7 @@ def abandon(name: str, claimed: Claim) -> Generator[Effect, Any, Claim | None]:
     if (head.chain, head.generation, head.status) != (claimed.chain, claimed.generation, "owned"):
         return None
     left_open = yield ListOpen()  # before the claim: rule 4
-    if (yield from _append(chain, name, replace(head, generation=head.generation + 1))) is None:
+    if (yield from _append(chain, name, next_generation(head, name))) is None:
         return None
     if left_open:
         yield Abort(left_open)
@@ -397,12 +317,27 @@ def _append(chain: Chain, name: str, state: State) -> Generator[Effect, Any, Cha
     return Chain(after.recent[name], state) if name in after.recent else None
 
 
-def _finish(decision: Chain, name: str, policy: TransactionPolicy) -> Generator[Effect, Any, bool | None]:
+def _close(chain: Chain, name: str, state: State, ours: Sequence[Transaction]) -> Generator[Effect, Any, Chain | None]:
+    """Append the state after a batch, as `_append` does, and abort what dead attempts at the batch have left open.
+
+    Else readers would wait for it until the next claim.
+    """
+    left_open: Sequence[Transaction] = yield ListOpen()  # before the record: rule 4
+    closed = yield from _append(chain, name, state)
+    if closed is not None and (dead := tuple(t for t in left_open if t not in ours)):
+        yield Abort(dead)
+    return closed
+
+
+_Fate = Literal["published", "voided", "unknown"]
+
+
+def _publish(decision: Chain, policy: TransactionPolicy) -> Generator[Effect, Any, tuple[_Fate, State | None]]:
     """Publish what was decided.
 
     Returns:
-        True if it was voided instead, because nothing of it can be published any more. None if that is not known: another
-        driver has finished it, and it has no identity to recognize it by.
+        `voided` if nothing of it can be published any more, `unknown` if another driver has taken it over and the log does
+        not tell that it is published; and the state that has to be appended, if no other driver has done so.
     """
     state = decision.state
     pending = state.transactions
@@ -420,53 +355,86 @@ def _finish(decision: Chain, name: str, policy: TransactionPolicy) -> Generator[
             "query again, which finishes it"
         )
     lost = {t: outcome for t, outcome in outcomes.items() if outcome is not Outcome.COMMITTED}
-    if lost:
-        now: Chain = yield ReadLog()
-        if now.offset != decision.offset:  # another driver has finished it, and its ids are in use again
-            return _was_voided(state, now.state)
-    voided = bool(lost) and all(outcome is Outcome.ABORTED for outcome in outcomes.values())
-    if lost and not voided and policy.lost_transactions == "fail":
+    if not lost:
+        return "published", finished_state(state)
+    now: Chain = yield ReadLog()
+    if now.offset != decision.offset:  # another driver has finished it, and its ids are in use again
+        return ("published" if _is_published(state, now.state) else "unknown"), None
+    if all(outcome is Outcome.ABORTED for outcome in outcomes.values()):
+        return "voided", voided_state(state)
+    word, number = policy.lost_transactions or ("fail", -1)
+    if number != state.batch:
         raise LostTransactionsError(
             state.batch, {t.transactional_id: f"{t.cluster}, {outcome}" for t, outcome in lost.items()}, len(outcomes)
         )
-    after = replace(state, status="voided" if voided else "finished", transactions=(), clusters={})
-    if voided:
-        after = replace(after, applied=_without(state))
-    yield from _append(decision, name, after)  # if it does not count, another driver has finished it
-    return voided
-
-
-def _was_voided(decided: State, now: State) -> bool | None:
-    return now.applied.get(decided.identity, -1) < decided.batch if decided.identity else None
-
-
-def _is_applied(state: State, identity: Identity) -> bool:
-    last = state.applied.get(identity.name) if identity.name else None
-    if last is None:
-        return False
-    return identity.batch == last if identity.consecutive else identity.batch <= last
-
-
-def _check_next(state: State, identity: Identity, policy: TransactionPolicy) -> None:
-    """Raise if the batch is not the next one (rule 8)."""
-    if not identity.consecutive or policy.accept_gaps:
-        return
-    last = state.applied.get(identity.name, -1)
-    if identity.batch == last + 1:
-        return
-    if identity.name not in state.applied:
-        what = (
-            "and the commit log does not contain an earlier batch of this query: the prefix, the log or its cluster was "
-            "changed"
-        )
-    elif identity.batch < last:
-        what = f"and batch {last} is published already: the checkpoint was rewound, or is a copy of another query's"
-    else:
-        what = f"and the last one published is {last}: batches between them were written somewhere else"
-    raise CheckpointError(
-        f"Batch {identity.batch} of query {identity.name} cannot be published exactly once, {what}. Nothing of it is "
-        "published; use the right checkpoint and prefix, or set sink.accept-gaps=true for one start to go on from here"
+    what = "is written again" if word == "rewrite" else "counts as published"
+    yield Warn(
+        f"sink.lost-transactions={word}:{number}: batch {number} {what}, although {_names(lost)} cannot be committed any "
+        "more. The option is not needed any more"
     )
+    return ("voided", voided_state(state)) if word == "rewrite" else ("published", finished_state(state))
+
+
+def _is_published(decided: State, now: State) -> bool:
+    """Return whether the log tells that another driver has published a batch that was decided before (rule 6)."""
+    is_open = now.status == "decided" and now.identity == decided.identity
+    return bool(decided.identity) and not is_open and now.applied.get(decided.identity) == decided.batch
+
+
+def _check_fate(fate: _Fate, identity: Identity) -> None:
+    """Raise if a batch that was decided is not known to be published."""
+    if fate == "voided":
+        raise TransactionError(
+            f"Batch {identity.batch}: all its transactions timed out or were aborted after the decision; nothing of it "
+            "is published. Start the query again: the batch is written again"
+        )
+    if fate == "unknown" and identity.name:
+        raise ProducerFencedError(
+            f"Batch {identity.batch}: another run of this query took over after the batch was decided, and publishes it or "
+            "writes it again. Let only one of the runs go on"
+        )
+    if fate == "unknown":
+        raise TransactionError(
+            "Another query with the same transactional id prefix took over while this write was published; it is "
+            "published as a whole or not at all. Give each writer a prefix of its own, and txnAppId and txnVersion so "
+            "that it can be repeated"
+        )
+
+
+def _place(head: State, identity: Identity, policy: TransactionPolicy, batch: Batch | None = None) -> Place:
+    """Return the place of a batch; `batch` is given when its tasks have run (rule 8)."""
+    name, last = identity.name, None
+    if name in head.applied:
+        accepted = head.accepted and head.identity == name
+        last = Published(head.applied[name], head.rows.get(name), head.runs.get(name, ""), accepted)
+    accept, skip = policy.accept_gaps, policy.skip_batch
+    if batch is None:
+        return place(identity, last, accept=accept, skip=skip)
+    return place(identity, last, accept=accept, skip=skip, rows=batch.rows, run=batch.run)
+
+
+def _decided(head: State, batch: Batch, *, accepted: bool) -> tuple[State, str]:
+    """Return the state that decides a batch, and the name of the identity that it does not remember any more, or "".
+
+    Raises:
+        ConfigurationError: If the same batch of a run would forget what it has just published.
+    """
+    decided = decided_state(head, batch.identity, batch.rows, batch.transactions, batch.clusters, accepted=accepted)
+    forgotten = next((name for name in head.applied if name not in decided.applied), "")
+    if batch.run and head.runs.get(forgotten) == batch.run:
+        raise ConfigurationError(
+            f"A batch of the query is written with more than {REMEMBERED} identities (txnAppId and sink.name) under one "
+            "prefix. The commit log does not remember more, so the batch could not be repeated. Give some of its sinks a "
+            "sink.transactional-id-prefix of their own"
+        )
+    return decided, forgotten
+
+
+def _by_run(state: State, batch: Batch) -> State:
+    """Return a finished state with the run that has finished it, so that a second write of the same run is noticed."""
+    if not batch.run or not batch.identity.name or state.status != "finished":
+        return state
+    return replace(state, runs={**state.runs, batch.identity.name: batch.run})
 
 
 def _check_open(
@@ -491,24 +459,21 @@ def _check_open(
             )
 
 
-def _with_applied(applied: Mapping[str, int], identity: Identity) -> dict[str, int]:
-    if not identity.name:
-        return dict(applied)
-    kept = {name: batch for name, batch in applied.items() if name != identity.name}
-    return dict(list(kept.items())[-(_APPLIED - 1) :]) | {identity.name: identity.batch}
-
-
-def _without(state: State) -> dict[str, int]:
-    """Return the published batches without the one that is voided now."""
-    others = {name: batch for name, batch in state.applied.items() if name != state.identity}
-    return others | ({state.identity: state.batch - 1} if state.identity and state.batch > 0 else {})
+# --- words ---
 
 
 def _fenced(claimed: Claim, head: State) -> ProducerFencedError:
     return ProducerFencedError(
         f"Generation {claimed.generation} of the transactional id prefix was superseded (now {head.generation}): another "
-        "run of this query, or a query with the same prefix, took over; give each query its own "
-        "sink.transactional-id-prefix. This run has published nothing of the batch"
+        "run of this query, a query with the same prefix, or `dynamic-kafka transactions abort` took over; give each query "
+        "its own sink.transactional-id-prefix. This run has published nothing of the batch"
+    )
+
+
+def _forgets(name: str) -> str:
+    return (
+        f"The commit log remembers {REMEMBERED} identities (queries, or txnAppId and sink.name), and forgets '{name}' now. "
+        "If its last batch is written again, it is published again. Use fewer identities under one prefix"
     )
 
 

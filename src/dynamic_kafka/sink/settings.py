@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from dynamic_kafka.metadata.service import KafkaMetadataService
-from dynamic_kafka.options import boolean, choice, integer, non_blank, option
+from dynamic_kafka.options import Parser, choice, integer, non_blank, option
+from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
 
 __all__ = ["DEFAULT_TRANSACTION_TIMEOUT_MS", "Destination", "Guarantee", "SinkSettings", "WriteTask"]
@@ -21,7 +22,16 @@ DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
 
 Guarantee = Literal["none", "at-least-once", "exactly-once"]
 """Flink's DeliveryGuarantee, in the words of its options."""
-LostTransactions = Literal["fail", "continue"]
+
+
+def _lost_transactions(value: str) -> tuple[Literal["continue", "rewrite"], int] | None:
+    word, _, number = value.strip().lower().partition(":")
+    match word:
+        case "fail" if not number:
+            return None
+        case "continue" | "rewrite":
+            return word, integer(at_least=0)(number)
+    raise ValueError
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class SinkSettings:
         pattern: If given, the pattern that topics in the column `topic` must match as a whole.
         partitioner: The partitioner of rows that name no partition; None leaves it to the client, which does as Java's.
         prefix: The beginning of all transactional ids; "" without exactly-once.
-        app: `txnAppId` with the sink's name, and `txnVersion`: the identity of a batch write.
+        identity: `txnAppId` with the sink's name, and `txnVersion`: the identity of a batch write.
         log_topic: The topic of the commit log; "" without exactly-once.
     """
 
@@ -49,7 +59,7 @@ class SinkSettings:
     pattern: re.Pattern[str] | None = None
     partitioner: KafkaPartitioner | None = None
     prefix: str = ""
-    app: tuple[str, int] | None = None
+    identity: Identity | None = None
     log_topic: str = ""
 
     guarantee: Guarantee = option(
@@ -74,19 +84,25 @@ class SinkSettings:
         shown_default="the brokers' default",
         doc="The number of replicas of the commit log's topic, if the sink creates it.",
     )
-    lost_transactions: LostTransactions = option(
+    lost_transactions: tuple[Literal["continue", "rewrite"], int] | None = option(
         "sink.lost-transactions",
-        choice(*get_args(LostTransactions)),
+        Parser(_lost_transactions, "fail, or the value that the error names, such as continue:41 or rewrite:41"),
         "fail",
-        doc="What to do if a decided transaction has timed out before it was committed: `fail` ends the query, `continue` "
-        "logs a warning.",
+        doc="What to do if a decided transaction has timed out before it was committed. `fail` ends the query with an error "
+        "that names the batch, such as 41. `continue:41` then takes this batch for published, and `rewrite:41` writes the "
+        "whole batch again.",
     )
-    accept_gaps: bool = option(
+    accept_gaps: int | None = option(
         "sink.accept-gaps",
-        boolean,
-        "false",
-        doc="If true, a batch is written even if the commit log does not contain the batch before it. Set it once, after a "
-        "change of the prefix, the commit log or the checkpoint.",
+        integer(at_least=0, expected="the number of the batch that the error names, such as 41"),
+        doc="The number of a batch that is published even if it is not the next one for the commit log, as an error names "
+        "it after a change of the prefix, the commit log or the checkpoint. It applies to this batch only.",
+    )
+    skip_batch: int | None = option(
+        "sink.skip-batch",
+        integer(at_least=0, expected="the number of the batch that the error names, such as 41"),
+        doc="The number of a batch that is left out, as an error names it when a batch is published already, but with other "
+        "rows. It applies to this batch only.",
     )
 
 

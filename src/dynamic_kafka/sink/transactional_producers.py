@@ -27,8 +27,8 @@ from confluent_kafka import KafkaException
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
 from dynamic_kafka.kafka.clients import pool_key
 from dynamic_kafka.kafka.pool import ClientPool
+from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.producers import ClusterProducer
-from dynamic_kafka.sink.protocol import Transaction
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask
 from dynamic_kafka.sink.transactional_ids import TransactionalId, TransactionalIdPool, belongs_to
 

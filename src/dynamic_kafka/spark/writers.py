@@ -18,7 +18,9 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from dynamic_kafka.errors import ConfigurationError, TransactionError
-from dynamic_kafka.sink.protocol import Claim, Identity, Transaction
+from dynamic_kafka.sink.chain import Transaction
+from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.protocol import Batch, Claim
 from dynamic_kafka.sink.report import PublishReport, TaskReport
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
@@ -43,6 +45,8 @@ class KafkaCommitMessage(WriterCommitMessage):
         identity: The batch, for exactly-once; None for a batch write without an identity of its own.
         claim: The claim under which the batch was written, for exactly-once.
         transactions: The transactions that the task prepared.
+        rows: The number of the task's rows, for exactly-once; counted only, if the batch is published already.
+        run: The run of a streaming query whose `foreachBatch` writes the batch; see `protocol.Batch`.
         destinations: The batch's destinations, for exactly-once. The stream may have moved since.
     """
 
@@ -50,6 +54,8 @@ class KafkaCommitMessage(WriterCommitMessage):
     identity: Identity | None = None
     claim: Claim | None = None
     transactions: tuple[Transaction, ...] = ()
+    rows: int = 0
+    run: str = ""
     destinations: Mapping[str, Destination] = field(default_factory=dict)
 
 
@@ -76,24 +82,36 @@ class _Writer:
                 waits = self._settings.guarantee == "at-least-once"
                 return KafkaCommitMessage(flush(written) if waits else written.report)
         assert self._claim is not None
-        identity = self._identity()
-        if self._claim.applied:
-            return KafkaCommitMessage(TaskReport(), identity, self._claim)
+        identity, run, destinations = self._identity(), self._run(), self._task.destinations
+        if self._claim.applied:  # its rows are counted, because a batch with more rows is another one
+            rows = sum(batch.num_rows for batch in iterator)
+            return KafkaCommitMessage(TaskReport(), identity, self._claim, (), rows, run, destinations)
         with TransactionalProducers(self._task) as transactional:
             written = write(iterator, self._task, transactional, task_number=number)
             report = flush(written)
-            return KafkaCommitMessage(report, identity, self._claim, transactional.prepare(), self._task.destinations)
+            rows = report.total.records
+            return KafkaCommitMessage(report, identity, self._claim, transactional.prepare(), rows, run, destinations)
 
     def _identity(self) -> Identity | None:
         """Return the user's identity of the batch. In `foreachBatch` the task's context holds that of the outer stream."""
-        return _given_identity(self._settings)
+        return self._settings.identity
+
+    def _run(self) -> str:
+        """Return the run and the batch of the stream in whose `foreachBatch` this is written; "" outside of one."""
+        context = TaskContext.get()
+        assert context is not None
+        run, batch = (context.getLocalProperty(name) for name in ("spark.jobGroup.id", "streaming.sql.batchId"))
+        return f"{run}/{batch}" if run and batch else ""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: ARG002, N803
         """Publish a batch. Spark calls it when all tasks of the batch are done, with a number only for streams."""
         found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
-        published: PublishReport | None = None
-        if self._settings.guarantee == "exactly-once" and found and not all(m.claim and m.claim.applied for m in found):
-            published = self._publish(found)
+        if len(found) < len(messages):
+            raise TransactionError(
+                f"Spark asks to commit a batch, but reports only {len(found)} of its {len(messages)} tasks as finished. "
+                "Start the query again. If this persists, report it with your Spark version"
+            )
+        published = self._publish(found) if self._settings.guarantee == "exactly-once" and found else None
         _log.info(
             "Wrote %d records (%d bytes) in %d tasks, of which the slowest took %.0f ms to write and %.0f ms to flush; %s",
             sum(m.report.total.records for m in found),
@@ -109,15 +127,15 @@ class _Writer:
 
         first = found[0]
         assert first.claim is not None
-        known = first.identity or Identity("", 0)
-        transactions = [t for m in found for t in m.transactions]
+        batch = Batch(
+            # A write without an identity needs a number, too: the user's word to give up lost transactions names it.
+            first.identity or Identity("", first.claim.generation),
+            sum(m.rows for m in found),
+            tuple(t for m in found for t in m.transactions),
+            run=first.run,
+        )
         with committer_for(self._settings, first.destinations) as committer:
-            report = committer.commit(first.claim, known, transactions)
-        if report.repeated:
-            _log.warning(
-                "Batch %d of %s is already published; dropping what was written again", known.batch, known.name
-            )
-        return report
+            return committer.commit(first.claim, batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: N803
         """Abort the transactions of a failed batch if possible, so that readers do not wait for them."""
@@ -151,6 +169,9 @@ class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
 class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """The writer for `df.writeStream`."""
 
+    def _run(self) -> str:
+        return ""  # Spark writes a batch of a stream once in a run
+
     def _identity(self) -> Identity | None:
         context = TaskContext.get()
         assert context is not None
@@ -169,7 +190,7 @@ def stream_writer(settings: SinkSettings, *, plans: bool) -> KafkaStreamWriter:
     Raises:
         ConfigurationError: If the settings are those of a batch write.
     """
-    if settings.app is not None:
+    if settings.identity is not None:
         raise ConfigurationError(
             "Options 'txnAppId' and 'txnVersion' identify a batch write; a stream has its own identity, so leave them out"
         )
@@ -188,7 +209,7 @@ def _plan(settings: SinkSettings) -> tuple[WriteTask, Claim | None]:
     from dynamic_kafka.sink.committer import committer_for
 
     with committer_for(settings, destinations) as committer:
-        claim = committer.claim(_given_identity(settings))
+        claim = committer.claim(settings.identity)
     return WriteTask(destinations, settings, claim.chain, claim.generation), claim
 
 
@@ -200,8 +221,3 @@ def _destinations(settings: SinkSettings) -> Mapping[str, Destination]:
     decisive = settings.service, settings.stream, settings.topic, settings.properties, settings.guarantee
     key = hashlib.sha256(cloudpickle.dumps(decisive)).digest()  # type: ignore[no-untyped-call]
     return current_destinations(settings, key)
-
-
-def _given_identity(settings: SinkSettings) -> Identity | None:
-    """Return the identity that the user gave a batch write; None without one."""
-    return None if settings.app is None else Identity(*settings.app, consecutive=False)

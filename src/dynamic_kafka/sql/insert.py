@@ -92,12 +92,13 @@ def _start(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -
 
     def write(batch: DataFrame, batch_id: int) -> None:
         # A Python sink does not accept update mode, so each batch is a write of its own. Its identity makes a repeated write
-        # void. The query's id is stored in its checkpoint: a new checkpoint begins with batch 0, and is another query.
+        # void. The query's id is stored in its checkpoint: a new checkpoint begins with batch 0, and is another query. Each
+        # batch is written, also an empty one, so a gap shows that the checkpoint or the commit log is another one.
         identity: dict[str, str] = {}
         if exactly_once:
             query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert query_id is not None, "Spark sets it for foreachBatch"
-            identity = {"txnAppId": query_id, "txnVersion": str(batch_id)}
+            identity = {"txnAppId": query_id, "txnVersion": str(batch_id), "__txnConsecutive": "true"}
         batch.write.format(NAME).options(**options, **identity).mode("append").save()
 
     with _usable(checkpoint):

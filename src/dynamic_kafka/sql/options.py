@@ -121,7 +121,10 @@ TABLE_KEYS = tuple(option.key for table in (SQL_OPTIONS, SOURCE_OPTIONS, SINK_OP
 
 _BUFFER_KEYS = {option.key for option in UPSERT_BUFFER}
 # Spark's columns and identities: SQL tables have metadata columns and the job that writes instead.
-_NOT_IN_SQL = {"includeHeaders", "includeLeaderEpoch", "checkpointLocation", "txnAppId", "txnVersion", "sink.name"}
+_NOT_IN_SQL = {
+    *("includeHeaders", "includeLeaderEpoch", "checkpointLocation"),
+    *("txnAppId", "txnVersion", "__txnConsecutive", "sink.name"),
+}
 _OF_TOPICS = {"topic", "topic-pattern", "topic-partitions"}
 _OF_STREAMS = {"stream-ids", "stream-pattern", "stream-enumerator-mode", "metadata-service"}
 _STARTS = {

@@ -1,0 +1,199 @@
+"""Which batch it is: the next one of its query, a repetition of the last one, or neither. Pure.
+
+A number does not say which rows a batch has. Spark fixes them in the checkpoint; if that is restored from a copy, or made
+anew, the same number stands for other rows. So the commit log also remembers how many rows the last batch of each identity
+had. A repetition with another count is an error, as is a batch that is neither the next one nor the last one.
+
+The user answers such an error with the batch's number, so an answer is good for one batch only. See docs/exactly-once.md
+for why it is the count, and not a checksum of the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from dynamic_kafka.errors import CheckpointError, ConfigurationError
+
+__all__ = ["Identity", "Place", "Published", "place"]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The identity of a batch.
+
+    Args:
+        name: The query's id, or `txnAppId`; "" for a batch write without one, which is never a repetition.
+        batch: The batch's number, or `txnVersion`.
+        consecutive: True if the numbers have no gaps, as those of a streaming query.
+    """
+
+    name: str
+    batch: int
+    consecutive: bool = True
+
+    def __str__(self) -> str:
+        """Return the batch in words."""
+        if self.consecutive:
+            return f"batch {self.batch} of query {self.name}"
+        return f"version {self.batch} of txnAppId '{self.name}'"
+
+
+class Published(NamedTuple):
+    """What the commit log remembers of the last published batch of an identity.
+
+    Args:
+        batch: Its number.
+        rows: The number of its rows; None if the log does not tell.
+        run: The run of the streaming query that published it; see `protocol.Batch`.
+        accepted: True if `sink.accept-gaps` was used for it.
+    """
+
+    batch: int
+    rows: int | None = None
+    run: str = ""
+    accepted: bool = False
+
+
+class Place(NamedTuple):
+    """The place of a batch among those of its identity.
+
+    Args:
+        kind: `next` if it has to be published, `repeated` if it is published already.
+        accepted: True if it is published because of `sink.accept-gaps`.
+        warning: The text for the log, if the user should know.
+    """
+
+    kind: Literal["next", "repeated"]
+    accepted: bool = False
+    warning: str = ""
+
+
+def place(
+    identity: Identity,
+    last: Published | None,
+    *,
+    accept: int | None,
+    skip: int | None,
+    rows: int | None = None,
+    run: str = "",
+) -> Place:
+    """Return the place of a batch.
+
+    Args:
+        identity: The batch.
+        last: The last published batch of the same name; None if the log does not know one.
+        accept: `sink.accept-gaps`: the number of the batch to publish although it is not the next one.
+        skip: `sink.skip-batch`: the number of the batch to leave out although its rows may not be published.
+        rows: The number of its rows; None before its tasks have run.
+        run: The run of the streaming query that writes it; "" if there is none.
+
+    Raises:
+        CheckpointError: If it is neither the next batch nor a repetition of the last one.
+        ConfigurationError: If it is the second write of one identity in one batch of a run.
+    """
+    if not identity.name:
+        return Place("next")
+    if last is not None and identity.batch == last.batch:
+        return _repetition(identity, last, accept=accept, skip=skip, rows=rows, run=run)
+    if _follows(identity, last):
+        return Place("next")
+    why = _gap(identity, last)
+    if accept == identity.batch:
+        return Place("next", accepted=True, warning=_accepted(identity, why))
+    is_older = last is not None and identity.batch < last.batch
+    if is_older and skip == identity.batch:
+        return Place("repeated", warning=_skipped(identity, why))
+    raise CheckpointError(_error(identity, why, can_skip=is_older))
+
+
+def _follows(identity: Identity, last: Published | None) -> bool:
+    if not identity.consecutive:
+        return last is None or identity.batch > last.batch
+    return identity.batch == (0 if last is None else last.batch + 1)
+
+
+def _repetition(
+    identity: Identity, last: Published, *, accept: int | None, skip: int | None, rows: int | None, run: str
+) -> Place:
+    if run and run == last.run:
+        raise ConfigurationError(
+            f"In one batch of a streaming query, {identity} was written twice. Nothing of the second write is published. "
+            "Give each write in foreachBatch a sink.name of its own, so that it is not taken for a repetition of another"
+        )
+    accepts = accept == identity.batch and not last.accepted
+    if rows is None:
+        return Place("next" if accepts else "repeated")
+    if last.rows is None:
+        why = "is published already; the commit log does not tell with how many rows"
+        return Place(
+            "repeated", warning=f"{_capital(identity)} {why}. What was written again is dropped ({_count(rows)})"
+        )
+    if rows == last.rows:
+        why = f"is published already, with {_count(last.rows)}"
+        return Place("repeated", warning=f"{_capital(identity)} {why}. What was written again is dropped")
+    why = (
+        f"it is published already with {_count(last.rows)} and now has {_count(rows)}: the checkpoint was rewound, or the "
+        "query computes other rows when it is repeated"
+    )
+    if accepts:
+        return Place("next", accepted=True, warning=_accepted(identity, why))
+    if skip == identity.batch:
+        return Place("repeated", warning=_skipped(identity, why))
+    raise CheckpointError(_error(identity, why, can_skip=True, can_accept=not last.accepted))
+
+
+def _gap(identity: Identity, last: Published | None) -> str:
+    if last is None:
+        return (
+            "the commit log does not contain an earlier batch of this query: the prefix, the log or its cluster was "
+            "changed"
+        )
+    if identity.batch > last.batch:
+        return f"the last one published is {last.batch}: batches between them were written somewhere else"
+    if identity.consecutive:
+        return f"batch {last.batch} is published already: the checkpoint was rewound, or is a copy of another query's"
+    return (
+        f"version {last.batch} is published already: the checkpoint was rewound or deleted, or an older write was started "
+        "again (a new query needs a txnAppId of its own)"
+    )
+
+
+def _error(identity: Identity, why: str, *, can_skip: bool, can_accept: bool = True) -> str:
+    ways = ["Use the newest checkpoint and its prefix, if you have them."]
+    if can_accept:
+        ways.append(
+            f"Or set sink.accept-gaps={identity.batch}: it is published and the next ones follow it, so rows that are "
+            "published already appear twice."
+        )
+    if can_skip:
+        ways.append(
+            f"Or set sink.skip-batch={identity.batch}: it is left out with the rows that are not published yet."
+        )
+    return (
+        f"{_capital(identity)} cannot be published exactly once, because {why}. Nothing of it is published now. "
+        + " ".join(ways)
+    )
+
+
+def _accepted(identity: Identity, why: str) -> str:
+    return (
+        f"sink.accept-gaps={identity.batch}: {identity} is published, although {why}. Rows that were published before "
+        "appear twice. The option is not needed any more"
+    )
+
+
+def _skipped(identity: Identity, why: str) -> str:
+    return (
+        f"sink.skip-batch={identity.batch}: {identity} is left out, although {why}. Its rows are missing if they were not "
+        "published before. The option is not needed any more"
+    )
+
+
+def _count(rows: int) -> str:
+    return f"{rows} row{'' if rows == 1 else 's'}"
+
+
+def _capital(identity: Identity) -> str:
+    text = str(identity)
+    return text[0].upper() + text[1:]
