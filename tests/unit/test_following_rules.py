@@ -622,14 +622,227 @@ def test_renamed_physical_cluster_is_an_error_also_while_retained() -> None:
         query.look({"c": wants("t")}, {"c": view("second", t=[100])})
 
 
-def test_two_names_for_one_physical_cluster_are_a_warning() -> None:
-    """With the topics that are read twice."""
+def renamed(**policy: object) -> Query:
+    """A query that has read 40 of 100 offsets of topic `t` on cluster `old`, Kafka's `k`."""
+    query = Query(**policy)  # type: ignore[arg-type]  # only for brevity
+    query.look({"old": wants("t")}, {"old": view(t=[100])})
+    query.read("old", TP("t", 0), 40)
+    return query
+
+
+def test_a_cluster_under_another_name_is_read_on_where_it_stopped() -> None:
+    """Its cluster.id says who it is: nothing is read twice, and nothing is cut."""
+    query = renamed()
+    query.look({"new": wants("t")}, {"new": view(t=[100]), "old": view(t=[100])})
+    assert query.positions("new") == {("t", 0): 40}
+    assert query.said == [
+        "info: Cluster 'new' is the cluster that was 'old' (cluster.id k): reading continues where it stopped"
+    ]
+    assert query.document is not None
+    assert set(query.document.clusters) == {"new"}
+
+
+@pytest.mark.parametrize("policy", [{}, {"retention_ms": 0}, {"drain": True}, {"retention_ms": 0, "drain": True}])
+def test_a_new_name_that_answers_late_is_waited_for(policy: Mapping[str, object]) -> None:
+    """The old name leaves with the same answer of the service that brings the new one: it is neither cut nor drained."""
+    query = renamed(**policy)
+    for _ in range(3):
+        query.look({"new": wants("t")}, {"old": view(t=[100])}, quiet={("old", "t")}, inactive={"old"})
+        assert query.positions("old") == {("t", 0): 40}
+        assert query.heard("info", "'old' is not in the metadata any more", "'new' has answered")
+    query.look({"new": wants("t")}, {"new": view(t=[100])})
+    assert query.positions("new") == {("t", 0): 40}
+
+
+def test_a_new_name_of_another_cluster_ends_the_wait() -> None:
+    """Then the old cluster was removed, and the new one is a cluster found later."""
+    query = renamed()
+    query.look({"new": wants("t")}, {"old": view(t=[100])})
+    query.look({"new": wants("t")}, {"old": view(t=[100]), "new": view("other", t=[7])})
+    assert query.heard("warning", "'old', topic 't' was removed; 60 records are left unread")
+    assert query.positions("new") == {("t", 0): 0}
+
+
+def test_two_names_that_were_there_together_do_not_wait_for_each_other() -> None:
+    """A cluster that is out of reach for days must not keep another one from being removed."""
     query = Query()
-    query.look({"c": wants("t"), "d": wants("t", "u")}, {"c": view(t=[1]), "d": view(t=[1], u=[1])})
-    assert query.heard("warning", "'c'", "'d'", "one Kafka cluster (k)", "['t'] are read twice")
-    query.look({"c": wants("t"), "d": wants("u")}, {"c": view(t=[1]), "d": view(t=[1], u=[1])})
-    assert query.heard("warning", "'c'", "'d'", "one Kafka cluster (k)")
-    assert not query.heard("read twice")
+    query.look({"c": wants("t"), "d": wants("t")}, {"c": view(t=[5])})
+    query.look({"d": wants("t")}, {"c": view(t=[5])})
+    assert query.heard("'c', topic 't' was removed")
+
+
+@pytest.mark.parametrize("retention_ms", [0, DAY_MS])
+def test_positions_are_kept_until_every_cluster_has_told_its_identity(retention_ms: int) -> None:
+    """The cluster that does not answer may turn out to be the one that was removed, however long that takes."""
+    query = Query(retention_ms=retention_ms)
+    query.look({"c": wants("t"), "d": wants("t")}, {"c": view(t=[100])})
+    query.read("c", TP("t", 0), 40)
+    query.look({"d": wants("t")}, {"c": view(t=[100])})
+    query.now_ms += 9 * DAY_MS
+    query.look({"d": wants("t")}, {})
+    query.look({"d": wants("t")}, {"d": view(t=[100])})
+    assert query.positions("d") == {("t", 0): 40}
+
+
+def test_retained_positions_are_taken_over() -> None:
+    """Removed, and back under another name: the gap is read, and nothing before it."""
+    query = renamed()
+    query.look({}, {"old": view(t=[100])})
+    query.now_ms += DAY_MS
+    query.look({"new": wants("t")}, {"new": view(t=[300])})
+    assert query.positions("new") == {("t", 0): 40}
+    assert query.heard("'new', topic 't' is back")
+
+
+def test_a_draining_topic_is_taken_over() -> None:
+    """It is wanted again, so it is drained no longer."""
+    query = drained_query()
+    query.look({"c": wants("t")}, {"c": view(t=[10])}, inactive={"c"})
+    query.look({}, {"c": view(t=[10])}, inactive={"c"})
+    query.look({"new": wants("t")}, {"new": view(t=[10])})
+    assert query.positions("new") == {("t", 0): 4}
+    assert query.document is not None
+    state = query.document.clusters["new"]
+    assert (state.draining, state.stops) == (frozenset(), {})
+
+
+def test_stops_and_partitions_without_a_start_are_taken_over() -> None:
+    """The end that was frozen stays, and `latest` stays bound to the first start."""
+    query = Query(LATEST, stopping=LATEST)
+    query.look({"old": wants("t")}, {"old": view(t=[100, None])})
+    query.now_ms = 99_000
+    query.look({"new": wants("t")}, {"new": view(t=[500, 500])})
+    assert query.document is not None
+    assert query.document.clusters["new"].stops == {("t", 0): 100, ("t", 1): 100}
+    assert [r.initializer for r in query.asked if r.purpose == "start"] == [KafkaOffsetsInitializer.timestamp(1_000)]
+    assert {tp for r in query.asked if r.purpose == "stop" for tp in r.partitions} == {("t", 1)}
+
+
+def test_a_new_topic_on_a_cluster_under_another_name_starts_earliest() -> None:
+    """The cluster is known: it is not found later."""
+    query = renamed()
+    query.look({"new": wants("t", "u", starting=LATEST)}, {"new": view(t=[100], u=[9])})
+    assert query.positions("new") == {("t", 0): 40, ("u", 0): 0}
+
+
+def test_a_topic_made_again_under_another_name_is_data_loss() -> None:
+    """The cluster is the same, the topic is not."""
+    query = renamed()
+    with pytest.raises(DataLossError, match=r"'new', topic 't'.*recreated"):
+        query.look({"new": wants("t")}, {"new": made_again(view(t=[100]), "t")})
+
+
+def test_a_topic_that_moves_to_another_name_of_its_cluster_goes_on() -> None:
+    """Both names stay; only the topic changes its place."""
+    query = Query()
+    seen = view(t=[100], u=[100])
+    query.look({"c": wants("t", "u"), "d": wants("v")}, {"c": seen, "d": view(v=[1])})
+    query.read("c", TP("t", 0), 40)
+    query.look({"c": wants("u"), "d": wants("t", "v")}, {"c": seen, "d": view(t=[100], v=[1])})
+    assert query.positions("d") == {("t", 0): 40, ("v", 0): 0}
+    assert query.positions("c") == {("u", 0): 0}
+    assert query.heard("info", "'d' and 'c' are one Kafka cluster (k)", "t continues where it stopped")
+
+
+def test_two_names_may_become_one() -> None:
+    """The one name takes over the topics of both."""
+    query = Query()
+    query.look({"c": wants("t"), "d": wants("u")}, {"c": view(t=[100]), "d": view(u=[100])})
+    query.read("c", TP("t", 0), 40)
+    query.read("d", TP("u", 0), 50)
+    query.look({"m": wants("t", "u")}, {"m": view(t=[100], u=[100])})
+    assert query.positions("m") == {("t", 0): 40, ("u", 0): 50}
+    assert query.document is not None
+    assert set(query.document.clusters) == {"m"}
+
+
+def test_a_name_may_change_twice_and_back() -> None:
+    """Also if the name between was never seen."""
+    query = renamed()
+    query.look({"b": wants("t")}, {})
+    query.look({"c": wants("t")}, {})
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    assert query.positions("c") == {("t", 0): 40}
+    query.read("c", TP("t", 0), 60)
+    query.look({"old": wants("t")}, {})
+    query.look({"old": wants("t")}, {"old": view(t=[100])})
+    assert query.positions("old") == {("t", 0): 60}
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_two_names_may_change_places(first: str) -> None:
+    """Until both have answered, the one that leads elsewhere waits: its offsets belong to the other one."""
+    query = Query(retention_ms=0)
+    desired = {"a": wants("t"), "b": wants("t")}
+    before = {"a": view("ka", t=[100]), "b": view("kb", t=[200])}
+    query.look(desired, before)
+    query.read("a", TP("t", 0), 40)
+    query.read("b", TP("t", 0), 50)
+    after = {"a": before["b"], "b": before["a"]}
+    result = query.look(desired, {first: after[first]})
+    assert query.heard("warning", f"'{first}' leads to Kafka cluster.id", "It waits until")
+    assert first not in result.views, "or its positions would be compared with the ends of another cluster"
+    assert (query.positions("a"), query.positions("b")) == ({("t", 0): 40}, {("t", 0): 50})
+    query.look(desired, after)
+    assert (query.positions("a"), query.positions("b")) == ({("t", 0): 50}, {("t", 0): 40})
+
+
+def test_names_may_be_shifted() -> None:
+    """a, b become b, c."""
+    query = Query(retention_ms=0)
+    query.look({"a": wants("t"), "b": wants("t")}, {"a": view("ka", t=[100]), "b": view("kb", t=[200])})
+    query.read("a", TP("t", 0), 40)
+    query.read("b", TP("t", 0), 50)
+    desired = {"b": wants("t"), "c": wants("t")}
+    query.look(desired, {"c": view("kb", t=[200])})
+    query.look(desired, {"b": view("ka", t=[100]), "c": view("kb", t=[200])})
+    assert (query.positions("b"), query.positions("c")) == ({("t", 0): 40}, {("t", 0): 50})
+
+
+def test_a_name_that_leads_to_another_cluster_waits_only_for_clusters_without_an_answer() -> None:
+    """With every answer there, it is an error."""
+    query = Query()
+    query.look({"a": wants("t"), "b": wants("t")}, {"a": view("ka", t=[1]), "b": view("kb", t=[2])})
+    query.look({"a": wants("t"), "b": wants("t")}, {"a": view("kc", t=[1])})
+    assert query.heard("warning", "'a' leads to", "until 'b' has answered")
+    with pytest.raises(CheckpointError, match=r"'a' leads to Kafka cluster\.id kc"):
+        query.look({"a": wants("t"), "b": wants("t")}, {"a": view("kc", t=[1]), "b": view("kb", t=[2])})
+
+
+def test_a_name_without_positions_may_lead_to_another_cluster() -> None:
+    """There is nothing that could be mixed up."""
+    query = Query()
+    query.look({"c": wants()}, {"c": view("first")})
+    query.look({"c": wants("t")}, {"c": view("second", t=[5])})
+    assert query.positions() == {("t", 0): 0}
+
+
+def test_a_removed_cluster_with_an_address_that_leads_elsewhere_is_cut() -> None:
+    """It is not in the metadata, so no one could correct its servers: an error would never end."""
+    query = drained_query()
+    query.look({}, {"c": view("another", t=[3])})
+    assert query.heard("warning", "'c', topic 't'", "an unknown number of records are left unread")
+
+
+def test_one_topic_under_two_names_is_read_once() -> None:
+    """Under the first name, and from then on under the one that has its positions; the other takes over when it leaves."""
+    query = Query()
+    views = {"c": view(t=[9]), "d": view(t=[9], u=[1])}
+    query.look({"c": wants("t"), "d": wants("t", "u")}, views)
+    assert (query.positions("c"), query.positions("d")) == ({("t", 0): 0}, {("u", 0): 0})
+    assert query.heard("warning", "'c' and 'd' are one Kafka cluster (k)", "both list 't'", "read once, as cluster 'c'")
+    query.read("c", TP("t", 0), 4)
+    query.look({"b": wants("t"), "c": wants("t"), "d": wants("t", "u")}, views | {"b": view(t=[9])})
+    assert (query.positions("b"), query.positions("c")) == ({}, {("t", 0): 4})
+    query.look({"d": wants("t", "u")}, views)
+    assert query.positions("d") == {("t", 0): 4, ("u", 0): 0}
+
+
+def test_two_names_for_one_physical_cluster_are_told() -> None:
+    """Also while one of them has no topic."""
+    query = Query()
+    query.look({"c": wants("t"), "d": wants("u")}, {"c": view(t=[1]), "d": view()})
+    assert query.heard("info", "'c', 'd' are one Kafka cluster (k)")
 
 
 # --- data loss ----------------------------------------------------------------------------------------------------
@@ -729,6 +942,50 @@ def test_stops_are_resolved_once_and_reached() -> None:
     query.read("c", TP("t", 0), 100)
     assert query.look(desired, {"c": view(t=[500]), "d": view("kd", t=[500])}).document.done
     assert query.asked == []
+
+
+def test_stops_do_not_outlive_their_option() -> None:
+    """A backfill up to an end, then the same checkpoint without the end: it goes live."""
+    query = Query(stopping=LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.read("c", TP("t", 0), 100)
+    query.policy = replace(query.policy, stopping=None)
+    result = query.look({"c": wants("t")}, {"c": view(t=[500])})
+    assert result.changed
+    assert result.document.clusters["c"].stops == {}
+    assert query.heard("info", "'c'", "stopping offsets are not set any more")
+
+
+def test_stops_are_made_again_when_their_option_changes() -> None:
+    """The next end counts, also for a cluster with one of its own in the metadata."""
+    query = Query(stopping=LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({"c": wants("t", stopping=EARLIEST)}, {})
+    assert query.heard("info", "'c'", "stopping offsets have changed")
+    query.look({"c": wants("t", stopping=EARLIEST)}, {"c": view(t=[500])})
+    assert query.document is not None
+    assert query.document.clusters["c"].stops == {("t", 0): 0}
+    assert [r.initializer for r in query.asked] == [EARLIEST]
+
+
+def test_stops_of_a_version_that_kept_them_for_ever_are_dropped() -> None:
+    """Its documents hold stops, and no option that made them."""
+    query = Query(stopping=LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    assert query.document is not None
+    query.document.clusters["c"].stopping = None
+    query.policy = replace(query.policy, stopping=None)
+    query.look({"c": wants("t")}, {"c": view(t=[500])})
+    assert query.document.clusters["c"].stops == {}
+
+
+def test_stops_of_a_draining_topic_stay_without_an_option() -> None:
+    """They are where draining ends."""
+    query = drained_query()
+    query.look({"c": wants("u")}, {"c": view(t=[10], u=[1])}, inactive={"c"})
+    query.look({"c": wants("u")}, {"c": view(t=[10], u=[1])}, inactive={"c"})
+    assert query.document is not None
+    assert query.document.clusters["c"].stops == {("t", 0): 10}
 
 
 def test_a_query_without_stops_is_never_done() -> None:

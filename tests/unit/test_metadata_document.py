@@ -73,6 +73,13 @@ def test_document_describes_streams_clusters_topics_properties_and_offsets() -> 
     assert us == ClusterMetadata(frozenset({"orders"}), {"bootstrap.servers": "us:9092"})
 
 
+@pytest.mark.parametrize("servers", ["b:1,a:1", "a:1, b:1", ["b:1", "a:1"], ["a:1,b:1", " a:1 "]])
+def test_the_default_cluster_id_does_not_depend_on_the_spelling(servers: Any) -> None:
+    """The order of the servers, spaces and repetitions are no other cluster."""
+    (stream,) = parse_document(document({"bootstrapServers": servers, "topics": ["t"]}), "m.json")
+    assert list(stream.clusters) == ["a:1,b:1"]
+
+
 def test_document_may_be_json() -> None:
     """JSON gives the same streams, by file name, by its look, and through the YAML parser."""
     text = document(cluster(startingOffsets={"t": {"0": 5}}, properties={"client.id": "\ud83d\ude00"}))

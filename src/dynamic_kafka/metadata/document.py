@@ -4,7 +4,7 @@ The shape is that of Flink's YamlFileMetadataService, with optional properties a
 
     - streamId: orders
       clusterMetadataList:
-        - clusterId: eu                        # default: bootstrapServers
+        - clusterId: eu                        # default: bootstrapServers, sorted
           bootstrapServers: eu-1:9092,eu-2:9092  # or a list
           topics: [orders]
           properties: {security.protocol: SASL_SSL, sasl.jaas.config: "${env:EU_JAAS}"}
@@ -237,7 +237,7 @@ class _Cluster(_Model):
 
     @property
     def id(self) -> str:
-        return self.cluster_id or self.bootstrap_servers
+        return self.cluster_id or ",".join(sorted(set(self.bootstrap_servers.split(","))))
 
     def to_metadata(self) -> ClusterMetadata:
         return ClusterMetadata(

@@ -51,7 +51,7 @@ _CLUSTER_ID = Option(
     DEFAULT_CLUSTER,
     shown_default=f"{DEFAULT_CLUSTER}; none for `single-cluster`",
     doc="The name of the cluster in the column `cluster` and in the checkpoint; for `single-cluster`, and for queries that "
-    "name topics. Do not change it while a checkpoint is in use.",
+    "name topics. A query with another name goes on where it stopped: it knows the cluster by Kafka's `cluster.id`.",
 )
 _PATH = Option(
     f"{_PREFIX}path",

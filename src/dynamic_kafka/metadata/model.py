@@ -38,8 +38,8 @@ class KafkaStream:
 
     Args:
         stream_id: The name.
-        clusters: Cluster id to the cluster's part of the stream. The id is the stable name of a cluster: its bootstrap
-            servers may change while the id stays the same.
+        clusters: Cluster id to the cluster's part of the stream. The id is a name of your choice, and bootstrap servers may
+            change while it stays the same. Checkpoints know a cluster also by Kafka's own `cluster.id`.
     """
 
     stream_id: str

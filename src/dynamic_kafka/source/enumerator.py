@@ -92,7 +92,7 @@ class SourceEnumerator:
             # Also if a finished query was started again: this extra batch shows that it is done (see spark.stop_finished).
             document.done = (previous.done if previous is not None else 0) + 1
             self._reported_done = result.changed = True
-        backlog = _backlog(document, self._seen.views, result.requests)
+        backlog = _backlog(document, result.views, result.requests)
         if not result.changed and (not backlog or self._hold_back(backlog)):
             self._idle = not result.requests and not backlog
             if self._available_now:
@@ -316,8 +316,13 @@ class SourceEnumerator:
         first, self._committed = self._committed is None, finished
         for name, cluster in finished.clusters.items():
             moved = {s: end for s, (start, end) in cluster.ranges.items() if end > start or first}
-            if moved and name in self._view.monitors:
+            if moved and name in self._view.monitors and self._is_seen_as(name, cluster.kafka_id):
                 self._view.monitors[name].commit(moved)
+
+    def _is_seen_as(self, name: str, kafka_id: str) -> bool:
+        """Return whether the name still leads to the cluster that was read."""
+        view = self._seen.views.get(name) if self._seen is not None else None
+        return view is None or view.kafka_id == kafka_id
 
     def _log_events(self, events: Iterable[Event]) -> None:
         """Log events, each text once."""

@@ -134,10 +134,15 @@ class ClusterMonitor:
             return self._served >= ticket
 
     def view_of(self, target: MonitorTarget) -> ClusterView | None:
-        """Return the last view if it covers the target, else None."""
+        """Return the last view if it covers the target, else None. Other servers may be another cluster."""
         with self._changed:
             seen = self._view_target
-            covers = seen is not None and seen.topics >= target.topics and seen.pattern == target.pattern
+            covers = (
+                seen is not None
+                and seen.topics >= target.topics
+                and seen.pattern == target.pattern
+                and seen.properties.get("bootstrap.servers") == target.properties.get("bootstrap.servers")
+            )
             return self.view if covers else None
 
     @property

@@ -38,7 +38,7 @@ import base64
 import json
 import zlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -381,20 +381,29 @@ def check_chain(start: Document, end: Document) -> None:
         CheckpointError: If a range would skip or repeat offsets, because offset files were edited or mixed up.
     """
     for name, cluster in end.clusters.items():
-        before = start.clusters.get(name)
-        if before is None:
-            continue
+        # A cluster may have got another name (see `identity`); one that was never reached has only its name.
+        before = [
+            state
+            for old, state in sorted(start.clusters.items(), key=lambda item: item[0] != name)
+            if (state.kafka_id == cluster.kafka_id if state.kafka_id else old == name)
+        ]
         for tp, (first, last) in cluster.ranges.items():
-            if tp in before.ranges:
-                position = before.ranges[tp][1]
-            elif (kept := before.retained.get(tp.topic)) and kept.topic_id in ("", cluster.topics[tp.topic]):
-                position = kept.offsets.get(tp.partition, first)
-            else:
-                continue
-            if first != position and tp not in cluster.resets:
+            position = _position(before, tp, cluster.topics[tp.topic])
+            if position not in (None, first) and tp not in cluster.resets:
                 raise CheckpointError(
                     f"Cluster '{name}', topic '{tp.topic}', partition {tp.partition}: the checkpoint ends one batch at "
                     f"offset {position} and starts the next range [{first}, {last}) elsewhere; offset files of "
                     "different queries were mixed or edited: restore them, or start with a new checkpoint",
                     cluster_id=name,
                 )
+
+
+def _position(clusters: Iterable[ClusterOffsets], tp: KafkaTopicPartition, topic_id: str) -> int | None:
+    for before in clusters:
+        if tp in before.ranges:
+            return before.ranges[tp][1]
+    for before in clusters:
+        kept = before.retained.get(tp.topic)
+        if kept is not None and kept.topic_id in ("", topic_id):
+            return kept.offsets.get(tp.partition)
+    return None

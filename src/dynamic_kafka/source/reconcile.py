@@ -23,11 +23,11 @@ returns within retention, same topic id             continues at the retained po
 retention is over                                   dropped, but only after an answer that still does not name it
 topic id changed                                    data loss: an error, or earliest if the user tolerates it
 end moved backwards, and stayed there               data loss: an error, or the new end if the user tolerates it
-cluster name, other physical cluster                an error
-two names, one physical cluster                     a warning
+stopping offsets are given, changed or taken away   stops that the old option made are dropped, and new ones are asked for
 ==================================================  =====================================================================
 
 A position only ever comes from the last document, from a retained position, or from the answer to an `OffsetRequest`.
+`identity` says first which cluster of the document is which cluster of the metadata. No position is forgotten before that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from dynamic_kafka.errors import CheckpointError, DataLossError
+from dynamic_kafka.errors import DataLossError
 from dynamic_kafka.initializer import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -44,6 +44,7 @@ from dynamic_kafka.initializer import (
     initializer_to_json,
     topic_partition,
 )
+from dynamic_kafka.source.identity import identify
 from dynamic_kafka.source.offsets import ClusterOffsets, Cursor, Document, RetainedTopic
 
 __all__ = [
@@ -142,9 +143,18 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class Reconciled:
-    """The result: the next document without ranges, open requests, events, and whether the positions' set changed."""
+    """The result.
+
+    Args:
+        document: The next document, without ranges.
+        views: The views of the document's clusters, without those of a name that waits.
+        requests: The open requests.
+        events: What has to be told.
+        changed: True if the set of positions changed.
+    """
 
     document: Document
+    views: Mapping[str, ClusterView]
     requests: list[OffsetRequest]
     events: list[Event]
     changed: bool
@@ -186,25 +196,30 @@ def reconcile(
         regressed: (cluster, partition) with an end that was below the position for long enough to be accepted.
 
     Raises:
-        CheckpointError: If a cluster id now leads to another physical cluster.
+        CheckpointError: If a cluster id leads to another Kafka cluster, and the old one has no cluster id any more.
         DataLossError: If records were lost and `policy.fail_on_data_loss` is set.
     """
     step = _Reconciliation(policy, answers, now_ms, fresh=fresh, first_start=previous is None)
-    before = previous.clusters if previous is not None else {}
+    known = identify(previous, desired, views)
+    before, desired, views = known.clusters, known.desired, known.views
+    step.all_seen = desired.keys() <= views.keys()
+    step.changed = known.moved
+    step.events += [Event(*event) for event in known.events]
     clusters: dict[str, ClusterOffsets] = {}
     for name in sorted({*before, *desired}):
+        held = name in known.held
         state = step.cluster(
             name,
             before.get(name),
-            desired.get(name),
+            desired.get(name) if not held else None,
             views.get(name),
-            inactive=name in inactive,
+            held=held,
+            inactive=name in inactive or name in known.gone,
             quiet={topic for cluster, topic in quiet if cluster == name},
             regressed={tp for cluster, tp in regressed if cluster == name},
         )
         if state.topics or state.retained or name in desired:
             clusters[name] = state
-    step.warn_of_aliases(clusters)
     if previous is not None and fresh:
         for stream in sorted(set(previous.streams) - set(streams)):
             step.events.append(Event("warning", f"Stream '{stream}' is no longer described by the metadata service"))
@@ -221,7 +236,7 @@ def reconcile(
     answered = {*views, *(name for name, c in before.items() if done_before and c.discovered)}
     document.done = max(1, done_before) if not requests and _is_done(document, desired, answered, policy) else 0
     changed = step.changed or previous is None or document.done != done_before
-    return Reconciled(document, requests, step.events, changed)
+    return Reconciled(document, views, requests, step.events, changed)
 
 
 def _topics_of_stream(
@@ -259,6 +274,7 @@ class _Reconciliation:
         self.first_start = first_start
         self.asked: list[tuple[str, Purpose, KafkaOffsetsInitializer, list[KafkaTopicPartition]]] = []
         self.events: list[Event] = []
+        self.all_seen = True
         self.changed = False
 
     def cluster(
@@ -268,6 +284,7 @@ class _Reconciliation:
         desired: DesiredCluster | None,
         view: ClusterView | None,
         *,
+        held: bool,
         inactive: bool,
         quiet: Collection[str],
         regressed: Collection[KafkaTopicPartition],
@@ -276,11 +293,12 @@ class _Reconciliation:
         if desired is not None:
             state.properties = dict(desired.properties)
             state.starting = initializer_to_json(desired.starting)
-            state.stopping = initializer_to_json(desired.stopping or self.policy.stopping)
+            self._handle_stopping(name, state, desired.stopping or self.policy.stopping)
         if view is not None:
-            self._check_identity(name, state, view)
+            state.kafka_id = view.kafka_id or state.kafka_id
             self._handle_lost(name, state, view, regressed)
-        self._remove(name, state, desired, view, inactive=inactive, quiet=quiet)
+        if not held:
+            self._remove(name, state, desired, view, inactive=inactive, quiet=quiet)
         if desired is not None:
             if view is not None:
                 self._add(name, state, desired, view)
@@ -309,15 +327,22 @@ class _Reconciliation:
             resets=frozenset(),
         )
 
-    def _check_identity(self, name: str, state: ClusterOffsets, view: ClusterView) -> None:
-        if state.kafka_id and view.kafka_id and state.kafka_id != view.kafka_id:
-            raise CheckpointError(
-                f"Cluster '{name}' leads to Kafka cluster.id {view.kafka_id}, but its offsets were read from "
-                f"{state.kafka_id}, and they are not valid on another cluster. Give the new cluster a cluster id "
-                "of its own in the metadata, or correct its bootstrap servers",
-                cluster_id=name,
-            )
-        state.kafka_id = view.kafka_id or state.kafka_id
+    def _handle_stopping(self, name: str, state: ClusterOffsets, stopping: KafkaOffsetsInitializer | None) -> None:
+        """Drop the stops if the option that made them was taken away or changed; those of draining topics are made again."""
+        before, state.stopping = state.stopping, initializer_to_json(stopping)
+        # A user's own initializer has no text: whether it made the stops cannot be known, so they stay.
+        if stopping is not None and (before is None or state.stopping == before):
+            return
+        ours = state.draining if before is None else ()  # the stops of draining topics come from no option
+        stops = {tp: stop for tp, stop in state.stops.items() if tp.topic in ours}
+        if stops == state.stops:
+            return
+        state.stops = stops
+        self.changed = True
+        now = "are not set any more" if stopping is None else "have changed"
+        self.events.append(
+            Event("info", f"Cluster '{name}': the stopping offsets {now}; those in the checkpoint are dropped")
+        )
 
     # --- data loss ---
 
@@ -407,7 +432,7 @@ class _Reconciliation:
     def _cut(
         self, name: str, state: ClusterOffsets, topic: str, tps: list[KafkaTopicPartition], unread: int | None
     ) -> None:
-        if self.policy.retention_ms > 0:
+        if self.policy.retention_ms > 0 or not self.all_seen:  # a cluster that has not answered may be this one
             positions = {tp.partition: state.ranges[tp][1] for tp in tps}
             state.retained[topic] = RetainedTopic(state.topics[topic], self.now_ms, positions)
         for tp in tps:
@@ -428,7 +453,7 @@ class _Reconciliation:
         )
 
     def _expire(self, name: str, state: ClusterOffsets, desired: DesiredCluster | None) -> None:
-        if not self.fresh:
+        if not self.fresh or not self.all_seen:
             return
         kept = desired.topics if desired is not None else frozenset()
         for topic, retained in list(state.retained.items()):
@@ -529,16 +554,3 @@ class _Reconciliation:
                 tps.append(tp)
                 return
         self.asked.append((name, purpose, initializer, [tp]))
-
-    def warn_of_aliases(self, clusters: Mapping[str, ClusterOffsets]) -> None:
-        by_id: dict[str, str] = {}
-        for name, state in clusters.items():
-            if not state.kafka_id or not state.topics:
-                continue
-            other = by_id.setdefault(state.kafka_id, name)
-            if other != name:
-                shared = set(clusters[other].topics) & set(state.topics)
-                twice = f" and topics {sorted(shared)} are read twice" if shared else ""
-                self.events.append(
-                    Event("warning", f"Clusters '{other}' and '{name}' are one Kafka cluster ({state.kafka_id}){twice}")
-                )

@@ -111,8 +111,15 @@ class SourceView:
         return snapshot
 
     def properties(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
-        """Return a cluster's client properties: those of the last metadata, else those stored in the document."""
-        return self._settings.cluster_properties(self._own_properties.get(name, stored))
+        """Return a cluster's client properties: those of the last metadata, else those stored in the document.
+
+        Under another name, the metadata may still tell the login: a cluster with one of the same servers is the same.
+        """
+        own = self._own_properties
+        same = [other for other, properties in own.items() if _share_a_server(properties, stored)]
+        if name in own and (name in same or not same):
+            return self._settings.cluster_properties(own[name])
+        return self._settings.cluster_properties(own[same[0]] if same else stored)
 
     def metadata_status(self) -> Mapping[str, object]:
         """Return the watcher's counters and errors."""
@@ -218,7 +225,8 @@ class SourceView:
         if kept is not None:
             topics |= frozenset(kept.topics)
         pattern = self._settings.pattern if name in clusters else None
-        return MonitorTarget(self.properties(name, kept.properties if kept is not None else {}), topics, pattern)
+        source = clusters.get(name) or kept
+        return MonitorTarget(self.properties(name, source.properties if source is not None else {}), topics, pattern)
 
     def _sync_monitors(self, targets: Mapping[str, MonitorTarget]) -> None:
         for name in set(self.monitors) - set(targets):
@@ -388,6 +396,11 @@ class SourceView:
 def _raise_fatal(monitor: ClusterMonitor) -> None:
     if monitor.fatal is not None:
         raise monitor.fatal
+
+
+def _share_a_server(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    servers = [{s.strip() for s in p.get("bootstrap.servers", "").split(",")} - {""} for p in (one, other)]
+    return bool(servers[0] & servers[1])
 
 
 def _clusters(snapshot: Snapshot | None, previous: Document | None) -> Mapping[str, ClusterMetadata]:
