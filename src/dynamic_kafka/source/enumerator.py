@@ -280,7 +280,8 @@ class SourceEnumerator:
         Retention must not be over because the clock of the machine was set ahead.
         """
         wall_s, monotonic_s = self._began
-        return int(min(time.time(), wall_s + time.monotonic() - monotonic_s) * 1000)
+        # Rounded to microseconds first: a sum of floats may be a trifle less than the millisecond that it stands for.
+        return int(round(min(time.time(), wall_s + time.monotonic() - monotonic_s) * 1000, 3))
 
     def _packed(self, document: Document) -> list[ReadTask]:
         groups = plan(document)
