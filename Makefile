@@ -4,6 +4,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?= --crashes 200
+ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +15,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint format test test-slow test-crash test-all soak demo changes bench clean
+.PHONY: help install lint format test test-slow test-crash test-all soak chaos demo changes bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
@@ -29,7 +30,7 @@ help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SOAK_ARGS=... (soak), BENCH_ARGS=... (bench)\n'
+	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SOAK_ARGS=... (soak), ARGS=... (chaos), BENCH_ARGS=... (bench)\n'
 
 install: $(STAMP) ## Make .venv with the project (editable) and all that developing it needs
 
@@ -69,6 +70,9 @@ test-all: install ## Run all of the tests, e.g. PYTEST_ARGS='tests/crash -k zomb
 soak: install ## Kill all that the exactly-once sink consists of, at random, for an hour; for another one explore its model
 	$(BIN)/python -m tests.crash.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.model
+
+chaos: install ## Cause one fault after the other, and count: docs/reliability.md, e.g. ARGS='--minutes 5 --seed 7'
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 ##@ Shows
 

@@ -6,59 +6,91 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from dynamic_kafka.testing import wait_until
 
+_PACKAGE = "org.apache.spark.deploy"
 
-@contextmanager
-def standalone_cluster(
-    folder: Path, environment: Mapping[str, str], hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")
-) -> Iterator[str]:
-    """A master, and workers with one core each; yields its address.
+
+class StandaloneCluster:
+    """A master, and workers with one core each; a temporary directory each, as machines of their own have.
 
     Args:
         folder: For logs and working directories.
         environment: Of its processes.
         hosts: An address of each worker. Spark speculates only on another host than that of the first attempt.
+
+    Attributes:
+        address: For `spark.master`.
     """
-    import pyspark
 
-    spark_class = str(Path(pyspark.__path__[0]) / "bin" / "spark-class")
-    processes: list[subprocess.Popen[bytes]] = []
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")
+    ) -> None:
+        self.address = ""
+        self._folder, self._environment, self._hosts = folder, environment, hosts
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(name: str, *arguments: str) -> Path:
-        log = folder / f"{name}.log"
+    def __enter__(self) -> Self:
+        try:
+            ports = ("--port", "0", "--webui-port", "0")
+            log = self._start("master", f"{_PACKAGE}.master.Master", "--host", "127.0.0.1", *ports)
+            self.address = _found(log, r"Starting Spark master at (spark://\S+)")
+            logs = [self._start_worker(i) for i in range(len(self._hosts))]
+            for worker in logs:
+                _found(worker, "(Successfully registered with master)")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self._processes):
+            self._kill(name)
+
+    def worker_pid(self, number: int) -> int:
+        """The process id of a worker; executors are its children."""
+        return self._processes[f"worker{number}"].pid
+
+    def kill_worker(self, number: int) -> None:
+        """Kill a worker and its executors, as if the machine lost its power."""
+        self._kill(f"worker{number}")
+
+    def start_worker(self, number: int) -> None:
+        """Start a worker again."""
+        _found(self._start_worker(number), "(Successfully registered with master)")
+
+    def _start_worker(self, number: int) -> Path:
+        temporary = self._folder / f"tmp{number}"
+        temporary.mkdir(exist_ok=True)
+        arguments = ("--host", self._hosts[number], "--cores", "1", "--memory", "1g", "--webui-port", "0")
+        work = ("-d", str(self._folder / f"work{number}"))
+        worker = f"{_PACKAGE}.worker.Worker"
+        return self._start(f"worker{number}", worker, *arguments, *work, self.address, TMPDIR=str(temporary))
+
+    def _start(self, name: str, *arguments: str, **variables: str) -> Path:
+        import pyspark
+
+        log = self._folder / f"{name}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                [spark_class, *arguments],
+            self._processes[name] = subprocess.Popen(
+                [str(Path(pyspark.__path__[0]) / "bin" / "spark-class"), *arguments],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**environment, "SPARK_NO_DAEMONIZE": "1"},
+                env={**self._environment, **variables, "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m"},
                 start_new_session=True,
             )
-        processes.append(process)
         return log
 
-    def found(log: Path, pattern: str) -> str:
-        wait_until(lambda: re.search(pattern, log.read_text()), 60, f"{pattern} in {log.name}")
-        return str(re.findall(pattern, log.read_text())[0])
+    def _kill(self, name: str) -> None:
+        process = self._processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
-    try:
-        package = "org.apache.spark.deploy"
-        log = start("master", f"{package}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        address = found(log, r"Starting Spark master at (spark://\S+)")
-        workers = []
-        for i, host in enumerate(hosts, 1):
-            work = str(folder / f"work{i}")
-            arguments = ("--host", host, "--cores", "1", "--memory", "1g", "--webui-port", "0", "-d", work)
-            workers.append(start(f"worker{i}", f"{package}.worker.Worker", *arguments, address))
-        for worker in workers:
-            found(worker, "(Successfully registered with master)")
-        yield address
-    finally:
-        for process in processes:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+
+def _found(log: Path, pattern: str) -> str:
+    wait_until(lambda: re.search(pattern, log.read_text()), 60, f"{pattern} in {log.name}")
+    return str(re.findall(pattern, log.read_text())[0])

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.crash.driver import recorded
 from tests.crash.drivers import Driver
-from tests.crash.standalone import standalone_cluster
+from tests.crash.standalone import StandaloneCluster
 from tests.engine import MetadataFile
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -190,8 +190,8 @@ def test_standalone_cluster_spreads_tasks_and_survives_a_killed_executor(
     for broker in brokers.values():
         produce(broker.bootstrap_servers, name, [(None, b"v")] * 5000)
     conf = {"spark.executor.cores": "1", "spark.executor.memory": "512m"}
-    with standalone_cluster(tmp_path, ENVIRONMENT) as address:
-        running = driver({"spark.master": address, **conf}).run(job)
+    with StandaloneCluster(tmp_path, ENVIRONMENT) as spark:
+        running = driver({"spark.master": spark.address, **conf}).run(job)
         wait_until(lambda: len({row[4] for row in recorded(sink)}) == 2, 120, "rows from both executors")
         os.kill(executors(tmp_path)[0], signal.SIGKILL)
         for broker in brokers.values():

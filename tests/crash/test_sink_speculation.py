@@ -8,7 +8,7 @@ import pytest
 
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.crash.sink_world import World, environment
-from tests.crash.standalone import standalone_cluster
+from tests.crash.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -31,9 +31,9 @@ def test_a_second_attempt_while_the_first_one_hangs(
     hosts = ("127.0.0.1", "127.0.0.2")
     with (
         World({"a": cluster_a, "b": cluster_b}, tmp_path, "speculation", drivers=0) as world,
-        standalone_cluster(tmp_path, environment(world.traps), hosts) as address,
+        StandaloneCluster(tmp_path, environment(world.traps), hosts) as spark,
     ):
-        driver = world.start(conf={**SPECULATION, "spark.master": address})
+        driver = world.start(conf={**SPECULATION, "spark.master": spark.address})
         for point in ("task-before-flush", "task-prepared"):
             world.arm(point)
             world.add(300)

@@ -1,0 +1,8 @@
+"""All faults, in the order of docs/reliability.md. Importing this declares them."""
+
+from __future__ import annotations
+
+# isort: off
+from tests.chaos.faults import brokers, links, topics, metadata, processes, secrets, checkpoints, messages
+
+__all__ = ["brokers", "checkpoints", "links", "messages", "metadata", "processes", "secrets", "topics"]
