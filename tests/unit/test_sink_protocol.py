@@ -715,6 +715,37 @@ def test_a_batch_whose_number_is_passed_by_is_not_known_to_be_published(world: W
     error(lambda: world.commit(claimed, version("app", 4), [mine]), ProducerFencedError)
 
 
+@pytest.mark.parametrize("answer", [Outcome.ENDING, Outcome.UNKNOWN])
+def test_an_answer_that_is_not_final_is_asked_for_again(world: World, answer: Outcome) -> None:
+    """A time-out is in progress, or the coordinator was replaced and does not know it yet: neither is a loss."""
+    claimed, (slow, quick) = world.claim(), world.prepare("p-0", "p-1")
+    looks = iter([OPEN, ObservedTransaction(answer), ObservedTransaction(answer), OPEN])
+
+    def move(effect: Effect) -> None:
+        if isinstance(effect, Describe):
+            world.seen[slow] = next(looks, world.seen[slow])
+        elif isinstance(effect, End) and quick in effect.transactions:
+            world.seen[slow] = ObservedTransaction(Outcome.UNKNOWN)  # hidden from the first end
+
+    world.before = move
+    assert world.commit(claimed, Identity("q", 0), (slow, quick)) == "published"
+    assert [e.attempt for e in world.effects if isinstance(e, Wait)] == [0, 1, 2]
+    assert world.outcomes() == ["committed", "committed"]
+
+
+def test_a_time_out_that_does_not_end(world: World) -> None:
+    """Nobody knows yet whether it is lost; the next start looks again."""
+    slow, _ = decided(world, Identity("q", 0), "p-0", "p-1")
+    world.seen[slow] = ObservedTransaction(Outcome.ENDING)
+    message = error(world.claim, TransactionError)
+    assert message.startswith(
+        "Batch 0 is decided, and the coordinators have not committed 'p-0' on cluster 'c' yet; start"
+    )
+    assert world.state.status == "decided"
+    world.seen[slow] = OPEN
+    assert world.write(Identity("q", 0), "p-2") == "applied"
+
+
 def test_a_coordinator_that_does_not_commit(world: World) -> None:
     """It is asked ten times, with pauses; then an error names the transaction, and the next start goes on."""
     claimed, (slow, quick) = world.claim(), world.prepare("p-0", "p-1")

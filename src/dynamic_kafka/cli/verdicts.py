@@ -17,7 +17,7 @@ from dynamic_kafka.kafka.transactions.client import (
     TransactionState,
 )
 from dynamic_kafka.sink.chain import Chain, State, Transaction
-from dynamic_kafka.sink.committer import outcome
+from dynamic_kafka.sink.outcome import outcome
 from dynamic_kafka.sink.protocol import Outcome
 
 __all__ = ["CommitLogView", "Result", "TransactionView", "Verdict", "plan_abort", "plan_commit", "this_cluster"]

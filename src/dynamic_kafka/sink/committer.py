@@ -20,23 +20,18 @@ from dynamic_kafka.kafka.clients import pool_key
 from dynamic_kafka.kafka.config.properties import whole_number
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.kafka.pool import ClientPool
-from dynamic_kafka.kafka.transactions.client import (
-    ABORTED,
-    COMMITTED,
-    TransactionClient,
-    TransactionDescription,
-    TransactionState,
-)
+from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionState
 from dynamic_kafka.sink import protocol
 from dynamic_kafka.sink.chain import Chain, Transaction
 from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.outcome import outcome
 from dynamic_kafka.sink.protocol import Batch, Claim, Effect, ObservedTransaction, Outcome
 from dynamic_kafka.sink.report import PublishReport
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, Destination, SinkSettings
 from dynamic_kafka.sink.transactional_ids import belongs_to
 
-__all__ = ["Committer", "committer_for", "outcome"]
+__all__ = ["Committer", "committer_for"]
 
 T = TypeVar("T")
 
@@ -44,21 +39,6 @@ _log = logging.getLogger(__name__)
 
 _TIMEOUT_MS = 60_000
 _LONGEST_WAIT_S = 2.0
-
-
-def outcome(transaction: Transaction, found: TransactionDescription | None) -> Outcome:
-    """Return the outcome of a transaction, from its coordinator's description.
-
-    A time-out aborts it and increments the epoch by one. Any other description with another epoch is of a later transaction.
-    """
-    if found is None or found.producer_id != transaction.producer_id:
-        return Outcome.UNKNOWN
-    later = found.producer_epoch - transaction.producer_epoch
-    if later == 0 and found.state is TransactionState.ONGOING:
-        return Outcome.OPEN
-    if later == 0 and found.state in COMMITTED:
-        return Outcome.COMMITTED
-    return Outcome.ABORTED if later in (0, 1) and found.state in ABORTED else Outcome.UNKNOWN
 
 
 class Committer:

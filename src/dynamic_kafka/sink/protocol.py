@@ -69,6 +69,7 @@ __all__ = [
 ]
 
 _ATTEMPTS = 10
+_LOOKS = 10  # at the coordinators, with pauses of 11 s together
 
 
 class Outcome(StrEnum):
@@ -77,6 +78,8 @@ class Outcome(StrEnum):
     OPEN = "open"
     COMMITTED = "committed"
     ABORTED = "aborted"
+    ENDING = "ending"
+    """Its time-out is about to abort it, which is not settled: a later look tells how it ended."""
     UNKNOWN = "unknown"
     """The coordinator does not know the transactional id any more, or the id has been used again since."""
 
@@ -341,25 +344,29 @@ def _publish(decision: Chain, policy: TransactionPolicy) -> Generator[Effect, An
     """
     state = decision.state
     pending = state.transactions
-    for attempt in range(_ATTEMPTS):
-        yield End(pending)
+    for attempt in range(_LOOKS):
+        if pending:
+            yield End(pending)
         seen: Sequence[ObservedTransaction] = yield Describe(state.transactions)
         outcomes = dict(zip(state.transactions, (s.outcome for s in seen), strict=True))
         pending = tuple(t for t, outcome in outcomes.items() if outcome is Outcome.OPEN)
-        if not pending:
+        found = set(outcomes.values())
+        if not found <= {Outcome.OPEN, Outcome.COMMITTED}:
+            now: Chain = yield ReadLog()
+            if now.offset != decision.offset:  # another driver has finished it, and its ids are in use again
+                return ("published" if _is_published(state, now.state) else "unknown"), None
+        if found <= {Outcome.COMMITTED, Outcome.ABORTED}:
             break
-        yield Wait(attempt)
+        yield Wait(attempt)  # also for what is unknown: a coordinator that was replaced may answer
     else:
-        raise TransactionError(
-            f"Batch {state.batch} is decided, and the coordinators have not committed {_names(pending)} yet; start the "
-            "query again, which finishes it"
-        )
+        if unsettled := [t for t, outcome in outcomes.items() if outcome in (Outcome.OPEN, Outcome.ENDING)]:
+            raise TransactionError(
+                f"Batch {state.batch} is decided, and the coordinators have not committed {_names(unsettled)} yet; start "
+                "the query again, which finishes it"
+            )
     lost = {t: outcome for t, outcome in outcomes.items() if outcome is not Outcome.COMMITTED}
     if not lost:
         return "published", finished_state(state)
-    now: Chain = yield ReadLog()
-    if now.offset != decision.offset:  # another driver has finished it, and its ids are in use again
-        return ("published" if _is_published(state, now.state) else "unknown"), None
     if all(outcome is Outcome.ABORTED for outcome in outcomes.values()):
         return "voided", voided_state(state)
     word, number = policy.lost_transactions or ("fail", -1)

@@ -70,7 +70,7 @@ PENDING = (
 COMMITTED = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 """Committed, or about to be: nothing can change that."""
 
-ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT, TransactionState.PREPARE_EPOCH_FENCE)
+ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
 """Aborted, or about to be: nothing can change that."""
 
 
