@@ -35,6 +35,7 @@ class Cluster:
         self.closed = 0
         self.refusing: set[Address] = set()
         self.deadlines: list[float] = []
+        self.members = [1, 2]
 
     def fails(self, key: str, *errors: int | BaseException) -> None:
         """Let the next answers about this be errors."""
@@ -52,7 +53,7 @@ class Cluster:
         kind = type(request).__name__
         code = self.error(kind)
         if kind == METADATA:
-            brokers = [SimpleNamespace(node_id=i, host=f"broker-{i}", port=9092) for i in (1, 2)]
+            brokers = [SimpleNamespace(node_id=i, host=f"broker-{i}", port=9092) for i in self.members]
             return SimpleNamespace(brokers=[] if code else brokers)
         if kind == FIND:
             found = [
@@ -172,6 +173,16 @@ def test_a_coordinator_that_moved_is_looked_up_again(cluster: Cluster, client: T
     assert client.end_all([("a", 1, 0), ("b", 1, 0)], commit=True) == [EndResult.DONE] * 2
     assert cluster.sent(END) == [("broker-1", 9092), ("broker-1", 9092), ("broker-2", 9092)]
     assert len(cluster.sent(FIND)) == 1
+
+
+def test_a_coordinator_that_left_the_cluster(cluster: Cluster, client: TransactionClient) -> None:
+    """It was known from an earlier request; the list of brokers says that it is gone, and another one is looked up."""
+    cluster.coordinators = {"b": 2}
+    client.describe(["a", "b"])
+    cluster.members, cluster.coordinators = [1], {}
+    client.list_open()
+    assert client.end("b", 7, 3, commit=True) is EndResult.DONE
+    assert cluster.log[-1] == ("receive", "EndTxnRequest", ("broker-1", 9092))
 
 
 def test_a_coordinator_that_loads_is_asked_again(cluster: Cluster, client: TransactionClient) -> None:

@@ -41,6 +41,31 @@ _ASK_S = 5.0
 
 _OPTIONAL = ("rows", "runs", "accepted")
 
+# librdkafka calls hardly any error of a request retriable.
+_MAY_PASS = frozenset(
+    {
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._UNKNOWN_PARTITION,  # what a consumer calls one whose broker has just gone
+        # While the partition gets another leader, or its brokers start:
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
+
 T = TypeVar("T")
 
 
@@ -317,7 +342,7 @@ class CommitLog:
         partition = TopicPartition(self._topic, 0)
         try:
             bounds: tuple[int, int] | None = self._patiently(
-                lambda: self._clients.consumer.get_watermark_offsets(partition, timeout=self._timeout_s)
+                lambda: self._clients.consumer.get_watermark_offsets(partition, timeout=min(_ASK_S, self._timeout_s))
             )
         except KafkaException as error:
             raise self._unavailable(f"did not report its end ({error.args[0].str()})") from error
@@ -356,13 +381,7 @@ class CommitLog:
 
 
 def _may_pass(error: KafkaError) -> bool:
-    return error.retriable() or error.code() in (
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._UNKNOWN_PARTITION,  # what a consumer calls one whose broker has just gone
-    )
+    return error.retriable() or error.code() in _MAY_PASS
 
 
 def _shown(settings: Mapping[str, Any]) -> str:

@@ -51,6 +51,8 @@ class Brokers:
         if not found:
             raise ConnectionError("the cluster has no brokers yet")
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in found}
+        # A broker that has left takes its transactions to others, which are found when they are asked for.
+        self._coordinators = {name: broker for name, broker in self._coordinators.items() if broker in self._brokers}
         for address in self._connections.keys() - self._brokers.values():
             self._connections.pop(address).close()
         return sorted(self._brokers)

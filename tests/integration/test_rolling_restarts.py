@@ -1,0 +1,130 @@
+"""Exactly-once on a cluster of three brokers of which one after the other is restarted: coordinators and leaders move."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from dynamic_kafka.errors import DynamicKafkaError
+from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.sink.chain import Transaction
+from dynamic_kafka.sink.committer import committer_for
+from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.protocol import Batch, Claim
+from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
+from dynamic_kafka.sink.transactional_producers import TransactionalProducers
+from dynamic_kafka.sink.writer import flush, write
+from dynamic_kafka.testing import KafkaCluster, wait_until
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+_PARTITIONS = 6
+_ROWS = 12
+_TASK_ATTEMPTS = 4  # Spark's spark.task.maxFailures
+
+
+class Query(threading.Thread):
+    """Writes batch after batch exactly once, without Spark, until it is told to stop.
+
+    Attributes:
+        published: The number of batches that were published.
+        failure: What ended it.
+    """
+
+    def __init__(self, cluster: KafkaCluster, topic: str) -> None:
+        super().__init__(daemon=True)
+        self._destinations: Mapping[str, Destination] = {"east": Destination(cluster.client_properties(), topic=topic)}
+        self._settings = SinkSettings(
+            service=InMemoryMetadataService,
+            stream="s",
+            guarantee="exactly-once",
+            prefix="rolling",
+            log_topic=commit_log_topic("rolling"),
+        )
+        self._stop_asked = threading.Event()
+        self.published = 0
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Write; see `Thread`."""
+        try:
+            while not self._stop_asked.is_set():
+                with committer_for(self._settings, self._destinations) as committer:
+                    claim = committer.claim(None)
+                transactions = self._task(claim)
+                with committer_for(self._settings, self._destinations) as committer:
+                    committer.commit(claim, Batch(Identity("q", self.published), _ROWS, transactions))
+                self.published += 1
+        except BaseException as error:  # noqa: BLE001  the test shows it
+            self.failure = error
+
+    def stop(self) -> None:
+        """Let it finish its batch."""
+        self._stop_asked.set()
+        self.join(120)
+
+    def _task(self, claim: Claim) -> tuple[Transaction, ...]:
+        task = WriteTask(self._destinations, self._settings, claim.chain, claim.generation)
+        values = [f"{self.published}-{number}".encode() for number in range(_ROWS)]
+        rows = pa.RecordBatch.from_pydict({"value": values, "partition": [i % _PARTITIONS for i in range(_ROWS)]})
+        for attempt in range(_TASK_ATTEMPTS):
+            try:
+                with TransactionalProducers(task) as producers:
+                    flush(write(iter([rows]), task, producers, task_number=0))
+                    return producers.prepare()
+            except (DynamicKafkaError, KafkaException):
+                if attempt == _TASK_ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    """Three brokers."""
+    with KafkaCluster() as started:
+        yield started
+
+
+def test_no_batch_fails_while_brokers_are_restarted(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coordinators, and the leader of the commit log, move three times; each row is there once."""
+    monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
+    cluster.create_topic("rolled", _PARTITIONS)
+    query = Query(cluster, "rolled")
+    query.start()
+    wait_until(lambda: query.published, 60, "the first batch, with the commit log")
+    for broker in cluster.brokers:
+        cluster.wait_until_in_sync()
+        broker.restart()
+    for broker in cluster.brokers:  # as in a crash
+        cluster.wait_until_in_sync()
+        broker.kill()
+        broker.start()
+    query.stop()
+    assert query.failure is None
+    assert query.published > 20
+    assert committed(cluster, "rolled") == sorted(f"{n}-{i}" for n in range(query.published) for i in range(_ROWS))
+
+
+def committed(cluster: KafkaCluster, topic: str) -> list[str]:
+    """All values that read_committed shows, sorted."""
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "t", "enable.partition.eof": True}
+    consumer = Consumer(config | {"isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(_PARTITIONS)])
+    found: list[str] = []
+    ends = 0
+    try:
+        while ends < _PARTITIONS:
+            message = consumer.poll(30)
+            assert message is not None, "no end of the topic"
+            if (error := message.error()) is None:
+                found.append((message.value() or b"").decode())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ends += 1
+    finally:
+        consumer.close()
+    return sorted(found)
