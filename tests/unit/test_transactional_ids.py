@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +20,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sink import transactional_ids as module
 from dynamic_kafka.sink.transactional_ids import TransactionalId, TransactionalIdPool, belongs_to, transactional_id
 
@@ -129,7 +134,7 @@ def test_prefixes_and_clusters_have_their_own() -> None:
     """Also if one name is part of the other."""
     names = [use(TransactionalIdPool(*place), 1).name for place in [("p", "c"), ("p", "d"), ("pc", ""), ("p.dk", "c")]]
     assert [number(name) for name in names] == [0] * 4
-    assert names[0] == names[1]  # the ids of different clusters have nothing to do with each other
+    assert len(set(names)) == 4  # two names may be those of one cluster
 
 
 def test_a_released_id_is_free_for_others() -> None:
@@ -141,6 +146,29 @@ def test_a_released_id_is_free_for_others() -> None:
         os.fstat(taken.file)
     assert number(use(pool, 1)) == 1
     assert number(use(TransactionalIdPool("p", "c"), 2)) == 0
+
+
+def test_taking_an_id_does_not_look_at_all_taken_ones_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of many tasks in one worker opens each file about once, and so does the next batch."""
+    opened: list[str] = []
+    really_open = os.open
+
+    def counting(path: object, *arguments: int, **more: int) -> int:
+        opened.append(str(path))
+        return really_open(path, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", counting)
+    pool = TransactionalIdPool("p", "c")
+    for generation in (1, 2):
+        opened.clear()
+        names = set()
+        for _ in range(300):
+            taken = use(pool, generation)
+            names.add(taken.name)
+            taken.release()
+        assert len(names) == 300
+        assert len([path for path in opened if pool._host in path]) <= 301
+    assert len(os.listdir(pool._directory)) == 300  # noqa: PTH208
 
 
 # --- several processes --------------------------------------------------------------------------------------------------
@@ -237,20 +265,72 @@ def test_a_shorter_text_replaces_a_longer_one(folder: Path) -> None:
     assert json.loads(files(folder)[0].read_text())["chain"] == "x"
 
 
-def test_a_folder_that_cannot_be_used(folder: Path) -> None:
-    """Ids of this process alone: nobody else can know which of them are taken."""
+@pytest.mark.parametrize("kind", ["file", "link", "open to others"])
+def test_a_folder_that_cannot_be_used(folder: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its name can be guessed, so another user may have made it first: this process then has ids of its own, and says so."""
     usual = use(TransactionalIdPool("p", "c"), 1).name
     (place,) = folder.glob("dynamic-kafka-*")
-    place.rename(folder / "away")
-    place.write_text("a file where a folder should be")
+    if kind == "open to others":
+        place.chmod(0o777)
+    else:
+        place.rename(folder / "away")
+    if kind == "file":
+        place.write_text("a file where a folder should be")
+    if kind == "link":
+        place.symlink_to(folder / "away")
     names = {use(TransactionalIdPool("p", "c"), 1).name.rpartition("-")[0] for _ in range(2)} | {
         usual.rpartition("-")[0]
     }
     assert len(names) == 3
+    assert f"The folder '{place}' cannot be used" in caplog.text
+
+
+def test_a_folder_of_another_user_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its owner could replace the files."""
+    usual = use(TransactionalIdPool("p", "c"), 1).name
+    mine, another = os.getuid(), os.getuid() + 1
+    Path(tempfile.gettempdir(), f"dynamic-kafka-{mine}").rename(Path(tempfile.gettempdir(), f"dynamic-kafka-{another}"))
+    monkeypatch.setattr(os, "getuid", lambda: another)
+    assert use(TransactionalIdPool("p", "c"), 1).name.rpartition("-")[0] != usual.rpartition("-")[0]
+    assert "other users can write into it" in caplog.text
+
+
+def test_a_folder_without_locks_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on some network file systems; it is not taken for an id that somebody holds, of which there is no end."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(ConfigurationError, match=r"/0' cannot be locked \(No locks available\).*set TMPDIR"):
+        TransactionalIdPool("p", "c").take("x", 1)
+
+
+def test_a_file_that_is_deleted_under_its_lock(folder: Path) -> None:
+    """The lock does not count any more: another process could lock a new file, and have the same id."""
+    taken = TransactionalIdPool("p", "c").take("x", 1)
+    assert taken.is_locked()
+    files(folder)[0].unlink()
+    assert not taken.is_locked()
+
+
+def test_a_folder_that_is_deleted(folder: Path) -> None:
+    """Nobody knows any more what its ids are used for, so there are new ones: also in the processes that live."""
+    pool = TransactionalIdPool("p", "c")
+    before = use(pool, 1).name
+    (place,) = folder.glob("dynamic-kafka-*")
+    shutil.rmtree(place)
+    after = [use(pool, 1).name, use(TransactionalIdPool("p", "c"), 1).name]
+    assert [number(name) for name in after] == [1, 0]
+    hosts = {name.rpartition("-")[0] for name in after}
+    assert len(hosts) == 1
+    assert before.rpartition("-")[0] not in hosts
 
 
 def test_another_machine_has_other_ids(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And so has this one after a reboot, or when its folder was emptied."""
+    """And so has this one after a reboot, or when its folder was emptied, and another container on it."""
     names = [use(TransactionalIdPool("p", "c"), 1).name]
     (place,) = folder.glob("dynamic-kafka-*")
     place.rename(folder / "away")
@@ -259,7 +339,9 @@ def test_another_machine_has_other_ids(folder: Path, monkeypatch: pytest.MonkeyP
     boot_id.write_text("another")
     monkeypatch.setattr(module, "_BOOT_ID", boot_id)
     names.append(use(TransactionalIdPool("p", "c"), 1).name)
-    assert len(set(names)) == 3
+    monkeypatch.setattr(socket, "gethostname", lambda: "another")  # a copy of the folder in an image
+    names.append(use(TransactionalIdPool("p", "c"), 1).name)
+    assert len(set(names)) == 4
 
 
 # --- names --------------------------------------------------------------------------------------------------------------

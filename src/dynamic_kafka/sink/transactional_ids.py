@@ -5,20 +5,28 @@ ends with the process, so the number of ids stays bounded however many workers c
 process away from an id if its transaction may still be decided, or its InitProducerId may still be on its way. Rules (see
 `protocol`, rule 7):
 
-1. Only the process that holds the lock uses the id.
+1. Only the process that holds the lock uses the id. A file that was deleted under its lock is no lock.
 2. An id with a transaction of generation G is used again only by a task of a later generation: then G's transaction is
    settled. Generations are compared only within one commit log.
 3. An id is left alone for ten minutes if its InitProducerId was not answered: no request lives as long.
-4. After a reboot, and on another machine, the ids are different: the files may be lost then.
+4. After a reboot, on another machine or in another container, and for another cluster, the ids are different: the files may
+   be lost then, or copied.
+
+So there are as many ids as transactions of one batch, each of which is a task on one cluster, and one more for each worker.
+The next batch uses the same ones.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
+import socket
+import stat
 import tempfile
 import time
 import uuid
@@ -27,9 +35,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dynamic_kafka.errors import ConfigurationError
+
 __all__ = ["TransactionalId", "TransactionalIdPool", "belongs_to", "transactional_id"]
 
 IdState = Literal["free", "starting", "ready", "used"]
+
+_log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"(?P<prefix>.*)\.dk-[0-9a-f]{12}-[0-9]+", re.DOTALL)
 _UNANSWERED_S = 600.0
@@ -39,7 +51,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def transactional_id(prefix: str, host: str, number: int) -> str:
     """Return the name of the n-th id in a pool (Flink: TransactionalIdFactory).
 
-    `host` are twelve hexadecimal digits, the same for all workers that share the pool.
+    `host` are twelve hexadecimal digits, the same for all workers that share the pool, and different for each cluster.
     """
     return f"{prefix}.dk-{host}-{number}"
 
@@ -83,6 +95,10 @@ class TransactionalId:
             self.state == "free" or self.chain != chain or self.generation < generation
         )
 
+    def is_locked(self) -> bool:
+        """Return whether the lock still counts: if its file was deleted, another process can make and lock a new one."""
+        return os.fstat(self.file).st_nlink > 0
+
     def release(self) -> None:
         """Give the id back. From then on only its file says who may use it."""
         os.close(self.file)
@@ -92,43 +108,96 @@ class TransactionalIdPool:
     """The transactional ids of one prefix on one cluster."""
 
     def __init__(self, prefix: str, cluster: str) -> None:
-        self._prefix = prefix
-        directory = Path(tempfile.gettempdir()) / f"dynamic-kafka-{os.getuid()}"
+        self._prefix, self._cluster = prefix, cluster
+        self._open()
+
+    def _open(self) -> None:
+        """Find the folder of the ids. It is another one if somebody has deleted the folder of all of them."""
+        folder, machine = _machine()
         boot = _BOOT_ID.read_text() if _BOOT_ID.exists() else ""
-        try:
-            directory.mkdir(mode=0o700, exist_ok=True)
-            machine = directory / "machine"
-            if not machine.exists():
-                new = directory / uuid.uuid4().hex
-                new.write_text(new.name)
-                with suppress(FileExistsError):
-                    os.link(new, machine)  # whole: an empty one would be the same on every machine
-                new.unlink()
-            known = machine.read_text()
-        except OSError:  # no place for files: ids of this process alone
-            directory, known = Path(tempfile.mkdtemp(prefix="dynamic-kafka-")), uuid.uuid4().hex
-        place = hashlib.sha256(f"{known}/{boot}".encode()).hexdigest()
-        self._host = place[:12]
-        owner = hashlib.sha256(f"{prefix}\0{cluster}".encode()).hexdigest()[:24]
-        self._directory = directory / self._host / owner
+        place = "\0".join((machine, boot, socket.gethostname(), self._cluster))
+        self._host = hashlib.sha256(place.encode()).hexdigest()[:12]
+        owner = hashlib.sha256(f"{self._prefix}\0{self._cluster}".encode()).hexdigest()[:24]
+        self._directory = folder / self._host / owner
         self._directory.mkdir(parents=True, exist_ok=True)
+        self._generation = ("", 0)
+        self._next = 0
 
     def take(self, chain: str, generation: int) -> TransactionalId:
-        """Return the first id that is free for a transaction of this generation; it is `starting` already."""
-        number = 0
+        """Return the first id that is free for a transaction of this generation; it is `starting` already.
+
+        Raises:
+            ConfigurationError: If the folder for temporary files cannot lock files.
+        """
+        if self._generation != (chain, generation):  # else what was not free before is not free now
+            self._generation, self._next = (chain, generation), 0
         while True:
-            file = os.open(self._directory / str(number), os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:  # another process holds it, or this one
-                os.close(file)
-            else:
+            number, self._next = self._next, self._next + 1
+            if (file := self._lock(number)) is not None:
                 found = _read(transactional_id(self._prefix, self._host, number), file)
                 if found.is_free_for(chain, generation):
                     found.write("starting", chain, generation)
                     return found
                 found.release()
-            number += 1
+
+    def _lock(self, number: int) -> int | None:
+        """Return the locked file of an id; None if another process holds it, or this one."""
+        while True:
+            path = self._directory / str(number)
+            try:
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            except FileNotFoundError:  # the folder was deleted
+                self._open()
+                continue
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(file)
+                return None
+            except OSError as error:
+                os.close(file)
+                raise ConfigurationError(
+                    f"The file '{path}' cannot be locked ({error.strerror}), so transactional ids cannot be shared out; set "
+                    "TMPDIR for the executors to a folder on a local disk"
+                ) from error
+            if os.fstat(file).st_nlink > 0:
+                return file
+            os.close(file)  # deleted between the two calls
+
+
+def _machine() -> tuple[Path, str]:
+    """Return the folder of this user's ids on this machine, and the random name that was given to it."""
+    folder = Path(tempfile.gettempdir()) / f"dynamic-kafka-{os.getuid()}"
+    try:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        _check_is_ours(folder)
+        machine = folder / "machine"
+        if not machine.exists():
+            new = folder / uuid.uuid4().hex
+            new.write_text(new.name)
+            with suppress(FileExistsError):
+                os.link(new, machine)  # whole: an empty one would be the same on every machine
+            new.unlink()
+        return folder, machine.read_text()
+    except OSError as error:
+        own = Path(tempfile.mkdtemp(prefix="dynamic-kafka-"))
+        _log.warning(
+            "The folder '%s' cannot be used (%s), so this process has transactional ids of its own, which no other process "
+            "uses again; remove the folder, or set TMPDIR to another one",
+            folder,
+            error.strerror or error,
+        )
+        return own, uuid.uuid4().hex
+
+
+def _check_is_ours(folder: Path) -> None:
+    """Raise `OSError` if another user could write into the folder, which has a name that everybody can guess."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, "it is a symbolic link or a file")
+    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, "other users can write into it")
 
 
 def _read(name: str, file: int) -> TransactionalId:
