@@ -18,12 +18,20 @@ from dynamic_kafka.kafka.config.properties import Role, client_config
 from dynamic_kafka.kafka.config.secrets import fingerprint
 from dynamic_kafka.kafka.pool import ClientPool
 
-__all__ = ["BackgroundErrors", "ClientSettings", "ClusterClients", "check_properties", "kept_clients", "pool_key"]
+__all__ = [
+    "LIBRDKAFKA_LOG",
+    "BackgroundErrors",
+    "ClientSettings",
+    "ClusterClients",
+    "check_properties",
+    "kept_clients",
+    "pool_key",
+]
 
 _UNKNOWN = "no.such.property"
 _SECRET_PATIENCE_S = 10.0
 _SECRET_RETRY_S = 0.2
-_LIBRDKAFKA_LOG = logging.getLogger("dynamic_kafka.librdkafka")
+LIBRDKAFKA_LOG = logging.getLogger("dynamic_kafka.librdkafka")
 
 # No consumer of ours joins a group or lets librdkafka choose where to begin.
 _CONSUMER = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
@@ -36,10 +44,10 @@ def _demote(record: logging.LogRecord) -> bool:
     `BackgroundErrors`).
     """
     record.levelno, record.levelname = logging.DEBUG, "DEBUG"
-    return _LIBRDKAFKA_LOG.isEnabledFor(logging.DEBUG)
+    return LIBRDKAFKA_LOG.isEnabledFor(logging.DEBUG)
 
 
-_LIBRDKAFKA_LOG.addFilter(_demote)
+LIBRDKAFKA_LOG.addFilter(_demote)
 
 
 @dataclass
@@ -130,9 +138,9 @@ class ClusterClients:
         return {
             **settings.defaults,
             **client_config(self._properties, role=role),
+            "logger": LIBRDKAFKA_LOG,
             **settings.fixed,
             "error_cb": self.errors.note,
-            "logger": _LIBRDKAFKA_LOG,
         }
 
     def poll(self) -> None:

@@ -1,20 +1,27 @@
 """The executor's side of exactly-once: transactional producers, one for each transaction.
 
-A new producer needs a round of requests, 20 ms or more; a ready one's transaction costs a few milliseconds. So while a
-task's transaction is prepared, the next producer is made ready in the background.
+A new producer needs a round of requests, 20 ms or more; a ready one's transaction costs a few milliseconds. So once a task's
+transaction is prepared, its producer is closed and the next one is made ready, both in the background. A worker has two or
+three producers at any time, however many tasks of a batch it runs. If Spark does not use a worker for a second task, nothing
+is made ready.
 
 The records of a task are in one transaction for each cluster. `prepare` leaves them open, acknowledged, and returns their
 names. The driver commits or aborts them. A task that fails aborts its own.
 
-A process keeps producers within the policy of `ClientPool`. A producer that is closed leaves its transaction as it is: open
+A producer that is closed after all its records were acknowledged sends no request about its transaction. That one stays open
 on the broker, to be ended by its producer id and epoch.
+
+What is needed of librdkafka: transactions V1 (EndTxn below version 5, see `outcome`), no request at the close of a producer,
+and the line of its log about the producer id, which it tells nowhere else but in its statistics. These cost too much: at a
+rate at which nobody waits for them they take a core for a topic of 1000 partitions.
 """
 
 from __future__ import annotations
 
-import json
+import errno
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Hashable
@@ -25,24 +32,24 @@ from functools import lru_cache
 from confluent_kafka import KafkaException
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
-from dynamic_kafka.kafka.clients import pool_key
+from dynamic_kafka.kafka.clients import LIBRDKAFKA_LOG, pool_key
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask
-from dynamic_kafka.sink.transactional_ids import TransactionalId, TransactionalIdPool, belongs_to
+from dynamic_kafka.sink.transactional_ids import TransactionalId, TransactionalIdPool
 
 __all__ = ["TransactionalProducers"]
 
 _log = logging.getLogger(__name__)
 
 _READY_S = 60.0
-_STATISTICS_MS = 10
 _DEFAULTS = {
     "transaction.timeout.ms": str(DEFAULT_TRANSACTION_TIMEOUT_MS),
     # librdkafka rests this long between the bootstrap connection and the one that stays (its own default: 100 ms).
     "reconnect.backoff.ms": "10",
 }
+_ACQUIRED = re.compile(r"Acquired PID\{Id:(\d+),Epoch:(\d+)\}")
 _ANY_TOPIC = "__transaction_state"
 _CONNECT_S = 5.0
 _ABORT_S = 10.0
@@ -76,9 +83,6 @@ class _TransactionalProducer:
 _ready = ClientPool[_TransactionalProducer]()
 """Producers that can begin a transaction."""
 
-_prepared = ClientPool[_TransactionalProducer]()
-"""Producers of open transactions. They are kept until these are settled, if there is room: librdkafka must not purge."""
-
 _preparing: dict[Hashable, threading.Thread] = {}
 os.register_at_fork(after_in_child=_preparing.clear)
 
@@ -93,51 +97,43 @@ def _take(key: Hashable, cluster: str, task: WriteTask) -> _TransactionalProduce
     if (thread := _preparing.get(key)) is not None:
         thread.join()
     found = _ready.take(key) or _make_ready(cluster, task)
+    while not found.transactional_id.is_locked():
+        found.close()
+        found = _make_ready(cluster, task)
     found.producer.errors.clear()  # errors from the time without use may be over
     return found
 
 
-def _prepare_next(key: Hashable, cluster: str, task: WriteTask) -> None:
-    """Make the next producer ready, in the background."""
-    if key not in _preparing and key not in _ready:
-        _preparing[key] = threading.Thread(target=_prepare, args=(key, cluster, task), daemon=True)
+def _finish(begun: _TransactionalProducer, key: Hashable, task: WriteTask) -> None:
+    """Close the producer of a prepared transaction, and make the next one ready if this process runs more tasks."""
+    if not os.environ.get("SPARK_REUSE_WORKER"):
+        begun.close()
+    else:
+        _preparing[key] = threading.Thread(target=_prepare_next, args=(begun, key, task), daemon=True)
         _preparing[key].start()
 
 
-def _prepare(key: Hashable, cluster: str, task: WriteTask) -> None:
-    def is_settled(kept: _TransactionalProducer) -> bool:
-        used = kept.transactional_id
-        is_ours = kept.producer.cluster == cluster and belongs_to(task.settings.prefix, used.name)
-        return is_ours and used.is_free_for(task.chain, task.generation)
-
+def _prepare_next(begun: _TransactionalProducer, key: Hashable, task: WriteTask) -> None:
     try:
-        _prepared.close(is_settled)  # their ids are the next ones to be used
-        _ready.put(key, _make_ready(cluster, task))
+        begun.close()
+        if key not in _ready:
+            _ready.put(key, _make_ready(begun.producer.cluster, task))
     except Exception:  # noqa: BLE001  the next task meets the failure itself, and reports it
         _log.debug("No producer could be made ready in advance", exc_info=True)
     finally:
         del _preparing[key]
 
 
-@dataclass
-class _Statistics:
-    """The facts that librdkafka reports in its statistics only.
+class _ProducerIdLog:
+    """The log of a producer. It notes the producer id and epoch, which librdkafka does not tell in another way."""
 
-    Attributes:
-        connected: True if a broker of the cluster is connected, other than as a bootstrap server.
-        ids: The producer's id and epoch.
-    """
-
-    connected: bool = False
     ids: tuple[int, int] | None = None
 
-    def note(self, text: str) -> None:
-        """Take a report of librdkafka (`stats_cb`)."""
-        if self.ids is None:
-            found = json.loads(text)
-            self.connected = any(b["source"] == "learned" and b["state"] == "UP" for b in found["brokers"].values())
-            ids = found["eos"]["producer_id"], found["eos"]["producer_epoch"]
-            self.ids = ids if min(ids) >= 0 else None
+    def log(self, level: int, text: str, *details: str) -> None:
+        """Take a line of librdkafka's log."""
+        if found := _ACQUIRED.search(details[-1]):
+            self.ids = int(found[1]), int(found[2])
+        LIBRDKAFKA_LOG.log(level, text, *details)
 
 
 _id_pool = lru_cache(maxsize=64)(TransactionalIdPool)
@@ -145,11 +141,12 @@ _id_pool = lru_cache(maxsize=64)(TransactionalIdPool)
 
 def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     taken = _id_pool(task.settings.prefix, cluster).take(task.chain, task.generation)
-    statistics = _Statistics()
-    config = {"transactional.id": taken.name, "statistics.interval.ms": _STATISTICS_MS, "stats_cb": statistics.note}
-    producer = ClusterProducer(cluster, {**_DEFAULTS, **task.destinations[cluster].properties}, config)
+    properties = {**_DEFAULTS, **task.destinations[cluster].properties}
+    log = _ProducerIdLog()
+    debug = ",".join(filter(None, [properties.get("debug"), "eos"]))
+    producer = ClusterProducer(cluster, properties, {"transactional.id": taken.name, "debug": debug, "logger": log})
     try:
-        producer_id, producer_epoch = _initialize(producer, taken.name, statistics)
+        producer_id, producer_epoch = _initialize(producer, taken.name, log)
     except BaseException:
         producer.drop()
         taken.release()  # its file says that an answer is missing: it is left alone for a while
@@ -158,39 +155,42 @@ def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     return _TransactionalProducer(producer, taken, producer_id, producer_epoch)
 
 
-def _initialize(producer: ClusterProducer, name: str, statistics: _Statistics) -> tuple[int, int]:
+def _initialize(producer: ClusterProducer, name: str, log: _ProducerIdLog) -> tuple[int, int]:
     """Have the cluster fence earlier producers of the id. Return the producer id and epoch that it gives this one."""
     deadline = time.monotonic() + _READY_S
     try:
-        _connect(producer, statistics)
+        _connect(producer)
         producer.client.init_transactions(_READY_S)
-        while statistics.ids is None and time.monotonic() < deadline:
+        while log.ids is None and time.monotonic() < deadline:
             producer.client.poll(0.01)
     except KafkaException as error:
         with suppress(KafkaException):  # raises errors that are fatal, such as this one
             producer.client.poll(0)
-        why = f" ({producer.errors.last})" if producer.errors.last else ""
+        why = f"{error.args[0].str()} ({producer.errors.last})" if producer.errors.last else error.args[0].str()
         raise ClusterUnavailableError(
-            f"Cluster '{producer.cluster}': transactional id '{name}' cannot be used: {error.args[0].str()}{why}; check "
-            "that the cluster is up, and grant Write and Describe on the transactional ids of this prefix",
+            f"Cluster '{producer.cluster}': transactional id '{name}' cannot be used: {why}; {_advice(why)}",
             cluster_id=producer.cluster,
         ) from error
-    if statistics.ids is None:
+    if log.ids is None:
         raise ClusterUnavailableError(
             f"Cluster '{producer.cluster}': the producer of transactional id '{name}' did not report its producer id within "
             f"{_READY_S:g} s. Start the query again. If this persists, please report it with your confluent-kafka version",
             cluster_id=producer.cluster,
         )
-    return statistics.ids
+    return log.ids
 
 
-def _connect(producer: ClusterProducer, statistics: _Statistics) -> None:
+def _advice(why: str) -> str:
+    if any(os.strerror(number) in why for number in (errno.EMFILE, errno.ENFILE, errno.EAGAIN)):
+        return "this worker may not open more files or start more threads: raise its limits (ulimit -n, ulimit -u)"
+    return "check that the cluster is up, and grant Write and Describe on the transactional ids of this prefix"
+
+
+def _connect(producer: ClusterProducer) -> None:
     """Connect to a broker first: `init_transactions` sleeps for 500 ms if it finds none, and does not report the cause."""
-    deadline = time.monotonic() + _CONNECT_S
     with suppress(KafkaException):
-        while not statistics.connected and time.monotonic() < deadline:
-            producer.client.list_topics(_ANY_TOPIC, timeout=_CONNECT_S)  # asking connects
-            producer.client.poll(_STATISTICS_MS / 1000)
+        for _ in range(2):  # the first answer comes from a bootstrap server, the second one from a broker by its id
+            producer.client.list_topics(_ANY_TOPIC, timeout=_CONNECT_S)
 
 
 class TransactionalProducers(AbstractContextManager["TransactionalProducers"]):
@@ -220,8 +220,7 @@ class TransactionalProducers(AbstractContextManager["TransactionalProducers"]):
         """Return the names of the open transactions; their records are acknowledged, and the driver ends them."""
         prepared, self._begun = self._begun, {}  # from here on nothing is aborted
         for cluster, begun in prepared.items():
-            _prepared.put(self._keys[cluster], begun)
-            _prepare_next(self._keys[cluster], cluster, self._task)
+            _finish(begun, self._keys[cluster], self._task)
         return tuple(
             Transaction(cluster, begun.transactional_id.name, begun.producer_id, begun.producer_epoch)
             for cluster, begun in prepared.items()
