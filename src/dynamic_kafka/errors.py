@@ -211,12 +211,16 @@ class DataLossError(DynamicKafkaError):
         partition: The partition.
         start: The first offset of the range that had to be read.
         end: The offset after the range.
+        skip: The value of the option `skip-offsets` that gives up this range alone; "" if it is not a planned range.
     """
 
-    def __init__(self, reason: str, *, cluster_id: str, topic: str, partition: int, start: int, end: int) -> None:
+    def __init__(
+        self, reason: str, *, cluster_id: str, topic: str, partition: int, start: int, end: int, skip: str = ""
+    ) -> None:
+        once = f", or start the query once with skip-offsets={skip} to give up only these offsets" if skip else ""
         super().__init__(
             f"Cluster '{cluster_id}', topic '{topic}', partition {partition}, offsets [{start}, {end}): {reason}. "
-            "Set failOnDataLoss=false to continue without the lost records",
+            f"Set failOnDataLoss=false to continue without the lost records{once}",
             cluster_id=cluster_id,
         )
         self.topic, self.partition, self.start, self.end = topic, partition, start, end

@@ -25,8 +25,8 @@ from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source import enumerator as enumerator_module
 from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER, Document, Packing, decode, encode, topic_id_text
-from dynamic_kafka.source.planning import ReadTask
+from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, Packing, decode, encode, topic_id_text
+from dynamic_kafka.source.planning import ClusterAccess, ReadTask
 from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.view import SourceSnapshot, _clusters, _streams, _to_monitor
@@ -155,9 +155,9 @@ class ModelView:
         assert previous is not None or self._last_good is not None
         return self._last_good
 
-    def properties(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
+    def access(self, clusters: Mapping[str, ClusterOffsets]) -> dict[str, ClusterAccess]:
         """What the document kept."""
-        return dict(stored)
+        return {name: ClusterAccess(kept.properties, kept.kafka_id) for name, kept in clusters.items()}
 
     def collect(self, previous: Document | None, *, at_once: bool) -> SourceSnapshot:
         """As the real one, without waiting."""

@@ -66,7 +66,7 @@ REWORDED = {
 
 
 # Options that the first version did not have.
-ADDED = {"sink": {"sink.skip-batch", "__txnConsecutive"}}
+ADDED = {"sink": {"sink.skip-batch", "__txnConsecutive"}, "source": {"skip-offsets"}}
 
 
 def shown(option: Option[Any]) -> str:

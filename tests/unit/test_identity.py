@@ -187,7 +187,7 @@ def test_a_batch_planned_under_an_old_name_is_read_with_the_login_of_the_new_one
     again = Run(last, service("new"), **STREAM)
     tasks: list[ReadTask] = again.enumerator.tasks(MARKER, last)
     again.close()
-    assert [task.properties["old"]["sasl.password"] for task in tasks] == ["secret"]
+    assert [task.clusters["old"].properties["sasl.password"] for task in tasks] == ["secret"]
 
 
 def test_a_batch_planned_before_names_were_exchanged_is_read_from_its_own_cluster() -> None:
@@ -196,7 +196,7 @@ def test_a_batch_planned_before_names_were_exchanged_is_read_from_its_own_cluste
     again = Run(last, InMemoryMetadataService(stream(x="b:1", y="a:1")), **STREAM)
     (task,) = again.enumerator.tasks(MARKER, last)
     again.close()
-    assert {name: p["bootstrap.servers"] for name, p in task.properties.items()} == {"x": "a:1", "y": "b:1"}
+    assert {name: a.properties["bootstrap.servers"] for name, a in task.clusters.items()} == {"x": "a:1", "y": "b:1"}
 
 
 def test_the_chain_of_ranges_is_checked_across_names(connection: type[Connection]) -> None:

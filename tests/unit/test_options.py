@@ -30,6 +30,7 @@ from dynamic_kafka.options import Option, ParsedOptions, markdown_table
 from dynamic_kafka.options import parse_options as parse_any_options
 from dynamic_kafka.source.configure import SOURCE_OPTIONS, SourceObjects, configure_source
 from dynamic_kafka.source.offsets import Packing
+from dynamic_kafka.source.planning import OffsetRange
 from dynamic_kafka.source.settings import SourceSettings
 
 BROKER = {"kafka.bootstrap.servers": "h:9092"}
@@ -66,6 +67,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "drain-on-removal": ("TRUE", True),
     "drain-quiet-ms": ("10s", 10_000),
     "failOnDataLoss": ("false", False),
+    "skip-offsets": ("c/t/0:50-100", (OffsetRange("c", "t", 0, 50, 100),)),
     "maxOffsetsPerTrigger": ("10", 10),
     "maxOffsetsPerTriggerPerCluster": ("10", ({}, 10)),
     "minOffsetsPerTrigger": ("10", 10),

@@ -183,6 +183,11 @@ class MetadataWatcher:
         """Return the service's last answer for a tracked cluster; True if there is none yet."""
         return self._active.get(cluster_id, True)
 
+    def wait_active(self, cluster_ids: Collection[str], timeout_s: float) -> None:
+        """Wait until the service has said whether these tracked clusters are active, at most `timeout_s`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or all(c in self._active for c in cluster_ids), timeout_s)
+
     def status(self) -> WatcherStatus:
         """Return counters, errors and changes, for people and metrics."""
         with self._changed:

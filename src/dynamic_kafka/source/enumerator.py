@@ -26,7 +26,7 @@ from dynamic_kafka.source.offsets import (
     is_marker,
     is_spark_kafka_offset,
 )
-from dynamic_kafka.source.planning import ReadTask, plan
+from dynamic_kafka.source.planning import OffsetRange, ReadTask, plan, skip
 from dynamic_kafka.source.reconcile import ClusterView, Event, OffsetRequest, ReadPolicy, Reconciled, reconcile
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.view import SourceSnapshot, SourceView
@@ -59,6 +59,9 @@ class SourceEnumerator:
         self._idle = False
         self._logged: set[str] = set()
         self._events: deque[dict[str, Any]] = deque(maxlen=_KEPT_EVENTS)
+        # Only for the batch that a query repeats when it starts, which Spark plans before it asks for another one.
+        self._given_up: set[OffsetRange] = set(settings.skip_offsets)
+        self._skipped: set[OffsetRange] = set()
 
     def prepare_available_now(self) -> None:
         """From now on, read only up to the ends found by the next call of `latest_offset`."""
@@ -75,6 +78,7 @@ class SourceEnumerator:
             DynamicKafkaError: If the query has to stop.
         """
         settings = self._settings
+        self._stop_skipping()
         previous = self._previous(start)
         if self._frozen is None:
             before, self._seen = self._seen, self._view.collect(previous, at_once=self._available_now)
@@ -148,7 +152,9 @@ class SourceEnumerator:
                 cluster.ranges = {
                     tp: (position, max(position, cluster.stops[tp])) for tp, (position, _) in cluster.ranges.items()
                 }
-            return self._packed(document)
+            tasks = self._packed(document)
+            self._stop_skipping()
+            return tasks
         finally:
             self.close()
 
@@ -284,20 +290,30 @@ class SourceEnumerator:
         return int(round(min(time.time(), wall_s + time.monotonic() - monotonic_s) * 1000, 3))
 
     def _packed(self, document: Document) -> list[ReadTask]:
-        groups = plan(document)
-        if groups:
-            # On a replay this is the first call of the process. The current metadata wins over the stored properties.
-            self._view.snapshot(document)
+        groups, skipped = skip(plan(document), self._given_up)
+        self._skipped.update(skipped)
+        self._log_events(
+            Event("warning", f"skip-offsets={r}: these {r.end - r.start} offsets are given up, as the option says")
+            for r in skipped
+        )
+        if not groups:
+            return []
+        # On a replay this is the first call of the process. The current metadata wins over the stored properties.
+        self._view.snapshot(document)
+        names = {r.cluster for ranges in groups for r in ranges}
+        access = self._view.access({name: document.clusters[name] for name in sorted(names)})
         return [
-            ReadTask(
-                ranges,
-                {
-                    name: self._view.properties(name, document.clusters[name].properties)
-                    for name in sorted({r.cluster for r in ranges})
-                },
-            )
-            for ranges in groups
+            ReadTask(ranges, {name: access[name] for name in sorted({r.cluster for r in ranges})}) for ranges in groups
         ]
+
+    def _stop_skipping(self) -> None:
+        """Tell which offsets of `skip-offsets` were not found, and forget them all: they are for the repeated batch only."""
+        unused = ";".join(map(str, sorted(self._given_up - self._skipped)))
+        if unused:
+            text = f"skip-offsets={unused} has no effect: the query has no such range to repeat. Take the option out"
+            self._log_events([Event("warning", text)])
+        self._given_up.clear()
+        self._skipped.clear()
 
     # --- details ---
 

@@ -12,19 +12,24 @@ Rules:
    connector. Only if the user asks for more or smaller tasks, ranges are cut: at most once between two tasks, and no part
    has less than `_LEAST_CUT` records.
 4. Every offset of the document's ranges is in exactly one range of one task. Empty ranges are in no task.
+5. The only exception to 1 and 4 are offsets that the user gives up by name (`skip-offsets`), as the error of a task prints
+   them: a planned range, or its first or last part. They fit one batch only, so they are spent with that batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dynamic_kafka.source.offsets import Document, Packing
 
-__all__ = ["Range", "ReadTask", "plan"]
+__all__ = ["ClusterAccess", "OffsetRange", "Range", "ReadTask", "parse_offset_ranges", "plan", "skip"]
 
 _RANGE_COST = 200
 _LEAST_CUT = 500
+_OFFSET_RANGE = re.compile(r"\s*(.+?)/([^/;]+)/(\d+):(\d+)-(\d+)\s*(?:;|$)")
 
 
 class Range(NamedTuple):
@@ -38,11 +43,42 @@ class Range(NamedTuple):
     end: int
 
 
+class OffsetRange(NamedTuple):
+    """Offsets [start, end) of a partition that the user gives up. As text: `cluster/topic/partition:start-end`."""
+
+    cluster: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        """Return the text that `parse_offset_ranges` reads."""
+        return f"{self.cluster}/{self.topic}/{self.partition}:{self.start}-{self.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """How a task reaches a cluster, and what the driver knows about the cluster.
+
+    Args:
+        properties: The client properties. They may hold secrets.
+        kafka_id: Kafka's own cluster.id, by which the offsets were planned; "" if it is unknown.
+        removed: The evidence that the cluster is not wanted any more, as a clause; "" if there is none.
+        from_checkpoint: If true, the properties are those of the checkpoint, which holds no secrets.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    kafka_id: str = ""
+    removed: str = ""
+    from_checkpoint: bool = False
+
+
 class ReadTask(NamedTuple):
-    """The work of a Spark task: ranges, and the client properties of their clusters."""
+    """The work of a Spark task: ranges, and the access to their clusters."""
 
     ranges: list[Range]
-    properties: Mapping[str, Mapping[str, str]]
+    clusters: Mapping[str, ClusterAccess]
 
 
 def plan(document: Document) -> list[list[Range]]:
@@ -103,3 +139,49 @@ def _cut(ranges: list[Range], records: int, count: int) -> list[list[Range]]:
             tasks.append([])
             room += quota - (fits + cost if fits >= least_cut else 0)
     return [task for task in tasks if task]
+
+
+def parse_offset_ranges(text: str) -> tuple[OffsetRange, ...]:
+    """Return the ranges of a text such as `cluster/topic/0:50-100;cluster/topic/1:0-10`; raise ValueError if it is wrong."""
+    found, at = [], 0
+    while at < len(text):
+        match = _OFFSET_RANGE.match(text, at)
+        if match is None:
+            raise ValueError(text)
+        cluster, topic, *numbers = match.groups()
+        found.append(OffsetRange(cluster, topic, *map(int, numbers)))
+        at = match.end()
+    if any(r.start >= r.end for r in found):
+        raise ValueError(text)
+    return tuple(found)
+
+
+def skip(
+    tasks: Iterable[list[Range]], given_up: Collection[OffsetRange]
+) -> tuple[list[list[Range]], list[OffsetRange]]:
+    """Take the offsets that the user gives up out of the tasks.
+
+    Args:
+        tasks: The planned tasks.
+        given_up: Each one is a planned range, its first part or its last part. Others have no effect.
+
+    Returns:
+        The tasks without these offsets, and those of `given_up` that were found.
+    """
+    wanted: dict[tuple[str, str, int], list[OffsetRange]] = {}
+    for gap in given_up:
+        wanted.setdefault(gap[:3], []).append(gap)
+    used: list[OffsetRange] = []
+
+    def cut(r: Range) -> Range:
+        for gap in wanted.get((r.cluster, r.topic, r.partition), ()):
+            if gap.end == r.end and gap.start >= r.start:
+                used.append(gap)
+                r = r._replace(end=gap.start)
+            elif gap.start == r.start and gap.end <= r.end:
+                used.append(gap)
+                r = r._replace(start=gap.end)
+        return r
+
+    rest = [[r for r in map(cut, task) if r.end > r.start] for task in tasks]
+    return [task for task in rest if task], used

@@ -5,12 +5,18 @@ Rules:
 1. A range is finished when the position has passed its end: a record at or after the end was seen, or the end of the log.
    The position also passes transaction markers, aborted records and compacted gaps.
 2. All clusters of the task fetch at the same time; their records are consumed one cluster after the other.
-3. Nothing is skipped in silence. Lost offsets (retention, deleted records, a truncated log, a recreated topic) are a
-   `DataLossError`, or a warning if the user tolerates it. Offsets without a record within the log are normal.
-4. The topic id is compared after the last record was read: if it is still the planned one, no record came from another
-   topic of the same name.
-5. A planned range must be read: the reader waits for a cluster that does not answer, up to `poll_timeout_ms` without
-   progress.
+3. Nothing is skipped in silence. Lost offsets (retention, deleted records, a truncated log, a recreated topic, damaged
+   records) are a `DataLossError`, or a warning with their number if the user tolerates it. Offsets without a record within
+   the log are normal.
+4. No row of another topic of the same name is returned. The topic id is compared before the first row and after the last
+   one. If it changed in between, the task fails, also with `failOnDataLoss=false`: Spark drops its rows, and the next
+   attempt finds the new topic before its first row.
+5. A planned range must be read. If nothing arrives for a few seconds, the reader asks the cluster whether the range can
+   still be read (`loss.prove`), and goes on asking. Only an answer of the physical cluster that the offsets belong to proves
+   that offsets are lost. Without an answer the reader waits, up to `poll_timeout_ms` without progress.
+6. A cluster that the metadata does not name any more, or that the metadata service calls inactive (`ClusterAccess.removed`),
+   may be gone for good. Its ranges are given up as in 3 if it refuses the login, or does not answer for
+   `unavailable_after_ms`. Any other cluster that does not answer is an error.
 """
 
 from __future__ import annotations
@@ -19,20 +25,20 @@ import gc
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import groupby
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from dynamic_kafka.errors import ClusterUnavailableError, DataLossError
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DataLossError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
-from dynamic_kafka.source.offsets import topic_id_text
-from dynamic_kafka.source.planning import Range, ReadTask
+from dynamic_kafka.source.inquiry import GONE, Inquiry
+from dynamic_kafka.source.loss import Proof, prove
+from dynamic_kafka.source.planning import ClusterAccess, OffsetRange, Range, ReadTask
 from dynamic_kafka.source.rows import Messages, PartitionMessages, to_batch
 from dynamic_kafka.source.settings import SourceSettings
 
@@ -44,6 +50,8 @@ _BATCH_RECORDS = 20_000
 _POLL_S = 0.1
 _PAUSE_S = 0.2
 _LOOKUP_S = 10.0
+_STALL_S = 3.0
+_SHOWN_RANGES = 20
 # Ranges are known and mostly small: answer an empty fetch soon (it is what shows the end of a range whose tail holds no
 # record), and look again soon after a full queue. The queue bounds a task's memory.
 _TUNING = {
@@ -52,7 +60,9 @@ _TUNING = {
     "queued.min.messages": "100000",
     "queued.max.messages.kbytes": "32768",
 }
-_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_DAMAGED = (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG)
+# librdkafka reports it as _AUTO_OFFSET_RESET, with this text of _LOG_TRUNCATION in the message.
+_TRUNCATION = KafkaError(KafkaError._LOG_TRUNCATION).str().removeprefix("Local: ")
 
 
 def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterator[pa.RecordBatch]:
@@ -69,6 +79,7 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
     Raises:
         DataLossError: If records were lost and `fail_on_data_loss` is set.
         ClusterUnavailableError: If a cluster makes no progress within `poll_timeout_ms`.
+        CheckpointError: If a cluster id leads to another physical cluster than that of the offsets.
     """
     collecting = gc.isenabled()
     gc.disable()  # a million short-lived messages contain no cycles; searching for some costs a tenth of the time
@@ -76,14 +87,15 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
         with ExitStack() as stack:
             readers = []
             for cluster, ranges in groupby(task.ranges, key=lambda r: r.cluster):
-                clients = kept_clients("read", cluster, task.properties[cluster], consumer=_consumer_of(settings))
-                readers.append(_ClusterReader(cluster, list(ranges), stack.enter_context(clients), settings))
+                access = task.clusters[cluster]
+                clients = kept_clients("read", cluster, access.properties, consumer=_consumer_of(settings))
+                readers.append(_ClusterReader(cluster, list(ranges), stack.enter_context(clients), settings, access))
             for reader in readers:
                 reader.start()
             for reader in readers:
                 for runs in reader.runs():
                     yield to_batch(schema, reader.cluster, runs)  # the topic ids arrive meanwhile
-                reader.check_topic_ids()
+                reader.check_topic_ids()  # after the last row
     finally:
         if collecting:
             gc.enable()
@@ -100,46 +112,88 @@ class _ClusterReader:
     """The reader of one cluster's ranges in a task."""
 
     def __init__(
-        self, cluster: str, ranges: Sequence[Range], clients: ClusterClients, settings: SourceSettings
+        self,
+        cluster: str,
+        ranges: Sequence[Range],
+        clients: ClusterClients,
+        settings: SourceSettings,
+        access: ClusterAccess,
     ) -> None:
         self.cluster = cluster
         self._clients = clients
         self._settings = settings
+        self._access = access
         self._ranges = {KafkaTopicPartition(r.topic, r.partition): r for r in ranges}
         self._positions = {tp: r.start for tp, r in self._ranges.items()}
         self._open = set(self._ranges)
         self._topic = ranges[0].topic if len({r.topic for r in ranges}) == 1 else None
-        self._gone_since: dict[KafkaTopicPartition, float] = {}
         self._last_error = ""
         self._planned_ids = {r.topic: r.topic_id for r in ranges if r.topic_id}
-        self._topic_futures: Mapping[str, Future[Any]] | None = None
+        self._inquiry = Inquiry(cluster, access.kafka_id, clients, settings.call_timeout_ms / 1000)
+        self._has_rows = False
+        # What was found, and since when, until it is certain: losses and damaged records.
+        self._doubts: dict[KafkaTopicPartition, tuple[object, float]] = {}
+        self._damaged: dict[KafkaTopicPartition, tuple[object, float]] = {}
+        self._certain_s = settings.call_retries * settings.call_retry_interval_ms / 1000
+        self._stall_s = min(_STALL_S, settings.poll_timeout_ms / 2000)
+        self._ask_at = 0.0
+        self._told = False
 
     def start(self) -> None:
         """Start to fetch, in the background."""
-        self._clients.consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in self._ranges.values()])
+        try:
+            self._clients.consumer.assign(
+                [TopicPartition(r.topic, r.partition, r.start) for r in self._ranges.values()]
+            )
+            self._inquiry.request_topic_ids(self._planned_ids)
+        except (KafkaException, ConfigurationError) as error:
+            text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+            if self._access.removed:
+                self._give_up_all(f"the client cannot be made ({text})")
+            elif isinstance(error, ConfigurationError):
+                raise
+            else:  # a part of the login is missing
+                raise self._unavailable(f"the client cannot be made ({text})") from error
 
     def runs(self) -> Iterator[list[PartitionMessages]]:
         """Yield the records of the ranges as they arrive."""
-        consumer = self._clients.consumer
         progress_at = time.monotonic()
+        first = True
         while self._open:
             # consume() waits until it has as many messages as requested: never request more than are left.
             left = sum(self._ranges[s].end - self._positions[s] for s in self._open)
-            found = consumer.consume(min(_BATCH_RECORDS, left), _POLL_S)
+            found = self._clients.consumer.consume(min(_BATCH_RECORDS, left), _POLL_S)
             events: Messages = ()
             if any(map(Message.error, found)):
                 events = [m for m in found if m.error() is not None]
-                found = [m for m in found if m.error() is None]
+                found = self._without_records_behind_damage(found)
+            if found and first:
+                first = False
+                self.check_topic_ids()  # before the first row
             kept = self._in_ranges(found)
             for event in events:  # after the records: the event for the end of a log follows its last record
                 self._handle(event)
             if not self._open:
-                self._ask_topic_ids()
+                self._inquiry.request_topic_ids(self._planned_ids)
             if kept:
-                progress_at = time.monotonic()
+                self._has_rows = True
                 yield kept
+                progress_at = time.monotonic()  # not the time that the rows took downstream
             elif not found:
                 self._check_progress(progress_at)
+
+    def _without_records_behind_damage(self, found: Messages) -> list[Message]:
+        """Return the records among `found`. Records behind damaged ones would hide that some are missing."""
+        damaged: set[tuple[str | None, int | None]] = set()
+        records = []
+        for message in found:
+            error, tp = message.error(), (message.topic(), message.partition())
+            if error is not None:
+                if error.code() in _DAMAGED:
+                    damaged.add(tp)
+            elif tp not in damaged:
+                records.append(message)
+        return records
 
     def _in_ranges(self, found: Messages) -> list[PartitionMessages]:
         """Return the messages within their ranges, by partition, and move the positions."""
@@ -199,9 +253,17 @@ class _ClusterReader:
             if offset is not None and offset >= self._ranges[tp].end:
                 self._finish(tp)
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            self._handle_out_of_range(tp)
-        elif error.code() in _GONE:
-            self._handle_gone(tp)
+            if _TRUNCATION in error.str():
+                self._handle_truncation(tp, error.str())
+            else:
+                self._handle_out_of_range(tp)
+        elif error.code() in _DAMAGED:
+            self._handle_damage(tp, offset, error.str())
+        elif error.code() in GONE:
+            if tp not in self._doubts:
+                self._doubts[tp] = (None, time.monotonic())
+                self._refresh_metadata(tp.topic)  # a pooled consumer may not know a new partition yet
+                self._ask_at = 0.0
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster}', topic '{tp.topic}': not authorized to read; grant Read on the topic to the "
@@ -212,59 +274,168 @@ class _ClusterReader:
             self._last_error = error.str()
 
     def _handle_out_of_range(self, tp: KafkaTopicPartition) -> None:
-        low, high = self._watermarks(tp)
-        position, end = self._positions[tp], self._ranges[tp].end
-        if low <= position <= high:  # brokers disagree for a moment
-            self._seek(tp, position)
-        elif low > position:
-            self._lost(tp, f"offsets up to {low} were deleted (retention, or DeleteRecords)")
-            if low >= end:
-                self._finish(tp)
-            else:
-                self._seek(tp, low)
-        else:
-            self._lost(tp, f"the log ends at offset {high}, below the planned range")
-            self._finish(tp)
+        """Ask what is wrong, and fetch again: the brokers may disagree only for a moment."""
+        self._ask_whether_readable([tp])
+        if tp in self._open:
+            time.sleep(_PAUSE_S)
+            self._seek(tp, self._positions[tp])
 
-    def _handle_gone(self, tp: KafkaTopicPartition) -> None:
-        if tp not in self._gone_since:
-            self._gone_since[tp] = time.monotonic()
-            self._refresh_metadata(tp.topic)  # a pooled consumer may not know a new partition yet
-        since = self._gone_since[tp]
-        patience_s = self._settings.call_retries * self._settings.call_retry_interval_ms / 1000
-        if time.monotonic() - since >= patience_s and tp.topic not in self._ids(self._describe([tp.topic])):
-            self._lost(tp, "the topic was deleted")
+    def _handle_truncation(self, tp: KafkaTopicPartition, text: str) -> None:
+        """Report records that a new leader does not have, although the log has grown past them again."""
+        position, end = self._positions[tp], self._ranges[tp].end
+        self._lost(tp, f"the log was truncated and written again by a new leader ({text})", position, end, kept=True)
+        self._seek(tp, position)
+
+    def _handle_damage(self, tp: KafkaTopicPartition, offset: int | None, text: str) -> None:
+        """Fetch damaged records again. They may be whole the next time, but hardly after some seconds of trying."""
+        self._last_error = text
+        if self._is_certain(self._damaged, tp, offset):
+            self._lost(tp, f"the records cannot be decoded ({text})", self._positions[tp], self._ranges[tp].end)
             self._finish(tp)
+        else:
+            time.sleep(_PAUSE_S)
+            self._seek(tp, self._positions[tp])
+
+    def _is_certain(
+        self, found: dict[KafkaTopicPartition, tuple[object, float]], tp: KafkaTopicPartition, finding: object
+    ) -> bool:
+        """Note a finding, and return whether it has been the same for as long as a leader change takes."""
+        now = time.monotonic()
+        before, since = found.get(tp, (None, now))
+        found[tp] = finding, since if before == finding else now
+        return now - found[tp][1] >= self._certain_s
+
+    # --- stalls ---
 
     def _check_progress(self, progress_at: float) -> None:
         """Handle a poll without messages. The rest of a range may contain no records."""
-        for tp in list(self._open & set(self._gone_since)):
-            self._handle_gone(tp)
         asked = [TopicPartition(topic, p) for topic, p in self._open]
         for position in self._clients.consumer.position(asked):
             tp = KafkaTopicPartition(position.topic, position.partition)
             if position.offset >= self._ranges[tp].end:
                 self._finish(tp)
-        waited_s = time.monotonic() - progress_at
-        if self._open and waited_s * 1000 > self._settings.poll_timeout_ms:
-            tp = min(self._open)
-            r = self._ranges[tp]
-            why = self._clients.errors.last or self._last_error or "no error was reported"
-            raise ClusterUnavailableError(
-                f"Cluster '{self.cluster}', topic '{tp.topic}', partition {tp.partition}: nothing could be read at offset "
-                f"{self._positions[tp]} of [{r.start}, {r.end}) for {waited_s:.0f} s ({why}); bring the cluster back and "
-                "start the query again, which reads the same batch again",
+        now = time.monotonic()
+        if not self._open or now < max(self._ask_at, progress_at if self._doubts else progress_at + self._stall_s):
+            return
+        answered = self._ask_whether_readable(sorted(self._open))
+        self._ask_at = time.monotonic() + (_PAUSE_S if self._doubts else self._stall_s)
+        if self._open:
+            self._wait_or_give_up(time.monotonic() - progress_at, answered=answered)
+
+    def _wait_or_give_up(self, waited_s: float, *, answered: bool) -> None:
+        """Return if the cluster may still answer; else give its ranges up, or raise (rules 5 and 6)."""
+        refused = self._clients.errors.authentication_failed
+        why = self._clients.errors.last or self._last_error or "no error was reported"
+        limit_s = self._settings.poll_timeout_ms / 1000
+        if self._access.removed and not answered:
+            limit_s = 0.0 if refused else min(limit_s, self._settings.unavailable_after_ms / 1000)
+            if not self._told and waited_s <= limit_s:
+                self._told = True
+                text = "Cluster '%s' does not answer, and %s: waiting up to %.0f s for %d planned ranges"
+                _log.warning(text, self.cluster, self._access.removed, limit_s, len(self._open))
+        if waited_s > limit_s:
+            problem = f"nothing could be read for {waited_s:.0f} s ({why})"
+            if not self._access.removed:
+                raise self._unavailable(problem)
+            self._give_up_all(f"the login was refused ({why})" if refused else problem)
+
+    def _ask_whether_readable(self, tps: Collection[KafkaTopicPartition]) -> bool:
+        """Ask the cluster about ranges, and act on what the answer proves. Return False if it did not answer."""
+        try:
+            answers = self._inquiry.partitions(tps)
+            proofs = {tp: prove(self._ranges[tp], self._positions[tp], answers[tp]) for tp in tps}
+            if any(proofs.values()):
+                self._inquiry.check_cluster()
+        except ClusterUnavailableError as error:
+            self._last_error = str(error.__cause__)
+            return False
+        for tp, proof in proofs.items():
+            if proof is None:
+                self._doubts.pop(tp, None)
+            elif tp in self._open and (proof.final or self._is_certain(self._doubts, tp, proof.kind)):
+                self._accept(tp, proof)
+        return True
+
+    def _accept(self, tp: KafkaTopicPartition, proof: Proof) -> None:
+        """Give up what is proved to be lost, and read what is left of the range."""
+        if proof.kind == "recreated":
+            self._give_up_recreated(tp.topic, proof.reason)
+            return
+        self._lost(tp, proof.reason, proof.start, proof.end)
+        self._doubts.pop(tp, None)
+        if proof.end < self._ranges[tp].end:
+            self._seek(tp, proof.end)
+        elif proof.start > self._positions[tp]:
+            self._ranges[tp] = self._ranges[tp]._replace(end=proof.start)
+            self._seek(tp, self._positions[tp])  # the end of the log is told again
+        else:
+            self._finish(tp)
+
+    def _give_up_recreated(self, topic: str, reason: str) -> None:
+        """Give up all ranges of a topic that is another one now, if none of them was read yet (rule 4)."""
+        if self._has_rows and not self._settings.fail_on_data_loss:
+            raise DynamicKafkaError(
+                f"Cluster '{self.cluster}', topic '{topic}': {reason} while it was read. No row of this task is used. If "
+                "Spark does not repeat the task by itself, start the query again: it then goes on without the lost records",
                 cluster_id=self.cluster,
             )
+        tps = sorted(tp for tp in self._ranges if tp.topic == topic)
+        for tp in tps:
+            r = self._ranges[tp]
+            self._lost(tp, reason, r.start, r.end)
+            if tp in self._open:
+                self._finish(tp)
+        self._planned_ids.pop(topic, None)
 
-    def _lost(self, tp: KafkaTopicPartition, reason: str) -> None:
-        r = self._ranges[tp]
-        error = DataLossError(
-            reason, cluster_id=self.cluster, topic=r.topic, partition=r.partition, start=self._positions[tp], end=r.end
-        )
+    def _give_up_all(self, problem: str) -> None:
+        """Give up what is left of a cluster that is not wanted any more and cannot be read (rule 6)."""
         if self._settings.fail_on_data_loss:
-            raise error
-        _log.warning("%s", error)
+            raise self._unavailable(problem)
+        for tp in sorted(self._open):
+            reason = f"{problem}, and {self._access.removed}"
+            self._lost(tp, reason, self._positions[tp], self._ranges[tp].end)
+            self._positions[tp] = self._ranges[tp].end
+        self._open.clear()
+        self._planned_ids.clear()  # nobody can be asked for the ids
+
+    def _unavailable(self, problem: str) -> ClusterUnavailableError:
+        """Return the error for ranges that may be readable later, with all ways to go on."""
+        ranges = [self._ranges[tp] for tp in sorted(self._open)]
+        first = ranges[0]
+        tp = KafkaTopicPartition(first.topic, first.partition)
+        advice = "Bring the cluster back and start the query again, which reads the same batch again"
+        if self._access.from_checkpoint:
+            advice += (
+                ". Its properties are those of the checkpoint, which holds no passwords: put it back into the metadata, "
+                "and give passwords as ${env:...} or ${file:...}, which the checkpoint keeps"
+            )
+        ways = [f"skip-offsets={_skip_text(ranges)}"] + ["failOnDataLoss=false"] * bool(self._access.removed)
+        but = f", and {self._access.removed}" if self._access.removed else ""
+        return ClusterUnavailableError(
+            f"Cluster '{self.cluster}', topic '{first.topic}', partition {first.partition}: {problem} at offset "
+            f"{self._positions[tp]} of [{first.start}, {first.end}){but}. {advice}. To give up the unread records of this "
+            f"task, start the query once with {' or '.join(ways)}",
+            cluster_id=self.cluster,
+        )
+
+    def _lost(self, tp: KafkaTopicPartition, reason: str, start: int, end: int, *, kept: bool = False) -> None:
+        """Raise for lost offsets [start, end), or warn. If `kept`, the log has other records at these offsets."""
+        if self._settings.fail_on_data_loss:
+            r = self._ranges[tp]
+            first = start if end == r.end else r.start  # when the query starts again, the range is read from its start
+            raise DataLossError(
+                reason,
+                cluster_id=self.cluster,
+                topic=tp.topic,
+                partition=tp.partition,
+                start=start,
+                end=end,
+                skip=str(OffsetRange(self.cluster, *tp, first, end)),
+            )
+        what = "the records that are there now are read instead" if kept else f"{end - start} offsets are given up"
+        where = (self.cluster, *tp, start, end)
+        text = "Cluster '%s', topic '%s', partition %d, offsets [%d, %d): %s; %s, because failOnDataLoss=false"
+        _log.warning(text, *where, reason, what)
 
     def _seek(self, tp: KafkaTopicPartition, offset: int) -> None:
         self._positions[tp] = offset
@@ -272,69 +443,39 @@ class _ClusterReader:
         consumer.incremental_unassign([TopicPartition(*tp)])
         consumer.incremental_assign([TopicPartition(*tp, offset)])
 
-    def _watermarks(self, tp: KafkaTopicPartition) -> tuple[int, int]:
-        try:
-            watermarks = self._clients.consumer.get_watermark_offsets(TopicPartition(*tp), timeout=_LOOKUP_S)
-        except KafkaException as error:
-            raise ClusterUnavailableError(
-                f"Cluster '{self.cluster}', topic '{tp.topic}', partition {tp.partition}: offset {self._positions[tp]} is "
-                f"out of range, and the start and end offsets could not be fetched: {error.args[0].str()}; start the query "
-                "again once the brokers answer",
-                cluster_id=self.cluster,
-            ) from error
-        assert watermarks is not None
-        return watermarks
-
     def _refresh_metadata(self, topic: str) -> None:
         with suppress(KafkaException):  # a broker that does not answer is noticed elsewhere
             self._clients.consumer.list_topics(topic, timeout=_LOOKUP_S)
 
-    # --- topic ids ---
-
-    def _ask_topic_ids(self) -> None:
-        """Request the topic ids, after the last record (rule 4)."""
-        self._topic_futures = self._describe(self._planned_ids) if self._planned_ids else {}
-
     def check_topic_ids(self) -> None:
-        """Compare the topic ids with the planned ones (rule 4). Call it after the last message."""
-        if self._topic_futures is None:  # the last range ended without a record
-            self._ask_topic_ids()
-        deadline = time.monotonic() + self._settings.poll_timeout_ms / 1000
+        """Wait for the topic ids, and give up the topics that are not the planned ones (rule 4)."""
+        patience_ms = self._settings.unavailable_after_ms if self._access.removed else self._settings.poll_timeout_ms
+        deadline = time.monotonic() + patience_ms / 1000
+        other_since: float | None = None
         while True:
-            assert self._topic_futures is not None
             try:
-                found = self._ids(self._topic_futures)
-                break
-            except ClusterUnavailableError:  # rule 5
+                found = self._inquiry.topic_ids(self._planned_ids)
+                other = {t: now for t, now in found.items() if now not in ("", self._planned_ids.get(t, now))}
+                if not other:
+                    return
+                self._inquiry.check_cluster()
+                other_since = other_since or time.monotonic()
+                if time.monotonic() - other_since >= self._certain_s:  # a broker may not know a new topic yet
+                    break
+            except ClusterUnavailableError as error:  # rule 5
                 if time.monotonic() > deadline:
+                    if self._access.removed and not self._settings.fail_on_data_loss:
+                        _log.warning("%s. %s, so the rows are used all the same", error, self._access.removed)
+                        return
                     raise
             time.sleep(_PAUSE_S)
-            self._ask_topic_ids()
-        for topic, planned_id in self._planned_ids.items():
-            found_id = found.get(topic)
-            if found_id not in (None, "", planned_id):
-                tp = min(s for s in self._ranges if s[0] == topic)
-                self._positions[tp] = self._ranges[tp].start
-                self._lost(tp, f"the topic was recreated (topic id {planned_id} is now {found_id})")
+        for topic, topic_id in other.items():
+            reason = f"the topic was recreated (topic id {self._planned_ids[topic]} is now {topic_id})"
+            self._give_up_recreated(topic, reason)
 
-    def _describe(self, topics: Collection[str]) -> Mapping[str, Future[Any]]:
-        described: Mapping[str, Future[Any]] = self._clients.admin.describe_topics(
-            TopicCollection(sorted(topics)), request_timeout=self._settings.call_timeout_ms / 1000
-        )
-        return described
 
-    def _ids(self, futures: Mapping[str, Future[Any]]) -> dict[str, str]:
-        """Return the ids of the topics that exist."""
-        ids = {}
-        for topic, future in futures.items():
-            try:
-                ids[topic] = topic_id_text(future.result().topic_id)
-            except KafkaException as error:
-                if error.args[0].code() not in _GONE:
-                    raise ClusterUnavailableError(
-                        f"Cluster '{self.cluster}', topic '{topic}': the topic id could not be fetched, so the "
-                        f"reader cannot tell if the topic was recreated: {error.args[0].str()}; start the query again once "
-                        "the brokers answer",
-                        cluster_id=self.cluster,
-                    ) from error
-        return ids
+def _skip_text(ranges: Sequence[Range]) -> str:
+    """Return the value of `skip-offsets` for ranges, with a note if they are too many for an error."""
+    texts = [str(OffsetRange(r.cluster, r.topic, r.partition, r.start, r.end)) for r in ranges]
+    more = f" (and {len(texts) - _SHOWN_RANGES} more ranges)" if len(texts) > _SHOWN_RANGES else ""
+    return ";".join(texts[:_SHOWN_RANGES]) + more

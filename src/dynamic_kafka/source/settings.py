@@ -13,8 +13,9 @@ from typing import Literal, get_args
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
-from dynamic_kafka.options import boolean, choice, duration_ms, integer, non_blank, option
+from dynamic_kafka.options import Parser, boolean, choice, duration_ms, integer, non_blank, option
 from dynamic_kafka.source.offsets import Packing
+from dynamic_kafka.source.planning import OffsetRange, parse_offset_ranges
 
 __all__ = ["SourceSettings"]
 
@@ -113,6 +114,14 @@ class SourceSettings:
         "true",
         doc="If true, the query fails when records were deleted before they were read. If false, it logs a warning and "
         "goes on behind the gap.",
+    )
+    skip_offsets: tuple[OffsetRange, ...] = option(
+        "skip-offsets",
+        Parser(parse_offset_ranges, "'cluster/topic/partition:start-end', several of them separated by ';'"),
+        "",
+        shown_default="none",
+        doc="Offsets to give up in the batch that the query repeats when it starts, as `cluster/topic/partition:start-end` "
+        "separated by `;`. Copy the value from the error of a batch that cannot be read any more, for one start.",
     )
     max_offsets_per_trigger: int | None = option(
         "maxOffsetsPerTrigger",

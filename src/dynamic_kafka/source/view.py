@@ -21,6 +21,7 @@ from dynamic_kafka.metadata.snapshot import Snapshot
 from dynamic_kafka.metadata.watcher import MetadataWatcher
 from dynamic_kafka.source.monitor import ClusterMonitor, MonitorTarget
 from dynamic_kafka.source.offsets import ClusterOffsets, Document
+from dynamic_kafka.source.planning import ClusterAccess
 from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.settings import SourceSettings
 
@@ -32,6 +33,7 @@ _NEWS_S = 0.03
 _FIRST_METADATA_S = 30.0
 _RESUMED_METADATA_S = 10.0
 _LAST_COMMITS_S = 5.0
+_ACTIVITY_S = 2.0
 
 
 @dataclass(slots=True)
@@ -115,11 +117,37 @@ class SourceView:
 
         Under another name, the metadata may still tell the login: a cluster with one of the same servers is the same.
         """
+        today = self._name_today(name, stored)
+        return self._settings.cluster_properties(stored if today is None else self._own_properties[today])
+
+    def _name_today(self, name: str, stored: Mapping[str, str]) -> str | None:
+        """Return the name under which the metadata told of a cluster of the document; None if it told of none."""
         own = self._own_properties
         same = [other for other, properties in own.items() if _share_a_server(properties, stored)]
         if name in own and (name in same or not same):
-            return self._settings.cluster_properties(own[name])
-        return self._settings.cluster_properties(own[same[0]] if same else stored)
+            return name
+        return same[0] if same else None
+
+    def access(self, clusters: Mapping[str, ClusterOffsets]) -> dict[str, ClusterAccess]:
+        """Return how tasks reach clusters, and the evidence that some are not wanted any more. Call `snapshot` first."""
+        assert self._watcher is not None
+        snapshot = self._watcher.snapshot()
+        today = {name: self._name_today(name, kept.properties) for name, kept in clusters.items()}
+        named = frozenset() if snapshot is None else snapshot.clusters.keys() & set(today.values())
+        if named and not self._warm:  # a repeated batch may depend on the answer, and no cluster was found to fail yet
+            self._watcher.track(named)
+            self._watcher.wait_active(named, _ACTIVITY_S)
+        found = {}
+        for name, kept in clusters.items():
+            now, removed = today[name], ""
+            if snapshot is not None and now not in named:
+                removed = "the metadata does not name this cluster any more"
+            elif now is not None and not self._watcher.is_cluster_active(now):
+                removed = "the metadata service calls this cluster inactive"
+            found[name] = ClusterAccess(
+                self.properties(name, kept.properties), kept.kafka_id, removed, from_checkpoint=now is None
+            )
+        return found
 
     def metadata_status(self) -> Mapping[str, object]:
         """Return the watcher's counters and errors."""

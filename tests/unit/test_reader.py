@@ -1,0 +1,543 @@
+"""A planned range is read whole, or an error or a counted warning says what is lost; with a cluster made of lists."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataLossError, DynamicKafkaError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.source import reader
+from dynamic_kafka.source.configure import configure_source
+from dynamic_kafka.source.loss import PartitionAnswer, prove
+from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask, parse_offset_ranges, skip
+from dynamic_kafka.source.rows import arrow_schema, to_batch
+from dynamic_kafka.spark.datasource import DynamicKafkaInputPartition
+
+OLD, NEW = "old-topic-i", "new-topic-i"
+
+
+@dataclass
+class Log:
+    """A partition: the offsets [start, end), and those that are damaged."""
+
+    start: int
+    end: int
+    damaged: set[int] = field(default_factory=set)
+
+
+class Cluster:
+    """A cluster with the topic `t`, and the clients of a task."""
+
+    def __init__(self, *logs: Log, topic_id: str = OLD) -> None:
+        self.kafka_id, self.topic_id = "K", topic_id
+        self.logs = list(logs)
+        self.exists = self.reachable = True
+        self.refuses_login, self.has_login = False, True
+        self.before_consume: Callable[[], None] = lambda: None
+        self.events: list[Message] = []
+        self.closed = False
+        self._fetching: dict[int, int] = {}
+        self._at_end: set[int] = set()
+        self.admin = SimpleNamespace(describe_topics=self._describe_topics, describe_cluster=self._describe_cluster)
+
+    # --- the clients ---
+
+    @property
+    def errors(self) -> Any:
+        """As `BackgroundErrors`."""
+        return SimpleNamespace(
+            last="SASL failed" if self.refuses_login else "", authentication_failed=self.refuses_login
+        )
+
+    @property
+    def consumer(self) -> Any:
+        """The consumer, which cannot be made without a login."""
+        if not self.has_login:
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "sasl.username and sasl.password must be set"))
+        return self
+
+    def _answer(self, value: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        if not self.reachable:
+            future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+        else:
+            try:
+                future.set_result(value())
+            except KafkaException as error:
+                future.set_exception(error)
+        return future
+
+    def _describe_topics(self, _topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        def described() -> Any:
+            if not self.exists:
+                raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+            return SimpleNamespace(topic_id=self.topic_id, partitions=self.logs)
+
+        return {"t": self._answer(described)}
+
+    def _describe_cluster(self, request_timeout: float) -> Future[Any]:
+        return self._answer(lambda: SimpleNamespace(cluster_id=self.kafka_id))
+
+    def offsets_for_times(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        """Return starts (-2) and ends (-1)."""
+        if not self.reachable:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        logs = self.logs
+        return [
+            TopicPartition("t", a.partition, logs[a.partition].start if a.offset == -2 else logs[a.partition].end)
+            for a in asked
+        ]
+
+    def list_topics(self, *_: Any, **__: Any) -> None:
+        """Refresh nothing."""
+
+    def assign(self, tps: list[TopicPartition]) -> None:
+        """Fetch these."""
+        self._fetching = {tp.partition: tp.offset for tp in tps}
+
+    def incremental_assign(self, tps: list[TopicPartition]) -> None:
+        """Fetch these too."""
+        self._fetching |= {tp.partition: tp.offset for tp in tps}
+        self._at_end -= {tp.partition for tp in tps}
+
+    def incremental_unassign(self, tps: list[TopicPartition]) -> None:
+        """Fetch these no more."""
+        for tp in tps:
+            self._fetching.pop(tp.partition, None)
+
+    def position(self, asked: list[TopicPartition]) -> list[TopicPartition]:
+        """Return nothing that helps."""
+        return [TopicPartition("t", a.partition, -1001) for a in asked]
+
+    def consume(self, count: int, _timeout: float) -> list[Message]:
+        """Return records up to the first damaged one, then the next ones, as librdkafka does; and events."""
+        self.before_consume()
+        found, self.events = self.events, []
+        if not self.reachable:
+            time.sleep(0.01)
+            return []
+        for partition, position in list(self._fetching.items()):
+            if not self.exists or partition >= len(self.logs):
+                del self._fetching[partition]
+                found.append(event(KafkaError._UNKNOWN_PARTITION, partition))
+                continue
+            log = self.logs[partition]
+            if not log.start <= position <= log.end:
+                del self._fetching[partition]
+                found.append(event(KafkaError._AUTO_OFFSET_RESET, partition, position))
+                continue
+            last = min(log.end, position + count)
+            for offset in range(position, last):
+                bad = offset in log.damaged
+                found.append(event(KafkaError._BAD_MSG, partition, offset) if bad else record(partition, offset))
+            self._fetching[partition] = last
+            if last == log.end and partition not in self._at_end:
+                self._at_end.add(partition)
+                found.append(event(KafkaError._PARTITION_EOF, partition, last))
+        if not found:
+            time.sleep(0.01)
+        return found
+
+
+def record(partition: int, offset: int) -> Message:
+    """A record of `t`."""
+    return Message(topic="t", partition=partition, offset=offset)
+
+
+def event(code: int, partition: int, offset: int = -1001, text: str | None = None) -> Message:
+    """An event of `t`."""
+    error = KafkaError(code) if text is None else KafkaError(code, text)
+    return Message(topic="t", partition=partition, offset=offset, error=error)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_STALL_S", 0.03)
+    monkeypatch.setattr(reader, "_PAUSE_S", 0.01)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, int]]]:
+    """Read `t`-0 [50, 100) unless told otherwise; the rows as (partition, offset)."""
+
+    def read_rows(
+        cluster: Cluster,
+        *ranges: Range,
+        tolerant: bool = False,
+        access: ClusterAccess | None = None,
+        rows: list[tuple[int, int]] | None = None,
+        **options: str,
+    ) -> list[tuple[int, int]]:
+        @contextmanager
+        def clients(*_: Any, **__: Any) -> Iterator[Cluster]:
+            yield cluster
+            cluster.closed = True
+
+        monkeypatch.setattr(reader, "kept_clients", clients)
+        settings = configure_source(
+            {
+                "kafka.bootstrap.servers": "b:1",
+                "subscribe": "t",
+                "failOnDataLoss": str(not tolerant).lower(),
+                "kafkaConsumer.pollTimeoutMs": "400",
+                "fetchOffset.retryIntervalMs": "20",
+                **options,
+            },
+            default_starting=KafkaOffsetsInitializer.earliest(),
+        )
+        task = ReadTask(list(ranges or [planned()]), {"c": access or ClusterAccess({}, kafka_id="K")})
+        found = [] if rows is None else rows
+        for batch in reader.read(task, arrow_schema(["partition", "offset"]), settings):
+            found += [(row["partition"], row["offset"]) for row in batch.to_pylist()]
+        return found
+
+    return read_rows
+
+
+Read = Callable[..., list[tuple[int, int]]]
+PATIENT = {"kafkaConsumer.pollTimeoutMs": "60 s", "fetchOffset.retryIntervalMs": "10 s"}
+REMOVED = ClusterAccess({}, "K", removed="the metadata does not name this cluster any more", from_checkpoint=True)
+
+
+def planned(start: int = 50, end: int = 100, partition: int = 0) -> Range:
+    """A range of the old topic."""
+    return Range("c", "t", OLD, partition, start, end)
+
+
+def offsets(first: int, end: int, partition: int = 0) -> list[tuple[int, int]]:
+    """The rows of a range."""
+    return [(partition, offset) for offset in range(first, end)]
+
+
+def test_a_range_is_read_whole(read: Read) -> None:
+    """And nothing beyond it."""
+    assert read(Cluster(Log(0, 200))) == offsets(50, 100)
+    assert read(Cluster(Log(0, 100))) == offsets(50, 100)
+
+
+# --- what can never be read any more ---
+
+
+LOST = [
+    pytest.param(Cluster(topic_id=NEW), "recreated", (50, 100), [], id="recreated with fewer partitions"),
+    pytest.param(Cluster(), "has only 0 partitions", (50, 100), [], id="fewer partitions, no topic ids"),
+    pytest.param(Cluster(Log(0, 80), topic_id=NEW), "recreated", (50, 100), [], id="recreated, ends within the range"),
+    pytest.param(Cluster(Log(0, 20), topic_id=NEW), "recreated", (50, 100), [], id="recreated, ends before it"),
+    pytest.param(Cluster(Log(0, 500), topic_id=NEW), "recreated", (50, 100), [], id="recreated, longer than before"),
+    pytest.param(Cluster(Log(0, 80)), "the log ends at offset 80", (80, 100), offsets(50, 80), id="truncated"),
+    pytest.param(Cluster(Log(0, 20)), "the log ends at offset 20", (50, 100), [], id="truncated below the range"),
+    pytest.param(Cluster(Log(70, 200)), "up to 70 were deleted", (50, 70), offsets(70, 100), id="head deleted"),
+    pytest.param(Cluster(Log(300, 300)), "up to 300 were deleted", (50, 100), [], id="all deleted"),
+]
+
+
+@pytest.mark.parametrize(("cluster", "reason", "lost", "left"), LOST)
+def test_lost_offsets_are_recognised(
+    read: Read,
+    caplog: pytest.LogCaptureFixture,
+    cluster: Cluster,
+    reason: str,
+    lost: tuple[int, int],
+    left: list[tuple[int, int]],
+) -> None:
+    """Within moments, long before `pollTimeoutMs`: an error with the way on, or a warning that counts, and the rest."""
+    start, end = lost
+    started = time.monotonic()
+    with pytest.raises(DataLossError, match=reason) as caught:
+        read(cluster, **{"kafkaConsumer.pollTimeoutMs": "60 s"})
+    assert (caught.value.start, caught.value.end) == lost
+    assert f"start the query once with skip-offsets=c/t/0:{start}-{end} to give up only these offsets" in str(
+        caught.value
+    )
+
+    assert read(cluster, tolerant=True, **{"kafkaConsumer.pollTimeoutMs": "60 s"}) == left
+    assert time.monotonic() - started < 5
+    assert f"offsets [{start}, {end}): " in caplog.text
+    assert f"{end - start} offsets are given up, because failOnDataLoss=false" in caplog.text
+
+
+def test_a_deleted_topic_is_recognised(read: Read) -> None:
+    """But not from one answer: a broker that has just started does not know its topics yet."""
+    cluster = Cluster(Log(0, 100))
+    cluster.exists = False
+    with pytest.raises(DataLossError, match="the topic was deleted"):
+        read(cluster)
+    assert read(cluster, tolerant=True) == []
+
+    polls = itertools.count()
+
+    def wake_up() -> None:
+        if next(polls) == 5:
+            cluster.exists = True
+            cluster.incremental_assign([TopicPartition("t", 0, 50)])
+
+    cluster.before_consume = wake_up
+    assert read(cluster, **PATIENT) == offsets(50, 100)
+
+
+def test_a_broker_that_lags_behind_proves_nothing(read: Read) -> None:
+    """Another topic id or an older end is believed only if the answer stays."""
+    cluster = Cluster(Log(0, 80), topic_id=NEW)
+    answers = itertools.count()
+    late = cluster.admin.describe_topics
+
+    def describe_topics(*args: Any, **more: Any) -> Any:
+        count = next(answers)
+        if count == 2:
+            cluster.topic_id = OLD
+        elif count == 5:
+            cluster.logs[0].end = 100
+        return late(*args, **more)
+
+    cluster.admin.describe_topics = describe_topics
+    assert read(cluster, **PATIENT) == offsets(50, 100)
+
+
+def test_another_cluster_proves_nothing(read: Read) -> None:
+    """A cluster id that leads to another physical cluster is an error, whatever that one says; also if it tolerates loss."""
+    cluster = Cluster(Log(0, 20), topic_id=NEW)
+    cluster.kafka_id = "another"
+    for tolerant in (False, True):
+        with pytest.raises(CheckpointError, match=r"cluster.id another.*planned on K"):
+            read(cluster, tolerant=tolerant)
+
+
+# --- a topic that is made again ---
+
+
+def test_no_row_of_a_recreated_topic_is_returned(read: Read) -> None:
+    """With `failOnDataLoss=false` either: the id is compared before the first row."""
+    rows: list[tuple[int, int]] = []
+    with pytest.raises(DataLossError):
+        read(Cluster(Log(0, 500), topic_id=NEW), rows=rows)
+    assert rows == []
+    assert read(Cluster(Log(0, 500), topic_id=NEW), tolerant=True) == []
+
+
+def test_a_topic_that_is_recreated_while_it_is_read_fails_the_task(read: Read) -> None:
+    """Spark drops the rows of a task that fails; the next attempt finds the new topic before its first row."""
+    cluster = Cluster(Log(0, 60))
+    polls: list[int] = []
+
+    def recreate() -> None:
+        polls.append(1)
+        if len(polls) == 2:
+            cluster.topic_id, cluster.logs[0].end = NEW, 500
+
+    cluster.before_consume = recreate
+    with pytest.raises(DynamicKafkaError, match=r"recreated.*while it was read\. No row of this task is used"):
+        read(cluster, tolerant=True)
+    assert read(cluster, tolerant=True) == []
+
+
+# --- no answer ---
+
+
+@pytest.mark.parametrize("tolerant", [False, True])
+def test_no_answer_is_no_proof(read: Read, *, tolerant: bool) -> None:
+    """The task waits for `pollTimeoutMs`, and the error says how to give up the range; also if losses are tolerated."""
+    cluster = Cluster(Log(0, 100))
+    cluster.reachable = False
+    started = time.monotonic()
+    with pytest.raises(ClusterUnavailableError) as caught:
+        read(cluster, planned(), planned(0, 9, partition=1), tolerant=tolerant)
+    assert time.monotonic() - started > 0.4
+    assert "Bring the cluster back" in str(caught.value)
+    assert "skip-offsets=c/t/0:50-100;c/t/1:0-9" in str(caught.value)
+    assert "failOnDataLoss" not in str(caught.value)
+
+
+def test_a_cluster_that_comes_back_in_time_is_read(read: Read) -> None:
+    """Nothing is lost by an outage."""
+    cluster = Cluster(Log(0, 100))
+    started = time.monotonic()
+
+    def come_back() -> None:
+        cluster.reachable = time.monotonic() - started > 0.2
+
+    cluster.before_consume = come_back
+    assert read(cluster, tolerant=True) == offsets(50, 100)
+
+
+def test_a_cluster_that_is_removed_and_silent(read: Read, caplog: pytest.LogCaptureFixture) -> None:
+    """The metadata is the evidence: given up with its count, or an error that names both ways on."""
+    cluster = Cluster(Log(0, 100))
+    cluster.reachable = False
+    patience = {"kafkaConsumer.pollTimeoutMs": "60 s", "kafka.default.api.timeout.ms": "200"}
+    with pytest.raises(ClusterUnavailableError, match="any more") as caught:
+        read(cluster, access=REMOVED, **patience)
+    assert "once with skip-offsets=c/t/0:50-100 or failOnDataLoss=false" in str(caught.value)
+    assert "the checkpoint, which holds no passwords" in str(caught.value)
+
+    assert read(cluster, access=REMOVED, tolerant=True, **patience) == []
+    assert "offsets [50, 100): nothing could be read" in caplog.text
+    assert "50 offsets are given up" in caplog.text
+
+    cluster.reachable = True
+    assert read(cluster, access=REMOVED, tolerant=True, **patience) == offsets(50, 100)
+
+
+@pytest.mark.parametrize("login", ["refused", "gone"])
+def test_a_removed_cluster_whose_login_is_gone(read: Read, caplog: pytest.LogCaptureFixture, login: str) -> None:
+    """The document holds no password: nothing is waited for."""
+    cluster = Cluster(Log(0, 100))
+    cluster.reachable, cluster.refuses_login, cluster.has_login = False, login == "refused", login != "gone"
+    patience = {"kafkaConsumer.pollTimeoutMs": "60 s"}
+    with pytest.raises(ClusterUnavailableError, match=r"give passwords as \$\{env:...\} or \$\{file:...\}"):
+        read(cluster, access=REMOVED, **patience)
+    assert read(cluster, access=REMOVED, tolerant=True, **patience) == []
+    assert "50 offsets are given up" in caplog.text
+
+
+def test_a_login_that_is_gone_says_so(read: Read) -> None:
+    """Also while the metadata service is down, so that nobody knows whether the cluster was removed."""
+    cluster = Cluster(Log(0, 100))
+    cluster.has_login = False
+    with pytest.raises(ClusterUnavailableError, match=r"sasl.username.*the checkpoint, which holds no passwords"):
+        read(cluster, access=ClusterAccess({}, "K", from_checkpoint=True), tolerant=True)
+
+
+# --- damaged records, truncated logs ---
+
+
+def test_damaged_records_are_never_passed_in_silence(read: Read, caplog: pytest.LogCaptureFixture) -> None:
+    """A broken checksum does not stop librdkafka; the records that follow must not hide the gap."""
+    cluster = Cluster(Log(0, 200, damaged={80}))
+    with pytest.raises(DataLossError, match=r"offsets \[80, 100\): the records cannot be decoded.*c/t/0:80-100"):
+        read(cluster)
+    assert read(cluster, tolerant=True) == offsets(50, 80)
+    assert "20 offsets are given up" in caplog.text
+
+
+def test_records_that_are_damaged_on_the_way_are_fetched_again(read: Read) -> None:
+    """The next answer of the broker may be whole."""
+    cluster = Cluster(Log(0, 200, damaged={80}))
+    polls: list[int] = []
+
+    def heal() -> None:
+        polls.append(1)
+        if len(polls) == 3:
+            cluster.logs[0].damaged.clear()
+
+    cluster.before_consume = heal
+    assert read(cluster) == offsets(50, 100)
+
+
+def test_a_truncation_that_librdkafka_finds_is_told(read: Read, caplog: pytest.LogCaptureFixture) -> None:
+    """It comes as a failed reset, although the position is within the log again."""
+    text = "Partition log truncation detected at 50: broker end offset is 40: Local: Partition log truncation detected"
+    cluster = Cluster(Log(0, 100))
+
+    def truncate() -> None:
+        if cluster._fetching and not found:
+            found.append(text)
+            cluster._fetching.clear()
+            cluster.events = [event(KafkaError._AUTO_OFFSET_RESET, 0, 50, text)]
+
+    found: list[str] = []
+    cluster.before_consume = truncate
+    with pytest.raises(DataLossError, match="truncated and written again"):
+        read(cluster)
+    found.clear()
+    assert read(cluster, tolerant=True) == offsets(50, 100)
+    assert "the records that are there now are read instead" in caplog.text
+
+
+# --- around it ---
+
+
+def test_rows_that_take_long_downstream_are_no_stall(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time without progress begins when the reader goes on, not when it handed over its rows."""
+    cluster = Cluster(Log(0, 60))
+
+    def slowly(*args: Any) -> Any:
+        time.sleep(0.5)
+        cluster.before_consume = more
+        return to_batch(*args)
+
+    def more() -> None:
+        if more_at and time.monotonic() > more_at[0]:
+            cluster.logs[0].end = 100
+        elif not more_at:
+            more_at.append(time.monotonic() + 0.05)
+
+    more_at: list[float] = []
+    monkeypatch.setattr(reader, "to_batch", slowly)
+    assert read(cluster, **{"fetchOffset.retryIntervalMs": "1 s"}) == offsets(50, 100)
+
+
+def test_clients_are_given_back_if_another_cluster_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task of two clusters, of which the second cannot be reached at all."""
+    given_back = []
+
+    @contextmanager
+    def clients(_purpose: str, cluster: str, *_: Any, **__: Any) -> Iterator[Cluster]:
+        if cluster == "b":
+            raise DynamicKafkaError("no client")
+        try:
+            yield Cluster()
+        finally:
+            given_back.append(cluster)
+
+    monkeypatch.setattr(reader, "kept_clients", clients)
+    settings = configure_source(
+        {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, default_starting=KafkaOffsetsInitializer.earliest()
+    )
+    task = ReadTask([planned()._replace(cluster=c) for c in "ab"], dict.fromkeys("ab", ClusterAccess({})))
+    with pytest.raises(DynamicKafkaError, match="no client"):
+        list(reader.read(task, arrow_schema(["offset"]), settings))
+    assert given_back == ["a"]
+
+
+def test_a_task_shows_no_secret() -> None:
+    """In a log or an error of Spark's; and it survives pickling."""
+    task = ReadTask([planned()], {"c": ClusterAccess({"sasl.password": "hunter2"}, "K")})
+    assert "hunter2" not in repr(DynamicKafkaInputPartition(task))
+    assert pickle.loads(pickle.dumps(task)) == task
+    assert pickle.loads(pickle.dumps(task)).clusters["c"].properties == {"sasl.password": "hunter2"}
+
+
+def test_an_answer_without_content_proves_nothing() -> None:
+    """A cluster that knows neither id nor ends."""
+    assert prove(planned(), 50, PartitionAnswer()) is None
+    assert prove(planned(), 50, PartitionAnswer(topic_exists=True, partitions=1)) is None
+    assert (
+        prove(planned(), 60, PartitionAnswer(topic_exists=True, topic_id=OLD, partitions=1, start=0, end=100)) is None
+    )
+
+
+# --- what the user gives up ---
+
+
+def test_offsets_that_are_given_up_are_planned_no_more() -> None:
+    """A whole range, its last part, or its first part; nothing else, and no other partition."""
+    tasks = [[planned(), planned(partition=1)], [planned(0, 10, partition=2)]]
+    text = "c/t/0:80-100; c/t/1:50-60;c/t/2:0-10;c/t/3:0-10;c/t/0:60-70;d/t/0:50-100;"
+
+    rest, used = skip(tasks, parse_offset_ranges(text))
+
+    assert rest == [[planned(50, 80), planned(60, 100, partition=1)]]
+    assert [str(r) for r in used] == ["c/t/0:80-100", "c/t/1:50-60", "c/t/2:0-10"]
+    assert skip(tasks, ()) == (tasks, [])
+
+
+def test_the_text_of_given_up_offsets() -> None:
+    """The id of a cluster may hold any character: by default it is the list of its brokers."""
+    text = "h:9092,h2:9092/a.b-c_d/7:0-18;x/y;z/t/0:1-2"
+    assert ";".join(map(str, parse_offset_ranges(text))) == text
+    assert parse_offset_ranges("") == ()
+    for wrong in ("c/t/0", "c/t/0:5-5", "c/t/0:9-5", "t/0:1-2", "c/t/x:1-2", "c/t/0:1-2;x"):
+        with pytest.raises(ValueError, match=re.escape(wrong)):
+            parse_offset_ranges(wrong)
