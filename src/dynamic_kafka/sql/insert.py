@@ -30,7 +30,7 @@ class Jobs:
     """The jobs of an environment, by name."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, tuple[str, StreamingQuery]] = {}
+        self._jobs: dict[str, tuple[str, str, StreamingQuery]] = {}  # with the query's text and the prefix
 
     def insert(self, rows: DataFrame, table: KafkaTable, config: TableConfig, query: str) -> StreamingQuery | None:
         """Write rows to a table.
@@ -45,16 +45,28 @@ class Jobs:
             The streaming query; None if all rows are written.
 
         Raises:
-            ConfigurationError: If the query updates rows and the table accepts only new ones, or if the folder of
-                checkpoints is missing or cannot be used.
+            ConfigurationError: If the query updates rows and the table accepts only new ones, if the folder of
+                checkpoints is missing or cannot be used, or if a running job has the same prefix of transactional ids.
         """
+        prefix = configure_sink(table.sink).prefix
+        self._check_prefix(prefix, table)
         if not rows.isStreaming:
             _write(rows, table)
             return None
         name = self._name(table, config, query)
         running = _start(rows, table, config, name)
-        self._jobs[name] = query, running
+        self._jobs[name] = query, prefix, running
         return running
+
+    def _check_prefix(self, prefix: str, table: KafkaTable) -> None:
+        """Raise if a running job has this prefix: each of the two would end the other one's transactions."""
+        for name, (_, other, running) in self._jobs.items():
+            if prefix and other == prefix and running.isActive:
+                raise ConfigurationError(
+                    f"Table {qualified(table.definition.name)} is written exactly once by the running job '{name}', and two "
+                    f"jobs cannot share the prefix '{prefix}' of its transactional ids. Give this INSERT another prefix: "
+                    f"INSERT INTO {qualified(table.definition.name)} /*+ OPTIONS('sink.transactional-id-prefix'='...') */"
+                )
 
     def _name(self, table: KafkaTable, config: TableConfig, query: str) -> str:
         """Return the name of a job and of its checkpoint's folder: `pipeline.name`, or the table's name.
@@ -65,7 +77,7 @@ class Jobs:
         name = config.get("pipeline.name") or table.definition.name[-1]
         number = 1
         while (found := name if number == 1 else f"{name}-{number}") in self._jobs:
-            other, running = self._jobs[found]
+            other, _, running = self._jobs[found]
             if other == query and not running.isActive:
                 break
             number += 1
