@@ -57,8 +57,10 @@ class Stuck:
         decided = tuple(Transaction("kafka", n, d.producer_id, d.producer_epoch) for n, d in found.items())
         clusters = {"kafka": self.broker.client_properties()} if decided else {}
         topic = commit_log_topic(self.prefix)
-        log = CommitLog("kafka", self.broker.client_properties(), topic, replication=1, timeout_ms=20_000)
+        log = CommitLog("kafka", self.broker.client_properties(), topic, timeout_ms=20_000)
         with closing(log):
+            if not log.topic.exists():
+                log.topic.create(None)
             follows = log.read().offset
             log.append(Record(f"{status}-{follows}", follows, State("c", 1, status, "query", 0, decided, clusters)))
             assert log.read().offset == follows + 1

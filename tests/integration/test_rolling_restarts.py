@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink.chain import Transaction
-from dynamic_kafka.sink.committer import committer_for
+from dynamic_kafka.sink.committer import claim_batch, committer_for
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.protocol import Batch, Claim
@@ -54,10 +54,9 @@ class Query(threading.Thread):
         """Write; see `Thread`."""
         try:
             while not self._stop_asked.is_set():
-                with committer_for(self._settings, self._destinations) as committer:
-                    claim = committer.claim(None)
+                claim, log = claim_batch(self._settings, self._destinations, {}, None)
                 transactions = self._task(claim)
-                with committer_for(self._settings, self._destinations) as committer:
+                with committer_for(self._settings, self._destinations, log) as committer:
                     committer.commit(claim, Batch(Identity("q", self.published), _ROWS, transactions))
                 self.published += 1
         except BaseException as error:  # noqa: BLE001  the test shows it

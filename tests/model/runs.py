@@ -117,7 +117,7 @@ class Runs:
     def append(self, world: World, number: int) -> World:
         """With one more record in the log, if that counts."""
         log, record = world.log, self._records[number]
-        after = chain.follow(self.chain(log), log.length, record, first=log.length == 0)
+        after = chain.follow(self.chain(log), log.length, record, start=0)
         if after.offset != log.length:
             return world
         appended = log.appended

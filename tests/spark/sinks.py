@@ -15,8 +15,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionState
 from dynamic_kafka.sink.chain import Record
-from dynamic_kafka.sink.commit_log import decode
 from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.sink.log_records import decode
 from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import KafkaBroker
 from tests.spark.tables import records
@@ -133,4 +133,4 @@ def is_settled(broker: KafkaBroker, prefix: str) -> bool:
 def log(broker: KafkaBroker, prefix: str) -> list[Record]:
     """The records of a commit log."""
     found = [decode(got.value) for got in records(broker, commit_log_topic(prefix))]
-    return [record for record in found if record is not None]
+    return [record for record in found if isinstance(record, Record)]

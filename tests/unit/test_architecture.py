@@ -34,7 +34,7 @@ LAYERS = (
 LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}
 PURE = (
     *("source.identity", "source.reconcile", "source.admission", "source.planning", "source.offsets", "source.loss"),
-    *("sink.protocol", "sink.chain", "sink.identity"),
+    *("sink.protocol", "sink.chain", "sink.identity", "sink.log_place", "sink.log_records"),
 )
 IMPURE = {
     *("confluent_kafka", "kafka", "pyspark", "pyarrow", "pandas"),

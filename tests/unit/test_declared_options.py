@@ -46,6 +46,8 @@ REWORDED = {
         "true if `properties.group.id` is set",
         "true with `properties.group.id`, false with `kafka.group.id`",
     ),
+    "sink.commit-log.cluster": ("the first by name", "where it is found"),
+    "sink.commit-log.replication-factor": ("the brokers' default", "3, or the number of brokers"),
     "csv.escape-character": ("", "none"),
     "csv.null-literal": ("", "none"),
     "metadata-service.cluster-id": ("", "kafka; none for `single-cluster`"),
@@ -64,9 +66,8 @@ REWORDED = {
     },
 }
 
-
 # Options that the first version did not have.
-ADDED = {"sink": {"sink.skip-batch", "__txnConsecutive"}, "source": {"skip-offsets"}}
+ADDED = {"sink": {"sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"}, "source": {"skip-offsets"}}
 
 
 def shown(option: Option[Any]) -> str:

@@ -20,7 +20,7 @@ from dynamic_kafka.sink.committer import Committer
 from dynamic_kafka.sink.configure import SinkObjects, commit_log_topic, configure_sink
 from dynamic_kafka.sink.destinations import destinations_of
 from dynamic_kafka.sink.identity import Identity
-from dynamic_kafka.sink.settings import Destination, SinkSettings
+from dynamic_kafka.sink.settings import Destination, LogPlace, SinkSettings
 from dynamic_kafka.spark.writers import batch_writer
 
 BROKER = {"kafka.bootstrap.servers": "h:9092"}
@@ -280,6 +280,15 @@ def test_other_guarantees_need_no_prefix() -> None:
         assert (configure_sink(options).prefix, configure_sink(options).log_topic) == ("", "")
 
 
+@pytest.mark.parametrize("location", ["checkpoint", "./a/b", "../a", "a:b", "file:a"])
+def test_a_relative_checkpoint_identifies_nobody(location: str) -> None:
+    """Two queries in different folders would have one prefix. The error names the prefix that it made before."""
+    message = fault(EXACTLY_ONCE | {"checkpointLocation": location})
+    prefix = "sink.transactional-id-prefix"
+    assert re.fullmatch(rf".*relative path '{re.escape(location)}'.* {prefix}=dynamic-kafka-[0-9a-f]{{16}}", message)
+    assert configure_sink(EXACTLY_ONCE | {"checkpointLocation": location, prefix: "p"}).prefix == "p"
+
+
 @pytest.mark.parametrize("same", ["/a/b", "/a/b/", "file:/a/b", "file:///a/b", "FILE:///a//b/", "//a/b", " /a/b "])
 def test_spellings_of_one_checkpoint_are_one_prefix(same: str) -> None:
     """A query that is started another way is the same query."""
@@ -289,7 +298,7 @@ def test_spellings_of_one_checkpoint_are_one_prefix(same: str) -> None:
 
 def test_other_checkpoints_are_other_prefixes() -> None:
     """Also where only the file system, or the case, differs."""
-    places = ["/a/b", "/a/B", "/a", "/", "a/b", "hdfs://a/b", "hdfs:///a/b", "s3a://a/b", "s3a://a/b/c"]
+    places = ["/a/b", "/a/B", "/a", "/", "hdfs://a/b", "hdfs:///a/b", "s3a://a/b", "s3a://a/b/c"]
     prefixes = [configure_sink(EXACTLY_ONCE | {"checkpointLocation": place}).prefix for place in places]
     assert len(set(prefixes)) == len(places)
 
@@ -433,8 +442,9 @@ def test_the_transactions_time_out_is_a_number() -> None:
     """Also in a cluster's own properties: before any cluster is called."""
     destinations = {"east": Destination({"bootstrap.servers": "h:9092", "transaction.timeout.ms": "abc"}, "t")}
     expected = r"'transaction\.timeout\.ms' has the value 'abc'; expected a whole number .*cluster 'east'"
+    place = LogPlace("east", destinations["east"].properties, "log", ("id/log",))
     with pytest.raises(InvalidOptionError, match=expected):
-        Committer(configure_sink(PREFIXED | {"topic": "t"}), destinations)
+        Committer(configure_sink(PREFIXED | {"topic": "t"}), destinations, place)
 
 
 def test_an_unknown_property_is_an_error_on_the_driver() -> None:

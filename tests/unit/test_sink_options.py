@@ -34,6 +34,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "sink.commit-log.cluster": ("East", "East"),
     "sink.commit-log.replication-factor": ("3", 3),
     "sink.lost-transactions": ("Continue:41", ("continue", 41)),
+    "sink.lost-clusters": ("East; aBc-1", ("East", "aBc-1")),
     "sink.accept-gaps": ("41", 41),
     "sink.skip-batch": ("0", 0),
 }
@@ -57,6 +58,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "sink.commit-log.cluster": ("",),
     "sink.commit-log.replication-factor": ("0", "-1", ""),
     "sink.lost-transactions": ("", "ignore", "continue", "continue:", "rewrite:-1", "fail:41", "true"),
+    "sink.lost-clusters": ("", "a;"),
     "sink.accept-gaps": ("", "true", "-1"),
     "sink.skip-batch": ("", "true", "-1"),
 }

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.errors import CheckpointError
-from dynamic_kafka.sink import commit_log
-from dynamic_kafka.sink.chain import Chain, follow
+from dynamic_kafka.sink import log_records
+from dynamic_kafka.sink.chain import Chain, Record, follow
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.transactional_ids import belongs_to, transactional_id
 from dynamic_kafka.source import offsets
@@ -42,18 +42,18 @@ def test_the_marker_is_the_same() -> None:
 def test_commit_log_records_are_the_same_bytes_after_reading() -> None:
     """Drivers of both versions may follow one log during an upgrade."""
     for text in RECORDS:
-        record = commit_log.decode(text.encode())
-        assert record is not None
-        assert commit_log.encode(record).decode() == text
+        record = log_records.decode(text.encode())
+        assert isinstance(record, Record)
+        assert log_records.encode(record).decode() == text
 
 
 def test_a_commit_log_is_followed_to_its_last_record() -> None:
     """The chain's head says what the first version decided."""
     chain = Chain()
     for offset, text in enumerate(RECORDS):
-        record = commit_log.decode(text.encode())
-        assert record is not None
-        chain = follow(chain, offset, record, first=offset == 0)
+        record = log_records.decode(text.encode())
+        assert isinstance(record, Record)
+        chain = follow(chain, offset, record, start=0)
     assert (chain.offset, chain.state.status, chain.state.batch) == (3, "voided", 42)
     assert dict(chain.state.applied) == {"query/7d1c": 41}
 

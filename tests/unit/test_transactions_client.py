@@ -54,7 +54,7 @@ class Cluster:
         code = self.error(kind)
         if kind == METADATA:
             brokers = [SimpleNamespace(node_id=i, host=f"broker-{i}", port=9092) for i in self.members]
-            return SimpleNamespace(brokers=[] if code else brokers)
+            return SimpleNamespace(brokers=[] if code else brokers, cluster_id="xyz")
         if kind == FIND:
             found = [
                 SimpleNamespace(

@@ -52,11 +52,14 @@ class State:
         identity: The name of the identity of the batch that was decided last; see `Identity`.
         batch: The number of that batch.
         transactions: Its transactions, while they are not finished.
-        clusters: The properties to reach their clusters, without secrets.
+        clusters: Their clusters as the driver that decided knew them, by name: `cluster.id` and `bootstrap.servers`. They
+            serve to find the clusters in today's metadata; no connection is made from them.
         applied: The last published batch of each identity, the most recent one last.
         rows: The number of its rows, by identity; absent if that is not known.
         runs: The run of a streaming query that published it, by identity; see `Batch`.
         accepted: True if the last batch was published because of `sink.accept-gaps`.
+        places: Where the log has been, the last one is where it is now: Kafka's cluster.id, `/` and the topic. Empty in a
+            log that an earlier version made.
     """
 
     chain: str = ""
@@ -70,6 +73,7 @@ class State:
     rows: Mapping[str, int] = field(default_factory=dict)
     runs: Mapping[str, str] = field(default_factory=dict)
     accepted: bool = False
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,25 +99,33 @@ class Chain:
         offset: Its offset in the log; -1 if the log is empty.
         state: Its state.
         recent: The offsets of the last records that counted, by name, as far as they were read.
+        base: The offset of the trimmed record that the chain begins after; -1 if it begins with the log.
     """
 
     offset: int = -1
     state: State = field(default_factory=State)
     recent: Mapping[str, int] = field(default_factory=dict)
+    base: int = -1
 
 
-def follow(chain: Chain, offset: int, record: Record, *, first: bool) -> Chain:
+def follow(chain: Chain, offset: int, record: Record, *, start: int) -> Chain:
     """Return the chain after one more record of the log.
+
+    Trimming leaves no record that follows another one, so a chain begins with a record that follows a trimmed one. Normally
+    that is the first record left. But a broker that dies right after trimming may begin the log anywhere later: then records
+    that lost against others are left, too. Of all that follow trimmed records, the one after the latest of them counts.
 
     Args:
         chain: The chain before.
         offset: The record's offset.
         record: The record.
-        first: True for the first record left in the log. Trimming ends at a head, so that one always counts.
+        start: The offset where the log begins.
     """
-    if record.follows != chain.offset and not (first and offset > 0):
+    begins = chain.base < record.follows < start
+    if record.follows != chain.offset and not begins:
         return chain
-    return Chain(offset, record.state, dict([*chain.recent.items(), (record.name, offset)][-_RECENT:]))
+    recent = dict([*chain.recent.items(), (record.name, offset)][-_RECENT:])
+    return Chain(offset, record.state, recent, record.follows if begins else chain.base)
 
 
 def next_generation(state: State, name: str) -> State:

@@ -1,90 +1,47 @@
 """The commit log on Kafka: a topic of one partition that every driver reads to its end and appends to.
 
-The topic is created, or its settings are checked, before the first use: Kafka must not delete or compact any record. Only
-the log's owner deletes records, by trimming.
+Only the log's owner deletes records, by trimming. A start reads whatever was left in pieces, however much it is. A record
+is compressed, because a decision names each transaction.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
-from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
-from dynamic_kafka.sink.chain import Chain, Record, State, Transaction, follow, next_generation
+from dynamic_kafka.sink.chain import Chain, Record, follow, next_generation
+from dynamic_kafka.sink.log_records import Pointer, UnreadableRecordError, decode, encode
+from dynamic_kafka.sink.log_topic import ASK_S, LogTopic, may_pass
 
-__all__ = ["CommitLog", "decode", "encode", "read_commit_log", "supersede"]
+__all__ = ["CommitLog", "read_commit_log", "supersede"]
 
 _log = logging.getLogger(__name__)
 
-_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-_SEGMENT_BYTES = 1024 * 1024  # trimmed records leave the disk in whole segments
 _TRIM_AFTER = 300
+_TRIM_S = 5.0
+_MOST_RECORDS = 10_000  # in one piece; confluent-kafka allows a million
 _CONSUMER = {
     "group.id": "dynamic-kafka-commit-log",  # not joined, nothing is committed to it
     "isolation.level": "read_uncommitted",
     # A fetch that waits for records holds up the questions behind it, so it does not wait.
     "fetch.wait.max.ms": "1",
 }
-_PRODUCER = {"enable.idempotence": "true", "acks": "all", "linger.ms": "0"}
+_PRODUCER = {
+    "enable.idempotence": "true",
+    "acks": "all",
+    "linger.ms": "0",
+    "compression.type": "gzip",
+    "message.max.bytes": str(100 * 1000 * 1000),  # before compression; the topic's limit is for what remains
+}
 _APPEND_S = 10.0
-_PAUSE_S = 0.2
-_ASK_S = 5.0
-
-_OPTIONAL = ("rows", "runs", "accepted")
-
-# librdkafka calls hardly any error of a request retriable.
-_MAY_PASS = frozenset(
-    {
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._UNKNOWN_PARTITION,  # what a consumer calls one whose broker has just gone
-        # While the partition gets another leader, or its brokers start:
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.KAFKA_STORAGE_ERROR,
-    }
-)
-
-T = TypeVar("T")
-
-
-def encode(record: Record) -> bytes:
-    """Return a record as JSON. A state's fields that the first version did not have are left out if they are empty."""
-    fields = asdict(record)
-    fields["state"] = {name: value for name, value in fields["state"].items() if value or name not in _OPTIONAL}
-    return json.dumps({"version": 1, **fields}, separators=(",", ":")).encode()
-
-
-def decode(text: bytes | None) -> Record | None:
-    """Return the record; None if the text is not a record of a commit log. Such a text does not count."""
-    try:
-        found = json.loads(text or b"")
-        state = dict(found["state"])
-        state["transactions"] = tuple(Transaction(*t) for t in state["transactions"])
-        return Record(found["name"], found["follows"], State(**state)) if found["version"] == 1 else None
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 def read_commit_log(cluster_id: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> Chain | None:
@@ -94,11 +51,24 @@ def read_commit_log(cluster_id: str, properties: Mapping[str, str], topic: str, 
 
     Raises:
         ClusterUnavailableError: If the cluster does not answer.
-        ConfigurationError: If the topic is not a commit log.
+        ConfigurationError: If the topic is not a commit log, or says that the log is somewhere else.
+        TransactionError: If a newer version has written to it.
     """
-    log = CommitLog(cluster_id, properties, topic, replication=None, timeout_ms=timeout_ms, read_only=True)
+    log = CommitLog(cluster_id, properties, topic, timeout_ms=timeout_ms)
     try:
-        return log.read() if log.exists() else None
+        if not log.topic.exists():
+            return None
+        chain = log.read()
+        pointed = None if log.pointer is None or chain.offset >= 0 else log.pointer[1].place
+        there = chain.state.places[-1] if chain.state.places else pointed
+        if there is not None and there != f"{log.topic.kafka_id()}/{topic}":
+            kafka_id, _, name = there.partition("/")
+            raise ConfigurationError(
+                f"Cluster '{cluster_id}': topic '{topic}' says that the commit log is on another cluster or in another "
+                f"topic: cluster.id {kafka_id}, topic '{name}'. Give the command that cluster's bootstrap.servers with "
+                "--commit-log-property, and the topic with --commit-log"
+            )
+        return chain
     finally:
         log.close()
 
@@ -113,7 +83,7 @@ def supersede(cluster_id: str, properties: Mapping[str, str], topic: str, chain:
         ClusterUnavailableError: If the cluster does not answer, or refuses the record.
     """
     name = uuid.uuid4().hex
-    log = CommitLog(cluster_id, properties, topic, replication=None, timeout_ms=timeout_ms)
+    log = CommitLog(cluster_id, properties, topic, timeout_ms=timeout_ms)
     try:
         log.append(Record(name, chain.offset, next_generation(chain.state, name)))
         return name in log.read().recent
@@ -128,84 +98,48 @@ class CommitLog:
         cluster_id: The cluster of the topic.
         properties: The properties to reach it.
         topic: The topic.
-        replication: The number of replicas if the topic has to be created; None is the brokers' default.
-        timeout_ms: The longest time that a read or an append may take.
-        read_only: If true, the topic is neither created nor checked, because nothing will be appended.
+        timeout_ms: The longest time that an append may take, and that a read may take without progress.
+
+    Attributes:
+        topic: The topic, for its making and its settings.
+        pointer: The last record read that says that the log is somewhere else, with its offset; None if there is none.
     """
 
-    def __init__(
-        self,
-        cluster_id: str,
-        properties: Mapping[str, str],
-        topic: str,
-        *,
-        replication: int | None,
-        timeout_ms: int,
-        read_only: bool = False,
-    ) -> None:
-        self._cluster_id, self._topic = cluster_id, topic
-        self._replication = replication
-        self._timeout_s = timeout_ms / 1000
+    def __init__(self, cluster_id: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> None:
         producer = {**_PRODUCER, "message.timeout.ms": str(int(_APPEND_S * 1000))}
         self._clients = ClusterClients(
             properties, consumer=ClientSettings(fixed=_CONSUMER), producer=ClientSettings(fixed=producer)
         )
+        self.topic = LogTopic(cluster_id, topic, self._clients, timeout_ms=timeout_ms)
+        self.pointer: tuple[int, Pointer] | None = None
         self._chain = Chain()
         self._next = -1
-        self._low = 0
-        if read_only:
-            return
-        try:
-            _ = self._clients.consumer, self._clients.producer  # they connect while the topic is looked up
-            self._prepare()
-        except BaseException:
-            self.close()
-            raise
-
-    def exists(self) -> bool:
-        """Return whether the topic exists.
-
-        Raises:
-            ClusterUnavailableError: If the topic cannot be looked up.
-            ConfigurationError: If the topic is not a commit log, which has one partition.
-        """
-        try:
-            found = self._clients.admin.list_topics(self._topic, timeout=self._timeout_s).topics[self._topic]
-        except KafkaException as error:
-            raise self._unavailable(f"could not be looked up ({error.args[0].str()})") from error
-        if found.error is None:
-            self._check_partitions(len(found.partitions))
-            return True
-        if found.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            return False
-        raise ClusterUnavailableError(
-            f"Cluster '{self._cluster_id}': the commit log '{self._topic}' cannot be looked up ({found.error.str()}); grant "
-            "Describe and Read on it, or check the log of the brokers",
-            cluster_id=self._cluster_id,
-        )
+        self._start = self._low = 0
 
     def read(self) -> Chain:
         """Read to the end that the log has now, and return the head of the chain.
 
         Raises:
             ClusterUnavailableError: If the cluster does not answer; silence is never taken for the end.
+            TransactionError: If a newer version has written to the log.
         """
-        deadline = time.monotonic() + self._timeout_s
         low, high = self._bounds()
         if not low <= self._next <= high:  # the first read, or it was trimmed beyond what was read, or made again
-            self._chain, self._next, self._low = Chain(), low, low
+            self._chain, self.pointer = Chain(), None
+            self._next = self._start = self._low = low
         if self._next < high:
-            self._clients.consumer.assign([TopicPartition(self._topic, 0, self._next)])
-            trimmed = self._read_to(high, deadline)
+            self._clients.consumer.assign([TopicPartition(self.topic.name, 0, self._next)])
+            trimmed = self._read_to(high)
             self._clients.consumer.unassign()
             if trimmed:
                 return self.read()
         return self._chain
 
-    def _read_to(self, high: int, deadline: float) -> bool:
+    def _read_to(self, high: int) -> bool:
         """Read to an offset. Return whether records that were to be read have been trimmed meanwhile."""
+        deadline = time.monotonic() + self.topic.timeout_s
         while self._next < high:
-            for message in self._clients.consumer.consume(high - self._next, timeout=0.1):
+            for message in self._clients.consumer.consume(min(high - self._next, _MOST_RECORDS), timeout=0.1):
                 if (error := message.error()) is not None:
                     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                         return True
@@ -214,26 +148,31 @@ class CommitLog:
                     continue
                 offset = message.offset()
                 assert offset is not None
-                self._take(offset, decode(message.value()))
+                self._take_text(offset, message.value())
+                deadline = time.monotonic() + self.topic.timeout_s
             if time.monotonic() > deadline:
-                raise self._unavailable(f"could not be read beyond offset {self._next} of {high}")
+                raise self.topic.unavailable(f"could not be read beyond offset {self._next} of {high}")
         return False
 
-    def append(self, record: Record) -> None:
+    def append(self, record: Record | Pointer) -> None:
         """Append, and repeat it while the outcome is not known: a second copy cannot count.
 
         Raises:
             ClusterUnavailableError: If it was never acknowledged. It may still be in the log.
+            TransactionError: If it is too large.
         """
         value = encode(record)
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self.topic.timeout_s
         while True:
             outcome: list[tuple[KafkaError | None, int | None]] = []
 
             def note(error: KafkaError | None, message: Message, outcome: list[Any] = outcome) -> None:
                 outcome.append((error, message.offset()))
 
-            self._clients.producer.produce(self._topic, value, partition=0, on_delivery=note)
+            try:
+                self._clients.producer.produce(self.topic.name, value, partition=0, on_delivery=note)
+            except KafkaException as refused:  # at once, for what is too large even for the client
+                outcome.append((refused.args[0], None))
             self._clients.producer.flush(_APPEND_S + 1)
             error, offset = outcome[0] if outcome else (None, None)
             if outcome and error is None:
@@ -242,31 +181,51 @@ class CommitLog:
                     self._take(offset, record)
                 return
             if error is not None:
+                if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise self._too_large(record, len(value))
                 self._clients.errors.note(error)
-            if time.monotonic() > deadline or (error is not None and not _may_pass(error)):
-                raise self._unavailable("could not be appended to")
+            if time.monotonic() > deadline or (error is not None and not may_pass(error)):
+                raise self.topic.unavailable("could not be appended to")
 
-    def _take(self, offset: int, record: Record | None) -> None:
-        if record is None:
-            _log.warning(
-                "The commit log '%s' has a record of another program at offset %d, which does not count",
-                self._topic,
-                offset,
-            )
-        else:
-            self._chain = follow(self._chain, offset, record, first=offset == self._low)
+    def _take_text(self, offset: int, text: bytes | None) -> None:
+        try:
+            self._take(offset, decode(text))
+        except UnreadableRecordError as error:
+            raise TransactionError(
+                f"Cluster '{self.topic.cluster}': the commit log '{self.topic.name}' has a record at offset {offset} that "
+                f"was written by a newer version of this package ({error}). Nothing is written, because this version "
+                "cannot know what was decided; use the newer version for all writers of this prefix",
+                cluster_id=self.topic.cluster,
+            ) from error
+
+    def _take(self, offset: int, record: Record | Pointer | None) -> None:
+        match record:
+            case Record():
+                self._chain = follow(self._chain, offset, record, start=self._start)
+            case Pointer():
+                self.pointer = offset, record
+            case None:
+                _log.warning(
+                    "The commit log '%s' has a record of another program at offset %d, which does not count",
+                    self.topic.name,
+                    offset,
+                )
         self._next = offset + 1
 
     def trim(self) -> None:
-        """Delete the records before the head, if they are many."""
+        """Delete the records before the head, if they are many. A failure is a warning: it is tried again later."""
         head = self._chain.offset
         if head - self._low < _TRIM_AFTER:
             return
         try:
-            for future in self._clients.admin.delete_records([TopicPartition(self._topic, 0, head)]).values():
-                future.result(self._timeout_s)
-        except KafkaException as error:
-            _log.warning("The commit log '%s' could not be trimmed: %s", self._topic, error.args[0].str())
+            deleted = self._clients.admin.delete_records(
+                [TopicPartition(self.topic.name, 0, head)], request_timeout=_TRIM_S, operation_timeout=_TRIM_S
+            )
+            for future in deleted.values():
+                future.result(_TRIM_S + 1)
+        except (KafkaException, FutureTimeoutError) as error:
+            why = error.args[0].str() if isinstance(error, KafkaException) else "the brokers do not answer"
+            _log.warning("The commit log '%s' could not be trimmed: %s", self.topic.name, why)
         self._low = head  # also if it failed: the next try is after as many records more
 
     def poll_idle(self) -> bool:
@@ -277,112 +236,24 @@ class CommitLog:
         """Close the clients; never waits for a broker."""
         self._clients.close()
 
-    # --- the topic ---
-
-    def _prepare(self) -> None:
-        try:
-            # Asked in short turns: a refused login is noticed between them only.
-            found = self._patiently(
-                lambda: self._clients.admin.list_topics(self._topic, timeout=min(_ASK_S, self._timeout_s))
-            )
-            if found.topics[self._topic].error is not None:
-                self._create()
-            else:
-                self._check_partitions(len(found.topics[self._topic].partitions))
-            self._check_settings()
-        except KafkaException as error:
-            raise self._unavailable(f"could not be prepared ({error.args[0].str()})") from error
-
-    def _check_partitions(self, count: int) -> None:
-        if count != 1:
-            raise ConfigurationError(
-                f"Cluster '{self._cluster_id}': topic '{self._topic}' has {count} partitions, but a commit log must have "
-                "one; name another topic with sink.commit-log.topic"
-            )
-
-    def _create(self) -> None:
-        replication = -1 if self._replication is None else self._replication
-        settings = {**_SETTINGS, "segment.bytes": str(_SEGMENT_BYTES)}
-        topic = NewTopic(self._topic, num_partitions=1, replication_factor=replication, config=settings)
-        try:
-            self._clients.admin.create_topics([topic], request_timeout=self._timeout_s)[self._topic].result(
-                self._timeout_s + 1
-            )
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise ConfigurationError(
-                    f"Cluster '{self._cluster_id}': the commit log '{self._topic}' cannot be created "
-                    f"({error.args[0].str()}); create it with one partition and {_shown(_SETTINGS)}, or grant Create on it"
-                ) from error
-        deadline = time.monotonic() + self._timeout_s
-        while (
-            self._clients.admin.list_topics(self._topic, timeout=self._timeout_s).topics[self._topic].error is not None
-        ):
-            if time.monotonic() > deadline:
-                raise self._unavailable("was created, but the brokers do not list it yet")
-            time.sleep(0.02)
-
-    def _check_settings(self) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, self._topic)
-        try:
-            found = self._clients.admin.describe_configs([resource], request_timeout=self._timeout_s)[resource].result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise
-            _log.warning("The settings of the commit log '%s' cannot be checked: grant DescribeConfigs", self._topic)
-            return
-        wrong = {key: found[key].value for key, value in _SETTINGS.items() if found[key].value != value}
-        if wrong:
-            raise ConfigurationError(
-                f"Cluster '{self._cluster_id}': topic '{self._topic}' has {_shown(wrong)}, so Kafka could delete decisions; "
-                f"set {_shown({key: _SETTINGS[key] for key in wrong})}, or name another topic with sink.commit-log.topic"
-            )
-
     def _bounds(self) -> tuple[int, int]:
-        partition = TopicPartition(self._topic, 0)
+        partition = TopicPartition(self.topic.name, 0)
         try:
-            bounds: tuple[int, int] | None = self._patiently(
-                lambda: self._clients.consumer.get_watermark_offsets(partition, timeout=min(_ASK_S, self._timeout_s))
+            bounds: tuple[int, int] | None = self.topic.patiently(
+                lambda: self._clients.consumer.get_watermark_offsets(
+                    partition, timeout=min(ASK_S, self.topic.timeout_s)
+                )
             )
         except KafkaException as error:
-            raise self._unavailable(f"did not report its end ({error.args[0].str()})") from error
+            raise self.topic.unavailable(f"did not report its end ({error.args[0].str()})") from error
         assert bounds is not None
         return bounds
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Ask again while brokers are away, which clients report at once; but not after a refused login."""
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                found = ask()
-            except KafkaException as error:
-                self._clients.poll()  # brings the errors that were noticed in the background
-                denied = self._clients.errors.authentication_failed
-                if denied or time.monotonic() > deadline or not _may_pass(error.args[0]):
-                    raise
-                time.sleep(_PAUSE_S)
-            else:
-                self._clients.errors.clear()
-                return found
-
-    def _unavailable(self, what: str) -> ClusterUnavailableError:
-        self._clients.poll()
-        errors = self._clients.errors
-        reason = f": {errors.last}" if errors.last else ""
-        advice = (
-            "check its user and password (sasl.*)"
-            if errors.authentication_failed
-            else "bring the cluster back and start the query again"
+    def _too_large(self, record: Record | Pointer, size: int) -> TransactionError:
+        count = len(record.state.transactions) if isinstance(record, Record) else 0
+        return TransactionError(
+            f"Cluster '{self.topic.cluster}': a decision about {count} transactions ({size} bytes before compression) is "
+            f"larger than the commit log '{self.topic.name}' allows. Nothing of the batch is published; raise the topic's "
+            "max.message.bytes, or write with fewer tasks (df.coalesce, sink.parallelism)",
+            cluster_id=self.topic.cluster,
         )
-        return ClusterUnavailableError(
-            f"Cluster '{self._cluster_id}': the commit log '{self._topic}' {what}{reason}; {advice}",
-            cluster_id=self._cluster_id,
-        )
-
-
-def _may_pass(error: KafkaError) -> bool:
-    return error.retriable() or error.code() in _MAY_PASS
-
-
-def _shown(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in settings.items())

@@ -1,7 +1,10 @@
 """The driver's side of exactly-once: it runs the protocol against real clusters.
 
 A process keeps one `Committer` for each prefix between batches, because connections are expensive: Spark's driver plans and
-commits in Python processes that live on.
+commits in Python processes that live on. The process that plans finds the commit log; others are told where it is.
+
+Whoever can write to the commit log must not be able to send the driver anywhere. So a decision names its clusters, and they
+are looked up among those that today's metadata names, by Kafka's cluster.id, with today's properties.
 """
 
 from __future__ import annotations
@@ -9,29 +12,30 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, InvalidOptionError
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, ProducerFencedError, TransactionError
 from dynamic_kafka.kafka.clients import pool_key
 from dynamic_kafka.kafka.config.properties import whole_number
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionState
 from dynamic_kafka.sink import protocol
-from dynamic_kafka.sink.chain import Chain, Transaction
+from dynamic_kafka.sink.chain import Chain, Record, State, Transaction
 from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log_search import FoundLog, find_log, seed, tell
 from dynamic_kafka.sink.outcome import outcome
 from dynamic_kafka.sink.protocol import Batch, Claim, Effect, ObservedTransaction, Outcome
 from dynamic_kafka.sink.report import PublishReport
-from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, Destination, SinkSettings
+from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, Destination, LogPlace, SinkSettings
 from dynamic_kafka.sink.transactional_ids import belongs_to
 
-__all__ = ["Committer", "committer_for"]
+__all__ = ["Committer", "claim_batch", "committer_for"]
 
 T = TypeVar("T")
 
@@ -39,22 +43,29 @@ _log = logging.getLogger(__name__)
 
 _TIMEOUT_MS = 60_000
 _LONGEST_WAIT_S = 2.0
+_EMPTY_S = 10.0
 
 
 class Committer:
-    """Claims, decides and publishes the batches of one prefix."""
+    """Claims, decides and publishes the batches of one prefix.
 
-    def __init__(self, settings: SinkSettings, destinations: Mapping[str, Destination]) -> None:
-        self._settings = settings
+    Args:
+        settings: The sink's settings.
+        destinations: The clusters that rows may go to.
+        place: Where the commit log is.
+    """
+
+    def __init__(self, settings: SinkSettings, destinations: Mapping[str, Destination], place: LogPlace) -> None:
+        self._settings, self._place = settings, place
         self._properties = {name: destination.properties for name, destination in destinations.items()}
+        self._destinations = sorted(destinations)
         self._clients: dict[str, TransactionClient] = {}
+        self._kafka_ids: dict[str, str] = {}
+        self._begun = False
+        self._head = State()
+        self._meant: dict[str, str | None] = {}
         self._ended_at = 0.0
         self._policy = protocol.TransactionPolicy(settings.accept_gaps, settings.skip_batch, settings.lost_transactions)
-        cluster = settings.log_cluster or min(self._properties)
-        if cluster not in self._properties:
-            raise InvalidOptionError(
-                "sink.commit-log.cluster", cluster, f"one of {', '.join(sorted(self._properties))}"
-            )
         timeouts_ms = {
             name: whole_number(
                 properties,
@@ -64,28 +75,51 @@ class Committer:
             )
             for name, properties in self._properties.items()
         }
-        self._log = CommitLog(
-            cluster,
-            self._properties[cluster],
-            settings.log_topic,
-            replication=settings.log_replication,
-            timeout_ms=_TIMEOUT_MS,
-        )
+        self._log = CommitLog(place.cluster, place.properties, place.topic, timeout_ms=_TIMEOUT_MS)
         try:
             self._check_timeouts(timeouts_ms)
         except BaseException:
             self.close()
             raise
 
-    def claim(self, identity: Identity | None) -> Claim:
-        """Claim a generation, before the tasks; see `protocol.claim`."""
-        claimed: Claim = self._run(protocol.claim(uuid.uuid4().hex, identity, self._policy))
+    def claim(self, identity: Identity | None, others: Mapping[str, Mapping[str, str]], *, begun: bool) -> Claim:
+        """Claim a generation, before the tasks; see `protocol.claim`.
+
+        Args:
+            identity: The batch, if that is known before it is written.
+            others: The properties of more clusters that the metadata names: an earlier batch may have written to them.
+            begun: True if the log had records when it was looked at before.
+        """
+        self._begun = begun
+        for name, properties in others.items():
+            if name not in self._destinations and self._properties.get(name) != properties:
+                self._properties[name] = properties
+                self._kafka_ids.pop(name, None)
+                if (client := self._clients.pop(name, None)) is not None:
+                    client.close()
+        claimed: Claim = self._run(protocol.claim(uuid.uuid4().hex, identity, self._policy, self._place.places))
         self._log.trim()
         return claimed
 
+    def move_to(self, target: LogPlace, others: Mapping[str, Mapping[str, str]]) -> None:
+        """Move the log, after everything that is decided in it is finished. Nothing counts in the old place from then on."""
+        head = self._log.read()
+        if head.state.places[-1:] != target.places[-1:]:
+            self.claim(None, others, begun=True)
+            head = self._log.read()
+            moved = replace(head.state, generation=head.state.generation + 1, places=target.places)
+            self._log.append(Record(uuid.uuid4().hex, head.offset, moved))
+            head = self._log.read()
+        if head.state.places[-1:] != target.places[-1:]:
+            raise ProducerFencedError(
+                f"The commit log could not be moved to cluster '{target.cluster}', because another query writes to it. Give "
+                "each query a sink.transactional-id-prefix of its own"
+            )
+        seed(self._place, target, head.state)
+
     def commit(self, claimed: Claim, batch: Batch) -> PublishReport:
         """Decide and publish a batch, after the tasks; see `protocol.commit`."""
-        clusters = {name: storable(self._properties[name]) for name in {t.cluster for t in batch.transactions}}
+        clusters = {name: self._facts(name) for name in sorted({t.cluster for t in batch.transactions})}
         began, self._ended_at = time.perf_counter(), 0.0
         batch = replace(batch, clusters=clusters)
         outcome = self._run(protocol.commit(uuid.uuid4().hex, claimed, batch, self._policy))
@@ -143,13 +177,29 @@ class Committer:
 
     def _read_log(self) -> Chain:
         chain = self._log.read()
-        for name, properties in chain.state.clusters.items():  # of a decision that is to be finished
-            self._properties.setdefault(name, properties)
+        deadline = time.monotonic() + _EMPTY_S
+        while self._begun and chain.offset < 0 and time.monotonic() < deadline:  # a new leader may not know its end yet
+            time.sleep(_LONGEST_WAIT_S / 10)
+            chain = self._log.read()
+        if self._begun and chain.offset < 0:
+            raise TransactionError(
+                f"Cluster '{self._place.cluster}': the commit log '{self._place.topic}' was deleted while it was in use, so "
+                "it is not known any more what was published. Start the query again: the error then says how to go on",
+                cluster_id=self._place.cluster,
+            )
+        if chain.state.places and chain.state.places[-1] != self._place.places[-1]:
+            raise ProducerFencedError(
+                f"The commit log of prefix '{self._settings.prefix}' was moved away from cluster '{self._place.cluster}' by "
+                "another run with another sink.commit-log.cluster or sink.commit-log.topic. Nothing of the batch is "
+                "published; start the query again, with the same options everywhere"
+            )
+        if chain.state != self._head:
+            self._head, self._meant = chain.state, {}
         return chain
 
     def _list_open(self) -> tuple[Transaction, ...]:
         found = []
-        for cluster in sorted(self._properties):
+        for cluster in self._destinations:
             try:
                 client = self._client(cluster)
                 names = [name for name in client.list_open() if belongs_to(self._settings.prefix, name)]
@@ -175,7 +225,10 @@ class Committer:
     def _describe(self, transactions: Sequence[Transaction]) -> list[ObservedTransaction]:
         found: dict[Transaction, ObservedTransaction] = {}
         now_ms = time.time() * 1000
-        for cluster, some in _by_cluster(transactions).items():
+        for cluster, some in self._by_cluster(transactions).items():
+            if cluster is None:
+                found |= dict.fromkeys(some, ObservedTransaction(Outcome.UNKNOWN))
+                continue
             described = self._client(cluster).describe([t.transactional_id for t in some])
             for t in some:
                 seen = described.get(t.transactional_id)
@@ -193,7 +246,9 @@ class Committer:
         # All at once: a cluster that is down does not keep the readers of the others waiting.
         with ThreadPoolExecutor(max(1, len(self._properties))) as pool:
             ends = []
-            for cluster, some in _by_cluster(transactions).items():
+            for cluster, some in self._by_cluster(transactions).items():
+                if cluster is None:
+                    continue
                 ids = [(t.transactional_id, t.producer_id, t.producer_epoch) for t in some]
                 ends.append(pool.submit(self._client(cluster).end_all, ids, commit=commit))
         for end in ends:
@@ -213,26 +268,119 @@ class Committer:
                     f"{most_ms} (transaction.max.timeout.ms of its brokers); lower the option, or raise the brokers' limit"
                 )
 
+    # --- the clusters of a decision ---
 
-def _by_cluster(transactions: Sequence[Transaction]) -> dict[str, list[Transaction]]:
-    found: dict[str, list[Transaction]] = {}
-    for transaction in transactions:
-        found.setdefault(transaction.cluster, []).append(transaction)
-    return found
+    def _by_cluster(self, transactions: Sequence[Transaction]) -> dict[str | None, list[Transaction]]:
+        """Return the transactions by today's name of their cluster; None stands for those that are lost for good."""
+        found: dict[str | None, list[Transaction]] = {}
+        decided = frozenset(self._head.transactions)
+        for transaction in transactions:
+            cluster: str | None = transaction.cluster
+            if transaction in decided:
+                if transaction.cluster not in self._meant:
+                    self._meant[transaction.cluster] = self._recognize(transaction.cluster, self._head)
+                cluster = self._meant[transaction.cluster]
+            found.setdefault(cluster, []).append(transaction)
+        return found
+
+    def _facts(self, cluster: str) -> dict[str, str]:
+        """Return what the log says of a cluster: enough to recognize it, and nothing to reach it with."""
+        addresses = storable({key: v for key, v in self._properties[cluster].items() if key == "bootstrap.servers"})
+        return {"cluster.id": self._kafka_id(cluster), **addresses}
+
+    def _recognize(self, name: str, decided: State) -> str | None:
+        """Return today's name of a cluster of a decision; None if the user calls it lost.
+
+        Raises:
+            TransactionError: If the metadata does not name the cluster any more, or gives its name to another one.
+            ClusterUnavailableError: If a cluster that may be meant does not answer.
+        """
+        kafka_id = decided.clusters.get(name, {}).get("cluster.id", "")
+        if {name, kafka_id} & set(self._settings.lost_clusters or ()):
+            _log.warning("Batch %d: cluster '%s' is not asked, because of sink.lost-clusters", decided.batch, name)
+            return None
+        if not kafka_id and name in self._properties:  # an earlier version has decided, which knew names only
+            return name
+        failed: ClusterUnavailableError | None = None
+        for other in sorted(self._properties, key=lambda other: (other != name, other)):
+            try:
+                if self._kafka_id(other) == kafka_id:
+                    return other
+            except ClusterUnavailableError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        known = f" (cluster.id {kafka_id})" if kafka_id else ""
+        now = f" The metadata now means another cluster by '{name}'." if name in self._properties else ""
+        raise TransactionError(
+            f"Batch {decided.batch} of prefix '{self._settings.prefix}' is decided, and partly on cluster '{name}'{known}, "
+            f"which the stream's metadata does not name any more.{now} Add it to the metadata again (it may be inactive) "
+            f"until the batch is finished. If it is lost for good, set sink.lost-clusters={kafka_id or name} for one start"
+        )
+
+    def _kafka_id(self, cluster: str) -> str:
+        if cluster not in self._kafka_ids:
+            self._kafka_ids[cluster] = self._client(cluster).kafka_id()
+        return self._kafka_ids[cluster]
 
 
 _committers = ClientPool[Committer]()
 
 
+_found_logs: dict[Hashable, FoundLog] = {}
+_MOST_FOUND = 100
+
+
 @contextmanager
-def committer_for(settings: SinkSettings, destinations: Mapping[str, Destination]) -> Iterator[Committer]:
+def committer_for(
+    settings: SinkSettings, destinations: Mapping[str, Destination], place: LogPlace
+) -> Iterator[Committer]:
     """Use this process's committer for a prefix; a new one if its clusters or properties have changed, or after an error."""
-    policy = settings.log_cluster, settings.accept_gaps, settings.skip_batch, settings.lost_transactions
+    policy = settings.accept_gaps, settings.skip_batch, settings.lost_transactions, settings.lost_clusters
     key = (
         settings.prefix,
-        settings.log_topic,
+        place.places,
+        pool_key("commit log", place.cluster, place.properties),
         policy,
         frozenset(pool_key("commit", name, found.properties) for name, found in destinations.items()),
     )
-    with _committers.lease(key, lambda: Committer(settings, destinations)) as committer:
+    with _committers.lease(key, lambda: Committer(settings, destinations, place)) as committer:
         yield committer
+
+
+def claim_batch(
+    settings: SinkSettings,
+    destinations: Mapping[str, Destination],
+    others: Mapping[str, Mapping[str, str]],
+    identity: Identity | None,
+) -> tuple[Claim, LogPlace]:
+    """Find the commit log, and claim a generation in it.
+
+    Args:
+        settings: The sink's settings.
+        destinations: The clusters that rows of this batch may go to.
+        others: The properties of the other clusters that the metadata names for the stream.
+        identity: The batch, if that is known before it is written.
+
+    Returns:
+        The claim, and the place of the log, for the process that commits.
+    """
+    clusters = {name: found.properties for name, found in destinations.items()} | dict(others)
+    wishes = settings.log_cluster, settings.log_topic, settings.lost_clusters
+    key = settings.prefix, wishes, frozenset(pool_key("find", name, found) for name, found in clusters.items())
+    # Searched once in a process: nobody else may move the log without claiming it, and the claim then fails.
+    found = _found_logs.pop(key, None)
+    told = found is not None
+    if found is None:
+        found = find_log(settings, clusters, destinations)
+        if found.source is not None:
+            with committer_for(settings, destinations, found.source) as committer:
+                committer.move_to(found.log, others)
+    with committer_for(settings, destinations, found.log) as committer:
+        claim = committer.claim(identity, others, begun=found.begun)
+    if not told:
+        tell(settings, clusters, found)
+    _found_logs[key] = replace(found, begun=True)
+    for oldest in list(_found_logs)[:-_MOST_FOUND]:
+        del _found_logs[oldest]
+    return claim, found.log

@@ -173,8 +173,8 @@ _PREFIX = Option(
 _CHECKPOINT = Option(
     "checkpointLocation",
     non_blank("a path"),
-    doc="Spark's own option. With exactly-once and without a prefix, the prefix is made from it. A location in Spark's "
-    "configuration is not visible to sinks.",
+    doc="Spark's own option. With exactly-once and without a prefix, the prefix is made from it. So it has to be a whole "
+    "path, which no other query has on any machine. A location in Spark's configuration is not visible to sinks.",
 )
 _NAMING = Option(
     "sink.transaction-naming-strategy",
@@ -210,6 +210,9 @@ _LOG_TOPIC = Option(
 )
 
 
+_ABSOLUTE = re.compile(r"([a-z][a-z0-9+.-]*:)?/", re.IGNORECASE)
+
+
 def _prefix(parsed: ParsedOptions) -> str:
     prefix: str | None = parsed[_PREFIX]
     if prefix is not None:
@@ -220,7 +223,14 @@ def _prefix(parsed: ParsedOptions) -> str:
             f"Option '{_PREFIX.key}' is missing; exactly-once needs it, or '{_CHECKPOINT.key}' as an option to make it "
             "from (a location in Spark's configuration is not visible to sinks)"
         )
-    return f"dynamic-kafka-{hashlib.sha256(_one_spelling(location).encode()).hexdigest()[:16]}"
+    prefix = f"dynamic-kafka-{hashlib.sha256(_one_spelling(location).encode()).hexdigest()[:16]}"
+    if not _ABSOLUTE.match(location):
+        raise ConfigurationError(
+            f"Option '{_CHECKPOINT.key}' is the relative path {location!r}, which other queries may have too, so it "
+            f"does not identify this one; give the whole path. A query that ran with this path before goes on with "
+            f"{_PREFIX.key}={prefix}"
+        )
+    return prefix
 
 
 def _one_spelling(location: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field
 
 from dynamic_kafka.errors import ConfigurationError, MetadataServiceError
 from dynamic_kafka.metadata.model import KafkaStream
@@ -11,15 +12,29 @@ from dynamic_kafka.metadata.snapshot import make_snapshot
 from dynamic_kafka.sink.configure import check_producer
 from dynamic_kafka.sink.settings import Destination, SinkSettings
 
-__all__ = ["current_destinations", "destinations_of"]
+__all__ = ["Clusters", "current_clusters", "destinations_of"]
 
 _log = logging.getLogger(__name__)
 
-_last_good: dict[Hashable, Mapping[str, Destination]] = {}
+
+@dataclass(frozen=True)
+class Clusters:
+    """The clusters that the metadata names for a stream.
+
+    Args:
+        destinations: Those that the rows of the next batch may go to, by name.
+        others: The properties of the rest, by name: earlier batches may have gone there, and the commit log may be there.
+    """
+
+    destinations: Mapping[str, Destination]
+    others: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
 
 
-def current_destinations(settings: SinkSettings, key: Hashable) -> Mapping[str, Destination]:
-    """Return the destinations of the next batch.
+_last_good: dict[Hashable, Clusters] = {}
+
+
+def current_clusters(settings: SinkSettings, key: Hashable) -> Clusters:
+    """Return the clusters of the next batch.
 
     While the metadata service fails, the last good answer in this process with the same key stays in force.
 
@@ -35,7 +50,14 @@ def current_destinations(settings: SinkSettings, key: Hashable) -> Mapping[str, 
     try:
         streams = service.describe_streams([settings.stream])
         clusters = {name for stream in streams.values() for name in stream.clusters}
-        found = destinations_of(settings, streams, {name for name in clusters if not service.is_cluster_active(name)})
+        destinations = destinations_of(
+            settings, streams, {name for name in clusters if not service.is_cluster_active(name)}
+        )
+        wished = settings.log_cluster
+        if wished is not None and wished not in clusters:  # of another stream
+            more = {s.stream_id: s for s in service.get_all_streams() if wished in s.clusters}
+            streams, clusters = {**streams, **more}, {*clusters, wished}
+        found = Clusters(destinations, _others(settings, streams, clusters - destinations.keys()))
     except ConfigurationError:
         raise
     except Exception as error:  # a service may raise anything
@@ -48,6 +70,13 @@ def current_destinations(settings: SinkSettings, key: Hashable) -> Mapping[str, 
         service.close()
     _last_good[key] = found
     return found
+
+
+def _others(
+    settings: SinkSettings, streams: Mapping[str, KafkaStream], names: Collection[str]
+) -> dict[str, Mapping[str, str]]:
+    known = make_snapshot(streams.values()).clusters
+    return {name: {**settings.properties, **known[name].properties} for name in sorted(names) if name in known}
 
 
 def destinations_of(

@@ -177,7 +177,7 @@ class Batch:
         identity: Its identity.
         rows: The number of its rows, whether they were written or only counted.
         transactions: The transactions that its tasks have prepared.
-        clusters: The properties to reach their clusters, without secrets; kept in the log until they are finished.
+        clusters: Facts to recognize their clusters by; see `State`.
         run: The run of a streaming query whose `foreachBatch` writes it, and the batch of that query; "" if there is none.
     """
 
@@ -207,13 +207,16 @@ class Claim:
 # --- the three things a driver does ---
 
 
-def claim(name: str, identity: Identity | None, policy: TransactionPolicy) -> Generator[Effect, Any, Claim]:
+def claim(
+    name: str, identity: Identity | None, policy: TransactionPolicy, places: tuple[str, ...] = ()
+) -> Generator[Effect, Any, Claim]:
     """Before the tasks of a batch: finish what is decided, claim a generation, abort what is left open.
 
     Args:
         name: A random name for the records.
         identity: The batch, if that is known before it is written.
         policy: The user's choices.
+        places: Where the log is and was; see `State`.
 
     Raises:
         CheckpointError: If the batch is known and not the next one.
@@ -229,7 +232,7 @@ def claim(name: str, identity: Identity | None, policy: TransactionPolicy) -> Ge
             continue
         applied = identity is not None and _place(chain.state, identity, policy).kind == "repeated"
         left_open = yield ListOpen()  # before the claim: rule 4
-        state = next_generation(chain.state, name)
+        state = replace(next_generation(chain.state, name), places=places or chain.state.places)
         if (yield from _append(chain, f"{name}.{attempt}", state)) is not None:
             if left_open:
                 yield Abort(left_open)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from dynamic_kafka.metadata.service import KafkaMetadataService
-from dynamic_kafka.options import Parser, choice, integer, non_blank, option
+from dynamic_kafka.options import Parser, choice, integer, name_list, non_blank, option
 from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
 
-__all__ = ["DEFAULT_TRANSACTION_TIMEOUT_MS", "Destination", "Guarantee", "SinkSettings", "WriteTask"]
+__all__ = ["DEFAULT_TRANSACTION_TIMEOUT_MS", "Destination", "Guarantee", "LogPlace", "SinkSettings", "WriteTask"]
 
 DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
 """The brokers' default of `transaction.max.timeout.ms`."""
@@ -75,13 +75,14 @@ class SinkSettings:
     log_cluster: str | None = option(
         "sink.commit-log.cluster",
         non_blank("a cluster id"),
-        shown_default="the first by name",
-        doc="The cluster of the commit log.",
+        shown_default="where it is found",
+        doc="The cluster of the commit log. Without it, the log is searched on all clusters of the stream, and made on the "
+        "first active one by name if it does not exist. A log that is on another cluster is moved.",
     )
     log_replication: int | None = option(
         "sink.commit-log.replication-factor",
         integer(at_least=1),
-        shown_default="the brokers' default",
+        shown_default="3, or the number of brokers",
         doc="The number of replicas of the commit log's topic, if the sink creates it.",
     )
     lost_transactions: tuple[Literal["continue", "rewrite"], int] | None = option(
@@ -91,6 +92,13 @@ class SinkSettings:
         doc="What to do if a decided transaction has timed out before it was committed. `fail` ends the query with an error "
         "that names the batch, such as 41. `continue:41` then takes this batch for published, and `rewrite:41` writes the "
         "whole batch again.",
+    )
+    lost_clusters: tuple[str, ...] | None = option(
+        "sink.lost-clusters",
+        name_list("names or Kafka's cluster.ids of clusters separated by ';'"),
+        shown_default="none",
+        doc="Clusters that are lost for good with everything that they held for this prefix: its commit log, or a part of a "
+        "decided batch. The sink then stops asking for it. Set it to the name that the error gives.",
     )
     accept_gaps: int | None = option(
         "sink.accept-gaps",
@@ -122,6 +130,23 @@ class Destination:
 
 
 @dataclass(frozen=True)
+class LogPlace:
+    """The place of a commit log.
+
+    Args:
+        cluster: The name of its cluster in the metadata.
+        properties: The properties to reach it.
+        topic: Its topic.
+        places: The names of this place and of earlier ones; see `State.places`.
+    """
+
+    cluster: str
+    properties: Mapping[str, str] = field(repr=False)
+    topic: str
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class WriteTask:
     """Everything that the tasks of one batch get.
 
@@ -130,9 +155,11 @@ class WriteTask:
         settings: The sink's settings.
         chain: The commit log's chain of claims, for exactly-once.
         generation: The claim that this batch is written under: it decides which transactional ids are free.
+        log: The commit log, for exactly-once.
     """
 
     destinations: Mapping[str, Destination]
     settings: SinkSettings
     chain: str = ""
     generation: int = 0
+    log: LogPlace | None = None

@@ -22,11 +22,13 @@ from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.protocol import Batch, Claim
 from dynamic_kafka.sink.report import PublishReport, TaskReport
-from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
+from dynamic_kafka.sink.settings import Destination, LogPlace, SinkSettings, WriteTask
 from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from dynamic_kafka.sink.destinations import Clusters
 
 __all__ = ["KafkaBatchWriter", "KafkaCommitMessage", "KafkaStreamWriter", "batch_writer", "stream_writer"]
 
@@ -48,6 +50,7 @@ class KafkaCommitMessage(WriterCommitMessage):
         rows: The number of the task's rows, for exactly-once; counted only, if the batch is published already.
         run: The run of a streaming query whose `foreachBatch` writes the batch; see `protocol.Batch`.
         destinations: The batch's destinations, for exactly-once. The stream may have moved since.
+        log: The commit log, for exactly-once.
     """
 
     report: TaskReport
@@ -57,6 +60,7 @@ class KafkaCommitMessage(WriterCommitMessage):
     rows: int = 0
     run: str = ""
     destinations: Mapping[str, Destination] = field(default_factory=dict)
+    log: LogPlace | None = None
 
 
 class _Writer:
@@ -82,15 +86,16 @@ class _Writer:
                 waits = self._settings.guarantee == "at-least-once"
                 return KafkaCommitMessage(flush(written) if waits else written.report)
         assert self._claim is not None
-        identity, run, destinations = self._identity(), self._run(), self._task.destinations
+        identity, run = self._identity(), self._run()
+        destinations, log = self._task.destinations, self._task.log
         if self._claim.applied:  # its rows are counted, because a batch with more rows is another one
             rows = sum(batch.num_rows for batch in iterator)
-            return KafkaCommitMessage(TaskReport(), identity, self._claim, (), rows, run, destinations)
+            return KafkaCommitMessage(TaskReport(), identity, self._claim, (), rows, run, destinations, log)
         with TransactionalProducers(self._task) as transactional:
             written = write(iterator, self._task, transactional, task_number=number)
             report = flush(written)
-            rows = report.total.records
-            return KafkaCommitMessage(report, identity, self._claim, transactional.prepare(), rows, run, destinations)
+            rows, transactions = report.total.records, transactional.prepare()
+            return KafkaCommitMessage(report, identity, self._claim, transactions, rows, run, destinations, log)
 
     def _identity(self) -> Identity | None:
         """Return the user's identity of the batch. In `foreachBatch` the task's context holds that of the outer stream."""
@@ -127,6 +132,7 @@ class _Writer:
 
         first = found[0]
         assert first.claim is not None
+        assert first.log is not None
         batch = Batch(
             # A write without an identity needs a number, too: the user's word to give up lost transactions names it.
             first.identity or Identity("", first.claim.generation),
@@ -134,7 +140,7 @@ class _Writer:
             tuple(t for m in found for t in m.transactions),
             run=first.run,
         )
-        with committer_for(self._settings, first.destinations) as committer:
+        with committer_for(self._settings, first.destinations, first.log) as committer:
             return committer.commit(first.claim, batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: N803
@@ -146,12 +152,13 @@ class _Writer:
         # of them failed. Transactions of tasks that Spark killed wait for the next start.
         claim = found[0].claim if found else self._claim
         destinations = found[0].destinations if found else self._task.destinations if self._task else {}
-        if claim is None or self._settings.guarantee != "exactly-once":
+        log = found[0].log if found else self._task.log if self._task else None
+        if claim is None or log is None or self._settings.guarantee != "exactly-once":
             return  # a failed task has aborted its own transactions
         from dynamic_kafka.sink.committer import committer_for
 
         try:
-            with committer_for(self._settings, destinations) as committer:
+            with committer_for(self._settings, destinations, log) as committer:
                 now = committer.abandon(claim)
                 if now is not None and messages.count(None) > 1:  # one has failed, so others may have been killed
                     time.sleep(_KILLED_AFTER_S)
@@ -203,21 +210,21 @@ def batch_writer(settings: SinkSettings) -> KafkaBatchWriter:
 
 
 def _plan(settings: SinkSettings) -> tuple[WriteTask, Claim | None]:
-    destinations = _destinations(settings)
+    clusters = _clusters(settings)
+    destinations = clusters.destinations
     if settings.guarantee != "exactly-once":
         return WriteTask(destinations, settings), None
-    from dynamic_kafka.sink.committer import committer_for
+    from dynamic_kafka.sink.committer import claim_batch
 
-    with committer_for(settings, destinations) as committer:
-        claim = committer.claim(settings.identity)
-    return WriteTask(destinations, settings, claim.chain, claim.generation), claim
+    claim, log = claim_batch(settings, destinations, clusters.others, settings.identity)
+    return WriteTask(destinations, settings, claim.chain, claim.generation, log), claim
 
 
-def _destinations(settings: SinkSettings) -> Mapping[str, Destination]:
-    from dynamic_kafka.sink.destinations import current_destinations
+def _clusters(settings: SinkSettings) -> Clusters:
+    from dynamic_kafka.sink.destinations import current_clusters
 
     # Settings are made anew for each batch, and a user's service may lack an `__eq__`: pickles are compared. They are of
     # cloudpickle, as Spark's, because a class may be one of a notebook. A call may change a service, so the key comes first.
     decisive = settings.service, settings.stream, settings.topic, settings.properties, settings.guarantee
     key = hashlib.sha256(cloudpickle.dumps(decisive)).digest()  # type: ignore[no-untyped-call]
-    return current_destinations(settings, key)
+    return current_clusters(settings, key)

@@ -27,6 +27,9 @@ class Brokers:
 
     After an exception, other than `BrokerError`, answers may be left unread: close it and make another one. Deadlines are
     those of `time.monotonic()`. A method with a deadline raises `OSError` if no broker answers, `LoginError`, `BrokerError`.
+
+    Attributes:
+        kafka_id: Kafka's own cluster.id, from the last `refresh`.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
@@ -34,6 +37,7 @@ class Brokers:
         self._connections: dict[tuple[str, int], Connection] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
         self._coordinators: dict[str, int] = {}
+        self.kafka_id = ""
 
     def close(self) -> None:
         """Close all connections; never waits for a broker."""
@@ -47,7 +51,8 @@ class Brokers:
 
         connection = self._any_connection(deadline)
         connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), deadline)
-        found = connection.receive(deadline).brokers
+        answer = connection.receive(deadline)
+        found, self.kafka_id = answer.brokers, answer.cluster_id or ""
         if not found:
             raise ConnectionError("the cluster has no brokers yet")
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in found}

@@ -138,6 +138,15 @@ class TransactionClient:
         """Close what was opened; never waits for a broker. The next call opens it again."""
         self._brokers.close()
 
+    def kafka_id(self) -> str:
+        """Return Kafka's own cluster.id."""
+
+        def attempt(brokers: Brokers, deadline: float) -> str:
+            brokers.refresh(deadline)
+            return brokers.kafka_id
+
+        return self._brokers.call("its cluster.id", "Describe", attempt)
+
     def list_open(self) -> list[str]:
         """Return the transactional ids with an open or ending transaction, sorted.
 

@@ -1,0 +1,83 @@
+"""The records of a commit log's topic, as JSON. Pure.
+
+A topic of this name holds one of two things: the log, which is a chain of `Record`, or on another cluster of the stream a
+`Pointer` to the log. Rules:
+
+1. What is written is read by every later version. A new field of `State` has a default, and is left out while it has it.
+2. A record of ours that cannot be understood stops the reader: a later version may have written it, and it may count.
+   Records of ours are JSON objects with a whole number as `version`. Everything else is of another program and never counts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, Field, asdict, dataclass, fields
+from typing import Any
+
+from dynamic_kafka.sink.chain import Record, State, Transaction
+
+__all__ = ["Pointer", "UnreadableRecordError", "decode", "encode"]
+
+_VERSION = 1
+_FIRST_FIELDS = ("chain", "generation", "status", "identity", "batch", "transactions", "clusters", "applied")
+
+
+class UnreadableRecordError(ValueError):
+    """Raised for a record of ours that this version does not understand."""
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A record that says on which other cluster the log is. It is no part of a chain.
+
+    Args:
+        place: The log's place, as in `State.places`.
+        cluster: The name that the metadata gave the log's cluster then, for people.
+    """
+
+    place: str
+    cluster: str
+
+
+def encode(record: Record | Pointer) -> bytes:
+    """Return a record as JSON."""
+    content: dict[str, Any] = (
+        {"pointer": asdict(record)}
+        if isinstance(record, Pointer)
+        else {"name": record.name, "follows": record.follows, "state": _state(record.state)}
+    )
+    return json.dumps({"version": _VERSION, **content}, separators=(",", ":")).encode()
+
+
+def decode(text: bytes | None) -> Record | Pointer | None:
+    """Return the record; None if the text is of another program.
+
+    Raises:
+        UnreadableRecordError: If the record is ours, and this version does not understand it.
+    """
+    try:
+        found = json.loads(text or b"")
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or type(found.get("version")) is not int:
+        return None
+    try:
+        match found:
+            case {"version": 1, "name": str(name), "follows": int(follows), "state": dict(state), **more} if not more:
+                tuples = {key: tuple(value) for key, value in state.items() if isinstance(value, list)}
+                transactions = tuple(Transaction(*t) for t in tuples["transactions"])
+                return Record(name, follows, State(**state | tuples | {"transactions": transactions}))
+            case {"version": 1, "pointer": dict(pointer), **more} if not more:
+                return Pointer(**pointer)
+    except (TypeError, KeyError):
+        pass
+    raise UnreadableRecordError(f"version {found['version']}")
+
+
+def _state(state: State) -> dict[str, Any]:
+    defaults = {f.name: _default(f) for f in fields(State)}
+    return {name: value for name, value in asdict(state).items() if name in _FIRST_FIELDS or value != defaults[name]}
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()

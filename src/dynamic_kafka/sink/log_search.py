@@ -1,0 +1,171 @@
+"""Finding the commit log on the clusters of a stream, and telling the others where it is; see `log_place`."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+
+from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError, ProducerFencedError
+from dynamic_kafka.kafka.transactions.client import TransactionClient
+from dynamic_kafka.sink.chain import Record, State
+from dynamic_kafka.sink.commit_log import CommitLog
+from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.sink.log_place import Choice, Seen, Spot, check_wish, choose, unknown_log
+from dynamic_kafka.sink.log_records import Pointer
+from dynamic_kafka.sink.settings import LogPlace, SinkSettings
+from dynamic_kafka.sink.transactional_ids import belongs_to
+
+__all__ = ["FoundLog", "find_log", "seed", "tell"]
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT_MS = 60_000
+_OTHERS_TIMEOUT_MS = 15_000
+
+_Properties = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class FoundLog:
+    """The commit log of a prefix.
+
+    Args:
+        log: Where it is.
+        source: Where it is still, if it is to be moved.
+        unaware: The clusters that have to be told.
+        begun: True if it has records.
+    """
+
+    log: LogPlace
+    source: LogPlace | None = None
+    unaware: tuple[Spot, ...] = ()
+    begun: bool = True
+
+
+def find_log(settings: SinkSettings, clusters: _Properties, active: Collection[str]) -> FoundLog:
+    """Find the commit log, or make its topic.
+
+    Args:
+        settings: The sink's settings.
+        clusters: The properties of all clusters that the metadata names for the stream.
+        active: Those of them that rows may go to.
+
+    Raises:
+        ClusterUnavailableError: If a cluster that may have the log does not answer.
+        TransactionError: If it is not clear which one the log is, or if there was one that is not found.
+        ConfigurationError: If the topic is not fit to be a log.
+    """
+    check_wish(settings.log_cluster, clusters)
+    topics = {settings.log_topic, commit_log_topic(settings.prefix)}
+    seen, silent = _ask(clusters, topics)
+    wished = None if settings.log_cluster is None else Spot(settings.log_cluster, settings.log_topic)
+    first = Spot(min(active), settings.log_topic)
+    choice = choose(settings.prefix, seen, silent, wished, first, settings.lost_clusters or ())
+    if choice.create and len(choice.places) == 1 and not settings.lost_clusters:
+        _check_unused(settings.prefix, clusters)
+    _prepare(settings, clusters, choice, exists=seen[choice.spot].chain is not None)
+    found = _place(clusters, choice.spot, choice.places)
+    source = None if choice.source is None else _place(clusters, choice.source, choice.places[:-1])
+    return FoundLog(found, source, choice.unaware, not choice.create)
+
+
+def tell(settings: SinkSettings, clusters: _Properties, found: FoundLog) -> None:
+    """Write pointers to the log on the clusters that have none. A failure is a warning: the log itself is not touched."""
+    for spot in found.unaware:
+        try:
+            with closing(_open(clusters, spot, _OTHERS_TIMEOUT_MS)) as log:
+                if not log.topic.exists():
+                    log.topic.create(settings.log_replication)
+                log.append(Pointer(found.log.places[-1], found.log.cluster))
+        except DynamicKafkaError as error:
+            _log.warning(
+                "Cluster '%s' could not be told that the commit log is on cluster '%s', so it alone would not show that "
+                "there is one: %s",
+                spot.cluster,
+                found.log.cluster,
+                error,
+            )
+
+
+def seed(source: LogPlace, target: LogPlace, state: State) -> None:
+    """Let a log that was moved begin with the state that its old place had last, and say so in the old place."""
+    with closing(CommitLog(target.cluster, target.properties, target.topic, timeout_ms=_TIMEOUT_MS)) as log:
+        head = log.read()
+        if head.state.places[-1:] != target.places[-1:]:
+            log.append(Record(uuid.uuid4().hex, head.offset, state))
+            head = log.read()
+        if head.state.places[-1:] != target.places[-1:]:
+            raise ProducerFencedError(
+                f"The commit log could not be moved to cluster '{target.cluster}', because another query writes to it. Give "
+                "each query a sink.transactional-id-prefix of its own"
+            )
+    with closing(CommitLog(source.cluster, source.properties, source.topic, timeout_ms=_TIMEOUT_MS)) as log:
+        log.append(Pointer(target.places[-1], target.cluster))
+    _log.warning(
+        "The commit log was moved from cluster '%s' (topic '%s') to cluster '%s' (topic '%s')",
+        source.cluster,
+        source.topic,
+        target.cluster,
+        target.topic,
+    )
+
+
+# --- parts ---
+
+
+def _ask(clusters: _Properties, topics: Collection[str]) -> tuple[dict[Spot, Seen], dict[str, str]]:
+    """Ask all clusters at once. Return what they say, and why the others say nothing."""
+    seen: dict[Spot, Seen] = {}
+    silent: dict[str, str] = {}
+    spots = [Spot(cluster, topic) for cluster in sorted(clusters) for topic in sorted(topics)]
+    timeout_ms = _TIMEOUT_MS if len(clusters) == 1 else _OTHERS_TIMEOUT_MS
+    with ThreadPoolExecutor(len(spots)) as pool:
+        answers = {spot: pool.submit(_look, clusters, spot, timeout_ms) for spot in spots}
+    for spot, answer in answers.items():
+        try:
+            seen[spot] = answer.result()
+        except ClusterUnavailableError as error:
+            silent[spot.cluster] = str(error)
+    return {spot: found for spot, found in seen.items() if spot.cluster not in silent}, silent
+
+
+def _look(clusters: _Properties, spot: Spot, timeout_ms: int) -> Seen:
+    with closing(_open(clusters, spot, timeout_ms)) as log:
+        kafka_id = log.topic.kafka_id()
+        return Seen(kafka_id, log.read(), log.pointer) if log.topic.exists() else Seen(kafka_id)
+
+
+def _check_unused(prefix: str, clusters: _Properties) -> None:
+    """Raise if a cluster knows transactional ids of the prefix: then there was a log."""
+    for name, properties in sorted(clusters.items()):
+        with closing(TransactionClient(name, properties, timeout_ms=_TIMEOUT_MS)) as client:
+            known = next((found for found in sorted(client.list_all()) if belongs_to(prefix, found)), None)
+        if known is not None:
+            raise unknown_log(prefix, name, known)
+
+
+def _prepare(settings: SinkSettings, clusters: _Properties, choice: Choice, *, exists: bool) -> None:
+    with closing(_open(clusters, choice.spot, _TIMEOUT_MS)) as log:
+        if not exists:
+            log.topic.create(settings.log_replication)
+        log.topic.check()
+    if choice.create and settings.lost_clusters:
+        _log.warning(
+            "A new commit log of prefix '%s' begins on cluster '%s', because sink.lost-clusters=%s says that the earlier "
+            "one is lost. The option is not needed any more",
+            settings.prefix,
+            choice.spot.cluster,
+            ";".join(settings.lost_clusters),
+        )
+
+
+def _open(clusters: _Properties, spot: Spot, timeout_ms: int) -> CommitLog:
+    return CommitLog(spot.cluster, clusters[spot.cluster], spot.topic, timeout_ms=timeout_ms)
+
+
+def _place(clusters: _Properties, spot: Spot, places: tuple[str, ...]) -> LogPlace:
+    return LogPlace(spot.cluster, clusters[spot.cluster], spot.topic, places)

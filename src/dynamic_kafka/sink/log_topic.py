@@ -1,0 +1,283 @@
+"""The topic of a commit log: its making, and the settings that it needs.
+
+Kafka must not delete or compact any record (`REQUIRED`): then it is an error. The other settings make it unlikely that
+acknowledged records are lost with a broker: they are set where we make the topic, and a warning where it has others.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType, TopicMetadata
+
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.kafka.clients import ClusterClients
+
+__all__ = ["ASK_S", "REQUIRED", "LogTopic", "may_pass"]
+
+_log = logging.getLogger(__name__)
+
+ASK_S = 5.0
+"""The longest time of one request, of which several fit into the time-out of a call."""
+
+REQUIRED = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_MAX_BYTES = 16 * 1024 * 1024  # a decision of a million transactions, compressed
+_WISHED = {
+    "unclean.leader.election.enable": "false",
+    "max.message.bytes": str(_MAX_BYTES),
+    "segment.bytes": str(1024 * 1024),  # trimmed records leave the disk in whole segments
+}
+_REPLICAS = 3
+_PAUSE_S = 0.2
+_REFUSED_SETTINGS = (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION)
+
+# librdkafka calls hardly any error of a request retriable.
+_MAY_PASS = frozenset(
+    {
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._UNKNOWN_PARTITION,  # what a consumer calls one whose broker has just gone
+        # While the partition gets another leader, or its brokers start:
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
+
+T = TypeVar("T")
+
+
+class LogTopic:
+    """The topic of a commit log on one cluster. For one thread.
+
+    Args:
+        cluster: The cluster's name.
+        topic: The topic.
+        clients: The clients of the cluster.
+        timeout_ms: The longest time that a call may take.
+    """
+
+    def __init__(self, cluster: str, topic: str, clients: ClusterClients, *, timeout_ms: int) -> None:
+        self.cluster, self.name = cluster, topic
+        self.timeout_s = timeout_ms / 1000
+        self._clients = clients
+
+    def kafka_id(self) -> str:
+        """Return Kafka's own cluster.id.
+
+        Raises:
+            ClusterUnavailableError: If the cluster does not answer.
+        """
+        ask_s = min(ASK_S, self.timeout_s)
+        try:
+            return (
+                self.patiently(lambda: self._clients.admin.describe_cluster(request_timeout=ask_s).result().cluster_id)
+                or ""
+            )
+        except KafkaException as error:
+            raise self.unavailable(f"could not be looked up ({error.args[0].str()})") from error
+
+    def exists(self) -> bool:
+        """Return whether the topic exists.
+
+        Raises:
+            ClusterUnavailableError: If the topic cannot be looked up.
+            ConfigurationError: If the topic is not a commit log, which has one partition.
+        """
+        try:
+            # Asked in short turns: a refused login is noticed between them only.
+            found = self.patiently(self._describe)
+        except KafkaException as error:
+            raise self.unavailable(f"could not be looked up ({error.args[0].str()})") from error
+        if found.error is None:
+            if len(found.partitions) != 1:
+                raise ConfigurationError(
+                    f"Cluster '{self.cluster}': topic '{self.name}' has {len(found.partitions)} partitions, but a commit "
+                    "log must have one; name another topic with sink.commit-log.topic"
+                )
+            return True
+        if found.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            return False
+        raise ClusterUnavailableError(
+            f"Cluster '{self.cluster}': the commit log '{self.name}' cannot be looked up ({found.error.str()}); grant "
+            "Describe and Read on it, or check the log of the brokers",
+            cluster_id=self.cluster,
+        )
+
+    def create(self, replication: int | None) -> None:
+        """Create the topic, with as many replicas as given, or else three if there are as many brokers.
+
+        Raises:
+            ConfigurationError: If the cluster refuses.
+            ClusterUnavailableError: If the cluster does not answer.
+        """
+        replicas = replication or min(_REPLICAS, self._brokers())
+        in_sync = {"min.insync.replicas": "2"} if replicas >= _REPLICAS else {}
+        wishes: list[tuple[int, dict[str, str]]] = [(replicas, _WISHED | in_sync), (replicas, in_sync)]
+        if replication is None:
+            wishes.append((-1, {}))  # the brokers' default: a managed cluster may insist on it
+        for i, (count, settings) in enumerate(wishes):
+            try:
+                self._create(count, REQUIRED | settings)
+                break
+            except KafkaException as error:
+                refused = error.args[0]
+                if refused.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    break
+                may_differ = refused.code() in _REFUSED_SETTINGS or (
+                    replication is None and refused.code() == KafkaError.INVALID_REPLICATION_FACTOR
+                )
+                if may_differ and i + 1 < len(wishes):
+                    continue
+                raise ConfigurationError(
+                    f"Cluster '{self.cluster}': the commit log '{self.name}' cannot be created ({refused.str()}); create "
+                    f"it with one partition and {_shown(REQUIRED)}, or grant Create on it"
+                ) from error
+        deadline = time.monotonic() + self.timeout_s
+        while self._describe().error is not None:
+            if time.monotonic() > deadline:
+                raise self.unavailable("was created, but the brokers do not list it yet")
+            time.sleep(0.02)
+
+    def check(self) -> None:
+        """Check that Kafka keeps all records, and that the owner may trim them.
+
+        Raises:
+            ConfigurationError: If Kafka may delete records by itself, or if trimming is not allowed.
+            ClusterUnavailableError: If the cluster does not answer.
+        """
+        try:
+            self.patiently(self._check_settings)
+            self.patiently(self._check_replicas)
+            self.patiently(self._check_delete)
+        except KafkaException as error:
+            raise self.unavailable(f"could not be checked ({error.args[0].str()})") from error
+
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again while brokers are away, which clients report at once; but not after a refused login."""
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            try:
+                found = ask()
+            except KafkaException as error:
+                self._clients.poll()  # brings the errors that were noticed in the background
+                denied = self._clients.errors.authentication_failed
+                if denied or time.monotonic() > deadline or not may_pass(error.args[0]):
+                    raise
+                time.sleep(_PAUSE_S)
+            else:
+                self._clients.errors.clear()
+                return found
+
+    def unavailable(self, what: str) -> ClusterUnavailableError:
+        """Return the error for a log that does not answer, with what the clients heard in the background."""
+        self._clients.poll()
+        errors = self._clients.errors
+        reason = f": {errors.last}" if errors.last else ""
+        advice = (
+            "check its user and password (sasl.*)"
+            if errors.authentication_failed
+            else "bring the cluster back and start the query again"
+        )
+        return ClusterUnavailableError(
+            f"Cluster '{self.cluster}': the commit log '{self.name}' {what}{reason}; {advice}", cluster_id=self.cluster
+        )
+
+    # --- parts ---
+
+    def _describe(self) -> TopicMetadata:
+        return self._clients.admin.list_topics(self.name, timeout=min(ASK_S, self.timeout_s)).topics[self.name]
+
+    def _brokers(self) -> int:
+        return len(self._clients.admin.list_topics(self.name, timeout=min(ASK_S, self.timeout_s)).brokers)
+
+    def _create(self, replicas: int, settings: Mapping[str, str]) -> None:
+        topic = NewTopic(self.name, num_partitions=1, replication_factor=replicas, config=dict(settings))
+        created = self._clients.admin.create_topics([topic], request_timeout=self.timeout_s)
+        created[self.name].result(self.timeout_s + 1)
+
+    def _check_settings(self) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, self.name)
+        try:
+            found = self._clients.admin.describe_configs([resource], request_timeout=self.timeout_s)[resource].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            _log.warning("The settings of the commit log '%s' cannot be checked: grant DescribeConfigs", self.name)
+            return
+        wrong = {key: found[key].value for key, value in REQUIRED.items() if found[key].value != value}
+        if wrong:
+            raise ConfigurationError(
+                f"Cluster '{self.cluster}': topic '{self.name}' has {_shown(wrong)}, so Kafka could delete decisions; set "
+                f"{_shown({key: REQUIRED[key] for key in wrong})}, or name another topic with sink.commit-log.topic"
+            )
+        unclean = "unclean.leader.election.enable"
+        if found[unclean].value == "true":
+            self._warn(f"has {unclean}=true, so a new leader may lack the last decisions", f"set {unclean}=false")
+        least = "min.insync.replicas"
+        if len(self._replicas()) >= _REPLICAS and int(found[least].value) < 2:
+            self._warn(
+                f"has {least}=1, so a decision may be on one broker only when that is lost",
+                f"set {least}=2 on the topic",
+            )
+
+    def _check_replicas(self) -> None:
+        replicas, brokers = len(self._replicas()), self._brokers()
+        if replicas < min(_REPLICAS, brokers):
+            self._warn(
+                f"has {replicas} of {brokers} brokers as replicas, so it may be lost with a broker",
+                f"give it {min(_REPLICAS, brokers)} replicas (kafka-reassign-partitions.sh)",
+            )
+
+    def _replicas(self) -> list[int]:
+        replicas: list[int] = self._describe().partitions[0].replicas
+        return replicas
+
+    def _warn(self, what: str, remedy: str) -> None:
+        _log.warning(
+            "Cluster '%s': the commit log '%s' %s. A batch whose decision is lost is published twice; %s",
+            self.cluster,
+            self.name,
+            what,
+            remedy,
+        )
+
+    def _check_delete(self) -> None:
+        """Raise if records may not be deleted, by asking to delete none: without trimming the log only grows."""
+        try:
+            for future in self._clients.admin.delete_records(
+                [TopicPartition(self.name, 0, 0)], request_timeout=self.timeout_s
+            ).values():
+                future.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise ConfigurationError(
+                    f"Cluster '{self.cluster}': the commit log '{self.name}' cannot be trimmed ({error.args[0].str()}), so "
+                    "each start would take longer than the one before; grant Delete on this topic"
+                ) from error
+            _log.warning("The commit log '%s' may not be trimmed: %s", self.name, error.args[0].str())
+
+
+def may_pass(error: KafkaError) -> bool:
+    """Return whether an error is one that brokers recover from."""
+    return error.retriable() or error.code() in _MAY_PASS
+
+
+def _shown(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in settings.items())

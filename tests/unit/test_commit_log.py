@@ -1,0 +1,219 @@
+"""The commit log and its topic, with fakes in the place of Kafka's clients."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.kafka.clients import BackgroundErrors
+from dynamic_kafka.sink import commit_log
+from dynamic_kafka.sink.chain import Record, State
+from dynamic_kafka.sink.commit_log import CommitLog
+from dynamic_kafka.sink.log_records import encode
+from dynamic_kafka.sink.log_topic import REQUIRED
+
+GOOD = REQUIRED | {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+
+
+def done(value: Any = None, error: BaseException | None = None) -> Future[Any]:
+    """An answer."""
+    future: Future[Any] = Future()
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+    return future
+
+
+class Clients:
+    """A cluster with one topic: consumer, admin and the errors of both."""
+
+    def __init__(self, *, brokers: int = 3, replicas: int = 3, settings: dict[str, str] | None = None) -> None:
+        self.errors = BackgroundErrors()
+        self.consumer = self.admin = self.producer = self
+        self.brokers, self.replicas, self.settings = brokers, replicas, GOOD | (settings or {})
+        self.records: list[bytes] = []
+        self.asked: list[int] = []
+        self.created: list[Any] = []
+        self.refusals: list[int] = []
+        self.delete_error: BaseException | None = None
+        self.exists = True
+        self.stalls = 0
+        self.at = 0
+
+    def poll(self) -> None:
+        """See `ClusterClients`."""
+
+    # --- consumer ---
+
+    def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
+        """See `Consumer`."""
+        return 0, len(self.records)
+
+    def assign(self, partitions: list[Any]) -> None:
+        """See `Consumer`."""
+        self.at = partitions[0].offset
+
+    def unassign(self) -> None:
+        """See `Consumer`."""
+
+    def consume(self, count: int, timeout: float) -> list[Any]:
+        """See `Consumer`, which refuses more than a million."""
+        if count > 1_000_000:
+            raise ValueError
+        self.asked.append(count)
+        if self.stalls and len(self.asked) % 2:
+            return []
+        some = self.records[self.at : self.at + min(count, 500)]
+        found = [
+            SimpleNamespace(error=lambda: None, offset=lambda n=n: n, value=lambda text=text: text)
+            for n, text in enumerate(some, self.at)
+        ]
+        self.at += len(some)
+        return found
+
+    # --- admin ---
+
+    def list_topics(self, topic: str, **_: Any) -> Any:
+        """See `AdminClient`."""
+        error = None if self.exists else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        partitions = {0: SimpleNamespace(replicas=list(range(self.replicas)))} if self.exists else {}
+        described = SimpleNamespace(error=error, partitions=partitions)
+        return SimpleNamespace(brokers=dict.fromkeys(range(self.brokers)), topics={topic: described})
+
+    def create_topics(self, topics: list[Any], **_: Any) -> dict[str, Future[Any]]:
+        """See `AdminClient`."""
+        self.created.append(topics[0])
+        if self.refusals:
+            return {topics[0].topic: done(error=KafkaException(KafkaError(self.refusals.pop(0))))}
+        self.exists = True
+        return {topics[0].topic: done()}
+
+    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        """See `AdminClient`."""
+        found = {key: SimpleNamespace(value=value) for key, value in self.settings.items()}
+        return {resources[0]: done(found)}
+
+    def delete_records(self, partitions: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        """See `AdminClient`."""
+        return {partitions[0]: done(error=self.delete_error)}
+
+
+def open_log(monkeypatch: pytest.MonkeyPatch, clients: Clients, *, timeout_ms: int = 1000) -> CommitLog:
+    """A log on these clients."""
+    monkeypatch.setattr(commit_log, "ClusterClients", lambda *_, **__: clients)
+    return CommitLog("c", {}, "log", timeout_ms=timeout_ms)
+
+
+def test_a_log_of_any_length_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a million records at once are refused by the client, and the query could never start again (review F6)."""
+    clients = Clients()
+    text = encode(Record("r", -1, State("x", 1)))
+    clients.records = [text] * 1_500_000
+    log = open_log(monkeypatch, clients)
+    monkeypatch.setattr(log, "_take_text", lambda *_: setattr(log, "_next", 1_500_000))
+    log.read()
+    assert clients.asked == [10_000]
+
+
+def test_a_slow_read_ends_only_without_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes as a whole; silence is an error."""
+    clock = [0.0]
+
+    def now() -> float:
+        clock[0] += 0.4
+        return clock[0]
+
+    clients = Clients()
+    clients.records = [encode(Record(f"r{n}", n - 1, State("x", n))) for n in range(5000)]
+    clients.stalls = True
+    log = open_log(monkeypatch, clients)
+    monkeypatch.setattr(commit_log, "time", SimpleNamespace(monotonic=now))
+    assert log.read().offset == 4999
+    assert clock[0] > 2
+    monkeypatch.setattr(clients, "consume", lambda *_, **__: [])
+    clients.records.append(clients.records[0])
+    with pytest.raises(ClusterUnavailableError, match="could not be read beyond offset 5000 of 5001"):
+        log.read()
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), KafkaException(KafkaError(KafkaError._TIMED_OUT))])
+def test_a_failed_trim_never_fails_a_batch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    """It is tried again later."""
+    clients = Clients()
+    clients.records = [encode(Record(f"r{n}", n - 1, State("x", n))) for n in range(400)]
+    clients.delete_error = error
+    log = open_log(monkeypatch, clients)
+    log.read()
+    log.trim()
+    assert "could not be trimmed" in caplog.text
+
+
+def test_trimming_that_is_not_allowed_is_an_error_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a warning for each hundred batches."""
+    clients = Clients()
+    clients.delete_error = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(ConfigurationError, match=r"cannot be trimmed .*grant Delete on this topic"):
+        open_log(monkeypatch, clients).topic.check()
+
+
+@pytest.mark.parametrize(
+    ("brokers", "replication", "replicas", "in_sync"),
+    [(1, None, 1, None), (2, None, 2, None), (3, None, 3, "2"), (9, None, 3, "2"), (9, 1, 1, None), (5, 5, 5, "2")],
+)
+def test_replicas_of_a_new_log(
+    monkeypatch: pytest.MonkeyPatch, brokers: int, replication: int | None, replicas: int, in_sync: str | None
+) -> None:
+    """Kafka's own default is one. No leader may be elected that lacks records (review F18)."""
+    clients = Clients(brokers=brokers)
+    clients.exists = False
+    open_log(monkeypatch, clients).topic.create(replication)
+    (made,) = clients.created
+    assert (made.num_partitions, made.replication_factor) == (1, replicas)
+    assert made.config.get("min.insync.replicas") == in_sync
+    assert made.config["unclean.leader.election.enable"] == "false"
+    assert REQUIRED.items() <= made.config.items()
+
+
+def test_a_cluster_that_refuses_what_is_only_wished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A managed one: it has its own replication, and settings that nobody may change."""
+    clients = Clients()
+    clients.exists = False
+    clients.refusals = [KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REPLICATION_FACTOR]
+    open_log(monkeypatch, clients).topic.create(None)
+    assert [made.replication_factor for made in clients.created] == [3, 3, -1]
+    assert clients.created[-1].config == REQUIRED
+    clients.exists, clients.created = False, []
+    clients.refusals = [KafkaError.INVALID_REPLICATION_FACTOR]
+    with pytest.raises(ConfigurationError, match="cannot be created"):  # what the user wants is not changed in silence
+        open_log(monkeypatch, clients).topic.create(5)
+    clients.refusals = [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    with pytest.raises(ConfigurationError, match="grant Create on it"):
+        open_log(monkeypatch, clients).topic.create(None)
+
+
+@pytest.mark.parametrize(
+    ("clients", "warning"),
+    [
+        (Clients(), ""),
+        (Clients(brokers=1, replicas=1, settings={"min.insync.replicas": "1"}), ""),
+        (Clients(replicas=1), "has 1 of 3 brokers as replicas"),
+        (Clients(settings={"min.insync.replicas": "1"}), "set min.insync.replicas=2 on the topic"),
+        (Clients(settings={"unclean.leader.election.enable": "true"}), "set unclean.leader.election.enable=false"),
+    ],
+)
+def test_a_log_that_may_lose_its_end_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clients: Clients, warning: str
+) -> None:
+    """At each start, where we find it and did not make it."""
+    with caplog.at_level(logging.WARNING):
+        open_log(monkeypatch, clients).topic.check()
+    assert (warning in caplog.text) if warning else not caplog.text

@@ -1,0 +1,85 @@
+"""What is a record of a commit log, what is of another program, and what is of a newer version."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynamic_kafka.sink.chain import Record, State, Transaction
+from dynamic_kafka.sink.log_records import Pointer, UnreadableRecordError, decode, encode
+
+STATE = State(
+    chain="x",
+    generation=3,
+    status="decided",
+    identity="app/ä",
+    batch=7,
+    transactions=(Transaction("a", "p.dk-0123456789ab-0", 2**40, 12),),
+    clusters={"a": {"cluster.id": "Xyz", "bootstrap.servers": "h:1"}},
+    applied={"app/ä": 7, "other": 0},
+    places=("Old/log", "Xyz/log"),
+)
+RECORD = Record("r", 41, STATE)
+
+
+@pytest.mark.parametrize("record", [RECORD, replace(RECORD, state=State()), Pointer("Xyz/log", "east")])
+def test_what_is_encoded_is_decoded(record: Record | Pointer) -> None:
+    """With all that belongs to it."""
+    assert decode(encode(record)) == record
+
+
+def test_a_new_field_is_left_out_while_it_is_empty() -> None:
+    """So records that do not need it are those of the first version."""
+    assert "places" not in json.loads(encode(Record("r", 0, State())))["state"]
+
+
+@pytest.mark.parametrize("text", [None, b"", b"\xff", b"{}", b"[]", b"1", b"null", b'{"version":"2"}', b'{"state":{}}'])
+def test_what_another_program_wrote_is_skipped(text: bytes | None) -> None:
+    """It is not JSON, or has no number of a version."""
+    assert decode(text) is None
+
+
+def changed(**changes: Any) -> bytes:
+    """The record with other content."""
+    return json.dumps(json.loads(encode(RECORD)) | changes).encode()
+
+
+def in_state(**changes: Any) -> bytes:
+    """The record with another state."""
+    return changed(state=json.loads(encode(RECORD))["state"] | changes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        changed(version=2),
+        changed(more=1),
+        changed(state=None),
+        changed(follows="1"),
+        in_state(more=1),
+        in_state(transactions=[1]),
+        in_state(transactions=None),
+        in_state(transactions=[["a", "p-0", 1, 2, 3]]),
+        b'{"version":2}',
+        b'{"version":1}',
+        b'{"version":1,"pointer":{"place":"x/y","cluster":"c","more":1}}',
+    ],
+)
+def test_what_a_newer_version_wrote_stops_us(text: bytes) -> None:
+    """It may count, and this version does not know what it says."""
+    with pytest.raises(UnreadableRecordError):
+        decode(text)
+
+
+@given(
+    st.binary(max_size=50)
+    | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda v: json.dumps(v).encode())
+)
+def test_whatever_is_in_the_topic(text: bytes) -> None:
+    """It is never an error of another kind."""
+    assert decode(text) is None
