@@ -17,6 +17,11 @@ BOUNDS = (
     Limits(batches=3, drivers=2, timeouts=1, late_timeouts=1),
     Limits(batches=3, drivers=2, late_tasks=1),
     Limits(batches=3, drivers=2, faults=1),
+    Limits(batches=3, drivers=2, copies=1),
+    Limits(batches=3, drivers=2, copies=1, named=True),
+    Limits(batches=2, drivers=2, late_timeouts=2, epoch_steps=(1, 2), fences=True, copies=1),
+    Limits(batches=2, drivers=2, two_steps=True, trims=1),
+    Limits(batches=1, drivers=3, late_timeouts=2),
 )
 
 

@@ -6,9 +6,11 @@ answers come from a `World`. Nothing here knows what the right order is.
 What the explorer tries at every point:
 
 * any process takes its next step, or never takes one again (a crash, or a zombie that wakes up later);
+* the next driver starts with a checkpoint that was restored from a copy, so that batches have other rows than before;
 * a batch is given up before its tasks are done;
 * a request (append, end, abort) is executed, or lost, or executed later, at any time, or executed twice;
-* a broker aborts an open transaction that timed out;
+* a broker aborts an open transaction that timed out, at once or in two steps;
+* somebody aborts open transactions by hand; the log is trimmed;
 * the next driver starts, while older ones go on; a task of any generation starts, however late.
 
 Faults (lost, late and repeated requests, time-outs, drivers) are bounded, as `Limits` says.
@@ -21,12 +23,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
-from dynamic_kafka.errors import DynamicKafkaError, LostTransactionsError
+from dynamic_kafka.errors import CheckpointError, DynamicKafkaError, LostTransactionsError
+from dynamic_kafka.kafka.transactions.client import TransactionDescription, TransactionState
 from dynamic_kafka.sink import protocol
 from dynamic_kafka.sink.chain import Transaction
+from dynamic_kafka.sink.outcome import outcome
 from dynamic_kafka.sink.protocol import (
     Abort,
     Append,
+    Claim,
     Describe,
     End,
     ListOpen,
@@ -34,11 +39,14 @@ from dynamic_kafka.sink.protocol import (
     Outcome,
     ReadLog,
     Wait,
+    Warn,
 )
-from tests.model.runs import Failure, Result, Runs
+from dynamic_kafka.sink.transactional_ids import TransactionalId
+from tests.model.runs import CHAIN, Failure, Result, Runs
 from tests.model.world import (
     SLOTS,
     TASKS,
+    Checkpoint,
     Driver,
     Phase,
     Row,
@@ -71,6 +79,13 @@ class Limits:
         faults: Requests that are lost, late or repeated.
         timeouts: Transactions that the broker aborts before they were seen open with time left.
         late_timeouts: The same after that, so that a decided batch may be gone in part; it has to end loudly.
+        epoch_steps: By how much a time-out moves the epoch on.
+        fences: A time-out first moves the epoch, and aborts later.
+        copies: Checkpoints that are restored from a copy, which is any number of batches behind.
+        named: Batches have a `txnAppId` and a `txnVersion`, instead of a stream's numbers.
+        two_steps: A task writes in two steps, so that its transaction can end between them.
+        aborts: Times that somebody aborts all open transactions by hand, as the command line does.
+        trims: Times that the log is trimmed to its head.
     """
 
     batches: int = 3
@@ -80,6 +95,13 @@ class Limits:
     faults: int = 0
     timeouts: int = 0
     late_timeouts: int = 0
+    epoch_steps: tuple[int, ...] = (1,)
+    fences: bool = False
+    copies: int = 0
+    named: bool = False
+    two_steps: bool = False
+    aborts: int = 0
+    trims: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,11 +112,22 @@ class Rules:
         one_transaction_per_epoch: A task's producer takes a new epoch for each transaction (rule 7).
         slots_by_generation: A task leaves transactional ids alone that its own or a later generation has prepared.
         abort_by_epoch: Aborts name producer id and epoch, and are not InitProducerId by name (rule 4).
+        aborts_claim: Who aborts by hand claims a generation first.
     """
 
     one_transaction_per_epoch: bool = True
     slots_by_generation: bool = True
     abort_by_epoch: bool = True
+    aborts_claim: bool = True
+
+
+_STATES = {
+    "empty": TransactionState.EMPTY,
+    "open": TransactionState.ONGOING,
+    "fenced": TransactionState.ONGOING,
+    "committed": TransactionState.COMPLETE_COMMIT,
+    "aborted": TransactionState.COMPLETE_ABORT,
+}
 
 
 @dataclass
@@ -103,12 +136,16 @@ class Explorer:
 
     limits: Limits
     rules: Rules
-    runs: Runs = field(default_factory=Runs)
     finished: int = 0
+    alive: set[Any] = field(default_factory=set)
+    """What a new driver was seen to go on from."""
+
+    def __post_init__(self) -> None:
+        self.runs = Runs(named=self.limits.named)
 
     def run(self) -> int:
         """Visit them; returns how many there are."""
-        first = self.start_driver(World(), 0)
+        first = self.start_driver(World(), 0, 0)
         seen, pending = {hash(first)}, [first]
         while pending:
             world = pending.pop()
@@ -123,17 +160,50 @@ class Explorer:
     # --- promises ---
 
     def check(self, world: World) -> None:
-        """Nothing twice, nothing half, nothing lost."""
+        """Nothing twice, nothing half, nothing lost, nothing stuck."""
         rows = world.published
         if len({(r.query, r.batch, r.task) for r in rows}) < len(rows):
             raise ViolationError(f"a row is published twice: {rows}")
         if len({(r.query, r.batch, r.generation) for r in rows}) > len({(r.query, r.batch) for r in rows}):
             raise ViolationError(f"rows of two attempts at one batch are published: {rows}")
-        for query, done in enumerate(world.done):
+        if not all(r.is_whole for r in rows):
+            raise ViolationError(f"a part of a task's rows is published: {rows}")
+        for query, done, plans in world.checkpoints:
             for batch in range(done):
-                if sum((r.query, r.batch) == (query, batch) for r in rows) < len(TASKS):
+                if sum((r.query, r.batch, r.content) == (query, batch, plans[batch]) for r in rows) < len(TASKS):
                     raise ViolationError(f"batch {batch} is done for Spark, and not published: {rows}")
-        self.finished += self.limits.batches in world.done
+            self.finished += done == self.limits.batches
+        for number in range(self.limits.queries):
+            self.check_alive(world, number)
+
+    def check_alive(self, world: World, checkpoint: int) -> None:
+        """A driver that starts now, when all others are dead and no request is lost, publishes the next batch."""
+        done = world.checkpoints[checkpoint].done
+        key = world.log.length, world.log.head, world.slots, world.checkpoints, checkpoint, bool(world.late_timeouts)
+        if done == self.limits.batches or key in self.alive:
+            return
+        self.alive.add(key)
+        slots = tuple(  # brokers go on with what they have begun
+            tuple(ended(slot, "aborted") if slot.status == "fenced" else slot for slot in some) for some in world.slots
+        )
+        world = replace(world, drivers=(), tasks=(), late=(), slots=slots, log=world.log._replace(appended=()))
+        world = self.start_driver(world, 0, checkpoint)
+        while world.checkpoints[checkpoint].done == done:
+            driver = world.drivers[0]
+            if driver.phase == "tasks":
+                (task, *_) = [t for t in world.tasks if not t.started or t.slot >= 0]
+                world = self.run_task(world, task)
+                continue
+            if driver.phase in ("abandon", "end"):
+                raise ViolationError(f"no new driver can go on: {world}")
+            found = self.runs.next(driver.at) if driver.phase != "log" else None
+            if isinstance(found, Failure):
+                words: list[type[DynamicKafkaError]] = [LostTransactionsError] if world.late_timeouts else []
+                words += [CheckpointError] if self.limits.copies else []
+                if type(found.error) in words:
+                    return  # it needs the user's word
+                raise ViolationError(f"no new driver can go on: {found.error}")
+            world = next(iter(self.step(world, driver)))
 
     # --- moves ---
 
@@ -144,7 +214,7 @@ class Explorer:
         """
         for driver in world.drivers:
             if driver.phase in ("claim", "commit", "abandon") and isinstance(
-                self.runs.next(driver.at), (Result, Failure, Wait)
+                self.runs.next(driver.at), (Result, Failure, Wait, Warn)
             ):
                 yield from self.step(world, driver)
                 return
@@ -152,49 +222,109 @@ class Explorer:
             rest = world.late[:i] + world.late[i + 1 :]
             yield self.execute(replace(world, late=rest), *request)
         for task in world.tasks:
-            late = world.late_tasks + task.started
+            late = world.late_tasks + (task.started and task.slot < 0)
             # The two tasks of a batch have nothing in common: the second one starts after the first.
             if late <= self.limits.late_tasks and (task.number == 0 or task._replace(number=0) not in world.tasks):
                 yield self.run_task(replace(world, late_tasks=late), task)
         for worker, slots in enumerate(world.slots):
             for number, slot in enumerate(slots):
-                aborted = ended(slot, "aborted", later=1)
+                if slot.status == "fenced":
+                    yield with_slot(world, worker, number, ended(slot, "aborted"))
                 if slot.status != "open":
                     continue
-                if not slot.seen_open and world.timeouts < self.limits.timeouts:
-                    yield replace(with_slot(world, worker, number, aborted), timeouts=world.timeouts + 1)
-                if slot.seen_open and world.late_timeouts < self.limits.late_timeouts:
-                    yield replace(with_slot(world, worker, number, aborted), late_timeouts=world.late_timeouts + 1)
+                for later in self.limits.epoch_steps:
+                    aborted = ended(slot, "fenced" if self.limits.fences else "aborted", later)
+                    if not slot.seen_open and world.timeouts < self.limits.timeouts:
+                        yield replace(with_slot(world, worker, number, aborted), timeouts=world.timeouts + 1)
+                    if slot.seen_open and world.late_timeouts < self.limits.late_timeouts:
+                        yield replace(with_slot(world, worker, number, aborted), late_timeouts=world.late_timeouts + 1)
         for driver in world.drivers:
             if driver.phase != "end":
                 yield from self.step(world, driver)
-        if len(world.drivers) < self.limits.drivers:
-            yield self.start_driver(world, len(world.drivers))
+        if world.trims < self.limits.trims and (left := self.trimmed(world)) != world:
+            yield left
+        if world.aborts < self.limits.aborts and world.log.length:
+            yield self.abort_by_hand(world)
+        number = len(world.drivers)
+        if number - world.aborts < self.limits.drivers:
+            for checkpoint, (query, *_) in enumerate(world.checkpoints):
+                if query == number % self.limits.queries:
+                    yield self.start_driver(world, number, checkpoint)
+                    yield from self.restored(world, number, checkpoint)
 
-    def start_driver(self, world: World, number: int) -> World:
+    def restored(self, world: World, number: int, checkpoint: int) -> Iterator[World]:
+        """A driver starts with an older copy of a checkpoint, in which the last batches are not even planned."""
+        if len(world.checkpoints) < len(World().checkpoints) + self.limits.copies:
+            query, done, plans = world.checkpoints[checkpoint]
+            for left in range(done + 1):
+                copied = (*world.checkpoints, Checkpoint(query, min(done, left), plans[:left]))
+                yield self.start_driver(replace(world, checkpoints=copied), number, len(world.checkpoints))
+
+    def start_driver(self, world: World, number: int, checkpoint: int) -> World:
         """A driver reads Spark's checkpoint: the first batch that is not done comes (again)."""
-        query = number % self.limits.queries
-        done = world.done[query]
-        world = replace(world, drivers=(*world.drivers, Driver(number, query, done, "end")))
+        query, done, _ = world.checkpoints[checkpoint]
+        world = replace(world, drivers=(*world.drivers, Driver(number, query, done, "end", checkpoint=checkpoint)))
         return self.enter(world, world.drivers[number], "claim" if done < self.limits.batches else "end")
+
+    def trimmed(self, world: World) -> World:
+        """Who reads the log from its new start on finds the head, and nothing from before it."""
+        log, last = world.log, world.log.length - 1
+        appended = tuple((name, offset) for name, offset in log.appended if offset == last)
+        if appended == log.appended:
+            return world
+        return replace(world, log=log._replace(appended=appended), trims=world.trims + 1)
+
+    def abort_by_hand(self, world: World) -> World:
+        """Abort everything that is open, as if the batch at the head had failed."""
+        number = len(world.drivers)
+        claim = Claim(CHAIN, self.runs.chain(world.log).state.generation)
+        by_hand = Driver(number, 0, 0, "end", claim)
+        world = replace(world, drivers=(*world.drivers, by_hand), aborts=world.aborts + 1)
+        if self.rules.aborts_claim:
+            return self.enter(world, by_hand, "abandon")
+        for transaction in self.list_open(world):
+            world = self.execute(world, "abort", transaction)
+        return world
 
     def run_task(self, world: World, task: Task) -> World:
         """A task takes a transactional id of its worker, writes, and its message reaches the driver if that still waits."""
-        tasks = {*world.tasks, task._replace(started=True)} - {task}
-        if world.late_tasks == self.limits.late_tasks:
-            tasks = {other for other in tasks if not other.started}
-        world = replace(world, tasks=tuple(sorted(tasks)))
+        if task.slot >= 0:
+            return self.end_task(world, task)
         free = [
             number
             for number, slot in enumerate(world.slots[task.number])
-            if slot.prepared_by < task.generation or not self.rules.slots_by_generation
+            if not self.rules.slots_by_generation or _is_free(slot, task.generation)
         ]
         if not free:
-            return world  # too late for all ids: it fails
+            return self.without_task(world, task)  # too late for all ids: it fails
         number, slot = free[0], world.slots[task.number][free[0]]
         epoch = slot.epoch + 1 if self.rules.one_transaction_per_epoch or slot.status != "committed" else slot.epoch
-        row = Row(task.query, task.batch, task.number, task.generation)
+        row = Row(task.query, task.batch, task.number, task.generation, task.content, not self.limits.two_steps)
         world = with_slot(world, task.number, number, Slot(epoch, "open", row, max(slot.prepared_by, task.generation)))
+        if self.limits.two_steps:
+            tasks = {*world.tasks, task._replace(slot=number, epoch=epoch)} - {task}
+            return replace(world, tasks=tuple(sorted(tasks)))
+        return self.report(self.without_task(world, task), task, number, epoch)
+
+    def end_task(self, world: World, task: Task) -> World:
+        """The second half of a task's rows. Kafka opens a transaction again that was aborted at the same epoch."""
+        left = self.without_task(world, task)
+        slot = world.slots[task.number][task.slot]
+        if slot.epoch != task.epoch or slot.status not in ("open", "aborted"):
+            return left  # its producer is fenced: it fails
+        row = Row(task.query, task.batch, task.number, task.generation, task.content, slot.status == "open")
+        left = with_slot(left, task.number, task.slot, slot._replace(status="open", row=row))
+        return self.report(left, task, task.slot, task.epoch)
+
+    def without_task(self, world: World, task: Task) -> World:
+        """A task that has ended may start once more."""
+        tasks = {*world.tasks, task._replace(started=True, slot=-1, epoch=-1)} - {task}
+        if world.late_tasks == self.limits.late_tasks:
+            tasks = {other for other in tasks if not other.started or other.slot >= 0}
+        return replace(world, tasks=tuple(sorted(tasks)))
+
+    def report(self, world: World, task: Task, number: int, epoch: int) -> World:
+        """A task's message reaches the driver if that still waits."""
         driver = world.drivers[task.driver]
         if driver.phase == "tasks" and driver.claim is not None and driver.claim.generation == task.generation:
             messages = list(driver.messages)
@@ -212,11 +342,14 @@ class Explorer:
             return
         if driver.phase == "log":
             # Two drivers may write it: Spark's own checkpoint lets the first one win, and ends the other.
-            if world.done[driver.query] == driver.batch:
+            checkpoints = list(world.checkpoints)
+            found = checkpoints[driver.checkpoint]
+            if found.done == driver.batch:
                 driver = driver._replace(batch=driver.batch + 1)
-                done = tuple(n + (query == driver.query) for query, n in enumerate(world.done))
+                checkpoints[driver.checkpoint] = found._replace(done=driver.batch)
                 more = driver.batch < self.limits.batches
-                yield self.enter(replace(world, done=done), driver, "claim" if more else "end")
+                world = replace(world, checkpoints=tuple(checkpoints))
+                yield self.enter(world, driver, "claim" if more else "end")
             else:
                 yield self.enter(world, driver, "end")
             return
@@ -230,21 +363,18 @@ class Explorer:
                 log = world.log._replace(appended=appended_by(driver.number, world.log))
                 yield self.answer(world, driver, log)
             case ListOpen():
-                found = tuple(
-                    Transaction("c", f"{task}.{number}", task * SLOTS + number, slot.epoch)
-                    for task, slots in enumerate(world.slots)
-                    for number, slot in enumerate(slots)
-                    if slot.status == "open"
-                )
-                yield self.answer(world, driver, found)
+                listed = self.list_open(world)
+                yield self.answer(world, driver, listed)
+                if listed and world.faults < self.limits.faults:  # a cluster does not answer
+                    yield self.answer(replace(world, faults=world.faults + 1), driver, ())
             case Describe(transactions):
                 seen = tuple(self.describe(world, t) for t in transactions)
-                for t, (outcome, *_) in zip(transactions, seen, strict=True):
-                    if outcome is Outcome.OPEN:
+                for t, (found_outcome, *_) in zip(transactions, seen, strict=True):
+                    if found_outcome is Outcome.OPEN:
                         task, number = divmod(t.producer_id, SLOTS)
                         world = with_slot(world, task, number, world.slots[task][number]._replace(seen_open=True))
                 yield self.answer(world, driver, seen)
-            case Wait():
+            case Wait() | Warn():
                 yield self.answer(world, driver, None)
             case Append(record):
                 yield from self.requests(world, driver, [("append", self.runs.record_number(record))])
@@ -289,20 +419,34 @@ class Explorer:
         return with_slot(publish(world, slot.row), task, number, ended(slot, "committed"))
 
     def describe(self, world: World, transaction: Transaction) -> ObservedTransaction:
-        """What the coordinator says of it; the classes are those of `kafka.transactions`."""
+        """What the production code makes of the coordinator's answer."""
         task, number = divmod(transaction.producer_id, SLOTS)
         slot = world.slots[task][number]
-        after = slot.epoch - transaction.producer_epoch
-        if after == 0 and slot.status in ("open", "committed"):
-            return ObservedTransaction(Outcome.OPEN if slot.status == "open" else Outcome.COMMITTED, 60_000, 60_000)
-        return ObservedTransaction(Outcome.ABORTED if slot.status == "aborted" and after in (0, 1) else Outcome.UNKNOWN)
+        found = TransactionDescription(
+            _STATES[slot.status], transaction.producer_id, slot.epoch, 60_000, 0, frozenset()
+        )
+        return ObservedTransaction(outcome(transaction, found), 60_000, 60_000)
+
+    def list_open(self, world: World) -> tuple[Transaction, ...]:
+        """The transactions that are open."""
+        return tuple(
+            Transaction("c", f"{task}.{number}", task * SLOTS + number, slot.epoch)
+            for task, slots in enumerate(world.slots)
+            for number, slot in enumerate(slots)
+            if slot.status == "open"
+        )
 
     # --- drivers ---
 
     def after(self, world: World, driver: Driver, value: Any) -> World:
         """The driver's next phase."""
         if driver.phase == "claim":
-            tasks = tuple(Task(driver.number, driver.query, driver.batch, number, value.generation) for number in TASKS)
+            if value.applied:  # its tasks only count
+                return self.enter(world, driver._replace(claim=value, messages=(None, None)), "commit")
+            tasks = tuple(
+                Task(driver.number, driver.query, driver.batch, number, value.generation, driver.content)
+                for number in TASKS
+            )
             world = replace(world, tasks=tuple(sorted((*world.tasks, *tasks))))
             return self.enter(world, driver._replace(claim=value), "tasks")
         return self.enter(world, driver, "log" if driver.phase == "commit" else "end")
@@ -317,7 +461,15 @@ class Explorer:
 
     def enter(self, world: World, driver: Driver, phase: Phase) -> World:
         """A driver's next phase; what it does not need any more is forgotten."""
-        after = Driver(driver.number, driver.query, driver.batch, phase)
+        content = driver.content
+        if phase == "claim":
+            checkpoints = list(world.checkpoints)
+            found = checkpoints[driver.checkpoint]
+            if len(found.plans) == driver.batch:  # Spark plans it
+                checkpoints[driver.checkpoint] = found._replace(plans=(*found.plans, driver.checkpoint))
+                world = replace(world, checkpoints=tuple(checkpoints))
+            content = world.checkpoints[driver.checkpoint].plans[driver.batch]
+        after = Driver(driver.number, driver.query, driver.batch, phase, checkpoint=driver.checkpoint, content=content)
         if phase in ("tasks", "commit"):
             after = after._replace(claim=driver.claim)
         if phase in ("claim", "commit", "abandon"):
@@ -330,6 +482,12 @@ class Explorer:
     def answer(self, world: World, driver: Driver, answer: Any) -> World:
         """The protocol gets its answer."""
         return with_driver(world, driver._replace(at=self.runs.resume(driver.at, answer)))
+
+
+def _is_free(slot: Slot, generation: int) -> bool:
+    """Whether the production code would take an id for a task of a generation."""
+    known = TransactionalId("", -1, "used" if slot.prepared_by else "free", CHAIN, slot.prepared_by)
+    return known.is_free_for(CHAIN, generation)
 
 
 def explore(limits: Limits, rules: Rules = Rules()) -> int:

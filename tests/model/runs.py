@@ -18,10 +18,10 @@ from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.protocol import Claim, ReadLog, TransactionPolicy
 from tests.model.world import TASKS, Driver, Log, World
 
-__all__ = ["Failure", "Result", "Runs"]
+__all__ = ["CHAIN", "Failure", "Result", "Runs"]
 
 _POLICY = TransactionPolicy()
-_CHAIN = "chain"  # there is only one log
+CHAIN = "chain"  # there is only one log
 
 
 class Result(NamedTuple):
@@ -51,9 +51,14 @@ class Point(NamedTuple):
 
 
 class Runs:
-    """All that were seen."""
+    """All that were seen.
 
-    def __init__(self) -> None:
+    Args:
+        named: True if batches have a `txnAppId`, which their claims know, and no consecutive numbers.
+    """
+
+    def __init__(self, *, named: bool) -> None:
+        self._named = named
         self._points: list[Point] = []
         self._point_numbers: dict[Any, int] = {}
         self._records: list[Record] = []
@@ -77,12 +82,13 @@ class Runs:
     def _run(self, driver: Driver, answers: tuple[Any, ...]) -> int:
         name, claimed = driver.name, driver.claim
         steps: Generator[Any, Any, Any]
+        identity = Identity(f"query {driver.query}", driver.batch, consecutive=not self._named)
         if driver.phase == "claim":
-            steps = protocol.claim(name, None, _POLICY)
+            steps = protocol.claim(name, identity if self._named else None, _POLICY)
         elif driver.phase == "commit":
             assert claimed is not None
             prepared = tuple(t for t in driver.messages if t is not None)
-            batch = protocol.Batch(Identity(f"query {driver.query}", driver.batch), len(TASKS), prepared)
+            batch = protocol.Batch(identity, len(TASKS) * (driver.content + 1), prepared)
             steps = protocol.commit(name, claimed, batch, _POLICY)
         else:
             assert claimed is not None
@@ -93,7 +99,7 @@ class Runs:
             for answer in answers:
                 wanted = steps.send(self.chain(answer) if isinstance(wanted, ReadLog) else answer)
         except StopIteration as stop:
-            wanted = Result(replace(stop.value, chain=_CHAIN) if isinstance(stop.value, Claim) else stop.value)
+            wanted = Result(replace(stop.value, chain=CHAIN) if isinstance(stop.value, Claim) else stop.value)
         except DynamicKafkaError as error:
             wanted = Failure(error)
         point = Point(driver, answers, wanted)
@@ -107,8 +113,9 @@ class Runs:
         return _number(self._records, self._record_numbers, key, record)
 
     def _state_number(self, state: State) -> int:
-        key = state.status, state.generation, state.transactions, *state.applied.items()  # the rest follows from these
-        return _number(self._states, self._state_numbers, key, replace(state, chain=_CHAIN))
+        # The rest follows from these.
+        key = state.status, state.generation, state.transactions, *state.applied.items(), *state.rows.items()
+        return _number(self._states, self._state_numbers, key, replace(state, chain=CHAIN))
 
     def chain(self, log: Log) -> Chain:
         """The chain that a reader finds."""

@@ -4,12 +4,13 @@ The explorations that take longest have the mark `crash`; `make soak` explores l
 """
 
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from dynamic_kafka.sink import chain, protocol
+from dynamic_kafka.sink import chain, identity, protocol
 from tests.model.explorer import Limits, Rules, ViolationError, explore
 
 pytestmark = pytest.mark.timeout(900)
@@ -23,31 +24,48 @@ LONG = pytest.mark.crash
     [
         pytest.param(Limits(batches=1, drivers=2, late_tasks=1), id="late and repeated tasks", marks=LONG),
         pytest.param(Limits(batches=1, drivers=2, faults=1), id="lost, late and repeated requests", marks=LONG),
+        pytest.param(Limits(batches=3, drivers=2), id="a zombie driver of three batches", marks=LONG),
+        pytest.param(Limits(batches=2, drivers=2, copies=1), id="a restored checkpoint of two batches", marks=LONG),
+        pytest.param(Limits(batches=2, drivers=2, named=True, copies=1), id="versions, two batches", marks=LONG),
+        pytest.param(
+            Limits(batches=1, drivers=2, late_timeouts=2, copies=1), id="a restored checkpoint, time-outs", marks=LONG
+        ),
+        pytest.param(
+            Limits(batches=1, drivers=2, late_timeouts=2, named=True, copies=1), id="versions, time-outs", marks=LONG
+        ),
+        pytest.param(Limits(batches=1, drivers=2, two_steps=True), id="tasks of two steps", marks=LONG),
+        pytest.param(
+            Limits(batches=1, drivers=2, late_timeouts=2, epoch_steps=(1, 2), fences=True), id="fences", marks=LONG
+        ),
         pytest.param(Limits(batches=1, drivers=2, timeouts=1), id="time-outs before a decision"),
         pytest.param(Limits(batches=1, drivers=2, late_timeouts=2), id="time-outs after a decision"),
         pytest.param(Limits(batches=1, drivers=2, queries=2), id="two queries with one prefix"),
-        pytest.param(Limits(batches=3, drivers=2), id="a zombie driver of three batches", marks=LONG),
-        pytest.param(Limits(batches=1, drivers=2), id="two drivers"),
+        pytest.param(Limits(batches=1, drivers=2, trims=1), id="two drivers and a log that is trimmed"),
         pytest.param(Limits(batches=3, drivers=1, late_tasks=1, faults=1, timeouts=1), id="one driver"),
+        pytest.param(Limits(batches=1, drivers=2, copies=1), id="a restored checkpoint"),
+        pytest.param(Limits(batches=1, drivers=2, named=True, copies=1), id="versions"),
+        pytest.param(Limits(batches=1, drivers=1, late_tasks=1, two_steps=True, aborts=1), id="aborts by hand"),
     ],
 )
 def test_every_order_of_events_keeps_the_promises(limits: Limits) -> None:
-    """Nothing is published twice or by halves, and what Spark takes for done is published."""
+    """Nothing is published twice or by halves, what Spark takes for done is published, and a new driver can go on."""
     assert explore(limits) > 1000
 
 
 @pytest.fixture(name="break_rule")
 def _break_rule(monkeypatch: pytest.MonkeyPatch) -> Break:
-    """Changes one line of the protocol, or of the chain that it follows."""
+    """Changes one line of the protocol, or of what it consists of, wherever that is used."""
+    modules = (protocol, chain, identity)
 
     def change(function: str, line: str, changed: str) -> None:
-        module = chain if function == "follow" else protocol
-        source = inspect.getsource(getattr(module, function))
+        users = [module for module in modules if hasattr(module, function)]
+        source = inspect.getsource(getattr(users[0], function))
         assert source.count(line) == 1, "the protocol has changed: change this test with it"
-        scope: dict[str, Any] = vars(module)
+        scope = vars(sys.modules[getattr(users[0], function).__module__])
         found: dict[str, Any] = {}
         exec(compile(source.replace(line, changed), f"<{function}, changed>", "exec"), scope, found)
-        monkeypatch.setattr(module, function, found[function])
+        for user in users:
+            monkeypatch.setattr(user, function, found[function])
 
     return change
 
@@ -77,7 +95,7 @@ def test_rule_1_a_decision_comes_before_the_first_commit(break_rule: Break) -> N
 
 def test_rule_2_only_the_generation_at_the_head_decides(break_rule: Break) -> None:
     """If any record counts wherever it stands, a zombie's decision does."""
-    break_rule("follow", "if record.follows != chain.offset and not (first and offset > 0):", "if False:")
+    break_rule("follow", "if record.follows != chain.offset and not begins:", "if False:")
     _is_found(Limits(batches=1, drivers=2))
 
 
@@ -130,6 +148,52 @@ def test_a_batch_that_was_voided_may_be_decided_again_and_open(break_rule: Break
     """A driver that hung after its decision takes the one of another driver for its own, and tells Spark that it is done."""
     break_rule("_is_published", "not is_open and ", "")
     _is_found(Limits(batches=1, drivers=2, late_timeouts=2))
+
+
+def test_a_batch_that_was_voided_may_be_published_with_other_rows(break_rule: Break) -> None:
+    """A driver that hung takes the batch of a restored checkpoint for its own."""
+    break_rule("_is_published", " and now.rows.get(name) == decided.rows.get(name)", "")
+    _is_found(Limits(batches=1, drivers=2, late_timeouts=2, copies=1))
+
+
+def test_a_batch_that_is_voided_is_the_next_one_again(break_rule: Break) -> None:
+    """If it were remembered, its repetition would be dropped, and its rows would be lost."""
+    break_rule("voided_state", "if n != state.identity", "if True")
+    _is_found(Limits(batches=1, drivers=2, late_timeouts=2))
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["stream", "versions"])
+def test_rule_8_a_repetition_has_as_many_rows(break_rule: Break, named: bool) -> None:  # noqa: FBT001
+    """The next batch of a restored checkpoint has other rows than the one that the log knows by its number."""
+    break_rule("_repetition", "if rows == last.rows:", "if True:")
+    _is_found(Limits(batches=1, drivers=2, copies=1, named=named))
+
+
+def test_rule_8_an_older_version_is_an_error(break_rule: Break) -> None:
+    """If it is dropped, a checkpoint that is two batches behind loses one of them."""
+    break_rule("place", "if is_older and skip == identity.batch:", "if is_older:")
+    _is_found(Limits(batches=2, drivers=2, copies=1, named=True))
+
+
+def test_rule_4_what_dead_attempts_left_open_is_listed_before_the_batch_is_finished(break_rule: Break) -> None:
+    """Listed after it, it may be of the next batch, which another driver has decided."""
+    break_rule(
+        "_close",
+        "closed = yield from _append(chain, name, state)",
+        "closed = yield from _append(chain, name, state)\n    left_open = yield ListOpen()",
+    )
+    _is_found(Limits(batches=2, drivers=2))
+
+
+def test_who_aborts_by_hand_claims_first() -> None:
+    """Kafka lets a task go on in a second transaction of the same epoch, so half of its rows would be decided."""
+    _is_found(Limits(batches=1, drivers=1, two_steps=True, aborts=1), Rules(aborts_claim=False))
+
+
+def test_a_decision_that_nobody_can_finish_is_noticed(break_rule: Break) -> None:
+    """From each state a new driver has to get on by itself, or with a word of the user."""
+    break_rule("claim", "if closed is not None:", "if False:")
+    _is_found(Limits(batches=1, drivers=2))
 
 
 def test_a_failed_batch_is_superseded_before_it_is_aborted(break_rule: Break) -> None:

@@ -14,6 +14,7 @@ from dynamic_kafka.sink.protocol import Claim
 __all__ = [
     "SLOTS",
     "TASKS",
+    "Checkpoint",
     "Driver",
     "Log",
     "Phase",
@@ -35,19 +36,33 @@ Phase = Literal["claim", "tasks", "commit", "abandon", "log", "end"]
 
 
 class Row(NamedTuple):
-    """What a task writes; another attempt of the same batch writes another row."""
+    """What a task writes; another attempt of the same batch writes another row.
+
+    Args:
+        query: Whose.
+        batch: The batch's number.
+        task: The task's number.
+        generation: The claim that it is written under.
+        content: Which rows the batch has: the checkpoint that planned it.
+        is_whole: False if only a part of the task's rows is in the transaction.
+    """
 
     query: int
     batch: int
     task: int
     generation: int
+    content: int = 0
+    is_whole: bool = True
 
 
 class Slot(NamedTuple):
-    """A transactional id at its coordinator, and what its worker remembers of it."""
+    """A transactional id at its coordinator, and what its worker remembers of it.
+
+    `fenced`: it timed out, its epoch has moved on already, and it is not aborted yet.
+    """
 
     epoch: int = 0
-    status: Literal["empty", "open", "committed", "aborted"] = "empty"
+    status: Literal["empty", "open", "committed", "aborted", "fenced"] = "empty"
     row: Row | None = None
     prepared_by: int = 0
     seen_open: bool = False
@@ -61,8 +76,26 @@ class Task(NamedTuple):
     batch: int
     number: int
     generation: int
+    content: int = 0
     started: bool = False
     """Whether it did so before."""
+    slot: int = -1
+    """The id that it writes with, if it is in the middle of it."""
+    epoch: int = -1
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint of Spark.
+
+    Args:
+        query: Whose; a copy is of the same query.
+        done: The number of batches that Spark takes for done.
+        plans: The content of each batch that is planned; a batch that is planned in another copy has other rows.
+    """
+
+    query: int
+    done: int = 0
+    plans: tuple[int, ...] = ()
 
 
 class Driver(NamedTuple):
@@ -85,6 +118,8 @@ class Driver(NamedTuple):
     claim: Claim | None = None
     messages: tuple[Transaction | None, ...] = (None, None)
     at: int = -1
+    checkpoint: int = 0
+    content: int = 0
 
     @property
     def name(self) -> str:
@@ -116,8 +151,8 @@ class World:
     log: Log = _EMPTY
     slots: tuple[tuple[Slot, ...], ...] = ((Slot(),) * SLOTS,) * len(TASKS)
     published: tuple[Row, ...] = ()
-    done: tuple[int, ...] = (0, 0)
-    """Batches in each query's own commit log, Spark's."""
+    checkpoints: tuple[Checkpoint, ...] = (Checkpoint(0), Checkpoint(1))
+    """One for each query, and then the copies."""
     drivers: tuple[Driver, ...] = ()
     tasks: tuple[Task, ...] = ()
     late: tuple[tuple[str, Any], ...] = ()
@@ -126,6 +161,8 @@ class World:
     faults: int = 0
     timeouts: int = 0
     late_timeouts: int = 0
+    trims: int = 0
+    aborts: int = 0
 
 
 def with_slot(world: World, task: int, number: int, slot: Slot) -> World:
@@ -135,7 +172,7 @@ def with_slot(world: World, task: int, number: int, slot: Slot) -> World:
     return replace(world, slots=(*world.slots[:task], tuple(slots), *world.slots[task + 1 :]))
 
 
-def ended(slot: Slot, status: Literal["committed", "aborted"], later: int = 0) -> Slot:
+def ended(slot: Slot, status: Literal["committed", "aborted", "fenced"], later: int = 0) -> Slot:
     """After its transaction has ended; `later` is by how much that moves the epoch on."""
     return Slot(slot.epoch + later, status, None, slot.prepared_by)
 
@@ -143,7 +180,7 @@ def ended(slot: Slot, status: Literal["committed", "aborted"], later: int = 0) -
 def publish(world: World, row: Row) -> World:
     """With one more row; when a batch is whole it does not matter any more which generation has written it."""
     rows = sorted((*world.published, row))
-    whole = [row._replace(task=task) for task in TASKS]
+    whole = [row._replace(task=task, is_whole=True) for task in TASKS]
     if all(rows.count(other) == 1 for other in whole):
         rows = sorted(other._replace(generation=0) if other in whole else other for other in rows)
     return replace(world, published=tuple(rows))

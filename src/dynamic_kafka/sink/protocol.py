@@ -387,8 +387,10 @@ def _publish(decision: Chain, policy: TransactionPolicy) -> Generator[Effect, An
 
 def _is_published(decided: State, now: State) -> bool:
     """Return whether the log tells that another driver has published a batch that was decided before (rule 6)."""
-    is_open = now.status == "decided" and now.identity == decided.identity
-    return bool(decided.identity) and not is_open and now.applied.get(decided.identity) == decided.batch
+    name = decided.identity
+    is_open = now.status == "decided" and now.identity == name
+    is_same = now.applied.get(name) == decided.batch and now.rows.get(name) == decided.rows.get(name)
+    return bool(name) and not is_open and is_same
 
 
 def _check_fate(fate: _Fate, identity: Identity) -> None:
