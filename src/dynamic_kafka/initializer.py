@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -28,9 +28,12 @@ __all__ = [
     "KafkaTopicPartition",
     "PartitionOffsetsRetriever",
     "PartitionTimestamps",
+    "checked_offsets",
     "initializer_from_json",
     "initializer_to_json",
+    "named_in_option",
     "topic_partition",
+    "without_group",
 ]
 
 _WORDS = ("earliest", "latest", "committed")
@@ -231,6 +234,9 @@ class _Offsets(KafkaOffsetsInitializer):
     listed: Mapping[KafkaTopicPartition, int | str]
     by_topic: Mapping[str, str]
     reset: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST
+    # The option of Spark that gives the offsets as JSON. Only there, unlisted partitions have no committed offset.
+    option: str = field(default="", compare=False)
+    has_group: bool = field(default=True, compare=False)
 
     @property
     def needs_group(self) -> bool:
@@ -252,8 +258,14 @@ class _Offsets(KafkaOffsetsInitializer):
                 unlisted.append(tp)
         for word, tps in by_word.items():
             found |= _Word(_word(word)).get_partition_offsets(tps, retriever)
+        if unlisted and self.option == "endingOffsets":
+            raise OffsetResolutionError(
+                f"Option 'endingOffsets' does not name {_names(unlisted)} on cluster '{retriever.cluster_id}'; list every "
+                "partition (-1 stands for the latest offset)",
+                cluster_id=retriever.cluster_id,
+            )
         if unlisted:
-            committed = retriever.committed_offsets(unlisted)
+            committed = retriever.committed_offsets(unlisted) if self.has_group and not self.option else {}
             rest = [tp for tp in unlisted if tp not in committed]
             found |= committed | _reset(rest, self.reset, retriever)
         return found
@@ -301,11 +313,51 @@ def _word(text: str) -> Literal["earliest", "latest", "committed"]:
     return text  # type: ignore[return-value]  # narrowed by the assertion
 
 
-def initializer_from_json(value: Any) -> KafkaOffsetsInitializer:
+def checked_offsets(
+    initializer: KafkaOffsetsInitializer,
+    partitions: Collection[KafkaTopicPartition],
+    retriever: PartitionOffsetsRetriever,
+) -> dict[KafkaTopicPartition, int]:
+    """Return the offset of each partition by an initializer, which may be a class of the user.
+
+    Raises:
+        OffsetResolutionError: If the answer is not an offset for every partition, because it would damage the checkpoint.
+    """
+    found: Any = initializer.get_partition_offsets(partitions, retriever)
+    for tp in partitions:
+        offset = found.get(tp) if isinstance(found, Mapping) else found
+        if type(offset) is not int or not 0 <= offset <= _MAX_OFFSET:
+            kind = type(initializer)
+            raise OffsetResolutionError(
+                f"The offsets initializer {kind.__module__}.{kind.__qualname__} returned {offset!r} for {_names([tp])} on "
+                f"cluster '{retriever.cluster_id}'; return an int, 0 or more, for every partition that it gets",
+                cluster_id=retriever.cluster_id,
+            )
+    return {tp: found[tp] for tp in partitions}
+
+
+def without_group(initializer: KafkaOffsetsInitializer) -> KafkaOffsetsInitializer:
+    """Return the initializer for a source without a consumer group: no partition has a committed offset."""
+    return replace(initializer, has_group=False) if isinstance(initializer, _Offsets) else initializer
+
+
+def named_in_option(initializer: KafkaOffsetsInitializer | None) -> dict[str | tuple[str, int], int | str] | None:
+    """Return what JSON in an option of Spark names: partitions, and topics as a whole; None for all other initializers."""
+    match initializer:
+        case _Offsets(listed, by_topic, option=option) if option:
+            return dict([*listed.items(), *by_topic.items()])
+        case PartitionTimestamps(timestamps_ms, default_ms=None):
+            return dict(timestamps_ms.items())
+        case _:
+            return None
+
+
+def initializer_from_json(value: Any, *, option: str = "") -> KafkaOffsetsInitializer:
     """Parse the textual form described at the top of this module.
 
     Args:
         value: A decoded JSON or YAML value.
+        option: The option of Spark that gives the value, if it is one.
 
     Raises:
         ValueError: If the value has none of the forms. The message says what was expected; the caller adds where.
@@ -337,7 +389,7 @@ def initializer_from_json(value: Any) -> KafkaOffsetsInitializer:
                 listed[KafkaTopicPartition(str(topic), _partition(partition))] = _offset(offset)
         else:
             raise ValueError(f"topic {topic!r}: expected a word or {{<partition>: <offset>}}, not {offsets!r}")
-    return _Offsets(listed, by_topic)
+    return _Offsets(listed, by_topic, option=option)
 
 
 def _partition(value: Any) -> int:

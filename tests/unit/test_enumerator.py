@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from dynamic_kafka.errors import ClusterUnavailableError
+from dynamic_kafka.errors import (
+    ClusterUnavailableError,
+    ConfigurationError,
+    DynamicKafkaError,
+    OffsetResolutionError,
+)
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
@@ -18,6 +25,7 @@ from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.offsets import MARKER
 from dynamic_kafka.source.planning import ReadTask
+from dynamic_kafka.spark.datasource import DynamicKafkaStreamReader
 
 Logs = dict[str, list[tuple[int, int]]]
 
@@ -99,7 +107,7 @@ def enumerator() -> Iterator[Enumerate]:
     def make(objects: SourceObjects | None = None, **options: str) -> SourceEnumerator:
         given = {} if objects else {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
         if "assign" in options:
-            del given["subscribe"]
+            given.pop("subscribe")
         settings = configure_source(given | options, objects, default_starting=KafkaOffsetsInitializer.earliest())
         made.append(SourceEnumerator(settings))
         return made[-1]
@@ -199,3 +207,169 @@ def test_a_task_knows_which_clusters_are_not_wanted_any_more(enumerator: Enumera
     assert known(service("a")) == wanted | {"b": ("id of b", gone, True)}
     off = "the metadata service calls this cluster inactive"
     assert known(service("a", "b", inactive={"b"})) == wanted | {"b": ("id of b", off, False)}
+
+
+# --- batch reads ---
+
+
+def test_a_batch_read_is_complete(enumerator: Enumerate) -> None:
+    """From the first to the last offset, or as the options say, for every partition."""
+    assert ranges(enumerator().batch_tasks()) == [("t", 0, 0, 100), ("t", 1, 0, 10)]
+    given = {"startingOffsets": '{"t": {"0": 5, "1": -2}}', "endingOffsets": '{"t": {"0": 100, "1": -1}}'}
+    assert ranges(enumerator(**given).batch_tasks()) == [("t", 0, 5, 100), ("t", 1, 0, 10)]
+    assert ranges(enumerator(assign='{"t": [1]}').batch_tasks()) == [("t", 1, 0, 10)]
+
+
+INCOMPLETE = [
+    ({"subscribe": "t,u"}, "Topic 'u' does not exist on the cluster 'kafka', or this query may not describe it"),
+    ({"assign": '{"t": [0, 99]}'}, "Topic 't' has no partition 99 on the cluster 'kafka', but it has 2 partitions"),
+    ({"startingOffsets": '{"t": {"0": 1}}'}, "Option 'startingOffsets' does not name t-1"),
+    (
+        {"startingOffsets": '{"t": {"0": 1, "1": 1, "7": 1}}'},
+        "Option 'startingOffsets' names t-7, which this query does",
+    ),
+    ({"startingOffsets": '{"T": {"0": 1}, "t": "earliest"}'}, "Option 'startingOffsets' names T-0, which"),
+    ({"startingOffsets": '{"T": "earliest", "t": "earliest"}'}, "Option 'startingOffsets' names topic T, which"),
+    ({"startingOffsets": '{"t": {"0": -1, "1": 1}}'}, "'startingOffsets' gives the offset 'latest'"),
+    ({"endingOffsets": '{"t": {"0": -2, "1": 1}}'}, "'endingOffsets' gives the offset 'earliest'"),
+    ({"endingOffsets": '{"t": {"0": 100}}'}, "Option 'endingOffsets' does not name t-1"),
+    ({"endingOffsets": '{"t": {"0": 1000, "1": 1}}'}, "reading ends at offset 1000, but the log ends at offset 100"),
+    (
+        {"startingOffsets": '{"t": {"0": 1000, "1": 1}}'},
+        "reading starts at offset 1000, but the log ends at offset 100",
+    ),
+    ({"startingOffsetsByTimestamp": '{"t": {"0": 1, "1": 1, "8": 1}}'}, "'startingOffsets' names t-8|no record at"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), INCOMPLETE)
+def test_a_batch_read_that_would_be_incomplete_fails(
+    enumerator: Enumerate, options: dict[str, str], message: str
+) -> None:
+    """At once, and not after a time-out: as Spark's own connector does."""
+    with pytest.raises(DynamicKafkaError, match=message):
+        enumerator(**options).batch_tasks()
+
+
+def test_a_batch_read_of_a_stream_finds_all_its_topics(enumerator: Enumerate, clusters: dict[str, Logs]) -> None:
+    """Also those that it may not describe; `isolate` leaves out only clusters that do not answer."""
+    clusters["a"] = {}
+    for mode in ("fail", "isolate"):
+        with pytest.raises(
+            ConfigurationError, match="Topic 't' does not exist on the cluster 'a', or this query may not"
+        ):
+            enumerator(service("a"), **{"stream-ids": "s", "cluster-failure-mode": mode}).batch_tasks()
+
+
+def test_a_batch_read_without_a_cluster_says_so(
+    enumerator: Enumerate, clusters: dict[str, Logs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left out only if the user asked for it; also if the cluster dies between the look and the question for its end."""
+    clusters |= {name: {"t": [(0, 10)]} for name in ("a", "b")}
+    options = {"stream-ids": "s", "cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "500"}
+    monkeypatch.setattr(Connection, "dead", {"b"})
+    query = enumerator(service("a", "b"), **options)
+    assert ranges(query.batch_tasks()) == [("t", 0, 0, 10)]
+    assert events(query) == ["Cluster 'b' does not answer: its topics t are left out"]
+
+    class DiesAtItsStop(KafkaOffsetsInitializer):
+        def get_partition_offsets(
+            self, partitions: Collection[KafkaTopicPartition], retriever: Any
+        ) -> dict[KafkaTopicPartition, int]:
+            if retriever.cluster_id == "b":
+                raise ClusterUnavailableError("gone", cluster_id="b")
+            return dict.fromkeys(partitions, 5)
+
+    monkeypatch.setattr(Connection, "dead", ())
+    objects = replace(service("a", "b"), stopping=DiesAtItsStop())
+    query = enumerator(objects, **options)
+    assert ranges(query.batch_tasks()) == [("t", 0, 0, 5)]
+    assert (
+        "Cluster 'b', topic 't', partition 0 cannot be read: the cluster did not return its offsets. It is left"
+        in str(events(query))
+    )
+    with pytest.raises(ClusterUnavailableError, match="did not return the offsets"):
+        enumerator(objects, **options | {"cluster-failure-mode": "fail"}).batch_tasks()
+
+
+def test_a_batch_read_that_tolerates_loss_reads_what_is_there(enumerator: Enumerate) -> None:
+    """With a warning; offsets beyond the end of a log begin at its earliest offset, as in Flink."""
+    offsets = '{"t": {"0": 1000, "1": 1}}'
+    query = enumerator(failOnDataLoss="false", endingOffsets=offsets)
+    assert ranges(query.batch_tasks()) == [("t", 0, 0, 100), ("t", 1, 0, 1)]
+    assert "it is read up to there, because failOnDataLoss=false" in events(query)[0]
+    query = enumerator(failOnDataLoss="false", startingOffsets=offsets)
+    assert ranges(query.batch_tasks()) == [("t", 0, 0, 100), ("t", 1, 1, 10)]
+    assert "it is read from the earliest offset, because failOnDataLoss=false" in events(query)[0]
+
+
+def test_a_stream_says_which_partitions_do_not_exist(enumerator: Enumerate) -> None:
+    """It waits for them, as for a topic that does not exist."""
+    query = enumerator(assign='{"t": [1, 99]}')
+    assert ranges(query.tasks(MARKER, batch(query))) == [("t", 1, 0, 10)]
+    assert events(query)[0].startswith("Cluster 'kafka', topic 't', partition 99 does not exist yet; it will be read")
+
+
+# --- triggers and initializers ---
+
+
+def test_trigger_once_reads_all_that_there_is(enumerator: Enumerate) -> None:
+    """`minOffsetsPerTrigger` holds back other triggers; Spark asks a limit only for these, so they must have one."""
+    query = enumerator(minOffsetsPerTrigger="1000")
+    first = batch(query)
+    assert "count" in first["clusters"]["kafka"]
+    reader = DynamicKafkaStreamReader(query._settings, ("value",))
+    assert reader.getDefaultReadLimit() != ReadAllAvailable()
+    plain = DynamicKafkaStreamReader(enumerator()._settings, ("value",))
+    assert plain.getDefaultReadLimit() == ReadAllAvailable()
+
+    Connection.clusters["kafka"]["t"][0] = (0, 600)
+    assert batch(query, first) == first
+    assert query.latest_offset(first, limited=False) != first
+
+
+@pytest.mark.parametrize("wrong", [-2, None, 1.0, True, "5", "no mapping", "left out"])
+def test_a_wrong_answer_of_an_initializer_is_an_error(enumerator: Enumerate, wrong: Any) -> None:
+    """It names the class, and nothing is written into the checkpoint."""
+
+    class Wrong(KafkaOffsetsInitializer):
+        def get_partition_offsets(self, partitions: Any, retriever: Any) -> Any:
+            if wrong in ("no mapping", "left out"):
+                return None if wrong == "no mapping" else {}
+            return dict.fromkeys(partitions, wrong)
+
+    clusters = SourceObjects(starting=Wrong())
+    query = enumerator(clusters, **{"kafka.bootstrap.servers": "b:1", "subscribe": "t"})
+    with pytest.raises(OffsetResolutionError, match=r"Wrong returned .* for t-0 on cluster 'kafka'; return an int"):
+        batch(query)
+
+
+def test_without_a_group_no_committed_offset_is_asked_for(
+    enumerator: Enumerate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group that brokers see then is nobody's; a query may have no access to it."""
+    asked: list[Any] = []
+
+    def committed_offsets(_: Connection, tps: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        asked.append(tps)
+        return dict.fromkeys(tps, 7)
+
+    monkeypatch.setattr(Connection, "committed_offsets", committed_offsets)
+    partial = '{"t": {"0": 5}}'
+    flink = KafkaOffsetsInitializer.offsets({("t", 0): 5})
+    both = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
+
+    def starts(query: SourceEnumerator) -> list[int]:
+        return [start for _, _, start, _ in ranges(query.tasks(MARKER, batch(query)))]
+
+    assert starts(enumerator(startingOffsets=partial)) == [5, 0]
+    assert starts(enumerator(SourceObjects(starting=flink), **both)) == [5, 0]
+    assert starts(enumerator(startingOffsets=partial, **{"kafka.group.id": "mine"})) == [5, 0]
+    assert asked == []
+    assert starts(enumerator(SourceObjects(starting=flink), **both, **{"kafka.group.id": "mine"})) == [5, 7]
+
+
+def test_ending_offsets_name_every_partition(enumerator: Enumerate) -> None:
+    """A partition that is left out would never be read, in a stream either."""
+    with pytest.raises(OffsetResolutionError, match="Option 'endingOffsets' does not name t-1 on cluster 'kafka'"):
+        batch(enumerator(endingOffsets='{"t": {"0": 100}}'))

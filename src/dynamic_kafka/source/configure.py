@@ -18,6 +18,7 @@ from dynamic_kafka.initializer import (
     KafkaTopicPartition,
     PartitionTimestamps,
     initializer_from_json,
+    without_group,
 )
 from dynamic_kafka.kafka.config.properties import reject_owned, to_librdkafka, whole_number
 from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
@@ -86,6 +87,8 @@ def configure_source(
     to_librdkafka(properties, role="consumer")  # an unknown or impossible property is an error here, not in a task
     starting = objects.starting or _starting(parsed, reset) or default_starting
     stopping = objects.stopping or _stopping(parsed)
+    if group_id is None:
+        starting, stopping = without_group(starting), stopping and without_group(stopping)
     if group_id is None and (starting.needs_group or (stopping is not None and stopping.needs_group)):
         raise ConfigurationError(
             "Option 'properties.group.id' is missing. Committed offsets belong to a consumer group: name the group"
@@ -262,8 +265,8 @@ _STARTING_OFFSETS = Option(
     _OFFSETS,
     shown_default="latest for streams, earliest for batch",
     doc="Where reading starts, in the words of Spark: `earliest`, `latest`, `committed`, or JSON with an offset for each "
-    "partition. In the JSON, a word may stand for all partitions of a topic. Partitions that are not listed start at the "
-    "earliest offset.",
+    "partition. In the JSON, a word may stand for all partitions of a topic. In a stream, partitions that are not listed "
+    "start at the earliest offset. A batch read needs all partitions, as in Spark.",
 )
 _STARTING_TIMESTAMP = Option(
     "startingTimestamp", _MILLISECONDS, doc="The start time for all partitions, in milliseconds since 1970 (Spark)."
@@ -295,7 +298,10 @@ _BOUNDED_OFFSETS = Option(
     doc="The offsets of the first records in a single topic that are not read any more; with mode `specific-offsets`.",
 )
 _ENDING_OFFSETS = Option(
-    "endingOffsets", _OFFSETS, shown_default="latest for batch", doc="Where reading stops, in the words of Spark."
+    "endingOffsets",
+    _OFFSETS,
+    shown_default="latest for batch",
+    doc="Where reading stops, in the words of Spark. JSON has to name every partition.",
 )
 _ENDING_TIMESTAMP = Option(
     "endingTimestamp", _MILLISECONDS, doc="The stop time for all partitions, in milliseconds since 1970 (Spark)."
@@ -349,7 +355,7 @@ def _by_spark(
     if (text := parsed[of_offsets]) is None:
         return None
     try:
-        return initializer_from_json(json.loads(text) if text.startswith("{") else text.lower())
+        return initializer_from_json(json.loads(text) if text.startswith("{") else text.lower(), option=of_offsets.key)
     except ValueError as error:
         raise InvalidOptionError(of_offsets.key, text, f"{of_offsets.expected} ({error})") from None
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.config.secrets import storable
-from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source.admission import admit
+from dynamic_kafka.source.batch import open_ranges
 from dynamic_kafka.source.offsets import (
     ClusterOffsets,
     Document,
@@ -97,7 +97,7 @@ class SourceEnumerator:
             document.done = (previous.done if previous is not None else 0) + 1
             self._reported_done = result.changed = True
         backlog = _backlog(document, result.views, result.requests)
-        if not result.changed and (not backlog or self._hold_back(backlog)):
+        if not result.changed and (not backlog or (limited and self._hold_back(backlog))):
             self._idle = not result.requests and not backlog
             if self._available_now:
                 self._view.finish_commits()
@@ -140,40 +140,13 @@ class SourceEnumerator:
             seen = self._view.collect(None, at_once=True)
             document = self._resolve(None, seen).document
             document.packing = self._settings.packing
-            self._check_topics(document)
-            for name, cluster in document.clusters.items():
-                if cluster.unresolved and self._settings.cluster_failure_mode == "fail":
-                    topic, partition = min(cluster.unresolved)
-                    raise ClusterUnavailableError(
-                        f"Cluster '{name}', topic '{topic}', partition {partition} has no leader, so its records cannot be "
-                        "read; wait until it has a leader, or set cluster-failure-mode=isolate to leave the partition out",
-                        cluster_id=name,
-                    )
-                cluster.ranges = {
-                    tp: (position, max(position, cluster.stops[tp])) for tp, (position, _) in cluster.ranges.items()
-                }
+            warnings = open_ranges(document, seen.desired, seen.views, self._settings)
+            self._log_events(Event("warning", text) for text in warnings)
             tasks = self._packed(document)
             self._stop_skipping()
             return tasks
         finally:
             self.close()
-
-    def _check_topics(self, document: Document) -> None:
-        """Raise for unknown streams and missing topics: otherwise a batch would be incomplete without an error."""
-        subscriber = self._settings.subscriber
-        if isinstance(subscriber, StreamSetSubscriber) and (unknown := subscriber.stream_ids - document.streams.keys()):
-            raise ConfigurationError(
-                f"The metadata service does not know the stream '{min(unknown)}'. A batch read does not wait: check the "
-                "id, or add the stream to the metadata"
-            )
-        missing = self._settings.topics - {topic for cluster in document.clusters.values() for topic in cluster.topics}
-        if missing and self._settings.cluster_failure_mode == "fail":
-            names = ", ".join(f"'{name}'" for name in sorted(document.clusters))
-            where = f"the cluster {names}" if len(document.clusters) == 1 else f"the clusters {names}"
-            raise ConfigurationError(
-                f"Topic '{min(missing)}' does not exist on {where}. A batch read does not wait: check the name, or "
-                "create the topic"
-            )
 
     def report(self) -> dict[str, Any]:
         """Return the source's state for Spark's progress: lag of each cluster, health of the metadata, last events."""

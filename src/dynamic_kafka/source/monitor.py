@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError
-from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.initializer import KafkaTopicPartition, checked_offsets
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.kafka.pool import start_polling, stop_polling
 from dynamic_kafka.source.group_commits import GroupCommits
@@ -232,7 +232,7 @@ class ClusterMonitor:
         try:
             answers = OffsetAnswers(dict(self.answers.start), dict(self.answers.stop))
             for request in requests:
-                found = request.initializer.get_partition_offsets(request.partitions, connection)
+                found = checked_offsets(request.initializer, request.partitions, connection)
                 kept = answers.start if request.purpose == "start" else answers.stop
                 kept |= {(self.cluster_id, tp): found[tp] for tp in request.partitions}
         except ClusterUnavailableError as error:

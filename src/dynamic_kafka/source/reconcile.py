@@ -466,6 +466,11 @@ class _Reconciliation:
     def _add(self, name: str, state: ClusterOffsets, desired: DesiredCluster, view: ClusterView) -> None:
         initial = self._initial_initializer(state, desired)
         waiting = False
+        for topic, partition in sorted(desired.partitions or ()):
+            if topic in view.partitions and partition >= view.partitions[topic]:
+                where = f"Cluster '{name}', topic '{topic}', partition {partition}"
+                text = f"{where} does not exist yet; it will be read from the earliest offset once created"
+                self.events.append(Event("warning", text))
         for topic in sorted(desired.topics):
             if topic not in view.topics:
                 if topic not in state.topics:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from dynamic_kafka.errors import ClusterUnavailableError, MetadataServiceError
-from dynamic_kafka.initializer import KafkaTopicPartition, initializer_from_json
+from dynamic_kafka.initializer import KafkaTopicPartition, initializer_from_json, without_group
 from dynamic_kafka.kafka.clients import check_properties
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.metadata.model import ClusterMetadata
@@ -374,11 +374,14 @@ class SourceView:
         topics = cluster.topics
         if self._settings.pattern is not None and view is not None:
             topics |= frozenset(view.topics)
+        starting, stopping = cluster.starting_offsets, cluster.stopping_offsets
+        if self._settings.group_id is None:
+            starting, stopping = starting and without_group(starting), stopping and without_group(stopping)
         return DesiredCluster(
             topics,
             storable(cluster.properties),
-            cluster.starting_offsets,
-            cluster.stopping_offsets,
+            starting,
+            stopping,
             self._settings.partitions,
         )
 

@@ -258,8 +258,8 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return whether triggers are limited. The limits themselves are the user's options."""
-        if not self._settings.limited:
-            return ReadAllAvailable()
+        if not self._settings.limited and self._settings.min_offsets_per_trigger is None:
+            return ReadAllAvailable()  # otherwise only Trigger.Once asks for it
         return ReadMaxRows(self._settings.max_offsets_per_trigger or 2**31 - 1)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
