@@ -115,6 +115,7 @@ def test_a_cluster_that_is_silent_may_have_the_log() -> None:
     for others in ({"a": absent("A")}, {"a": log("A")}, {"a": told("A", "B")}, {}):
         assert "Cluster 'b' cannot be asked" in fault("b", ClusterUnavailableError, **others)
     assert "Cluster 'b'" in fault("b", ClusterUnavailableError, wished="a", a=absent("A"))
+    assert "Cluster 'b'" in fault("b", ClusterUnavailableError, wished="c", a=log("A"), c=absent("C"))
     assert found("b", a=log("A", "A")).spot == Spot("a", TOPIC)
     assert found("b", wished="a", a=log("A")) == Choice(Spot("a", TOPIC), ("A/log",))
 
@@ -207,12 +208,29 @@ def test_the_old_place_never_replaces_a_log_that_was_deleted_at_the_new_one() ->
     assert "does not name any more" in fault(a=left("A", "A", "B"))
 
 
+def test_the_last_word_of_a_topic_counts() -> None:
+    """A pointer that is later than a moved log, or a moved log that is later than a pointer."""
+    chain = log("A", "A", "B").chain
+    later, earlier = ((offset, Pointer("C/log", "c")) for offset in (10, 3))
+    assert Seen("A", chain, later).names == Pointer("C/log", "c")
+    assert Seen("A", chain, earlier).names == Pointer("B/log", "")
+    assert Seen("A", log("A").chain, earlier).names == Pointer("C/log", "c")
+    assert [Seen("A", chain, pointer).is_told for pointer in (later, earlier, None)] == [True, False, False]
+
+
+def test_the_users_name_of_a_cluster_with_two_names() -> None:
+    """It is the one that errors show."""
+    assert found(wished="z", a=log("A", "A"), z=log("A", "A")).spot == Spot("z", TOPIC)
+
+
 def test_another_topic_is_another_place() -> None:
     """A log under the default name is moved to the topic of the option, on its cluster."""
     seen = {Spot("b", "default"): Seen("B", Chain(9, State("x", 1))), Spot("b", TOPIC): absent("B")}
     choice = choose("p", seen, {}, None, Spot("a", TOPIC), ())
     assert (choice.spot, choice.source) == (Spot("b", TOPIC), Spot("b", "default"))
     assert choice.places == ("B/default", "B/log")
+    seen |= {Spot("c", name): absent("C") for name in ("default", TOPIC)}
+    assert choose("p", seen, {}, None, Spot("a", TOPIC), ()).unaware == spots("c")
 
 
 # --- always -------------------------------------------------------------------------------------------------------------

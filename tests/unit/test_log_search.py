@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,6 +164,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     for module in (committer, log_search):
         monkeypatch.setattr(module, "CommitLog", FakeLog)
         monkeypatch.setattr(module, "TransactionClient", FakeClient)
+    monkeypatch.setattr(committer, "_LONGEST_WAIT_S", 0.0)
     monkeypatch.setattr(FakeLog, "world", found, raising=False)
     monkeypatch.setattr(FakeClient, "world", found, raising=False)
     restart()
@@ -252,6 +254,16 @@ def test_the_log_stays_on_a_cluster_that_is_inactive_renamed_or_without_the_topi
     assert claim("b", others="a", identity=identity(1))[0].applied
     assert claim("b", others="z=a", identity=identity(1))[0].applied
     assert claim("b z=a", identity=identity(1))[0].applied
+
+
+def test_a_log_of_the_first_version_is_continued(world: World) -> None:
+    """Its records are those that 7e712b2 wrote; the next claim says where it is, and the other cluster is told."""
+    stored = Path(__file__).parent / "data" / "stored" / "commit-log.jsonl"
+    world.clusters["b:1"].topics[TOPIC] = [text.encode() for text in stored.read_text().splitlines()]
+    claimed, place = claim("a b")
+    assert (place.cluster, claimed.chain, claimed.generation) == ("b", "0f" * 16, 4)
+    assert head(world, "b").places == (f"B/{TOPIC}",)
+    assert [decode(text) for text in world.clusters["a:1"].topics[TOPIC]] == [Pointer(f"B/{TOPIC}", "b")]
 
 
 def test_a_running_driver_looks_once(world: World) -> None:

@@ -59,7 +59,7 @@ class Seen:
     @property
     def is_told(self) -> bool:
         """Return whether a pointer is later than what is left of a log here."""
-        return self.pointer is not None and self.pointer[0] > (-1 if self.chain is None else self.chain.offset)
+        return self.pointer is not None and self.chain is not None and self.pointer[0] > self.chain.offset
 
 
 @dataclass(frozen=True)
