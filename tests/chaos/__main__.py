@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list all faults, and end")
     parser.add_argument("--fresh", action="store_true", help="forget the results of earlier campaigns")
     parser.add_argument(
-        "--no-report", action="store_true", help="keep no results, and leave docs/reliability.md as it is"
+        "--no-report", action="store_true", help="leave docs/reliability.md alone; results stay with the logs"
     )
     arguments = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)
@@ -58,19 +58,21 @@ def run(console: Console, arguments: argparse.Namespace) -> list[Result]:
     console.print(f"seed {arguments.seed}, logs in {folder}")
     chosen = [fault for fault in FAULTS.values() if fault.cheap or not arguments.small]
     order = iter([FAULTS[name] for name in arguments.only]) if arguments.only else draw(chosen, arguments.seed)
-    so_far = report.Results() if arguments.fresh else report.load()
+    results_file, page = report.RESULTS, report.REPORT
+    if arguments.no_report:
+        results_file, page = folder / "results.json", folder / "reliability.md"
+    so_far = report.Results() if arguments.fresh else report.load(results_file)
     results: list[Result] = []
     began = time.monotonic()
     with World(folder, small=arguments.small, say=console.print) as world:
         console.print(f"the first rows are published after {time.monotonic() - began:.0f} s")
         began = time.monotonic()
         for fault in order:
-            if not arguments.only and time.monotonic() - began > 60 * arguments.minutes:
+            if time.monotonic() - began > 60 * arguments.minutes:
                 break
             results.append(_one(console, world, fault))
-            if not arguments.no_report:
-                report.write(report.add(so_far, results, time.monotonic() - began), FAULTS)
-    if all(result.verdict == "ok" or not result.was_run for result in results):
+            report.write(report.add(so_far, results, time.monotonic() - began), FAULTS, results_file, page)
+    if not arguments.no_report and all(result.verdict == "ok" or not result.was_run for result in results):
         shutil.rmtree(folder, ignore_errors=True)
     return results
 
@@ -94,6 +96,9 @@ def _one(console: Console, world: World, fault: Fault) -> Result:
     style = "green" if result.verdict == "ok" else "yellow" if not result.was_run else "red"
     recovery = "" if result.recovery_s is None else f", recovered after {result.recovery_s} s"
     gone = f", {result.destroyed} rows destroyed" if result.destroyed else ""
+    if result.verdict != "ok":
+        for text in result.reports:
+            say(f"reported: {text}")
     console.print(f"  {result.verdict}{recovery}{gone}; {world.feeder.next} rows so far", style=style)
     return result
 

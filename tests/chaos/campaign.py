@@ -31,6 +31,7 @@ class _Watch:
 
     def __init__(self, world: World, fault: Fault, say: Say) -> None:
         self._world, self._fault, self._say = world, fault, say
+        self._failure = ""
         self.errors: list[str] = []
         self.options: dict[str, str] = {}
 
@@ -41,6 +42,7 @@ class _Watch:
             is_over: Whether the fault is over; before that, the operator does nothing.
         """
         if failure := self._world.query.failure():
+            self._failure = failure
             self.errors.append(first_line(failure))
             self._say(f"stopped: {self.errors[-1]}")
         if is_over and not self._world.query.is_running and len(self.errors) <= _MOST_STOPS:
@@ -48,7 +50,7 @@ class _Watch:
 
     def _go_on(self) -> None:
         way_on = self._fault.outcome.way_on
-        self.options = way_on(self._world, self.errors[-1]) if way_on is not None and self.errors else {}
+        self.options = way_on(self._world, self._failure) if way_on is not None and self.errors else {}
         self._say(f"starts again with {self.options}" if self.options else "starts again")
         self._world.start(self.options)
 

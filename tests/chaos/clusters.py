@@ -121,7 +121,7 @@ class Cluster:
     # --- topics ---
 
     def admin(self) -> AdminClient:
-        """A new client: one that is kept would log errors whenever a broker is down."""
+        """A new client: one that is kept would log errors whenever a broker is down. Its requests end with it."""
         return AdminClient({"bootstrap.servers": self.direct, "log_level": 0})
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
@@ -144,20 +144,23 @@ class Cluster:
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Let a topic have more partitions."""
-        self.admin().create_partitions([NewPartitions(topic, total)])[topic].result(_ADMIN_S)
+        admin = self.admin()
+        admin.create_partitions([NewPartitions(topic, total)])[topic].result(_ADMIN_S)
         wait_until(lambda: len(self.partitions(topic)) == total, _READY_S, f"partitions of '{topic}'")
 
     def delete_records(self, topic: str) -> None:
         """Delete all records that are in a topic now, as its retention would."""
         at = [TopicPartition(topic, p, -1) for p in self.partitions(topic)]
-        for future in self.admin().delete_records(at).values():
+        admin = self.admin()
+        for future in admin.delete_records(at).values():
             future.result(_ADMIN_S)
 
     def configure_topic(self, topic: str, name: str, value: str) -> None:
         """Set a topic's configuration."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        for future in self.admin().incremental_alter_configs([resource]).values():
+        admin = self.admin()
+        for future in admin.incremental_alter_configs([resource]).values():
             future.result(_ADMIN_S)
 
     def leader(self, topic: str, partition: int = 0) -> KafkaBroker:
@@ -171,7 +174,8 @@ class Cluster:
 
     def elect_preferred_leaders(self) -> None:
         """Let each partition be led by the first of its replicas."""
-        self.admin().elect_leaders(ElectionType.PREFERRED, None).result(_ADMIN_S)
+        admin = self.admin()
+        admin.elect_leaders(ElectionType.PREFERRED, None).result(_ADMIN_S)
 
     def wait_until_whole(self) -> None:
         """Wait until all partitions have all their replicas."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.chaos.declared import RECOVERY_S, Fault
 
-__all__ = ["RESULTS", "Result", "add", "load", "render", "write"]
+__all__ = ["REPORT", "RESULTS", "Result", "add", "load", "render", "write"]
 
 RESULTS = Path(__file__).with_name("results.json")
 REPORT = Path(__file__).parents[2] / "docs" / "reliability.md"
@@ -88,7 +88,7 @@ class Results:
     results: list[Result] = field(default_factory=list)
 
 
-def load(path: Path = RESULTS) -> Results:
+def load(path: Path) -> Results:
     """The results in a file; none if there is no file."""
     if not path.exists():
         return Results()
@@ -169,7 +169,7 @@ def _seconds(value: float | None) -> str:
     return "none" if value is None else f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
 
 
-def write(results: Results, faults: Mapping[str, Fault], path: Path = RESULTS, report: Path = REPORT) -> None:
+def write(results: Results, faults: Mapping[str, Fault], path: Path, report: Path) -> None:
     """Write both files."""
     as_json = {"seconds": round(results.seconds), "rows": results.rows, "results": [asdict(r) for r in results.results]}
     path.write_text(json.dumps(as_json, indent=1) + "\n")

@@ -219,7 +219,7 @@ class World:
             "sink.delivery-guarantee": "exactly-once",
             "sink.transactional-id-prefix": f"chaos-{self._era}",
             "sink.commit-log.cluster": self.first,
-            "properties.transaction.timeout.ms": "60000",
+            "properties.transaction.timeout.ms": "300000",
             "properties.max.request.size": "12000000",
         }
         self.start()

@@ -108,16 +108,28 @@ def test_destroyed_rows_are_missing_without_being_lost() -> None:
         (Outcome("w", error="A"), Seen(["B"], 3), Balance(), "another error"),
         (stops("DataLossError", lambda *_: {}, "w"), Seen(recovery_s=3), Balance(), "does not stop"),
         (
-            stops("DataLossError", lambda *_: {}, "w", reports=True),
+            stops("DataLossError", lambda *_: {}, "w", reports="count"),
             Seen(["DataLossError: of 't'"], 3, reports=["1,000 records of t", "200 records of t"]),
             Balance(destroyed=tuple(range(1200))),
             "ok",
         ),
         (
-            stops("DataLossError", lambda *_: {}, "w", reports=True),
+            stops("DataLossError", lambda *_: {}, "w", reports="count"),
             Seen(["DataLossError: of 't'"], 3, reports=["1,000 records of t"]),
             Balance(destroyed=tuple(range(1200))),
             "1200 destroyed rows are not reported as such",
+        ),
+        (
+            stops("DataLossError", lambda *_: {}, "w", reports="recreated|deleted"),
+            Seen(["DataLossError: of 't'"], 3, reports=["Topic 't' was recreated"]),
+            Balance(destroyed=(1,)),
+            "ok",
+        ),
+        (
+            stops("DataLossError", lambda *_: {}, "w", reports="recreated|deleted"),
+            Seen(["DataLossError: of 't'"], 3),
+            Balance(destroyed=(1,)),
+            "1 destroyed rows are not reported",
         ),
     ],
 )

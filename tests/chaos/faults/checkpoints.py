@@ -62,7 +62,7 @@ def checkpoint_one_batch_behind(world: World) -> Iterator[float]:
 
 
 def _accept_gap(_: World, error: str) -> dict[str, str]:
-    named = re.search(r"sink\.accept-gaps=([\w-]+)", error)
+    named = re.search(r"sink\.accept-gaps=([\w:]+)", error)
     return {"sink.accept-gaps": named[1] if named else "true"}
 
 
