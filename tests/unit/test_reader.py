@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataLossError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.source import reader
+from dynamic_kafka.source import inquiry, reader
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.loss import PartitionAnswer, prove
 from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask, parse_offset_ranges, skip
@@ -50,7 +51,11 @@ class Cluster:
         self.closed = False
         self._fetching: dict[int, int] = {}
         self._at_end: set[int] = set()
-        self.admin = SimpleNamespace(describe_topics=self._describe_topics, describe_cluster=self._describe_cluster)
+        self.admin = SimpleNamespace(
+            describe_topics=self._describe_topics,
+            describe_cluster=self._describe_cluster,
+            list_offsets=self._list_offsets,
+        )
 
     # --- the clients ---
 
@@ -90,15 +95,12 @@ class Cluster:
     def _describe_cluster(self, request_timeout: float) -> Future[Any]:
         return self._answer(lambda: SimpleNamespace(cluster_id=self.kafka_id))
 
-    def offsets_for_times(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return starts (-2) and ends (-1)."""
-        if not self.reachable:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        logs = self.logs
-        return [
-            TopicPartition("t", a.partition, logs[a.partition].start if a.offset == -2 else logs[a.partition].end)
-            for a in asked
-        ]
+    def _list_offsets(self, asked: dict[TopicPartition, Any], request_timeout: float) -> dict[TopicPartition, Any]:
+        def listed(tp: TopicPartition, spec: Any) -> Any:
+            log = self.logs[tp.partition]
+            return SimpleNamespace(offset=log.start if spec is inquiry._EARLIEST else log.end)
+
+        return {tp: self._answer(partial(listed, tp, spec)) for tp, spec in asked.items()}
 
     def list_topics(self, *_: Any, **__: Any) -> None:
         """Refresh nothing."""
@@ -419,6 +421,19 @@ def test_damaged_records_are_never_passed_in_silence(read: Read, caplog: pytest.
         read(cluster)
     assert read(cluster, tolerant=True) == offsets(50, 80)
     assert "20 offsets are given up" in caplog.text
+
+
+def test_damage_behind_the_range_is_not_its_loss(read: Read) -> None:
+    """The last record of a range may have been compacted away, and the next one be damaged."""
+    cluster = Cluster(Log(0, 200))
+
+    def damage() -> None:
+        if cluster._fetching:
+            cluster.events = [*(record(0, offset) for offset in range(50, 95)), event(KafkaError._BAD_MSG, 0, 120)]
+            cluster._fetching.clear()
+
+    cluster.before_consume = damage
+    assert read(cluster) == offsets(50, 95)
 
 
 def test_records_that_are_damaged_on_the_way_are_fetched_again(read: Read) -> None:

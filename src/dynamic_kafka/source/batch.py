@@ -1,4 +1,4 @@
-"""A batch read returns everything that it was asked for, or fails. These are its checks, between offsets and tasks. Pure.
+"""A batch read returns everything that it was asked for, or fails. These are its checks, without I/O.
 
 ==================================================  =====================================================================
 what is asked for                                   what happens

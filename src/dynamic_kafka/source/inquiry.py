@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
@@ -23,7 +25,8 @@ __all__ = ["GONE", "Inquiry"]
 GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 """The errors that say that a topic or partition does not exist."""
 
-_EARLIEST, _LATEST = -2, -1  # the timestamps that stand for the two ends in Kafka's ListOffsets request
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class Inquiry:
@@ -111,16 +114,21 @@ class Inquiry:
                 raise self._no_answer(f"the id of topic '{topic}'", error) from error
             return None
 
-    def _offsets(self, tps: Collection[KafkaTopicPartition], which: int) -> dict[KafkaTopicPartition, int]:
-        """Return the starts or the ends of the logs that have a leader which answers."""
+    def _offsets(self, tps: Collection[KafkaTopicPartition], which: OffsetSpec) -> dict[KafkaTopicPartition, int]:
+        """Return the starts or the ends of the logs that have a leader which answers.
+
+        The end is that of all records, also under read_committed: an open transaction does not make a log shorter.
+        """
         if not tps:
             return {}
-        asked = [TopicPartition(topic, partition, which) for topic, partition in tps]
-        try:
-            found = self._clients.consumer.offsets_for_times(asked, timeout=self._timeout_s)
-        except KafkaException:  # no leader answers
-            return {}
-        return {KafkaTopicPartition(tp.topic, tp.partition): tp.offset for tp in found if tp.error is None}
+        futures = self._clients.admin.list_offsets(
+            {TopicPartition(*tp): which for tp in tps}, request_timeout=self._timeout_s
+        )
+        found = {}
+        for tp, future in futures.items():
+            with suppress(KafkaException):  # no leader answers
+                found[KafkaTopicPartition(tp.topic, tp.partition)] = future.result().offset
+        return found
 
     def _no_answer(self, what: str, error: KafkaException) -> ClusterUnavailableError:
         return ClusterUnavailableError(

@@ -289,7 +289,9 @@ class _ClusterReader:
     def _handle_damage(self, tp: KafkaTopicPartition, offset: int | None, text: str) -> None:
         """Fetch damaged records again. They may be whole the next time, but hardly after some seconds of trying."""
         self._last_error = text
-        if self._is_certain(self._damaged, tp, offset):
+        if offset is not None and offset >= self._ranges[tp].end:
+            self._finish(tp)  # everything before the damage has arrived
+        elif self._is_certain(self._damaged, tp, offset):
             self._lost(tp, f"the records cannot be decoded ({text})", self._positions[tp], self._ranges[tp].end)
             self._finish(tp)
         else:
