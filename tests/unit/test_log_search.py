@@ -41,10 +41,11 @@ class Cluster:
 
 @dataclass
 class World:
-    """All clusters by address, and what the driver asked of each address."""
+    """All clusters by address, what the driver asked of each address, and how long each cluster may take at first."""
 
     clusters: dict[str, Cluster] = field(default_factory=dict)
     asked: list[Mapping[str, str]] = field(default_factory=list)
+    patience: dict[str, int] = field(default_factory=dict)
     before_append: Callable[[str, Record | Pointer], None] = lambda address, record: None
 
     def at(self, properties: Mapping[str, str], name: str) -> Cluster:
@@ -63,6 +64,7 @@ class FakeLog:
 
     def __init__(self, name: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> None:
         self._name, self._properties, self._topic_name = name, properties, topic
+        self.world.patience.setdefault(name, timeout_ms)
         self.topic = self
         self.pointer: tuple[int, Pointer] | None = None
 
@@ -321,6 +323,13 @@ def test_an_inactive_cluster_that_is_down_does_not_matter(world: World) -> None:
     claim("a b")
     world.clusters["b:1"].up = False
     claim("a", others="b")
+
+
+def test_an_active_cluster_is_given_the_time_to_restart(world: World) -> None:
+    """An inactive one may be down for days, and each start waits for it."""
+    claim("a b", others="c")
+    assert world.patience["a"] == world.patience["b"] == 60_000
+    assert world.patience["c"] == 15_000
 
 
 def test_a_cluster_that_is_down_may_have_the_log(world: World) -> None:

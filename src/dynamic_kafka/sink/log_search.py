@@ -61,7 +61,7 @@ def find_log(settings: SinkSettings, clusters: _Properties, active: Collection[s
     """
     check_wish(settings.log_cluster, clusters)
     topics = {settings.log_topic, commit_log_topic(settings.prefix)}
-    seen, silent = _ask(clusters, topics)
+    seen, silent = _ask(clusters, topics, active)
     wished = None if settings.log_cluster is None else Spot(settings.log_cluster, settings.log_topic)
     first = Spot(min(active), settings.log_topic)
     choice = choose(settings.prefix, seen, silent, wished, first, settings.lost_clusters or ())
@@ -117,14 +117,18 @@ def seed(source: LogPlace, target: LogPlace, state: State) -> None:
 # --- parts ---
 
 
-def _ask(clusters: _Properties, topics: Collection[str]) -> tuple[dict[Spot, Seen], dict[str, str]]:
-    """Ask all clusters at once. Return what they say, and why the others say nothing."""
+def _ask(
+    clusters: _Properties, topics: Collection[str], active: Collection[str]
+) -> tuple[dict[Spot, Seen], dict[str, str]]:
+    """Ask all clusters at once. Return what they say, and why the others say nothing.
+
+    An active one is given the time to restart; an inactive one is often down for long.
+    """
     seen: dict[Spot, Seen] = {}
     silent: dict[str, str] = {}
     spots = [Spot(cluster, topic) for cluster in sorted(clusters) for topic in sorted(topics)]
-    timeout_ms = _TIMEOUT_MS if len(clusters) == 1 else _OTHERS_TIMEOUT_MS
     with ThreadPoolExecutor(len(spots)) as pool:
-        answers = {spot: pool.submit(_look, clusters, spot, timeout_ms) for spot in spots}
+        answers = {spot: pool.submit(_look, clusters, spot, active) for spot in spots}
     for spot, answer in answers.items():
         try:
             seen[spot] = answer.result()
@@ -133,7 +137,8 @@ def _ask(clusters: _Properties, topics: Collection[str]) -> tuple[dict[Spot, See
     return {spot: found for spot, found in seen.items() if spot.cluster not in silent}, silent
 
 
-def _look(clusters: _Properties, spot: Spot, timeout_ms: int) -> Seen:
+def _look(clusters: _Properties, spot: Spot, active: Collection[str]) -> Seen:
+    timeout_ms = _TIMEOUT_MS if spot.cluster in active else _OTHERS_TIMEOUT_MS
     with closing(_open(clusters, spot, timeout_ms)) as log:
         kafka_id = log.topic.kafka_id()
         return Seen(kafka_id, log.read(), log.pointer) if log.topic.exists() else Seen(kafka_id)
