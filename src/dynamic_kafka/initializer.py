@@ -372,6 +372,11 @@ def initializer_from_json(value: Any, *, option: str = "") -> KafkaOffsetsInitia
         )
     if set(value) == {"timestamp"} and not isinstance(value["timestamp"], Mapping | str):
         return _Timestamp(_non_negative(value["timestamp"], "a timestamp in milliseconds"))
+    if isinstance(value.get("timestamps"), list):  # Spark's options by partition, as the offset document keeps them
+        times = {
+            KafkaTopicPartition(str(t), _partition(p)): _non_negative(ms, "a time") for t, p, ms in value["timestamps"]
+        }
+        return PartitionTimestamps(times, value.get("default"), bool(value.get("strict")))
     if set(value) == {"committed"} and isinstance(value["committed"], str):
         try:
             return _Word("committed", KafkaOffsetResetStrategy(value["committed"]))
@@ -428,5 +433,8 @@ def initializer_to_json(initializer: KafkaOffsetsInitializer | None) -> Any:
             for tp, offset in sorted(listed.items()):
                 result.setdefault(tp.topic, {})[str(tp.partition)] = offset
             return result
+        case PartitionTimestamps(timestamps_ms, default_ms, strict):
+            times = [[topic, partition, ms] for (topic, partition), ms in sorted(timestamps_ms.items())]
+            return {"timestamps": times, "default": default_ms, "strict": strict}
         case _:
             return None

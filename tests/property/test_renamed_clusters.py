@@ -154,7 +154,7 @@ class Renaming(History):
     def read_tasks(self, tasks: list[ReadTask], document: Document) -> None:
         """Every range goes on where its cluster's chain stands, under whatever name it is read."""
         clusters = {name: _own_name(c, name) for name, c in document.clusters.items()}
-        own = [ReadTask([r._replace(cluster=clusters[r.cluster]) for r in t.ranges], t.clusters) for t in tasks]
+        own = [t._replace(ranges=[r._replace(cluster=clusters[r.cluster]) for r in t.ranges]) for t in tasks]
         super().read_tasks(own, _by_cluster(document))
 
     def check_complete(self, document: Document) -> None:

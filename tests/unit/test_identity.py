@@ -51,6 +51,10 @@ class Connection:
         """The ends."""
         return self.available_ends(tps, None)
 
+    def offsets_for_times(self, times_ms: Mapping[TP, int]) -> dict[TP, None]:
+        """All records are older."""
+        return dict.fromkeys(times_ms)
+
     def beginning_offsets(self, tps: Collection[TP]) -> dict[TP, int]:
         """Nothing was deleted."""
         return dict.fromkeys(tps, 0)
@@ -210,3 +214,50 @@ def test_the_chain_of_ranges_is_checked_across_names(connection: type[Connection
     with pytest.raises(Exception, match="ends one batch at offset 100"):
         check_chain(before, after)
     assert decode(json.loads(json.dumps(encode(Document())))) == Document()
+
+
+# --- what differs from the checkpoint -------------------------------------------------------------------------------
+
+
+def told(run: Run) -> list[str]:
+    """The events that compare the checkpoint with today."""
+    return [text for text in run.said if text.startswith("Not as in the checkpoint")]
+
+
+def test_differences_from_the_checkpoint_are_told_once_at_start(connection: type[Connection]) -> None:
+    """In one event, and only if there are any; where to start is ignored, and the event says so."""
+    last = Run(startingOffsets="earliest", endingOffsets="latest", **DIRECT).until_read(100).close()
+    same = Run(last, startingOffsets="earliest", endingOffsets="latest", **DIRECT).until(lambda: True)
+    same.close()
+    assert told(same) == []
+    connection.ends["a:1"]["t"] = 130
+    options: Any = {"kafka_bootstrap_servers": "a:1,a:2", "subscribe": "t", "minPartitions": "2"}
+    run = Run(last, startingOffsets="latest", **options).until_read(30)
+    run.close()
+    (text,) = told(run)
+    assert text.partition(": ")[2].split("; ") == [
+        "the starting offsets were earliest and are latest, which changes nothing where reading has begun",
+        "the stopping offsets of cluster 'kafka' were latest and are not set",
+        "cluster 'kafka' has other properties (bootstrap.servers)",
+        "minPartitions was 1 and is 2",
+    ]
+
+
+def test_names_that_come_and_go_over_a_restart_are_told(connection: type[Connection]) -> None:
+    """Before any of them has answered."""
+    last = Run(**DIRECT).until_read(100).close()
+    run = Run(last, InMemoryMetadataService(stream(east="a:1", west="b:1")), **STREAM).until_read(200)
+    run.close()
+    assert connection.ends["b:1"] == {"t": 200}
+    (text,) = told(run)
+    assert text.endswith(
+        "the metadata does not name cluster 'kafka' any more; the metadata newly names clusters 'east', 'west'"
+    )
+
+
+def test_an_end_by_timestamps_that_changes_makes_new_stops() -> None:
+    """Also where each partition has a time of its own."""
+    last = Run(endingOffsetsByTimestamp='{"t": {"0": 7}}', **DIRECT).until(lambda: True).close()
+    again = Run(last, endingOffsetsByTimestamp='{"t": {"0": 8}}', **DIRECT).until(lambda: True)
+    again.close()
+    assert again.heard("the stopping offsets have changed")

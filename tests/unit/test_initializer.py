@@ -236,7 +236,8 @@ def test_text_of_the_factories() -> None:
         KafkaOffsetsInitializer.offsets({}),
     ]
     assert [initializer_to_json(initializer) for initializer in without] == [None, None, None]
-    assert initializer_to_json(PartitionTimestamps({}, 5)) is None
+    for times in (PartitionTimestamps({}, 5, strict=True), PartitionTimestamps({P1: 7, P0: 8})):
+        assert initializer_from_json(json.loads(json.dumps(initializer_to_json(times)))) == times
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def everything() -> Document:
         },
         cursor=Cursor("c", {"d": TP("t", 1), "c": TP("u", 0)}),
         packing=Packing(1000, 2, 8),
+        starting={"timestamp": 5},
         done=1,
     )
 

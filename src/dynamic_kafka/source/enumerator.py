@@ -17,6 +17,7 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartiti
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.source.admission import admit
 from dynamic_kafka.source.batch import open_ranges
+from dynamic_kafka.source.differences import differences
 from dynamic_kafka.source.offsets import (
     ClusterOffsets,
     Document,
@@ -56,6 +57,7 @@ class SourceEnumerator:
         self._began = time.time(), time.monotonic()
         self._committed: Document | None = None
         self._reported_done = False
+        self._compared = False
         self._idle = False
         self._logged: set[str] = set()
         self._events: deque[dict[str, Any]] = deque(maxlen=_KEPT_EVENTS)
@@ -88,6 +90,7 @@ class SourceEnumerator:
                 return start
         assert self._seen is not None
         if previous is not None:
+            self._tell_differences(previous, self._seen)
             self._commit(previous)
         result = self._resolve(previous, self._seen)
         self._idle = False
@@ -289,6 +292,13 @@ class SourceEnumerator:
         self._skipped.clear()
 
     # --- details ---
+
+    def _tell_differences(self, previous: Document, seen: SourceSnapshot) -> None:
+        """Tell once, at the start, what is not as in the checkpoint."""
+        if not self._compared:
+            self._compared = True
+            text = differences(previous, seen.desired, self._policy, self._settings.packing)
+            self._log_events([Event("warning", text)] if text else [])
 
     def _hold_back(self, backlog: Mapping[str, Mapping[KafkaTopicPartition, int]]) -> bool:
         """Return whether to wait for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""

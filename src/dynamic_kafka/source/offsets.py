@@ -28,8 +28,8 @@ Layout (version 1)::
         "stops": {topic: {partition: offset}}, "unresolved": {topic: {partition: ms, 0 on a cluster found later}},
         "draining": [topic, ...], "resets": {topic: [partition, ...]},
         "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
-     "cursor": {...}, "packing": [records per task, minimum tasks, maximum tasks, cuts], "done": number of runs that
-     found every stop reached}
+     "cursor": {...}, "packing": [records per task, minimum tasks, maximum tasks, cuts],
+     "starting": the starting offsets of the first start, "done": number of runs that found every stop reached}
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ class Document:
     clusters: dict[str, ClusterOffsets] = field(default_factory=dict)
     cursor: Cursor = field(default_factory=Cursor)
     packing: Packing = field(default_factory=Packing)
+    starting: Any = None
     done: int = 0
 
 
@@ -170,6 +171,8 @@ def encode(document: Document) -> dict[str, Any]:
             "splits": {c: list(tp) for c, tp in sorted(document.cursor.partitions.items())},
         }
     result["packing"] = list(document.packing)
+    if document.starting is not None:
+        result["starting"] = document.starting
     if document.done:
         result["done"] = document.done
     return result
@@ -280,6 +283,7 @@ def decode(value: Mapping[str, Any]) -> Document:
                 {c: KafkaTopicPartition(str(t), int(p)) for c, (t, p) in cursor.get("splits", {}).items()},
             ),
             packing=_packing(value["packing"]),
+            starting=value.get("starting"),
             done=int(value.get("done", 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, zlib.error) as error:

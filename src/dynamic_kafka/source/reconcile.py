@@ -229,7 +229,9 @@ def reconcile(
     if previous is not None:
         last = previous.cursor
         document.cursor = Cursor(last.cluster, {name: tp for name, tp in last.partitions.items() if name in clusters})
-        document.packing = previous.packing
+        document.packing, document.starting = previous.packing, previous.starting
+    else:
+        document.starting = initializer_to_json(policy.starting)
     requests = [OffsetRequest(*asked[:3], tuple(asked[3])) for asked in step.asked]
     done_before = previous.done if previous is not None else 0
     # Health is not in the document: a cluster that was done stays done while it is unreachable.
