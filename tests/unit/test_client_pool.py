@@ -439,8 +439,12 @@ def test_clients_are_outdated_once_a_secret_is_replaced(tmp_path: Path) -> None:
     assert not clients.is_outdated()
     secret.unlink()
     assert not clients.is_outdated()
+    assert not clients.renew_if_outdated()
     secret.write_text("new")
     assert clients.is_outdated()
+    assert clients.renew_if_outdated()
+    clients._config("admin", ClientSettings())
+    assert not clients.is_outdated()
 
 
 def test_background_errors() -> None:

@@ -382,6 +382,19 @@ def test_a_replaced_secret_is_used_at_once(
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.usefixtures("patience")
+def test_new_properties_get_a_time_of_their_own(start: Callable[..., Query], clusters: Mapping[str, Cluster]) -> None:
+    """What the old login did does not count against the new one of the metadata service."""
+    query = start({"properties.default.api.timeout.ms": "800"})
+    query.run_to("a", 100)
+    clusters["a"].refuses_login = True
+    query.run_for(0.6)
+    query.describe(a={"client.id": "new"})
+    query.run_for(0.6)
+    clusters["a"].refuses_login, clusters["a"].end = False, 200
+    query.run_to("a", 200)
+
+
 def test_a_certificate_replaced_in_place_is_used_after_a_failure(
     start: Callable[..., Query], clusters: Mapping[str, Cluster], tmp_path: Path
 ) -> None:

@@ -164,6 +164,15 @@ class ClusterClients:
         except ConfigurationError:
             return False  # it is being replaced: new clients could not be made now
 
+    def renew_if_outdated(self) -> bool:
+        """Close the clients if they are outdated, and return whether they were. New ones are made on their next use."""
+        outdated = self.is_outdated()
+        if outdated:
+            self.close()
+            self.errors.clear()
+            self._fingerprint = None
+        return outdated
+
     def close(self) -> None:
         """Close the clients that were made; never waits for a broker. A producer drops what it has not sent."""
         consumer = self.__dict__.pop("consumer", None)

@@ -107,7 +107,8 @@ class ClusterMonitor:
         """Request a new view of `target` and return the ticket to wait for."""
         with self._changed:
             if self._failures and target.properties != self._target.properties:
-                self._failing_since, self.authentication_failed = time.monotonic(), False  # these have not failed yet
+                # These have not failed yet: they get patience and quick attempts of their own.
+                self._failures, self._failing_since, self.authentication_failed = 1, time.monotonic(), False
             self._target = target
             return self._next_ticket()
 
