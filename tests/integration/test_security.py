@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.brokers import SECURED_USERS, grant
-from tests.engine import Query
+from tests.engine import Query, read_all
 
 pytestmark = pytest.mark.broker
 
@@ -22,7 +24,7 @@ Topic = Callable[..., str]
 
 
 def test_a_key_store_replaced_in_place_is_used_within_seconds(tmp_path: Path) -> None:
-    """The broker stops trusting the old certificate. The driver and the next task use the new one, without a restart."""
+    """The broker stops trusting the old certificate. Driver and tasks use the new one, without a restart."""
     trusted, keys = tmp_path / "trusted.p12", tmp_path / "keys.p12"
     shutil.copy(STORES / "trust-peer.p12", trusted)
     shutil.copy(STORES / "peer.p12", keys)
@@ -51,17 +53,26 @@ def test_a_key_store_replaced_in_place_is_used_within_seconds(tmp_path: Path) ->
         )
         query.run_until_rows(1)
 
+        produce(broker.internal_address, "t", [(None, b"2")])
+        start = end = query.document
+        while end == start:
+            end = json.loads(json.dumps(query.enumerator.latest_offset(start, limited=True)))
+        tasks = query.enumerator.tasks(start, end)
         shutil.copy(STORES / "trust.p12", trusted)
         broker.restart()
-        produce(broker.internal_address, "t", [(None, b"2")])
-        query.run_until(lambda: query.enumerator.report()["clusters"]["kafka"]["error"], 30)
-        shutil.copy(STORES / "client.p12", keys)
+        produce(broker.internal_address, "t", [(None, b"3")])
+        replaced = threading.Timer(2, shutil.copy, (STORES / "client.p12", keys))
+        replaced.start()
         began = time.monotonic()
+
+        assert [row["value"] for row in read_all(tasks, query.settings)] == [b"2"], "in a task that has begun"
+        query.log.append(json.dumps(end))
         query.run_until_rows(2, 30)
 
-        assert time.monotonic() - began < 15
-        assert query.values() == ["1", "2"]
+        assert time.monotonic() - began < 20
+        assert query.values() == ["1", "3"]
         query.close()
+        replaced.join()
 
 
 def test_a_group_without_access_delays_nothing(secured: KafkaBroker, topic: Topic) -> None:

@@ -48,7 +48,7 @@ class Cluster:
         self.refuses_login, self.has_login = False, True
         self.before_consume: Callable[[], None] = lambda: None
         self.events: list[Message] = []
-        self.closed = False
+        self.closed = self.outdated = False
         self._fetching: dict[int, int] = {}
         self._at_end: set[int] = set()
         self.admin = SimpleNamespace(
@@ -72,6 +72,13 @@ class Cluster:
         if not self.has_login:
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "sasl.username and sasl.password must be set"))
         return self
+
+    def renew_if_outdated(self) -> bool:
+        """Make new clients, which the cluster answers, if a secret was replaced."""
+        outdated, self.outdated = self.outdated, False
+        if outdated:
+            self.reachable, self._fetching, self._at_end = True, {}, set()
+        return outdated
 
     def _answer(self, value: Callable[[], Any]) -> Future[Any]:
         future: Future[Any] = Future()
@@ -227,6 +234,24 @@ def test_a_range_is_read_whole(read: Read) -> None:
     """And nothing beyond it."""
     assert read(Cluster(Log(0, 200))) == offsets(50, 100)
     assert read(Cluster(Log(0, 100))) == offsets(50, 100)
+
+
+@pytest.mark.parametrize("first_end", [50, 70], ids=["before the first row", "in the middle"])
+def test_a_secret_that_arrives_during_the_task_is_used(read: Read, first_end: int) -> None:
+    """The login is refused until the secret is replaced: new clients go on where the old ones were."""
+    cluster = Cluster(Log(0, first_end))
+    polls = 0
+
+    def pass_time() -> None:
+        nonlocal polls
+        polls += 1
+        if polls == 3:
+            cluster.reachable = False
+        elif polls == 6:
+            cluster.outdated, cluster.logs = True, [Log(0, 200)]
+
+    cluster.before_consume = pass_time
+    assert read(cluster) == offsets(50, 100)
 
 
 # --- what can never be read any more ---

@@ -13,7 +13,8 @@ Rules:
    attempt finds the new topic before its first row.
 5. A planned range must be read. If nothing arrives for a few seconds, the reader asks the cluster whether the range can
    still be read (`loss.prove`), and goes on asking. Only an answer of the physical cluster that the offsets belong to proves
-   that offsets are lost. Without an answer the reader waits, up to `poll_timeout_ms` without progress.
+   that offsets are lost. Without an answer the reader waits, up to `poll_timeout_ms` without progress. If a secret
+   or a file behind the cluster's properties is replaced meanwhile, the reader makes new clients.
 6. A cluster that the metadata does not name any more, or that the metadata service calls inactive (`ClusterAccess.removed`),
    may be gone for good. Its ranges are given up as in 3 if it refuses the login, or does not answer for
    `unavailable_after_ms`. Any other cluster that does not answer is an error.
@@ -140,11 +141,9 @@ class _ClusterReader:
         self._told = False
 
     def start(self) -> None:
-        """Start to fetch, in the background."""
+        """Start to fetch what is open, in the background."""
         try:
-            self._clients.consumer.assign(
-                [TopicPartition(r.topic, r.partition, r.start) for r in self._ranges.values()]
-            )
+            self._clients.consumer.assign([TopicPartition(*tp, self._positions[tp]) for tp in sorted(self._open)])
             self._inquiry.request_topic_ids(self._planned_ids)
         except (KafkaException, ConfigurationError) as error:
             text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
@@ -311,6 +310,7 @@ class _ClusterReader:
 
     def _check_progress(self, progress_at: float) -> None:
         """Handle a poll without messages. The rest of a range may contain no records."""
+        self._renew_clients()
         asked = [TopicPartition(topic, p) for topic, p in self._open]
         for position in self._clients.consumer.position(asked):
             tp = KafkaTopicPartition(position.topic, position.partition)
@@ -323,6 +323,11 @@ class _ClusterReader:
         self._ask_at = time.monotonic() + (_PAUSE_S if self._doubts else self._stall_s)
         if self._open:
             self._wait_or_give_up(time.monotonic() - progress_at, answered=answered)
+
+    def _renew_clients(self) -> None:
+        if self._clients.renew_if_outdated():
+            _log.info("Cluster '%s': a secret or certificate was replaced; connecting again", self.cluster)
+            self.start()
 
     def _wait_or_give_up(self, waited_s: float, *, answered: bool) -> None:
         """Return if the cluster may still answer; else give its ranges up, or raise (rules 5 and 6)."""
@@ -471,6 +476,7 @@ class _ClusterReader:
                         return
                     raise
             time.sleep(_PAUSE_S)
+            self._renew_clients()
         for topic, topic_id in other.items():
             reason = f"the topic was recreated (topic id {self._planned_ids[topic]} is now {topic_id})"
             self._give_up_recreated(topic, reason)
