@@ -61,12 +61,22 @@ def checkpoint_one_batch_behind(world: World) -> Iterator[float]:
     yield 5
 
 
-def _accept_gap(_: World, error: str) -> dict[str, str]:
-    named = re.search(r"sink\.accept-gaps=([\w:]+)", error)
-    return {"sink.accept-gaps": named[1] if named else "true"}
+def _new_log(world: World, error: str) -> dict[str, str]:
+    """Return what the error names: first that the log is lost, and then the batch that the new one does not know."""
+    for word, default in (("sink.lost-clusters", world.first), ("sink.accept-gaps", "true")):
+        if word in error:
+            named = re.search(rf"{re.escape(word)}=([\w-]+)", error)
+            return {word: named[1] if named else default}
+    return {}
 
 
-@fault(stops("CheckpointError", _accept_gap, "one start with `sink.accept-gaps`, as nothing was in the middle"))
+@fault(
+    stops(
+        "(TransactionError|CheckpointError)",
+        _new_log,
+        "one start with `sink.lost-clusters` and one with `sink.accept-gaps`, as nothing was in the middle",
+    )
+)
 def commit_log_deleted(world: World) -> Iterator[float]:
     """The topic of the commit log is deleted while the query is stopped."""
     world.settle()
