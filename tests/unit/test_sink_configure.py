@@ -16,6 +16,7 @@ from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, Metadat
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.service import KafkaMetadataService, StreamListService
 from dynamic_kafka.metadata.services import FileMetadataService, InMemoryMetadataService
+from dynamic_kafka.sink import destinations
 from dynamic_kafka.sink.committer import Committer
 from dynamic_kafka.sink.configure import SinkObjects, commit_log_topic, configure_sink
 from dynamic_kafka.sink.destinations import destinations_of
@@ -223,6 +224,20 @@ def test_the_last_answer_stays_in_force(down: set[str]) -> None:
     assert planned(pickle.loads(settings)) == found
     assert planned(pickle.loads(pickle.dumps(pickle.loads(settings)))) == found
     assert planned(through(Outage("one", described))) == found
+
+
+def test_a_wrong_entry_leaves_the_last_answer_in_force(down: set[str], caplog: pytest.LogCaptureFixture) -> None:
+    """The warning names the cluster and the property. Without a last answer it is an error."""
+    assert not down
+    wrong = stream(a=({"t"}, {"security.protocl": "SSL"}))
+    with pytest.raises(ConfigurationError, match=r"^Cluster 'a': Unknown Kafka property 'security\.protocl'"):
+        planned(through(Outage("one", wrong)))
+    service = Outage("one", stream(a=({"t"}, {})))
+    found = planned(through(service))
+    service.streams = wrong
+    key = next(iter(destinations._last_good))
+    assert destinations.current_clusters(through(service), key).destinations == found
+    assert "Cluster 'a': Unknown Kafka property 'security.protocl'" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,8 @@ _last_good: dict[Hashable, Clusters] = {}
 def current_clusters(settings: SinkSettings, key: Hashable) -> Clusters:
     """Return the clusters of the next batch.
 
-    While the metadata service fails, the last good answer in this process with the same key stays in force.
+    While the metadata service fails, or describes a cluster with wrong properties, the last good answer in this process
+    with the same key stays in force.
 
     Args:
         settings: The sink's settings.
@@ -44,7 +45,7 @@ def current_clusters(settings: SinkSettings, key: Hashable) -> Clusters:
 
     Raises:
         MetadataServiceError: If there was no good answer yet, or the stream cannot be written to.
-        ConfigurationError: If a cluster's properties are wrong.
+        ConfigurationError: If there was no good answer yet, and a cluster's properties are wrong.
     """
     service = settings.service()
     try:
@@ -58,13 +59,11 @@ def current_clusters(settings: SinkSettings, key: Hashable) -> Clusters:
             more = {s.stream_id: s for s in service.get_all_streams() if wished in s.clusters}
             streams, clusters = {**streams, **more}, {*clusters, wished}
         found = Clusters(destinations, _others(settings, streams, clusters - destinations.keys()))
-    except ConfigurationError:
-        raise
     except Exception as error:  # a service may raise anything
         kept = _last_good.get(key)
         if kept is None:
             raise
-        _log.warning("The metadata service failed; using the last known destinations: %s", error)
+        _log.warning("The metadata could not be refreshed; using the last known destinations: %s", error)
         return kept
     finally:
         service.close()
@@ -108,7 +107,10 @@ def destinations_of(
         if cluster_id in inactive or (settings.topic is not None and settings.topic not in topics):
             continue
         properties = {**settings.properties, **cluster.properties}
-        check_producer(properties, settings.guarantee, f"Cluster '{cluster_id}': property '")
+        try:
+            check_producer(properties, settings.guarantee, "property '")
+        except ConfigurationError as error:
+            raise ConfigurationError(f"Cluster '{cluster_id}': {error}", cluster_id=cluster_id) from error
         found[cluster_id] = Destination(
             properties, settings.topic or (next(iter(topics)) if len(topics) == 1 else None), topics
         )
