@@ -261,3 +261,13 @@ def test_an_end_by_timestamps_that_changes_makes_new_stops() -> None:
     again = Run(last, endingOffsetsByTimestamp='{"t": {"0": 8}}', **DIRECT).until(lambda: True)
     again.close()
     assert again.heard("the stopping offsets have changed")
+
+
+def test_settings_that_have_no_effect_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A limit of a cluster by its old name, and a group of its own in the metadata."""
+    properties = {"bootstrap.servers": "a:1", "group.id": "own"}
+    service = InMemoryMetadataService([KafkaStream("s", {"new": ClusterMetadata(frozenset({"t"}), properties)})])
+    Run(MARKER, service, maxOffsetsPerTriggerPerCluster='{"old": 5}', **STREAM).until_read(100).close()
+    texts = [record.getMessage() for record in caplog.records]
+    assert sum("limits 'old', which the metadata does not name" in text for text in texts) == 1
+    assert sum("Cluster 'new': group.id in its metadata is not used" in text for text in texts) == 1

@@ -108,7 +108,7 @@ WRONG: dict[str, tuple[str, ...]] = (
         "endingTimestamp": ("-1",),
         "drain-quiet-ms": ("soon", "5 weeks", "1.5s", ""),
         "maxTriggerDelay": ("15 minuets",),
-        "kafkaConsumer.pollTimeoutMs": ("2 min 3 s",),
+        "kafkaConsumer.pollTimeoutMs": ("2 min 3 s", "0"),
     }
     | {option.key: ("", "yes", "1", "None") for option in SOURCE_OPTIONS if option.expected == "true or false"}
     | {

@@ -90,17 +90,9 @@ class KafkaSink:
 
     def _registered(self, rows: DataFrame) -> str:
         """Register a data source class that carries the objects; once in a session, because `foreachBatch` calls often."""
-        from dynamic_kafka.spark.datasource import NAME, DynamicKafkaDataSource
+        from dynamic_kafka.spark.datasource import registered
 
-        # A cloned session, as each query has one, keeps both the configuration and the data sources.
-        spark, key = rows.sparkSession, f"{NAME}.sink.{self._id}"
-        name = spark.conf.get(key, None)
-        if name is None:
-            name = f"{NAME}-{_unique()}"  # unique, because Spark also looks for it in other sessions
-            attributes = {"short_name": name, "sink_objects": self.objects}
-            spark.dataSource.register(type(DynamicKafkaDataSource.__name__, (DynamicKafkaDataSource,), attributes))
-            spark.conf.set(key, name)
-        return name
+        return registered(rows.sparkSession, self._id, sink_objects=self.objects)
 
 
 class KafkaSinkBuilder:

@@ -16,14 +16,17 @@ from dynamic_kafka.builders.deserializers import KafkaRecordDeserializationSchem
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
-from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
-from dynamic_kafka.options import option_names
+from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamSetSubscriber
+from dynamic_kafka.options import option_names, options_of
 from dynamic_kafka.source.configure import SOURCE_OPTIONS, SourceObjects, configure_source
+from dynamic_kafka.source.settings import SourceSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["DynamicKafkaSource", "DynamicKafkaSourceBuilder", "KafkaSource", "KafkaSourceBuilder"]
+
+_DECLARED = options_of(SourceSettings)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class _Source:
     options: Mapping[str, str] = field(repr=False)
     objects: SourceObjects = field(repr=False)
     deserializer: RecordDeserializer | None
+    _id: str = field(default_factory=lambda: uuid.uuid4().hex, init=False, repr=False, compare=False)
 
     def read_stream(self, spark: SparkSession) -> DataFrame:
         """Return a streaming DataFrame.
@@ -49,17 +53,12 @@ class _Source:
         return self._deserialized(spark.read.format(self._registered(spark)).options(**self.options).load())
 
     def _registered(self, spark: SparkSession) -> str:
-        """Register a data source class that carries the objects, under a name that is unique in the session."""
-        from dynamic_kafka.spark.datasource import NAME, DynamicKafkaDataSource
+        """Register a data source class that carries the objects; once in a session, however often it is read."""
+        from dynamic_kafka.spark.datasource import registered
 
-        name = f"{NAME}-{uuid.uuid4().hex[:12]}"
-        bound = type(
-            DynamicKafkaDataSource.__name__,
-            (DynamicKafkaDataSource,),
-            {"short_name": name, "source_objects": self.objects, "builder_default": KafkaOffsetsInitializer.earliest()},
+        return registered(
+            spark, self._id, source_objects=self.objects, builder_default=KafkaOffsetsInitializer.earliest()
         )
-        spark.dataSource.register(bound)
-        return name
 
     def _deserialized(self, raw: DataFrame) -> DataFrame:
         return raw if self.deserializer is None else self.deserializer(raw)
@@ -179,8 +178,10 @@ class _Builder:
     def _validated(self) -> tuple[dict[str, str], SourceObjects]:
         options = dict(self._options)
         if self._bounded:
-            options["stream-metadata-discovery-interval-ms"] = "-1"
-            options["partition.discovery.interval.ms"] = "-1"
+            for interval in (_DECLARED["metadata_interval_ms"], _DECLARED["discovery_interval_ms"]):
+                spellings = {name.lower() for name in option_names([interval])}
+                options = {key: value for key, value in options.items() if key.lower() not in spellings}
+                options[interval.key] = "-1"
         objects = SourceObjects(self._metadata_service, self._subscriber, self._starting, self._stopping)
         configure_source(options, objects, default_starting=KafkaOffsetsInitializer.earliest())
         return options, objects
@@ -229,7 +230,8 @@ class DynamicKafkaSourceBuilder(_Builder):
         """Read these streams."""
         if isinstance(stream_ids, str):
             raise ConfigurationError(f"set_stream_ids takes a collection of ids; write {{{stream_ids!r}}}")
-        return self._subscribe("set_stream_ids", **{"stream-ids": ";".join(sorted(stream_ids))})
+        self._subscriber = StreamSetSubscriber(stream_ids)  # not an option, in which `,` and `;` separate ids
+        return self._subscribe("set_stream_ids")
 
     def set_stream_pattern(self, stream_pattern: str) -> Self:
         """Read the streams with an id that contains a match of the regular expression."""

@@ -206,6 +206,8 @@ def _subscription(
     given = parsed.given(*_SUBSCRIPTIONS)
     if len(given) > 1:
         raise ConflictingOptionsError(given, "a source reads by one of them")
+    if given and objects.subscriber is not None:
+        raise ConflictingOptionsError([*given, "the builder's subscription"], "a source reads by one of them")
     if not given and objects.subscriber is None:
         raise ConfigurationError(
             "What to read is missing; give one of the options topic (or subscribe), topic-pattern (subscribePattern), "

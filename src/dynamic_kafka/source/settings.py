@@ -144,7 +144,7 @@ class SourceSettings:
     )
     poll_timeout_ms: int = option(
         "kafkaConsumer.pollTimeoutMs",
-        duration_ms(at_least=0),
+        duration_ms(at_least=1),
         "2 min",
         doc="How long a task waits for records that were planned before it fails. Raise it for slow brokers.",
     )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from dynamic_kafka.errors import ClusterUnavailableError, MetadataServiceError
+from dynamic_kafka.errors import ClusterUnavailableError, MetadataServiceError, listed
 from dynamic_kafka.initializer import KafkaTopicPartition, initializer_from_json, without_group
 from dynamic_kafka.kafka.clients import check_properties
 from dynamic_kafka.kafka.config.secrets import storable
@@ -63,6 +63,7 @@ class SourceView:
         self._warm = False
         self.monitors: dict[str, ClusterMonitor] = {}
         self._own_properties: dict[str, Mapping[str, str]] = {}
+        self._checked: Snapshot | None = None
         self._first_start = False
         self._refresh_requested: dict[str, float] = {}
         self._last: tuple[Snapshot | None, Document | None, SourceSnapshot] | None = None
@@ -105,12 +106,30 @@ class SourceView:
             raise failure
         if snapshot is not None:
             self._own_properties |= {name: c.properties for name, c in snapshot.clusters.items()}
+            self._warn_of_unused(snapshot)
         elif previous is None:
             raise MetadataServiceError(
                 f"The metadata service did not answer within {_FIRST_METADATA_S:.0f} s, and there is no checkpoint to "
                 "continue from; make sure that the service is reachable, then start the query again"
             )
         return snapshot
+
+    def _warn_of_unused(self, snapshot: Snapshot) -> None:
+        if snapshot is self._checked:
+            return
+        self._checked = snapshot
+        for name, cluster in snapshot.clusters.items():
+            if "group.id" in cluster.properties:
+                _log.warning(
+                    "Cluster '%s': group.id in its metadata is not used; set the option 'properties.group.id', which holds "
+                    "for all clusters",
+                    name,
+                )
+        if unknown := sorted(self._settings.cluster_limits.keys() - snapshot.clusters.keys()):
+            _log.warning(
+                "maxOffsetsPerTriggerPerCluster limits %s, which the metadata does not name: the limit has no effect now",
+                listed([f"'{name}'" for name in unknown], 5),
+            )
 
     def properties(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
         """Return a cluster's client properties: those of the last metadata, else those stored in the document.

@@ -6,6 +6,7 @@ anything: the stream reader's threads start with Spark's first call, in the one 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -37,6 +38,7 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer
 # Every Spark session imports this module through pyspark_dynamic_kafka, so slow modules are imported where they are used.
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
     from dynamic_kafka.sink.configure import SinkObjects
     from dynamic_kafka.sink.settings import SinkSettings
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["COLUMN_TYPES", "NAME", "DynamicKafkaDataSource"]
+__all__ = ["COLUMN_TYPES", "NAME", "DynamicKafkaDataSource", "registered"]
 
 NAME = "dynamic-kafka"
 
@@ -172,6 +174,19 @@ class DynamicKafkaDataSource(DataSource):
         return configure_source(
             self.options, self.source_objects, default_starting=self.builder_default or default_starting
         )
+
+
+def registered(spark: SparkSession, builder_id: str, **objects: object) -> str:
+    """Register a data source class that carries the objects of a builder, once in a session, and return its name."""
+    key = f"{NAME}.builder.{builder_id}"
+    # A cloned session, as each query has one, keeps both the configuration and the data sources.
+    name = spark.conf.get(key, None)
+    if name is None:
+        name = f"{NAME}-{uuid.uuid4().hex[:12]}"  # unique, because Spark also looks for it in other sessions
+        attributes = {"short_name": name, **objects}
+        spark.dataSource.register(type(DynamicKafkaDataSource.__name__, (DynamicKafkaDataSource,), attributes))
+        spark.conf.set(key, name)
+    return name
 
 
 def _checked(schema: StructType) -> tuple[str, ...]:
