@@ -44,6 +44,7 @@ class Clients:
         self.refusals: list[int] = []
         self.delete_error: BaseException | None = None
         self.exists = True
+        self.lookup_error = KafkaError.UNKNOWN_TOPIC_OR_PART
         self.stalls = 0
         self.at = 0
 
@@ -82,7 +83,7 @@ class Clients:
 
     def list_topics(self, topic: str, **_: Any) -> Any:
         """See `AdminClient`."""
-        error = None if self.exists else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        error = None if self.exists else KafkaError(self.lookup_error)
         partitions = {0: SimpleNamespace(replicas=list(range(self.replicas)))} if self.exists else {}
         described = SimpleNamespace(error=error, partitions=partitions)
         return SimpleNamespace(brokers=dict.fromkeys(range(self.brokers)), topics={topic: described})
@@ -155,6 +156,18 @@ def test_a_failed_trim_never_fails_a_batch(
     log.read()
     log.trim()
     assert "could not be trimmed" in caplog.text
+
+
+def test_a_topic_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not one that does not exist, unless the caller says so."""
+    clients = Clients()
+    clients.exists = False
+    topic = open_log(monkeypatch, clients).topic
+    assert not topic.exists()
+    clients.lookup_error = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert not topic.exists(may_be_hidden=True)
+    with pytest.raises(ClusterUnavailableError, match="grant Describe and Read on it"):
+        topic.exists()
 
 
 def test_trimming_that_is_not_allowed_is_an_error_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

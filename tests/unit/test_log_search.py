@@ -31,11 +31,12 @@ TOPIC = commit_log_topic("p")
 
 @dataclass
 class Cluster:
-    """A cluster: its topics' records, and the ids of transactions that are open."""
+    """A cluster: its topics' records, the ids of its transactions, and the topics that may not be seen."""
 
     kafka_id: str
     topics: dict[str, list[bytes]] = field(default_factory=dict)
     ids: dict[str, TransactionDescription] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
     up: bool = True
 
 
@@ -76,8 +77,10 @@ class FakeLog:
         """See `LogTopic`."""
         return self._cluster.kafka_id
 
-    def exists(self) -> bool:
+    def exists(self, *, may_be_hidden: bool = False) -> bool:
         """See `LogTopic`."""
+        if self._topic_name in self._cluster.hidden and not may_be_hidden:
+            raise ClusterUnavailableError("grant Describe", cluster_id=self._name)
         return self._topic_name in self._cluster.topics
 
     def create(self, replication: int | None) -> None:
@@ -316,6 +319,14 @@ def test_a_log_that_is_made_again_under_a_running_driver(world: World, monkeypat
         committer.claim_batch(settings(), destinations("a b"), {}, None)
     with pytest.raises(TransactionError, match="it was deleted"):
         claim("a b")
+
+
+def test_a_topic_of_ones_own_needs_no_access_to_the_default_one(world: World) -> None:
+    """ACLs may allow only that; but the topic itself has to be seen."""
+    world.clusters["a:1"].hidden.add(TOPIC)
+    assert claim("a", log_topic="own")[1].topic == "own"
+    with pytest.raises(ClusterUnavailableError, match="grant Describe"):
+        claim("a")
 
 
 def test_an_inactive_cluster_that_is_down_does_not_matter(world: World) -> None:

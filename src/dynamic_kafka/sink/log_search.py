@@ -60,8 +60,7 @@ def find_log(settings: SinkSettings, clusters: _Properties, active: Collection[s
         ConfigurationError: If the topic is not fit to be a log.
     """
     check_wish(settings.log_cluster, clusters)
-    topics = {settings.log_topic, commit_log_topic(settings.prefix)}
-    seen, silent = _ask(clusters, topics, active)
+    seen, silent = _ask(settings, clusters, active)
     wished = None if settings.log_cluster is None else Spot(settings.log_cluster, settings.log_topic)
     first = Spot(min(active), settings.log_topic)
     choice = choose(settings.prefix, seen, silent, wished, first, settings.lost_clusters or ())
@@ -118,7 +117,7 @@ def seed(source: LogPlace, target: LogPlace, state: State) -> None:
 
 
 def _ask(
-    clusters: _Properties, topics: Collection[str], active: Collection[str]
+    settings: SinkSettings, clusters: _Properties, active: Collection[str]
 ) -> tuple[dict[Spot, Seen], dict[str, str]]:
     """Ask all clusters at once. Return what they say, and why the others say nothing.
 
@@ -126,9 +125,10 @@ def _ask(
     """
     seen: dict[Spot, Seen] = {}
     silent: dict[str, str] = {}
-    spots = [Spot(cluster, topic) for cluster in sorted(clusters) for topic in sorted(topics)]
+    topics = sorted({settings.log_topic, commit_log_topic(settings.prefix)})
+    spots = [Spot(cluster, topic) for cluster in sorted(clusters) for topic in topics]
     with ThreadPoolExecutor(len(spots)) as pool:
-        answers = {spot: pool.submit(_look, clusters, spot, active) for spot in spots}
+        answers = {spot: pool.submit(_look, settings, clusters, spot, active) for spot in spots}
     for spot, answer in answers.items():
         try:
             seen[spot] = answer.result()
@@ -137,11 +137,13 @@ def _ask(
     return {spot: found for spot, found in seen.items() if spot.cluster not in silent}, silent
 
 
-def _look(clusters: _Properties, spot: Spot, active: Collection[str]) -> Seen:
+def _look(settings: SinkSettings, clusters: _Properties, spot: Spot, active: Collection[str]) -> Seen:
     timeout_ms = _TIMEOUT_MS if spot.cluster in active else _OTHERS_TIMEOUT_MS
     with closing(_open(clusters, spot, timeout_ms)) as log:
         kafka_id = log.topic.kafka_id()
-        return Seen(kafka_id, log.read(), log.pointer) if log.topic.exists() else Seen(kafka_id)
+        # Who names a topic may have no access to the one with the default name.
+        exists = log.topic.exists(may_be_hidden=spot.topic != settings.log_topic)
+        return Seen(kafka_id, log.read(), log.pointer) if exists else Seen(kafka_id)
 
 
 def _check_unused(prefix: str, clusters: _Properties) -> None:

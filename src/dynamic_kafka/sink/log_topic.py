@@ -93,8 +93,11 @@ class LogTopic:
         except KafkaException as error:
             raise self.unavailable(f"could not be looked up ({error.args[0].str()})") from error
 
-    def exists(self) -> bool:
+    def exists(self, *, may_be_hidden: bool = False) -> bool:
         """Return whether the topic exists.
+
+        Args:
+            may_be_hidden: True if a topic that this client may not see counts as one that does not exist.
 
         Raises:
             ClusterUnavailableError: If the topic cannot be looked up.
@@ -113,6 +116,8 @@ class LogTopic:
                 )
             return True
         if found.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            return False
+        if may_be_hidden and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return False
         raise ClusterUnavailableError(
             f"Cluster '{self.cluster}': the commit log '{self.name}' cannot be looked up ({found.error.str()}); grant "
