@@ -1,0 +1,76 @@
+"""The end of a batch on Spark's driver, without Spark: what is reported, and clusters that do not answer."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dynamic_kafka.errors import ClusterUnavailableError, TransactionError
+from dynamic_kafka.kafka.transactions.client import TransactionDescription, TransactionState
+from dynamic_kafka.sink.chain import Transaction
+from dynamic_kafka.sink.committer import Committer
+from dynamic_kafka.sink.configure import configure_sink
+from dynamic_kafka.sink.report import TaskReport
+from dynamic_kafka.spark.writers import KafkaBatchWriter, KafkaCommitMessage
+
+OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
+LEFT = Transaction("b", "p.dk-0123456789ab-0", 7, 3)
+
+
+@pytest.mark.parametrize("guarantee", ["none", "at-least-once", "exactly-once"])
+def test_a_task_without_a_message_is_not_committed(guarantee: str) -> None:
+    """Its rows are lost otherwise, whatever the reason is that Spark does not know it."""
+    more = {"sink.delivery-guarantee": guarantee, "sink.transactional-id-prefix": "p"}
+    writer = KafkaBatchWriter(configure_sink(OPTIONS | more), None, None)
+    with pytest.raises(TransactionError, match="reports only 1 of its 2 tasks as finished"):
+        writer.commit([KafkaCommitMessage(TaskReport()), None])
+
+
+def committer(down: str) -> Any:
+    """A committer of the clusters `a` and `b`, of which one is down; `b` has an open transaction."""
+
+    class Client:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def _check(self) -> None:
+            if self.name == down:
+                raise ClusterUnavailableError(f"Cluster '{down}' is down", cluster_id=down)
+
+        def list_open(self) -> list[str]:
+            self._check()
+            return [LEFT.transactional_id] if self.name == "b" else []
+
+        def describe(self, _: Any) -> Any:
+            found = TransactionDescription(TransactionState.ONGOING, 7, 3, 60_000, 0, frozenset())
+            return {LEFT.transactional_id: found}
+
+        def end_all(self, *_: Any, **__: Any) -> None:
+            self._check()
+
+    made: Any = object.__new__(Committer)
+    made._settings, made._destinations, made._properties = SimpleNamespace(prefix="p"), ["a", "b"], {"a": {}, "b": {}}
+    made._head = SimpleNamespace(transactions=())
+    made._client = Client
+    return made
+
+
+def test_a_cluster_that_does_not_answer_keeps_its_open_transactions(caplog: pytest.LogCaptureFixture) -> None:
+    """The batch may have no rows for it: a warning says that its readers may have to wait, and the others are looked at."""
+    assert committer(down="a")._list_open() == (LEFT,)
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "Open transactions cannot be listed, and readers may have to wait for their end: Cluster 'a' is down" in (
+        record.getMessage()
+    )
+
+
+def test_aborts_that_fail_do_not_fail_the_batch(caplog: pytest.LogCaptureFixture) -> None:
+    """It may be published already; what is left open ends by its time-out, or with the next batch."""
+    committer(down="b")._abort((LEFT,))
+    assert "Transactions stay open until the next batch or until they time out (p.dk-0123456789ab-0)" in caplog.text
+    with pytest.raises(ClusterUnavailableError):
+        committer(down="b")._end((LEFT,), commit=True)
