@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -70,7 +71,7 @@ def run(console: Console, arguments: argparse.Namespace) -> list[Result]:
         for fault in order:
             if time.monotonic() - began > 60 * arguments.minutes:
                 break
-            results.append(_one(console, world, fault))
+            results.append(replace(_one(console, world, fault), small=arguments.small))
             report.write(report.add(so_far, results, time.monotonic() - began), FAULTS, results_file, page)
     if not arguments.no_report and all(result.verdict == "ok" or not result.was_run for result in results):
         shutil.rmtree(folder, ignore_errors=True)

@@ -83,7 +83,7 @@ def run_fault(world: World, fault: Fault, say: Say) -> Result:
     missing = fault.needs - world.abilities
     if missing:
         return Result(fault.name, f"skipped: needs {', '.join(sorted(missing))}")
-    told = len(world.query.told())
+    told = set(world.reports())
     watch = _Watch(world, fault, say)
     cause = fault.cause(world)
     for seconds in cause:
@@ -100,7 +100,7 @@ def run_fault(world: World, fault: Fault, say: Say) -> Result:
         watch.wait_for(lambda: bool(watch.errors), _FLOW_S)
     later = world.feeder.next
     seen.flows = watch.wait_for(lambda: world.is_settled_between(mark, later), _FLOW_S)
-    seen.errors, seen.reports = watch.errors, world.query.told()[told:]
+    seen.errors, seen.reports = watch.errors, [text for text in world.reports() if text not in told]
     balance = world.balance(mark)
     verdict = judge(fault.outcome, seen, balance)
     result = Result(

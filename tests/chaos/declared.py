@@ -154,13 +154,17 @@ def _unreported(destroyed: int, expected: str, seen: Seen) -> list[str]:
         found = any(re.search(expected, text) for text in (*seen.reports, *seen.errors))
         return [] if found else [f"{destroyed} destroyed rows are not reported"]
     numbers = [int(n.replace(",", "")) for text in (*seen.reports, *seen.errors) for n in re.findall(r"\d[\d,]*", text)]
-    if destroyed in numbers or destroyed == _sum_of_records(seen.reports):
+    if destroyed in numbers or destroyed == _sum_of_rows(seen.reports):
         return []
     return [f"{destroyed} destroyed rows are not reported as such"]
 
 
-def _sum_of_records(reports: Sequence[str]) -> int:
-    return sum(int(found.replace(",", "")) for text in reports for found in re.findall(r"(\d[\d,]*) records?\b", text))
+def _sum_of_rows(reports: Sequence[str]) -> int:
+    return sum(
+        int(found.replace(",", ""))
+        for text in reports
+        for found in re.findall(r"(\d[\d,]*) (?:records?|offsets)\b", text)
+    )
 
 
 _OWN_ERROR = re.compile(r"(?:dynamic_kafka\.errors\.)?\b([A-Z]\w*Error): ([^\n]*)")

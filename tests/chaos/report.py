@@ -55,6 +55,7 @@ class Result:
         recovery_s: The seconds until it had recovered; None if it did not.
         errors: The first line of each error that the query stopped with.
         reports: What the source reported.
+        small: Whether it was in the small world (`--small`).
     """
 
     name: str
@@ -66,6 +67,7 @@ class Result:
     recovery_s: float | None = None
     errors: tuple[str, ...] = ()
     reports: tuple[str, ...] = ()
+    small: bool = False
 
     @property
     def was_run(self) -> bool:
@@ -125,12 +127,14 @@ def _totals(
 ) -> str:
     good = sum(result.verdict == "ok" for result in known)
     times = [result.recovery_s for result in known if result.recovery_s is not None]
+    small = sum(result.small for result in known)
     return (
         f"**In all: {len(known)} faults in {results.seconds / 60:.0f} minutes, {results.rows:,} rows. "
         f"{good} went as expected. "
         f"{sum(r.lost for r in known)} rows lost, {sum(r.twice for r in known)} rows twice. "
         f"Slowest recovery: {_seconds(max(times, default=None))}.** "
-        f"{sum(name in by_name for name in faults)} of the {len(faults)} faults below were tried.\n\n"
+        f"{sum(name in by_name for name in faults)} of the {len(faults)} faults below were tried. "
+        f"{small} of the {len(known)} runs were in a small world: `b`, `c` and a local Spark (`--small`).\n\n"
     )
 
 

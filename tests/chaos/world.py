@@ -33,6 +33,7 @@ _SPARK = {
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.deploy.maxExecutorRetries": "-1",  # executors are killed often
     "spark.task.maxFailures": "4",
+    "spark.ui.showConsoleProgress": "false",  # it would be in the middle of the lines of the log
 }
 
 
@@ -276,6 +277,12 @@ class World:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.checkpoint, copy)
         return copy
+
+    def reports(self) -> list[str]:
+        """What the source has reported so far: its events, and its warnings in the logs of drivers and workers."""
+        logs = [*self.folder.glob("driver-*.log"), *self.folder.glob("work*/*/*/stderr")]
+        lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if "given up" in line]
+        return list(dict.fromkeys([*self.query.told(), *(line for line in lines if not line.startswith("@"))]))
 
     # --- the books ---
 
