@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, TransactionError
 from dynamic_kafka.kafka.clients import BackgroundErrors
 from dynamic_kafka.sink import commit_log
 from dynamic_kafka.sink.chain import Record, State
@@ -47,6 +47,31 @@ class Clients:
         self.lookup_error = KafkaError.UNKNOWN_TOPIC_OR_PART
         self.stalls = 0
         self.at = 0
+        self.low = 0
+        self.deliveries: list[int | None] = []
+        self.message_errors: list[int] = []
+        self.deleted: list[int] = []
+        self.reports: list[Any] = []
+
+    # --- producer ---
+
+    def produce(self, _topic: str, value: bytes, *, partition: int, on_delivery: Any) -> None:
+        """See `Producer`; `deliveries` are the errors of the next records, None for none."""
+        assert partition == 0
+        code = self.deliveries.pop(0) if self.deliveries else None
+        if code == KafkaError._QUEUE_FULL:  # stands for what is refused at once
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        if code is None or code == KafkaError._MSG_TIMED_OUT:  # then it may be in the log
+            self.records.append(value)
+        if code == KafkaError._IN_PROGRESS:  # stands for no report at all
+            return
+        error, offset = (None if code is None else KafkaError(code)), len(self.records) - 1
+        self.reports.append(lambda: on_delivery(error, SimpleNamespace(offset=lambda: offset)))
+
+    def flush(self, _timeout: float) -> None:
+        """See `Producer`."""
+        while self.reports:
+            self.reports.pop(0)()
 
     def poll(self) -> None:
         """See `ClusterClients`."""
@@ -55,7 +80,7 @@ class Clients:
 
     def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
         """See `Consumer`."""
-        return 0, len(self.records)
+        return self.low, len(self.records)
 
     def assign(self, partitions: list[Any]) -> None:
         """See `Consumer`."""
@@ -71,6 +96,9 @@ class Clients:
         self.asked.append(count)
         if self.stalls and len(self.asked) % 2:
             return []
+        if self.message_errors:
+            error = KafkaError(self.message_errors.pop(0))
+            return [SimpleNamespace(error=lambda: error)]
         some = self.records[self.at : self.at + min(count, 500)]
         found = [
             SimpleNamespace(error=lambda: None, offset=lambda n=n: n, value=lambda text=text: text)
@@ -103,6 +131,7 @@ class Clients:
 
     def delete_records(self, partitions: list[Any], **_: Any) -> dict[Any, Future[Any]]:
         """See `AdminClient`."""
+        self.deleted.append(partitions[0].offset)
         return {partitions[0]: done(error=self.delete_error)}
 
 
@@ -230,3 +259,96 @@ def test_a_log_that_may_lose_its_end_is_a_warning(
     with caplog.at_level(logging.WARNING):
         open_log(monkeypatch, clients).topic.check()
     assert (warning in caplog.text) if warning else not caplog.text
+
+
+# --- appending and reading ----------------------------------------------------------------------------------------------
+
+
+def record(name: str, follows: int) -> Record:
+    """A claim."""
+    return Record(name, follows, State("x", follows + 2))
+
+
+def test_what_was_appended_need_not_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless somebody else has appended in between: then both are read, and only the first counts."""
+    clients = Clients()
+    log = open_log(monkeypatch, clients)
+    log.read()
+    log.append(record("a", -1))
+    assert (log.read().recent, clients.asked) == ({"a": 0}, [])
+    clients.records.append(encode(record("other", 0)))
+    log.append(record("b", 0))
+    assert log.read().recent == {"a": 0, "other": 1}
+    assert len(clients.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "unknown", [KafkaError._MSG_TIMED_OUT, KafkaError._IN_PROGRESS, KafkaError.NOT_ENOUGH_REPLICAS]
+)
+def test_an_append_without_an_answer_is_repeated(monkeypatch: pytest.MonkeyPatch, unknown: int) -> None:
+    """It may be in the log or not; a second copy does not count."""
+    clients = Clients()
+    clients.deliveries = [unknown, None]
+    log = open_log(monkeypatch, clients)
+    log.read()
+    log.append(record("a", -1))
+    assert list(log.read().recent) == ["a"]
+
+
+def test_an_append_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once if it is refused, else when its time is over."""
+    clients = Clients()
+    clients.deliveries = [KafkaError.TOPIC_AUTHORIZATION_FAILED, None]
+    log = open_log(monkeypatch, clients)
+    log.read()
+    with pytest.raises(ClusterUnavailableError, match="could not be appended to"):
+        log.append(record("a", -1))
+    assert clients.deliveries == [None]
+    for unknown in (KafkaError._IN_PROGRESS, KafkaError._TRANSPORT):
+        clients.deliveries = [unknown, None]
+        late = open_log(monkeypatch, clients, timeout_ms=-1)
+        with pytest.raises(ClusterUnavailableError, match="could not be appended to"):
+            late.append(record("a", -1))
+    assert clients.records == []
+
+
+@pytest.mark.parametrize("refusal", [KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._QUEUE_FULL])
+def test_a_decision_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch, refusal: int) -> None:
+    """By the broker, or by the client at once (review F17)."""
+    clients = Clients()
+    clients.deliveries = [refusal]
+    with pytest.raises(
+        TransactionError, match=r"about 0 transactions \(\d+ bytes .* raise the topic's max\.message\.bytes"
+    ):
+        open_log(monkeypatch, clients).append(record("a", -1))
+
+
+def test_errors_while_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end is none, others are kept for the error; a log that was trimmed meanwhile is read from its new start."""
+    clients = Clients()
+    clients.records = [encode(record(f"r{n}", n - 1)) for n in range(10)]
+    clients.message_errors = [KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN]
+    log = open_log(monkeypatch, clients)
+    assert log.read().offset == 9
+    assert clients.errors.last == KafkaError(KafkaError._ALL_BROKERS_DOWN).str()
+    for trimmed in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        clients.message_errors = [trimmed]
+        clients.low = 5
+        fresh = open_log(monkeypatch, clients)
+        monkeypatch.setattr(fresh, "_next", 2)
+        chain = fresh.read()
+        assert (chain.offset, min(chain.recent.values())) == (9, 5)
+
+
+def test_a_log_is_trimmed_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every 300 records, up to the head."""
+    clients = Clients()
+    clients.records = [encode(record(f"r{n}", n - 1)) for n in range(300)]
+    log = open_log(monkeypatch, clients)
+    log.read()
+    log.trim()
+    assert clients.deleted == []
+    log.append(record("r300", 299))
+    log.trim()
+    log.trim()
+    assert clients.deleted == [300]
