@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -46,6 +47,7 @@ def main() -> int:
         for fault in FAULTS.values():
             console.print(f"{fault.name:32} {fault.what}\n{'':32} Expected: {fault.outcome.words}")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that Spark and the small disk end, too
     results = run(console, arguments)
     bad = [result for result in results if result.was_run and result.verdict != "ok"]
     ran = sum(result.was_run for result in results)
