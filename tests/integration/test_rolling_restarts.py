@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 import pytest
@@ -19,7 +19,7 @@ from dynamic_kafka.sink.protocol import Batch, Claim
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.sink.writer import flush, write
-from dynamic_kafka.testing import KafkaCluster, wait_until
+from dynamic_kafka.testing import KafkaBroker, KafkaCluster, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -32,6 +32,7 @@ class Query(threading.Thread):
     """Writes batch after batch exactly once, without Spark, until it is told to stop.
 
     Attributes:
+        log: The topic of its commit log.
         published: The number of batches that were published.
         failure: What ended it.
     """
@@ -43,9 +44,10 @@ class Query(threading.Thread):
             service=InMemoryMetadataService,
             stream="s",
             guarantee="exactly-once",
-            prefix="rolling",
-            log_topic=commit_log_topic("rolling"),
+            prefix=topic,
+            log_topic=commit_log_topic(topic),
         )
+        self.log = self._settings.log_topic
         self._stop_asked = threading.Event()
         self.published = 0
         self.failure: BaseException | None = None
@@ -61,6 +63,12 @@ class Query(threading.Thread):
                 self.published += 1
         except BaseException as error:  # noqa: BLE001  the test shows it
             self.failure = error
+
+    def goes_on(self) -> None:
+        """Wait for some more batches."""
+        enough = self.published + 5
+        wait_until(lambda: self.failure or self.published >= enough, 90, "more batches")
+        assert self.failure is None
 
     def stop(self) -> None:
         """Let it finish its batch."""
@@ -89,24 +97,29 @@ def cluster() -> Iterator[KafkaCluster]:
         yield started
 
 
-def test_no_batch_fails_while_brokers_are_restarted(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coordinators, and the leader of the commit log, move three times; each row is there once."""
+@pytest.fixture
+def query(cluster: KafkaCluster, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Query]:
+    """A query that runs; after the test, each row that it has written is there once."""
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
-    cluster.create_topic("rolled", _PARTITIONS)
-    query = Query(cluster, "rolled")
-    query.start()
-    wait_until(lambda: query.published, 60, "the first batch, with the commit log")
-    for broker in cluster.brokers:
-        cluster.wait_until_in_sync()
-        broker.restart()
-    for broker in cluster.brokers:  # as in a crash
-        cluster.wait_until_in_sync()
-        broker.kill()
-        broker.start()
-    query.stop()
-    assert query.failure is None
-    assert query.published > 20
-    assert committed(cluster, "rolled") == sorted(f"{n}-{i}" for n in range(query.published) for i in range(_ROWS))
+    name = topic()
+    cluster.create_topic(name, _PARTITIONS)
+    running = Query(cluster, name)
+    running.start()
+    wait_until(lambda: running.published, 60, "the first batch, with the commit log")
+    yield running
+    running.stop()
+    assert running.failure is None
+    assert committed(cluster, name) == sorted(f"{n}-{i}" for n in range(running.published) for i in range(_ROWS))
+
+
+def test_brokers_are_restarted(cluster: KafkaCluster, query: Query) -> None:
+    """Coordinators, and the leader of the commit log, move with each of them, in order and as in a crash."""
+    for stop in (KafkaBroker.stop, KafkaBroker.kill):
+        for broker in cluster.brokers:
+            cluster.wait_until_in_sync()
+            stop(broker)
+            broker.start()
+    query.goes_on()
 
 
 def committed(cluster: KafkaCluster, topic: str) -> list[str]:

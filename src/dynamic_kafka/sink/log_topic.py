@@ -198,7 +198,7 @@ class LogTopic:
         advice = (
             "check its user and password (sasl.*)"
             if errors.authentication_failed
-            else "bring the cluster back and start the query again"
+            else "check that its brokers are up and that the topic has a leader, and start the query again"
         )
         return ClusterUnavailableError(
             f"Cluster '{self.cluster}': the commit log '{self.name}' {what}{reason}; {advice}", cluster_id=self.cluster

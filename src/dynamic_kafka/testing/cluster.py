@@ -105,22 +105,21 @@ class KafkaCluster:
         """Return the broker that leads a partition; wait for one."""
 
         def found() -> int:
-            return next((p.leader for p in self._partitions(topic) if p.id == partition), 0)
+            running = ",".join(broker.internal_address for broker in self.brokers if broker.is_running)
+            return next((p.leader for p in _partitions(running, topic) or [] if p.id == partition), 0)
 
         return self.brokers[wait_until(lambda: max(found(), 0), _IN_SYNC_S, f"a leader of topic '{topic}'") - 1]
 
     def wait_until_in_sync(self) -> None:
-        """Wait until each partition has all its replicas in sync, as before the next broker of a rolling restart is stopped.
+        """Wait until all brokers run, and each partition has all its replicas in sync.
+
+        Do so before the next broker is stopped: a broker that is killed as the last one in sync may not lead again.
 
         Raises:
             TimeoutError: If they are not within 90 s.
         """
-
-        def in_sync() -> bool:
-            found = self._partitions()
-            return bool(found) and all(len(p.isrs) == len(p.replicas) and p.leader > 0 for p in found)
-
-        wait_until(in_sync, _IN_SYNC_S, "all replicas in sync")
+        # All brokers are asked: right after a restart, another one may not know yet that a replica is behind.
+        wait_until(lambda: all(map(_is_in_sync, self.brokers)), _IN_SYNC_S, "all replicas in sync")
 
     def rolling_restart(self) -> None:
         """Restart one broker after the other, each in order (SIGTERM) and after all replicas are in sync."""
@@ -132,11 +131,16 @@ class KafkaCluster:
         known = [admin_client(b.internal_address).list_topics(timeout=_ASK_S).brokers for b in self.brokers]
         return all(len(found) == len(self.brokers) for found in known)
 
-    def _partitions(self, topic: str | None = None) -> list[PartitionMetadata]:
-        """Return the partitions of a topic, or of all topics; none while no broker answers."""
-        running = ",".join(broker.internal_address for broker in self.brokers if broker.is_running)
-        try:
-            topics = admin_client(running).list_topics(*filter(None, [topic]), timeout=_ASK_S).topics.values()
-        except KafkaException:
-            return []
-        return [partition for found in topics for partition in found.partitions.values()]
+
+def _is_in_sync(broker: KafkaBroker) -> bool:
+    found = _partitions(broker.internal_address) if broker.is_running else None
+    return found is not None and all(len(p.isrs) == len(p.replicas) and p.leader > 0 for p in found)
+
+
+def _partitions(address: str, topic: str | None = None) -> list[PartitionMetadata] | None:
+    """Return the partitions of a topic, or of all topics; None while no broker answers."""
+    try:
+        topics = admin_client(address).list_topics(*filter(None, [topic]), timeout=_ASK_S).topics.values()
+    except KafkaException:
+        return None
+    return [partition for found in topics for partition in found.partitions.values()]
