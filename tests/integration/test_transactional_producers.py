@@ -124,8 +124,8 @@ def test_many_tasks_of_a_batch_in_one_worker(cluster_a: KafkaBroker, topic: Call
         with TransactionalProducers(task) as producers:
             flush(write(iter([batch(name)]), task, producers, task_number=0))
             prepared += producers.prepare()
-        assert _clients() - clients <= 2
-    assert _open_files() - files < 40
+        assert _clients() - clients <= 4
+    assert _open_files() - files < 60
     assert len({transaction.transactional_id for transaction in prepared}) == 30
     client = TransactionClient("east", cluster_a.client_properties(), timeout_ms=20_000)
     ids = [transaction.transactional_id for transaction in prepared]

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
-from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +13,7 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartiti
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.source import enumerator, monitor
+from dynamic_kafka.source import monitor
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.offsets import MARKER, Document, check_chain, decode, encode
@@ -272,17 +271,3 @@ def test_settings_that_have_no_effect_are_told(caplog: pytest.LogCaptureFixture)
     texts = [record.getMessage() for record in caplog.records]
     assert sum("limits 'old', which the metadata does not name" in text for text in texts) == 1
     assert sum("Cluster 'new': group.id in its metadata is not used" in text for text in texts) == 1
-
-
-def test_no_batch_decodes_a_document_that_the_process_made(
-    connection: type[Connection], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A batch is planned from the document before it and its own: the process knows both."""
-    decoding = Mock(wraps=decode)
-    monkeypatch.setattr(enumerator, "decode", decoding)
-    run = Run(**DIRECT).until_read(100)
-    connection.ends["a:1"]["t"] = 130
-    run.until_read(130)
-    connection.ends["a:1"]["t"] = 160
-    run.until_read(160).close()
-    assert not decoding.called

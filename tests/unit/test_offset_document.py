@@ -454,26 +454,3 @@ def test_an_excerpt_is_short() -> None:
     with pytest.raises(CheckpointError) as caught:
         decode({"long": "x" * 1000})
     assert len(str(caught.value)) < 250
-
-
-@pytest.mark.parametrize(("topics", "partitions"), [(1, 400), (400, 1), (20, 20)])
-def test_rule_5_many_stops_and_retained_positions_are_packed(topics: int, partitions: int) -> None:
-    """With holes and topics without positions: the same after reading, in less than 14 bytes for each number."""
-    tps = [TP(f"topic-{t:06}", p) for t in range(topics) for p in range(partitions)]
-    retained = {
-        f"old-{t:06}": RetainedTopic(ID, 1_700_000_000_000 + t, {p: 10**9 + t * p for p in range(partitions) if p != 3})
-        for t in range(topics)
-    }
-    cluster = ClusterOffsets(
-        "k",
-        discovered=True,
-        topics={tp.topic: ID for tp in tps},
-        ranges=dict.fromkeys(tps, (10**9, 10**9)),
-        stops={tp: 10**9 + i for i, tp in enumerate(tps) if i != 7},
-        retained=retained | {"empty": RetainedTopic("", 5, {})},
-    )
-    document = Document(clusters={"c": cluster})
-    assert stored(document) == document
-    value = encode(document)["clusters"]["c"]
-    assert len(json.dumps(value["stops"])) < 6 * len(tps)
-    assert len(json.dumps(value["retained"])) < 14 * len(tps) + 40 * topics

@@ -1,9 +1,9 @@
 """The executor's side of exactly-once: transactional producers, one for each transaction.
 
 A new producer needs a round of requests, 20 ms or more; a ready one's transaction costs a few milliseconds. So once a task's
-transaction is prepared, its producer is closed and the next one is made ready, both in the background. A worker has two or
-three producers at any time, however many tasks of a batch it runs. If Spark does not use a worker for a second task, nothing
-is made ready.
+transaction is prepared, the next one is made ready and its own is closed, both in the background. A worker has at most four
+producers at any time, however many tasks of a batch it runs. If Spark does not use a worker for a second task, nothing is
+made ready.
 
 The records of a task are in one transaction for each cluster. `prepare` leaves them open, acknowledged, and returns their
 names. The driver commits or aborts them. A task that fails aborts its own.
@@ -12,8 +12,8 @@ A producer that is closed after all its records were acknowledged sends no reque
 on the broker, to be ended by its producer id and epoch.
 
 What is needed of librdkafka: transactions V1 (EndTxn below version 5, see `outcome`), no request at the close of a producer,
-and the line of its log about the producer id, which it tells nowhere else but in its statistics. These cost too much: at a
-rate at which nobody waits for them they take a core for a topic of 1000 partitions.
+and the line of its log about the producer id, which it tells nowhere else but in its statistics. These hold about 1 KB for
+each partition of each topic written to, which is too much to write down as often as somebody waits for the id.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import os
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Hashable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ _ACQUIRED = re.compile(r"Acquired PID\{Id:(\d+),Epoch:(\d+)\}")
 _ANY_TOPIC = "__transaction_state"
 _CONNECT_S = 5.0
 _ABORT_S = 10.0
+_MOST_FINISHING = 2  # for each cluster
 
 
 @dataclass(eq=False)
@@ -83,8 +85,10 @@ class _TransactionalProducer:
 _ready = ClientPool[_TransactionalProducer]()
 """Producers that can begin a transaction."""
 
-_preparing: dict[Hashable, threading.Thread] = {}
+_preparing: dict[Hashable, threading.Event] = {}
+_finishing: deque[threading.Thread] = deque()
 os.register_at_fork(after_in_child=_preparing.clear)
+os.register_at_fork(after_in_child=_finishing.clear)
 
 
 def _key(cluster: str, task: WriteTask) -> Hashable:
@@ -94,8 +98,8 @@ def _key(cluster: str, task: WriteTask) -> Hashable:
 
 def _take(key: Hashable, cluster: str, task: WriteTask) -> _TransactionalProducer:
     """Return a ready producer: the one made in the background, or a new one."""
-    if (thread := _preparing.get(key)) is not None:
-        thread.join()
+    if (done := _preparing.get(key)) is not None:
+        done.wait()
     found = _ready.take(key) or _make_ready(cluster, task)
     while not found.transactional_id.is_locked():
         found.close()
@@ -108,20 +112,23 @@ def _finish(begun: _TransactionalProducer, key: Hashable, task: WriteTask) -> No
     """Close the producer of a prepared transaction, and make the next one ready if this process runs more tasks."""
     if not os.environ.get("SPARK_REUSE_WORKER"):
         begun.close()
-    else:
-        _preparing[key] = threading.Thread(target=_prepare_next, args=(begun, key, task), daemon=True)
-        _preparing[key].start()
+        return
+    if len(_finishing) >= _MOST_FINISHING * len(task.destinations):
+        _finishing.popleft().join()
+    _preparing[key] = threading.Event()
+    _finishing.append(threading.Thread(target=_prepare_next, args=(begun, key, task), daemon=True))
+    _finishing[-1].start()
 
 
 def _prepare_next(begun: _TransactionalProducer, key: Hashable, task: WriteTask) -> None:
     try:
-        begun.close()
         if key not in _ready:
             _ready.put(key, _make_ready(begun.producer.cluster, task))
     except Exception:  # noqa: BLE001  the next task meets the failure itself, and reports it
         _log.debug("No producer could be made ready in advance", exc_info=True)
     finally:
-        del _preparing[key]
+        _preparing.pop(key).set()
+        begun.close()  # takes up to 100 ms, for which the next task does not wait
 
 
 class _ProducerIdLog:

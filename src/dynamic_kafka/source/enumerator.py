@@ -53,7 +53,6 @@ class SourceEnumerator:
         self._frozen: SourceSnapshot | None = None
         self._seen: SourceSnapshot | None = None
         self._last: tuple[Mapping[str, Any], Document] | None = None
-        self._before: tuple[Mapping[str, Any], Document] | None = None  # a batch is planned from two documents
         self._last_batch_at = time.monotonic()
         self._began = time.time(), time.monotonic()
         self._committed: Document | None = None
@@ -121,7 +120,7 @@ class SourceEnumerator:
         document.packing = settings.packing
         self._view.forget_answers()
         self._last_batch_at = time.monotonic()
-        self._before, self._last = self._last, (encode(document), document)
+        self._last = encode(document), document
         return self._last[0]
 
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadTask]:
@@ -189,12 +188,9 @@ class SourceEnumerator:
         return self._imported(offset) if is_spark_kafka_offset(offset) else self._decoded(offset)
 
     def _decoded(self, offset: Mapping[str, Any]) -> Document:
-        for known in (self._last, self._before):
-            if known is not None and known[0] == offset:
-                return known[1]
-        document = decode(offset)
-        self._before, self._last = self._last, (offset, document)
-        return document
+        if self._last is None or self._last[0] != offset:
+            self._last = offset, decode(offset)
+        return self._last[1]
 
     def _imported(self, offset: Mapping[str, Any], since: Mapping[str, Any] | None = None) -> Document:
         """Return the document for an offset of Spark's own Kafka source, which has neither cluster nor topic ids."""

@@ -25,11 +25,9 @@ Layout (version 1)::
         "topics": [...], "ids": [...], "partitions": [number of partitions, ...],
         "only": {topic: [partition, ...]} for topics of which a partition in the middle is not read (yet),
         "start": [...], "count": [...],                         one entry per partition, in order of topic and partition
-        "stops": {topic: {partition: offset}}, or many as a column like `start`, with -1 for none,
-        "unresolved": {topic: {partition: ms, 0 on a cluster found later}},
+        "stops": {topic: {partition: offset}}, "unresolved": {topic: {partition: ms, 0 on a cluster found later}},
         "draining": [topic, ...], "resets": {topic: [partition, ...]},
-        "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}, or many as the
-            columns [topics, ids, since, numbers of partitions, offsets with -1 for none]}},
+        "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
      "cursor": {...}, "packing": [records per task, minimum tasks, maximum tasks, cuts],
      "starting": the starting offsets of the first start, "done": number of runs that found every stop reached}
 """
@@ -198,8 +196,7 @@ def _encode_cluster(c: ClusterOffsets) -> dict[str, Any]:
     result["start"] = _pack_ints([start for start, _ in ranges])
     result["count"] = _pack_ints([end - start for start, end in ranges])
     if c.stops:
-        column = len(c.stops) >= _PACK_FROM and c.stops.keys() <= c.ranges.keys()
-        result["stops"] = _pack_ints([c.stops.get(tp, -1) for tp in tps]) if column else _nest_values(c.stops)
+        result["stops"] = _nest_values(c.stops)
     if c.unresolved:
         result["unresolved"] = _nest_values(c.unresolved)
     if c.draining:
@@ -207,30 +204,15 @@ def _encode_cluster(c: ClusterOffsets) -> dict[str, Any]:
     if c.resets:
         result["resets"] = _nest(sorted(c.resets))
     if c.retained:
-        result["retained"] = _encode_retained(c.retained)
-    return result
-
-
-def _encode_retained(retained: Mapping[str, RetainedTopic]) -> Any:
-    topics = sorted(retained)
-    kept = [retained[topic] for topic in topics]
-    if sum(len(k.offsets) for k in kept) < _PACK_FROM:
-        return {
+        result["retained"] = {
             topic: {
-                "id": k.topic_id,
-                "since": k.since_ms,
-                "offsets": {str(p): offset for p, offset in sorted(k.offsets.items())},
+                "id": kept.topic_id,
+                "since": kept.since_ms,
+                "offsets": {str(p): offset for p, offset in sorted(kept.offsets.items())},
             }
-            for topic, k in zip(topics, kept, strict=True)
+            for topic, kept in sorted(c.retained.items())
         }
-    counts = [max(k.offsets, default=-1) + 1 for k in kept]
-    return [
-        _pack_names(topics),
-        _pack_ids([k.topic_id for k in kept]),
-        _pack_ints([k.since_ms for k in kept]),
-        _pack_ints(counts),
-        _pack_ints([k.offsets.get(p, -1) for k, n in zip(kept, counts, strict=True) for p in range(n)]),
-    ]
+    return result
 
 
 def _nest(tps: Sequence[KafkaTopicPartition]) -> dict[str, list[int]]:
@@ -342,39 +324,17 @@ def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
         since_ms=value.get("since"),
         topics=dict(zip(topics, _unpack_ids(value["ids"]), strict=True)),
         ranges=dict(zip(tps, zip(starts, ends, strict=True), strict=True)),
-        stops=_decode_stops(value.get("stops", {}), tps),
+        stops=_flatten(value.get("stops", {})),
         unresolved=_flatten(value.get("unresolved", {})),
         draining=frozenset(value.get("draining", ())),
         resets=frozenset(
             KafkaTopicPartition(topic, p) for topic, numbers in value.get("resets", {}).items() for p in numbers
         ),
-        retained=_decode_retained(value.get("retained", {})),
-    )
-
-
-def _decode_stops(value: Any, tps: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-    if isinstance(value, Mapping):
-        return _flatten(value)
-    return {tp: stop for tp, stop in zip(tps, _unpack_ints(value), strict=True) if stop >= 0}
-
-
-def _decode_retained(value: Any) -> dict[str, RetainedTopic]:
-    if isinstance(value, Mapping):
-        return {
+        retained={
             topic: RetainedTopic(kept["id"], kept["since"], {int(p): o for p, o in kept["offsets"].items()})
-            for topic, kept in value.items()
-        }
-    names, ids, since, counts, offsets = value
-    numbers, found = _unpack_ints(counts), _unpack_ints(offsets)
-    if sum(numbers) != len(found):
-        raise ValueError("the numbers of retained partitions and offsets differ")
-    left = iter(found)
-    return {
-        topic: RetainedTopic(topic_id, ms, {p: offset for p in range(n) if (offset := next(left)) >= 0})
-        for topic, topic_id, ms, n in zip(
-            _unpack_names(names), _unpack_ids(ids), _unpack_ints(since), numbers, strict=True
-        )
-    }
+            for topic, kept in value.get("retained", {}).items()
+        },
+    )
 
 
 def _flatten(nested: Mapping[str, Mapping[str, int]]) -> dict[KafkaTopicPartition, int]:
