@@ -41,12 +41,12 @@ def _reach(point: str) -> None:
 
 
 def _around(owner: Any, name: str, before: str = "", after: str = "") -> None:
-    """Reach points before and after a function; `{status}` is that of a record for the commit log."""
+    """Reach points before and after a function; `{status}` is that of a record for the commit log, or `pointer`."""
     function: _Function = getattr(owner, name)
 
     @functools.wraps(function)
     def around(*args: Any, **more: Any) -> Any:
-        status = args[1].state.status if name == "append" else ""
+        status = getattr(getattr(args[1], "state", None), "status", "pointer") if name == "append" else ""
         if before:
             _reach(before.format(status=status))
         result = function(*args, **more)
