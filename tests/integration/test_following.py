@@ -16,12 +16,14 @@ from dynamic_kafka.errors import (
     CheckpointError,
     ClusterUnavailableError,
     ConfigurationError,
+    DataLossError,
     DynamicKafkaError,
     MetadataServiceError,
 )
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
+from dynamic_kafka.source import monitor as monitor_module
 from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile, Query, read_all, read_batch
@@ -107,9 +109,10 @@ def test_cluster_found_later_is_read_from_earliest_or_its_own_offsets(
 
 
 def test_new_topic_and_new_partition_are_read_from_earliest(
-    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
+    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the starting offsets say; a listed topic that is not there yet is a warning, then read from its start."""
+    monkeypatch.setattr(monitor_module, "_MISSING_AFTER_S", 1.0)
     first, second = topic(cluster_a), topic()
     file.write(s={"a": part(cluster_a, first)})
     query = Query(file.options(startingOffsets="latest"))
@@ -126,6 +129,38 @@ def test_new_topic_and_new_partition_are_read_from_earliest(
 
     query.run_until_rows(2)
     assert query.values() == ["p1", "t2"]
+    query.close()
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_deleted_topic_with_unread_records_is_data_loss(
+    cluster_a: KafkaBroker, topic: Topic, fail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it is the only one. The error, or the warning, counts; made again, the topic is read from its start."""
+    monkeypatch.setattr(monitor_module, "_MISSING_AFTER_S", 1.0)
+    name = topic(cluster_a)
+    write(cluster_a, name, *"1234567")
+    options = {
+        "kafka.bootstrap.servers": cluster_a.bootstrap_servers,
+        "subscribePattern": name,
+        "partition.discovery.interval.ms": "500",
+    }
+    limits = {"maxOffsetsPerTrigger": "4", "minOffsetsPerTrigger": "4"}  # nothing is planned while the topic goes
+    query = Query(options | limits | {"failOnDataLoss": fail, "startingOffsets": "earliest"})
+    query.step()
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    admin.delete_topics([name])[name].result()
+    if fail == "true":
+        with pytest.raises(
+            DataLossError, match=f"'{name}', partition 0, offsets .4, 7.: the topic was deleted; 3 records"
+        ):
+            query.run_until(lambda: False)
+    else:
+        query.run_until(lambda: any("was deleted; 3 records are left unread" in text for text in query.events()))
+        cluster_a.create_topic(name)
+        write(cluster_a, name, *"abcd")
+        query.run_until_rows(8)
+        assert query.values() == [*"1234", *"abcd"]
     query.close()
 
 

@@ -3,12 +3,16 @@
 The clusters are a small model behind a stand-in for the source view; everything else is the code that runs in production:
 the enumerator, `reconcile`, `admission`, the document's text, `planning`. A test's process may die at any time; what
 is left then is the log of offset documents, as Spark keeps it.
+
+Views may be late (an old one, or none), partial (a partition without a leader, a topic that the brokers do not show for a
+moment or may not show) or absent. A topic that is deleted leaves no record without a word: see `check_told`.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -27,9 +31,9 @@ from dynamic_kafka.source import enumerator as enumerator_module
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, Packing, decode, encode, topic_id_text
 from dynamic_kafka.source.planning import ClusterAccess, ReadTask
-from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
+from dynamic_kafka.source.reconcile import ClusterView, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.settings import SourceSettings
-from dynamic_kafka.source.view import SourceSnapshot, _clusters, _streams, _to_monitor
+from dynamic_kafka.source.view import SourceSnapshot, _clusters, _streams, _to_monitor, desired_cluster
 
 CLUSTERS = ("a", "b", "c")
 TOPICS = ("t", "u", "v")
@@ -73,12 +77,14 @@ class Topic:
 
 @dataclass
 class Cluster:
-    """A cluster: what it holds, whether it can be reached, whether it answers questions, whether it is still in use."""
+    """A cluster: what it holds and hides, and whether it is reachable, answers questions, is slow, is still in use."""
 
     name: str
     topics: dict[str, Topic] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
     reachable: bool = True
     answers: bool = True
+    on_time: bool = True
     active: bool = True
 
     def log(self, tp: KafkaTopicPartition) -> list[int]:
@@ -115,8 +121,9 @@ class Cluster:
 class World:
     """All clusters, the metadata, and the metadata service's health."""
 
-    def __init__(self) -> None:
+    def __init__(self, pattern: re.Pattern[str] | None) -> None:
         self.clock = Clock()
+        self.pattern = pattern
         self.clusters = {name: Cluster(name) for name in CLUSTERS}
         self.metadata: dict[str, set[str]] = {}
         self.service_up = True
@@ -133,17 +140,19 @@ class World:
         for name, topics in self.metadata.items():
             for stream, some in (("even", {"t", "v"}), ("odd", {"u"})):
                 if topics & some or stream == "even":
-                    streams[stream][name] = ClusterMetadata(
-                        frozenset(topics & some), {"bootstrap.servers": f"{name}:9092"}
-                    )
+                    listed = frozenset(topics & some) if self.pattern is None else frozenset()
+                    streams[stream][name] = ClusterMetadata(listed, {"bootstrap.servers": f"{name}:9092"})
         return make_snapshot(KafkaStream(stream, clusters) for stream, clusters in streams.items())
 
 
 class ModelView:
     """What `SourceView` is to the enumerator, over the model; its memory ends with the process."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, settings: SourceSettings) -> None:
         self._world = world
+        self._settings = settings
+        self.last_views: dict[str, ClusterView] = {}
+        self._absent: set[tuple[str, str]] = set()
         self._last_good: Snapshot | None = None
         self._answers = OffsetAnswers()
         self.monitors: dict[str, Any] = {}
@@ -155,6 +164,9 @@ class ModelView:
         assert previous is not None or self._last_good is not None
         return self._last_good
 
+    def resume(self, document: Document) -> None:
+        """The metadata may be down."""
+
     def access(self, clusters: Mapping[str, ClusterOffsets]) -> dict[str, ClusterAccess]:
         """What the document kept."""
         return {name: ClusterAccess(kept.properties, kept.kafka_id) for name, kept in clusters.items()}
@@ -163,15 +175,18 @@ class ModelView:
         """As the real one, without waiting."""
         snapshot = self.snapshot(previous)
         clusters = _clusters(snapshot, previous)
-        views = {
-            name: self._view(self._world.clusters[name], clusters.get(name), previous)
-            for name in _to_monitor(clusters, previous)
-            if self._world.clusters[name].reachable
-        }
+        known = previous.clusters if previous is not None else {}
+        views = {}
+        for name in _to_monitor(clusters, previous):
+            cluster = self._world.clusters[name]
+            if cluster.reachable and cluster.on_time:
+                self.last_views[name] = self._view(cluster, clusters.get(name), previous)
+            if cluster.reachable and name in self.last_views:
+                views[name] = self.last_views[name]
         return SourceSnapshot(
             streams=_streams(snapshot, previous, clusters),
             desired={
-                name: DesiredCluster(c.topics, dict(c.properties), c.starting_offsets, c.stopping_offsets)
+                name: desired_cluster(c, known.get(name), views.get(name), self._settings)
                 for name, c in clusters.items()
             },
             views=views,
@@ -184,17 +199,27 @@ class ModelView:
         asked = set(metadata.topics if metadata is not None else ())
         if previous is not None and cluster.name in previous.clusters:
             asked |= previous.clusters[cluster.name].topics.keys()
-        topics = {name: topic for name, topic in cluster.topics.items() if name in asked}
+        if self._settings.pattern is not None:
+            asked |= {name for name in cluster.topics if self._settings.pattern.fullmatch(name)}
+        topics = {name: topic for name, topic in cluster.topics.items() if name in asked - cluster.hidden}
+        absent = {(cluster.name, topic) for topic in asked - cluster.topics.keys() - cluster.hidden}
+        missing = frozenset(topic for _, topic in absent & self._absent)  # for the second time
+        self._absent = {key for key in self._absent if key[0] != cluster.name} | absent
+        ends = {
+            KafkaTopicPartition(name, p): len(partition.times_ms)
+            for name, topic in topics.items()
+            for p, partition in enumerate(topic.partitions)
+            if partition.leader
+        }
+        last = self.last_views.get(cluster.name)
+        last_ends = {} if last is None else {**last.last_ends, **last.ends}
         return ClusterView(
             f"kafka-{cluster.name}",
             {name: topic_id_text(topic.topic_id) for name, topic in topics.items()},
             {name: len(topic.partitions) for name, topic in topics.items()},
-            {
-                KafkaTopicPartition(name, p): len(partition.times_ms)
-                for name, topic in topics.items()
-                for p, partition in enumerate(topic.partitions)
-                if partition.leader
-            },
+            ends,
+            missing,
+            last_ends={tp: end for tp, end in last_ends.items() if tp not in ends},
         )
 
     def answers(self) -> OffsetAnswers:
@@ -206,7 +231,7 @@ class ModelView:
         answered = False
         for request in requests:
             cluster = self._world.clusters[request.cluster]
-            if cluster.reachable and cluster.answers:
+            if cluster.reachable and cluster.answers and cluster.on_time:
                 found = request.initializer.get_partition_offsets(request.partitions, cluster)
                 kind = self._answers.start if request.purpose == "start" else self._answers.stop
                 kind.update({(request.cluster, tp): offset for tp, offset in found.items()})
@@ -215,7 +240,7 @@ class ModelView:
             self._world.clock.now_ms += 60_001
         return answered
 
-    def forget_answers(self) -> None:
+    def forget_answers(self, still_open: Collection[OffsetRequest]) -> None:
         """They are in a document now."""
         self._answers = OffsetAnswers()
 
@@ -250,7 +275,7 @@ class History(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = World(self.options.get("pattern"))
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(enumerator_module, "time", self.world.clock)
         self.settings = SourceSettings(
@@ -259,9 +284,8 @@ class History(RuleBasedStateMachine):
             starting=self.starting,
             cluster_failure_mode="isolate",
             fail_on_data_loss=False,
-            retention_ms=10**12,
             packing=Packing(records_per_task=400, max_tasks=5),
-            **self.options,
+            **{"retention_ms": 10**12} | dict(self.options),
         )
         self.log: list[str] = []
         self.tasks_of: dict[int, list[ReadTask]] = {}
@@ -282,7 +306,7 @@ class History(RuleBasedStateMachine):
     def new_process(self) -> SourceEnumerator:
         """Spark's reader process, without a memory."""
         source = SourceEnumerator(self.settings)
-        source._view = ModelView(self.world)  # type: ignore[assignment]
+        source._view = ModelView(self.world, self.settings)  # type: ignore[assignment]
         return source
 
     # --- the world ---
@@ -325,6 +349,18 @@ class History(RuleBasedStateMachine):
         self.world.make_topic(name, topic)
         self.batches(batches)
 
+    @rule(name=st.sampled_from(CLUSTERS), topic=st.sampled_from(TOPICS), batches=st.integers(0, 2))
+    def delete(self, name: str, topic: str, batches: int) -> None:
+        """A topic is deleted."""
+        self.world.clusters[name].topics.pop(topic, None)
+        self.batches(batches)
+
+    @rule(name=st.sampled_from(CLUSTERS), topic=st.sampled_from(TOPICS), batches=st.integers(0, 1))
+    def hide(self, name: str, topic: str, batches: int) -> None:
+        """The brokers do not show a topic for a moment, or show it again."""
+        self.world.clusters[name].hidden ^= {topic}
+        self.batches(batches)
+
     @rule(name=st.sampled_from(CLUSTERS), topic=st.sampled_from(TOPICS), partition=st.integers(0, 3))
     def change_leader(self, name: str, topic: str, partition: int) -> None:
         """A partition loses its leader, or gets one."""
@@ -334,11 +370,11 @@ class History(RuleBasedStateMachine):
 
     @rule(
         name=st.sampled_from(CLUSTERS),
-        what=st.sampled_from(["reachable", "answers", "active"]),
+        what=st.sampled_from(["reachable", "answers", "on_time", "active"]),
         batches=st.integers(0, 1),
     )
     def change_cluster(self, name: str, what: str, batches: int) -> None:
-        """A cluster goes away or comes back, stops answering questions, or is called inactive."""
+        """A cluster goes away or comes back, stops answering questions, is slow, or is called inactive."""
         cluster = self.world.clusters[name]
         setattr(cluster, what, not getattr(cluster, what))
         self.batches(batches)
@@ -415,7 +451,8 @@ class History(RuleBasedStateMachine):
         """Once everything is back, all that is wanted is read to its end, and then there is not one batch more."""
         self.world.service_up = True
         for cluster in self.world.clusters.values():
-            cluster.reachable = cluster.answers = cluster.active = True
+            cluster.reachable = cluster.answers = cluster.on_time = cluster.active = True
+            cluster.hidden.clear()
             for topic in cluster.topics.values():
                 for partition in topic.partitions:
                     partition.leader = True
@@ -466,6 +503,7 @@ class History(RuleBasedStateMachine):
         document = decode(json.loads(text))
         assert json.dumps(encode(document)) == text
         self.check_limits(document)
+        self.check_told(decode(start) if self.log else Document(), document)
         self.log.append(text)
         return True
 
@@ -509,9 +547,9 @@ class History(RuleBasedStateMachine):
 
     def latest_start(self, name: str, topic: str, partition: int, topic_id: str) -> int:
         """The latest offset that the rules let a chain begin with: never after a record written since the first start."""
-        found = self.world.clusters[name].topics[topic]
-        if topic_id_text(found.topic_id) != topic_id:
-            return 10**9  # made again meanwhile; there is nothing to compare with
+        found = self.world.clusters[name].topics.get(topic)
+        if found is None or topic_id_text(found.topic_id) != topic_id:
+            return 10**9  # deleted or made again meanwhile; there is nothing to compare with
         if self.starting == EARLIEST or name not in self.first_clusters:
             return 0
         return sum(at_ms <= self.first_start_ms for at_ms in found.partitions[partition].times_ms)
@@ -525,6 +563,18 @@ class History(RuleBasedStateMachine):
         for name, count in of_cluster.items():
             limit = self.settings.cluster_limits.get(name, self.settings.max_offsets_per_cluster)
             assert limit is None or count <= limit
+
+    def check_told(self, before: Document, after: Document) -> None:
+        """A topic only leaves the document with a word, and with a warning unless it is known to be read to its end."""
+        told = [event["text"] for event in self.source.report()["events"] if event["level"] == "warning"]
+        for name, cluster in before.clusters.items():
+            now = after.clusters[name].topics if name in after.clusters else {}
+            last = self.source._view.last_views.get(name)  # type: ignore[attr-defined]
+            for topic in cluster.topics.keys() - now.keys():
+                ends = {} if last is None else {**last.last_ends, **last.ends}
+                read = {tp: end for tp, (_, end) in cluster.ranges.items() if tp.topic == topic}
+                if any(tp not in ends or ends[tp] > end for tp, end in read.items()):
+                    assert any(f"'{name}', topic '{topic}'" in text and " was " in text for text in told), told
 
     def check_complete(self, document: Document) -> None:
         """At rest each wanted log has been read to its end, and nothing else is held."""
@@ -595,8 +645,43 @@ class Bounded(History):
         return max(stop, start)
 
 
+class Pattern(History):
+    """Topics by name, and nothing is retained: what is cut is read again from its start."""
+
+    options: ClassVar[Mapping[str, Any]] = {
+        "pattern": re.compile("[tuv]"),
+        "retention_ms": 0,
+        "max_offsets_per_trigger": 20,
+    }
+    # By `latest`, a topic that the first look does not show cannot be told from one that is made later.
+    starting = EARLIEST
+
+    def change_metadata(self, name: str, topics: set[str], batches: int) -> None:
+        """The metadata names the same clusters all the time: only the clusters say which topics there are."""
+
+    def remove_cluster(self, name: str) -> None:
+        """As above."""
+
+    def metadata_flaps(self, name: str, meanwhile: str) -> None:
+        """As above."""
+
+    def change_service(self) -> None:
+        """The service of a single cluster is never down."""
+
+    def check_complete(self, document: Document) -> None:
+        """All topics of the named clusters match."""
+        self.world.metadata = {name: set(TOPICS) for name in self.world.metadata}
+        super().check_complete(document)
+
+
+class BoundedPattern(Pattern, Bounded):
+    """The stops stay, however late the views are."""
+
+    options: ClassVar[Mapping[str, Any]] = {**Pattern.options, "stopping": LATEST}
+
+
 @pytest.mark.hypothesis
-@pytest.mark.parametrize("history", [History, WithLimits, WithLimitOne, Draining, Bounded])
+@pytest.mark.parametrize("history", [History, WithLimits, WithLimitOne, Draining, Bounded, Pattern, BoundedPattern])
 def test_every_offset_is_planned_once_and_in_order(history: type[History]) -> None:
     """Whatever happens to clusters, metadata and processes, each log is read once, from its resolved start on."""
     run_state_machine_as_test(history, settings=settings())

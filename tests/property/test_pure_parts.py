@@ -275,6 +275,7 @@ def cluster_offsets(draw: st.DrawFn) -> ClusterOffsets:
                 max_size=3,
             )
         ),
+        draw(st.dictionaries(names, st.integers(0, 10**13), max_size=3)),
     )
 
 

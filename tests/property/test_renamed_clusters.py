@@ -85,7 +85,11 @@ class NamedView(ModelView):
         """As the real one: servers come from the metadata, and from the document for what the metadata does not name."""
         known = previous.clusters if previous is not None else {}
         clusters: dict[str, Any] = {**known, **_clusters(self.snapshot(previous), previous)}
+        before = self._by_name.servers
         self._by_name.servers = {n: c.properties["bootstrap.servers"].split(":")[0] for n, c in clusters.items()}
+        for name in [n for n in self.last_views if before.get(n) != self._by_name.servers.get(n)]:
+            del self.last_views[name]  # a view of other servers is of no use
+            self._absent = {key for key in self._absent if key[0] != name}
         return super().collect(previous, at_once=at_once)
 
     def _view(self, cluster: Cluster, metadata: ClusterMetadata | None, previous: Document | None) -> ClusterView:
@@ -106,7 +110,7 @@ class Renaming(History):
         """Spark's reader process, which knows clusters by name."""
         source = super().new_process()
         if self.named is not None:
-            source._view = NamedView(self.named)  # type: ignore[assignment]
+            source._view = NamedView(self.named, self.settings)  # type: ignore[assignment]
         return source
 
     @precondition(lambda self: self.log)
@@ -156,6 +160,9 @@ class Renaming(History):
         clusters = {name: _own_name(c, name) for name, c in document.clusters.items()}
         own = [t._replace(ranges=[r._replace(cluster=clusters[r.cluster]) for r in t.ranges]) for t in tasks]
         super().read_tasks(own, _by_cluster(document))
+
+    def check_told(self, before: Document, after: Document) -> None:
+        """A topic may leave one name for another without a warning."""
 
     def check_complete(self, document: Document) -> None:
         """At rest each wanted log has been read to its end, under today's name."""

@@ -88,10 +88,10 @@ class Connection:
         self._answer()
         return f"id of {self.cluster_id}"
 
-    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+    def topics(self, names: Collection[str]) -> tuple[dict[str, TopicInfo], frozenset[str]]:
         """Return each topic with one partition."""
         self._answer()
-        return {name: TopicInfo("topic id", (1,)) for name in names}
+        return {name: TopicInfo("topic id", (1,)) for name in names}, frozenset()
 
     def available_ends(self, partitions: Any, _leaders: Any) -> dict[KafkaTopicPartition, int]:
         """Return the end."""

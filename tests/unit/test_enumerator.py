@@ -51,9 +51,11 @@ class Connection:
         """Its cluster.id."""
         return f"id of {self.cluster_id}"
 
-    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+    def topics(self, names: Collection[str]) -> tuple[dict[str, TopicInfo], frozenset[str]]:
         """Those that exist."""
-        return {name: TopicInfo(f"{name:x<11}", (1,) * len(logs)) for name, logs in self.logs.items() if name in names}
+        return {
+            name: TopicInfo(f"{name:x<11}", (1,) * len(logs)) for name, logs in self.logs.items() if name in names
+        }, frozenset()
 
     def available_ends(self, tps: Collection[KafkaTopicPartition], _: Any) -> dict[KafkaTopicPartition, int]:
         """All ends."""

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
 from dynamic_kafka.errors import CheckpointError, DataLossError
-from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.initializer import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+    PartitionTimestamps,
+)
 from dynamic_kafka.source.offsets import Document, check_chain
 from dynamic_kafka.source.reconcile import (
     ClusterView,
@@ -38,6 +44,12 @@ def view(kafka_id: str = "k", /, **topics: list[int | None]) -> ClusterView:
         {topic: len(ends) for topic, ends in topics.items()},
         {TP(topic, p): end for topic, ends in topics.items() for p, end in enumerate(ends) if end is not None},
     )
+
+
+def missing(seen: ClusterView, *topics: str, **last_ends: list[int]) -> ClusterView:
+    """The same cluster, which says for certain that some topics do not exist; their last known ends."""
+    ends = {TP(topic, p): end for topic, some in last_ends.items() for p, end in enumerate(some)}
+    return replace(seen, missing=frozenset({*topics, *last_ends}), last_ends=ends)
 
 
 def made_again(seen: ClusterView, topic: str) -> ClusterView:
@@ -89,7 +101,7 @@ class Query:
         silent: Collection[str] = (),
         inactive: Collection[str] = (),
         quiet: Collection[tuple[str, str]] = (),
-        regressed: Collection[tuple[str, TP]] = (),
+        regressed: Mapping[tuple[str, TP], int] = MappingProxyType({}),
     ) -> Reconciled:
         """One call, as the enumerator makes it: again until no question that would be answered is open."""
         answers = OffsetAnswers()
@@ -208,6 +220,19 @@ def test_cluster_found_later_that_answers_late_is_still_found_later() -> None:
     assert query.positions("d") == {("t", 0): 0}
 
 
+def test_cluster_found_later_that_is_away_binds_its_latest_to_the_discovery() -> None:
+    """The records of the outage are read, as after an outage at the first start; its time is in the document."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    desired = {"c": wants("t"), "d": wants("t", starting=LATEST)}
+    query.now_ms = 7_000
+    assert query.look(desired, {"c": view(t=[100])}).changed
+    query.now_ms = 99_000
+    assert not query.look(desired, {"c": view(t=[100])}).changed
+    query.look(desired, {"c": view(t=[100]), "d": view("kd", t=[100])})
+    assert [request.initializer for request in query.asked] == [KafkaOffsetsInitializer.timestamp(7_000)]
+
+
 @pytest.mark.parametrize(
     ("own", "position"), [(None, 0), (EARLIEST, 0), (LATEST, 60), (COMMITTED, 51)], ids=["none", "e", "l", "c"]
 )
@@ -256,7 +281,7 @@ def test_only_the_assigned_partitions_are_read() -> None:
 def test_listed_topic_missing_is_a_warning_then_earliest() -> None:
     """The query goes on with the other topics, and reads this one from its start once it is there."""
     query = Query(LATEST)
-    query.look({"c": wants("t", "u")}, {"c": view(t=[100])})
+    query.look({"c": wants("t", "u")}, {"c": missing(view(t=[100]), "u")})
     assert query.positions() == {("t", 0): 100}
     assert query.heard("warning", "'c'", "'u'", "does not exist yet")
     query.look({"c": wants("t", "u")}, {"c": view(t=[100], u=[9])})
@@ -267,8 +292,51 @@ def test_listed_topic_missing_is_a_warning_then_earliest() -> None:
 def test_listed_topic_missing_is_no_reason_for_a_batch() -> None:
     """The document is returned verbatim while nothing changes."""
     query = Query()
+    query.look({"c": wants("t", "u")}, {"c": missing(view(t=[100]), "u")})
+    assert not query.look({"c": wants("t", "u")}, {"c": missing(view(t=[100]), "u")}).changed
+
+
+@pytest.mark.parametrize(
+    ("first_start", "own", "position"),
+    [(True, None, 60), (True, EARLIEST, 0), (False, None, 0), (False, LATEST, 60), (False, COMMITTED, 51)],
+)
+def test_listed_topic_unknown_at_the_first_discovery_starts_like_its_cluster(
+    first_start: bool,  # noqa: FBT001
+    own: KafkaOffsetsInitializer | None,
+    position: int,
+) -> None:
+    """A broker that has just started may not know it for a moment: `latest` is bound to the time of the discovery."""
+    query = Query(LATEST)
+    desired = {"c": wants("t", "u", starting=own)}
+    if not first_start:
+        query.look({}, {})
+    query.look(desired, {"c": view(t=[100])})
+    assert not query.said
+    assert not query.look(desired, {"c": view(t=[100])}).changed
+    query.look(desired, {"c": view(t=[100], u=[9, None])})
+    assert query.positions()[TP("u", 0)] == position
+    query.look(desired, {"c": view(t=[100], u=[9, 9])})
+    assert query.positions()[TP("u", 1)] == position
+    query.look(desired, {"c": view(t=[100], u=[9, 9, 9])})
+    assert query.positions()[TP("u", 2)] == 0
+
+
+def test_listed_topic_unknown_at_the_first_discovery_starts_earliest_once_it_is_known_to_be_missing() -> None:
+    """Then it is a new topic, whatever the time of its records."""
+    query = Query(LATEST)
     query.look({"c": wants("t", "u")}, {"c": view(t=[100])})
-    assert not query.look({"c": wants("t", "u")}, {"c": view(t=[100])}).changed
+    assert query.look({"c": wants("t", "u")}, {"c": missing(view(t=[100]), "u")}).changed
+    query.look({"c": wants("t", "u")}, {"c": view(t=[100], u=[9])})
+    assert query.positions() == {("t", 0): 100, ("u", 0): 0}
+
+
+def test_listed_topic_that_may_not_be_seen_is_a_warning() -> None:
+    """It is not called missing, and is read by the starting offsets once it may be seen."""
+    query = Query(LATEST)
+    query.look({"c": wants("t", "u")}, {"c": replace(view(t=[100]), denied=frozenset({"u"}))})
+    assert query.heard("warning", "'u' is not visible to this user")
+    query.look({"c": wants("t", "u")}, {"c": view(t=[100], u=[9])})
+    assert query.positions() == {("t", 0): 100, ("u", 0): 60}
 
 
 # --- partition without leader ---------------------------------------------------------------------------------------
@@ -298,6 +366,25 @@ def test_partition_without_leader_starts_by_the_initializer_if_time_does_not_cha
     query.look({"c": wants("t")}, {"c": view(t=[100, None])})
     query.look({"c": wants("t")}, {"c": view(t=[100, 100])})
     assert [request.initializer for request in query.asked] == [starting]
+
+
+def test_partition_without_leader_does_not_end_the_query_by_a_strict_start_time() -> None:
+    """It may have no record at or after the time, which is an error only at the first start."""
+    strict = PartitionTimestamps({}, default_ms=7, strict=True)
+    query = Query(strict)
+    query.look({"c": wants("t")}, {"c": view(t=[100, None])})
+    assert [request.initializer for request in query.asked] == [strict]
+    query.look({"c": wants("t")}, {"c": view(t=[100, 100])})
+    assert [request.initializer for request in query.asked] == [replace(strict, strict=False)]
+
+
+def test_partition_without_leader_is_not_asked_for_its_stop() -> None:
+    """One question that cannot be answered would hold up the answers of all others."""
+    query = Query(stopping=LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100, 100])})
+    query.look({}, {"c": view(t=[100, 100])})
+    query.look({"c": wants("t")}, {"c": view(t=[100, None])})
+    assert [(request.purpose, request.partitions) for request in query.asked] == [("stop", (TP("t", 0),))]
 
 
 def test_partition_that_loses_its_leader_keeps_its_position() -> None:
@@ -415,11 +502,24 @@ def test_topic_removed_after_it_was_read_is_no_warning() -> None:
 
 
 def test_cluster_removed_while_away_leaves_an_unknown_number() -> None:
-    """It is cut all the same, and the warning does not guess."""
+    """It may answer yet; once it counts as gone it is cut all the same, and the warning does not guess."""
     query = Query()
     query.look({"c": wants("t")}, {"c": view(t=[10])})
-    query.look({}, {})
-    assert query.heard("warning", "unknown number")
+    assert not query.look({}, {}).changed
+    query.look({}, {}, inactive={"c"})
+    assert query.heard("warning", "an unknown number of records are left unread")
+
+
+@pytest.mark.parametrize(
+    ("last_ends", "left"), [({}, "an unknown number of"), ({TP("t", 1): 30}, "at least 30")], ids=["unknown", "known"]
+)
+def test_topic_removed_while_a_partition_has_no_leader_does_not_guess(last_ends: dict[TP, int], left: str) -> None:
+    """What it holds is unknown, or at least what it held."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[10, 10])})
+    query.read("c", TP("t", 0), 10)
+    query.look({}, {"c": replace(view(t=[10, None]), last_ends=last_ends)})
+    assert query.said == [f"warning: Cluster 'c', topic 't' was removed; {left} records are left unread"]
 
 
 def test_removed_with_retention_0_is_forgotten() -> None:
@@ -488,6 +588,37 @@ def test_drain_until_inactive_with_targets_in_the_document() -> None:
     assert query.heard("warning", "'t'", "5 records")
     assert query.document is not None
     assert query.document.clusters["c"].ranges == {}
+
+
+def test_drain_waits_for_a_partition_without_leader() -> None:
+    """It is not known where it ends: it gets its stop, and is read up to it, once it has a leader."""
+    query = Query(drain=True)
+    query.look({"c": wants("t")}, {"c": view(t=[10, 10])})
+    query.read("c", TP("t", 0), 10)
+    query.look({}, {"c": view(t=[10, None])}, inactive={"c"})
+    assert query.document is not None
+    assert query.document.clusters["c"].stops == {("t", 0): 10}
+    assert query.positions() == {("t", 0): 10, ("t", 1): 0}
+    query.look({}, {"c": view(t=[10, 100])}, inactive={"c"})
+    assert query.document.clusters["c"].stops == {("t", 0): 10, ("t", 1): 100}
+    query.read("c", TP("t", 1), 100)
+    query.look({}, {"c": view(t=[10, 100])}, inactive={"c"})
+    assert query.said == ["info: Cluster 'c', topic 't' was drained; 0 records are left unread"]
+
+
+def test_drain_ends_with_a_topic_that_was_deleted() -> None:
+    """There is nothing to read any more; the warning counts."""
+    query = drained_query()
+    query.look({}, {"c": missing(view(), t=[10])})
+    assert query.said == ["warning: Cluster 'c', topic 't' was removed; 6 records are left unread"]
+
+
+def test_drain_ends_when_the_option_is_taken_away() -> None:
+    """Without drain-on-removal, what is not wanted is cut."""
+    query = drained_query()
+    query.policy = replace(query.policy, drain=False)
+    query.look({}, {"c": view(t=[10])})
+    assert query.said == ["warning: Cluster 'c', topic 't' was removed; 6 records are left unread"]
 
 
 def test_drain_targets_are_written_down_when_they_are_found() -> None:
@@ -620,6 +751,20 @@ def test_renamed_physical_cluster_is_an_error_also_while_retained() -> None:
     query.look({}, {"c": view("first", t=[100])})
     with pytest.raises(CheckpointError, match="'c' leads to"):
         query.look({"c": wants("t")}, {"c": view("second", t=[100])})
+
+
+@pytest.mark.parametrize("retention_ms", [7 * DAY_MS, 0])
+def test_renamed_physical_cluster_is_no_error_after_the_retention(retention_ms: int) -> None:
+    """Nothing of the old cluster is wanted any more; an idle query may have had no batch that forgot it."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view("first", t=[100])})
+    query.look({}, {"c": view("first", t=[100])})
+    query.now_ms += 8 * DAY_MS if retention_ms else 0
+    query.policy = replace(query.policy, retention_ms=retention_ms)
+    query.look({"c": wants("t")}, {"c": view("second", t=[100])})
+    assert query.positions() == {("t", 0): 0}
+    assert query.document is not None
+    assert query.document.clusters["c"].kafka_id == "second"
 
 
 def renamed(**policy: object) -> Query:
@@ -895,13 +1040,54 @@ def test_an_unknown_topic_id_is_adopted() -> None:
     assert query.positions() == {("t", 0): 4}
 
 
-def test_a_deleted_topic_waits() -> None:
-    """It may be listed and gone for a moment; made again it is data loss."""
+def test_a_broker_without_topic_ids_changes_nothing() -> None:
+    """Among others that have them: no id is not another id."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    query.look({"c": wants("t")}, {"c": replace(view(t=[10]), topics={"t": ""})})
+    assert query.document is not None
+    assert query.document.clusters["c"].topics == {"t": "id-t"}
+    with pytest.raises(DataLossError):
+        query.look({"c": wants("t")}, {"c": made_again(view(t=[1]), "t")})
+
+
+def test_a_topic_that_no_view_shows_waits() -> None:
+    """It may be unknown for a moment, or not be allowed any more; made again it is data loss."""
     query = Query()
     query.look({"c": wants("t")}, {"c": view(t=[10])})
     assert not query.look({"c": wants("t")}, {"c": view()}).changed
     with pytest.raises(DataLossError):
         query.look({"c": wants("t")}, {"c": made_again(view(t=[1]), "t")})
+
+
+@pytest.mark.parametrize(
+    ("last_ends", "unread"), [([10, 40], "40"), ([10], "an unknown number of"), ([], "an unknown number of")], ids=str
+)
+def test_a_deleted_topic_with_unread_records_is_data_loss(last_ends: list[int], unread: str) -> None:
+    """An error, or a warning with their number; then its positions are retained only."""
+    for fail in (True, False):
+        query = Query(fail_on_data_loss=fail)
+        query.look({"c": wants("t", "u")}, {"c": view(t=[10, 10], u=[1])})
+        query.read("c", TP("t", 0), 10)
+        gone = missing(view(u=[1]), t=last_ends)
+        if fail:
+            with pytest.raises(DataLossError, match=f"'c', topic 't', partition .*was deleted; {unread} records"):
+                query.look({"c": wants("t", "u")}, {"c": gone})
+            continue
+        query.look({"c": wants("t", "u")}, {"c": gone})
+        assert f"warning: Cluster 'c', topic 't' was deleted; {unread} records are left unread" in query.said
+        assert query.positions() == {("u", 0): 0}
+        assert not query.look({"c": wants("t", "u")}, {"c": gone}).changed
+
+
+def test_a_deleted_topic_that_was_read_is_no_data_loss() -> None:
+    """Made again it is read from its start."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({"c": wants("t")}, {"c": missing(view(), t=[100])})
+    assert "info: Cluster 'c', topic 't' was deleted; 0 records are left unread" in query.said
+    query.look({"c": wants("t")}, {"c": made_again(view(t=[5]), "t")})
+    assert query.positions() == {("t", 0): 0}
 
 
 def test_an_end_that_went_backwards_is_data_loss_once_it_is_believed() -> None:
@@ -910,19 +1096,19 @@ def test_an_end_that_went_backwards_is_data_loss_once_it_is_believed() -> None:
     query.look({"c": wants("t")}, {"c": view(t=[10])})
     query.read("c", TP("t", 0), 10)
     assert not query.look({"c": wants("t")}, {"c": view(t=[6])}).changed
-    with pytest.raises(DataLossError, match="log now ends at offset 6, below the position"):
-        query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", TP("t", 0))})
+    with pytest.raises(DataLossError, match="log was truncated: it ended at offset 6, below the position 10"):
+        query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", TP("t", 0)): 6})
 
 
 def test_an_end_that_went_backwards_is_the_new_position_if_data_loss_is_tolerated() -> None:
-    """What is written there from now on is read; the document says that the chain is broken."""
+    """What is written from its lowest end on is read; the document says that the chain is broken."""
     query = Query(fail_on_data_loss=False)
     query.look({"c": wants("t")}, {"c": view(t=[10])})
     query.read("c", TP("t", 0), 10)
-    result = query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", TP("t", 0))})
+    result = query.look({"c": wants("t")}, {"c": view(t=[8])}, regressed={("c", TP("t", 0)): 6})
     assert query.positions() == {("t", 0): 6}
     assert result.document.clusters["c"].resets == {("t", 0)}
-    query.look({"c": wants("t")}, {"c": view(t=[7])}, regressed={("c", TP("t", 0))})
+    query.look({"c": wants("t")}, {"c": view(t=[7])}, regressed={("c", TP("t", 0)): 6})
     assert query.positions() == {("t", 0): 6}
 
 
@@ -1000,6 +1186,14 @@ def test_a_cluster_that_has_not_answered_is_not_done() -> None:
     query = Query(stopping=EARLIEST)
     assert not query.look({"c": wants("t"), "d": wants("t")}, {"c": view(t=[5])}).document.done
     assert query.look({"c": wants("t"), "d": wants("t")}, {"c": view(t=[5]), "d": view("kd", t=[5])}).document.done
+
+
+def test_a_cluster_that_does_not_show_a_topic_is_not_done() -> None:
+    """Unless it is known to be missing. A query that was done stays done while a new process does not know that yet."""
+    query = Query(stopping=EARLIEST)
+    assert not query.look({"c": wants("t", "u")}, {"c": view(t=[5])}).document.done
+    assert query.look({"c": wants("t", "u")}, {"c": missing(view(t=[5]), "u")}).document.done
+    assert not query.look({"c": wants("t", "u")}, {"c": view(t=[5])}).changed
 
 
 # --- properties and streams ---------------------------------------------------------------------------------------

@@ -39,9 +39,9 @@ class Connection:
         time.sleep(self.answer_s)
         return f"id-of-{self._server}"
 
-    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+    def topics(self, names: Collection[str]) -> tuple[dict[str, TopicInfo], frozenset[str]]:
         """Topics of one partition."""
-        return {t: TopicInfo(f"topic-id-of-{t}", (1,)) for t in names if t in self.ends[self._server]}
+        return {t: TopicInfo(f"topic-id-of-{t}", (1,)) for t in names if t in self.ends[self._server]}, frozenset()
 
     def available_ends(self, tps: Collection[TP], _infos: object) -> dict[TP, int]:
         """The ends."""

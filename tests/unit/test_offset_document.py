@@ -68,6 +68,7 @@ def everything() -> Document:
                 draining=frozenset({"u"}),
                 resets=frozenset({TP("u", 1), TP("u", 0)}),
                 retained={"w": RetainedTopic(ID, 1_700_000_000_001, {1: 8, 0: 0}), "v": RetainedTopic("", 1, {})},
+                unseen={"y": 1_700_000_000_002, "x": 0},
             ),
         },
         cursor=Cursor("c", {"d": TP("t", 1), "c": TP("u", 0)}),

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 _EARLIEST, _LATEST = -2, -1  # the timestamps that stand for the two ends in Kafka's ListOffsets request
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # brokers before 2.8
-_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,13 @@ class ClusterConnection:
         found = self._call("topic names", lambda: self._clients.consumer.list_topics(timeout=self._timeout_s))
         return frozenset(name for name in found.topics if not name.startswith("__") and pattern.fullmatch(name))
 
-    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
-        """Return the topics among `names` that exist and may be read."""
+    def topics(self, names: Collection[str]) -> tuple[dict[str, TopicInfo], frozenset[str]]:
+        """Return the topics among `names` that exist, and the names of those that the user may not see.
+
+        A broker says that the others do not exist. It can be wrong for a moment after its start.
+        """
         if not names:
-            return {}
+            return {}, frozenset()
         futures = self._call(
             "topics",
             lambda: self._clients.admin.describe_topics(
@@ -98,15 +101,18 @@ class ClusterConnection:
             ),
         )
         infos: dict[str, TopicInfo] = {}
+        denied = set()
         for name, future in futures.items():
             try:
                 infos[name] = self._topic_info(name, self._call("topics", future.result))
             except ClusterUnavailableError as error:
                 cause = error.__cause__
-                if isinstance(cause, KafkaException) and cause.args[0].code() in _MISSING:
-                    continue
-                raise
-        return infos
+                code = cause.args[0].code() if isinstance(cause, KafkaException) else None
+                if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    denied.add(name)
+                elif code not in _MISSING:
+                    raise
+        return infos, frozenset(denied)
 
     # --- where it starts and ends (PartitionOffsetsRetriever) ---
 

@@ -18,7 +18,7 @@ an end beyond the log's end, a start beyond it      an error; up to the end of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, OffsetResolutionError, listed
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, named_in_option
@@ -27,7 +27,7 @@ from dynamic_kafka.source.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster
 from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["open_ranges"]
+__all__ = ["check_streams", "open_ranges"]
 
 
 def open_ranges(
@@ -52,12 +52,7 @@ def open_ranges(
         ClusterUnavailableError: If a partition cannot be read now.
         OffsetResolutionError: If offsets are beyond the end of a log.
     """
-    subscriber = settings.subscriber
-    if isinstance(subscriber, StreamSetSubscriber) and (unknown := subscriber.stream_ids - document.streams.keys()):
-        raise ConfigurationError(
-            f"The metadata service does not know the stream '{min(unknown)}'. A batch read does not wait: check the "
-            "id, or add the stream to the metadata"
-        )
+    check_streams(document.streams, settings)
     warnings = [
         f"Cluster '{name}' does not answer: its topics {listed(sorted(wanted.topics), 5)} are left out"
         for name, wanted in desired.items()
@@ -81,6 +76,20 @@ def open_ranges(
         for tp in cluster.ranges:
             warnings += _open(name, cluster, tp, ends.get(tp), settings)
     return warnings
+
+
+def check_streams(streams: Collection[str], settings: SourceSettings) -> None:
+    """Check that all streams are known, for a query with an end that asks for them once: it would wait for ever.
+
+    Raises:
+        ConfigurationError: If a stream is not known.
+    """
+    subscriber = settings.subscriber
+    if isinstance(subscriber, StreamSetSubscriber) and (unknown := subscriber.stream_ids - set(streams)):
+        raise ConfigurationError(
+            f"The metadata service does not know the stream '{min(unknown)}'. A batch read does not wait: check the "
+            "id, or add the stream to the metadata"
+        )
 
 
 def _asked_for(name: str, wanted: DesiredCluster, view: ClusterView) -> set[KafkaTopicPartition]:

@@ -16,7 +16,7 @@ from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.source.admission import admit
-from dynamic_kafka.source.batch import open_ranges
+from dynamic_kafka.source.batch import check_streams, open_ranges
 from dynamic_kafka.source.differences import differences
 from dynamic_kafka.source.offsets import (
     ClusterOffsets,
@@ -86,6 +86,8 @@ class SourceEnumerator:
             before, self._seen = self._seen, self._view.collect(previous, at_once=self._available_now)
             if self._available_now:
                 self._frozen = self._seen
+            elif previous is None and self._policy.stopping is not None and settings.metadata_interval_ms <= 0:
+                check_streams(self._seen.streams, settings)
             if self._seen is before and self._idle:
                 return start
         assert self._seen is not None
@@ -118,7 +120,7 @@ class SourceEnumerator:
                 position = ranges[tp][0]
                 ranges[tp] = (position, position + count)
         document.packing = settings.packing
-        self._view.forget_answers()
+        self._view.forget_answers(result.requests)
         self._last_batch_at = time.monotonic()
         self._last = encode(document), document
         return self._last[0]
@@ -275,7 +277,7 @@ class SourceEnumerator:
         if not groups:
             return []
         # On a replay this is the first call of the process. The current metadata wins over the stored properties.
-        self._view.snapshot(document)
+        self._view.resume(document)
         names = {r.cluster for ranges in groups for r in ranges}
         access = self._view.access({name: document.clusters[name] for name in sorted(names)})
         return [

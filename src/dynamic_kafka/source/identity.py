@@ -11,8 +11,8 @@ topic moves between two names of one cluster        the same, for that topic
 two names change places; names are shifted          the same; a name that leads to another cluster waits until every cluster
                                                     of the metadata has answered
 two names become one                                the one name takes over the topics of both
-a name leads to another cluster, and no name in     an error: offsets of one cluster mean nothing on another
-the metadata leads to the old one
+a name leads to another cluster, and no name in     an error: offsets of one cluster mean nothing on another; unless all
+the metadata leads to the old one                   its positions are retained ones and their time is over
 one topic under two names                           a warning, and it is read once: under the name that has its positions,
                                                     else under the first name
 ==================================================  =====================================================================
@@ -23,12 +23,12 @@ A desired cluster that was never reached may be any cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from dynamic_kafka.errors import CheckpointError, listed
-from dynamic_kafka.source.offsets import ClusterOffsets, Document
+from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic
 
 if TYPE_CHECKING:
     from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster
@@ -60,9 +60,18 @@ class Identified:
 
 
 def identify(
-    previous: Document | None, desired: Mapping[str, DesiredCluster], views: Mapping[str, ClusterView]
+    previous: Document | None,
+    desired: Mapping[str, DesiredCluster],
+    views: Mapping[str, ClusterView],
+    is_over: Callable[[RetainedTopic], bool],
 ) -> Identified:
     """Apply the rules above once.
+
+    Args:
+        previous: The last document; None on a first start.
+        desired: The clusters that have to be read.
+        views: The clusters that answered.
+        is_over: The function that tells whether retained positions may be forgotten.
 
     Raises:
         CheckpointError: If a name leads to another cluster, and the cluster that it stood for has no name any more.
@@ -76,7 +85,7 @@ def identify(
             found.gone.add(name)
     ids = {name: _today(before.get(name), views.get(name)) for name in desired}
     displaced = [name for name in sorted(ids) if name in before and _differ(before[name].kafka_id, ids[name])]
-    _let_wait(displaced, ids, found)
+    _let_wait(displaced, ids, found, is_over)
     homes: dict[str, list[str]] = {}
     for name in sorted(ids):
         if ids[name]:
@@ -95,7 +104,9 @@ def _today(state: ClusterOffsets | None, view: ClusterView | None) -> str:
     return (view.kafka_id if view is not None else "") or (state.kafka_id if state is not None else "")
 
 
-def _let_wait(displaced: Iterable[str], ids: dict[str, str], found: Identified) -> None:
+def _let_wait(
+    displaced: Iterable[str], ids: dict[str, str], found: Identified, is_over: Callable[[RetainedTopic], bool]
+) -> None:
     """Have each displaced name wait if a cluster without a view may be the cluster that it stood for."""
     waiting = True
     while waiting:
@@ -109,6 +120,8 @@ def _let_wait(displaced: Iterable[str], ids: dict[str, str], found: Identified) 
                 f"Cluster '{name}' leads to Kafka cluster.id {ids[name]}, but its offsets were read from "
                 f"{state.kafka_id}, and they are not valid on another cluster"
             )
+            if not unseen and not state.topics and all(is_over(kept) for kept in state.retained.values()):
+                continue
             if not unseen:
                 raise CheckpointError(
                     f"{where}. Give the new cluster a cluster id of its own in the metadata, or correct its bootstrap "
@@ -151,6 +164,7 @@ def _move(
         renamed = old not in found.desired or _differ(source.kafka_id, ids[old])
         if renamed and not target.discovered:
             target.discovered, target.since_ms = source.discovered, source.since_ms
+            target.unseen = dict(source.unseen)
         if not target.topics:
             target.stopping = source.stopping
         target.kafka_id = source.kafka_id
@@ -179,6 +193,7 @@ def _copied(state: ClusterOffsets) -> ClusterOffsets:
         stops=dict(state.stops),
         unresolved=dict(state.unresolved),
         retained=dict(state.retained),
+        unseen=dict(state.unseen),
     )
 
 

@@ -4,8 +4,12 @@ The enumerator's thread sends requests (`request_view`, `request_offsets`), wait
 the results (`view_of`, `answers`, `failing_for_s`). All these calls to the cluster happen in the monitor's thread, one after
 the other. Offsets of a consumer group are committed by another thread (`commits`).
 
-Topics and their ids are looked up at the discovery interval, when the target changes, when an end moves backwards (the topic
-may have been recreated), and every few seconds while a topic is missing or a partition has no leader.
+All topics and their ids are looked up at the discovery interval and when an end moves backwards (a topic may have been
+recreated). In between, only what is new in the target or not known well is looked up: every few seconds the topics that do
+not exist or have a partition without a leader, and at once those with an end that was not answered.
+
+A view shows what is known, which may be less than the target: see `ClusterView`. A topic counts as missing only if the
+brokers have said so more than once, for `_MISSING_AFTER_S`.
 
 Whatever keeps the monitor from looking at the cluster makes it a failing cluster: no answer, a refused login, a secret or a
 key store that is missing for a moment, a wrong property. The caller decides how long to wait. A failed connection is made
@@ -19,7 +23,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -36,6 +40,8 @@ __all__ = ["ClusterMonitor", "MonitorTarget"]
 _log = logging.getLogger(__name__)
 
 _INCOMPLETE_RETRY_S = 2.0
+# A broker that has just started may not know its topics for a moment. "Missing" may end a query, so it can wait a little.
+_MISSING_AFTER_S = 10.0
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 # Each refused login may count against the account. So the next one waits longer, unless the secret is replaced meanwhile.
 _REFUSED_BACKOFF_S = 10.0
@@ -85,9 +91,11 @@ class ClusterMonitor:
         self._target = target
         self._requested = self._served = 0
         self._requests: list[OffsetRequest] = []
+        self._open: Collection[OffsetRequest] = ()
         self._closed = False
         self.view: ClusterView | None = None
-        self._view_target: MonitorTarget | None = None
+        self._view_servers: str | None = None
+        self.seen_at = -float("inf")  # the start of the last successful look, by `time.monotonic`
         self.answers = OffsetAnswers()
         self.error: DynamicKafkaError | None = None
         self.fatal: DynamicKafkaError | None = None
@@ -96,9 +104,12 @@ class ClusterMonitor:
         self._failures = 0
         # Used by the monitor's thread only:
         self._infos: dict[str, TopicInfo] = {}
+        self._denied: frozenset[str] = frozenset()
+        self._absent: dict[str, tuple[float, float]] = {}  # since when, and when last, a topic was said not to exist
+        self._doubtful: frozenset[str] = frozenset()  # topics with an end that was not answered
         self._kafka_id = ""
-        self._discovered_at = -float("inf")
-        self._discovered_for: MonitorTarget | None = None
+        self._discovered_at = self._retried_at = -float("inf")
+        self._discovered_for: tuple[Mapping[str, str], re.Pattern[str] | None] | None = None
         threading.Thread(target=self._run, name=f"dynamic-kafka-{cluster_id}", daemon=True).start()
 
     # --- for the enumerator ---
@@ -116,6 +127,7 @@ class ClusterMonitor:
         """Request offsets and return the ticket to wait for. The offsets appear in `answers`."""
         with self._changed:
             self._requests = list(requests)
+            self._open = self._requests
             return self._next_ticket()
 
     def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
@@ -135,16 +147,9 @@ class ClusterMonitor:
             return self._served >= ticket
 
     def view_of(self, target: MonitorTarget) -> ClusterView | None:
-        """Return the last view if it covers the target, else None. Other servers may be another cluster."""
+        """Return the last view, which may be late; None if it is of other servers, which may be another cluster."""
         with self._changed:
-            seen = self._view_target
-            covers = (
-                seen is not None
-                and seen.topics >= target.topics
-                and seen.pattern == target.pattern
-                and seen.properties.get("bootstrap.servers") == target.properties.get("bootstrap.servers")
-            )
-            return self.view if covers else None
+            return self.view if self._view_servers == target.properties.get("bootstrap.servers") else None
 
     @property
     def failing_for_s(self) -> float | None:
@@ -152,10 +157,11 @@ class ClusterMonitor:
         since = self._failing_since
         return None if since is None else time.monotonic() - since
 
-    def forget_answers(self) -> None:
-        """Drop the answers, because their positions are in a document now."""
+    def forget_answers(self, still_open: Collection[OffsetRequest]) -> None:
+        """Drop the answers, because their positions are in a document now; answers to what is still open may come yet."""
         with self._changed:
             self.answers = OffsetAnswers()
+            self._open = still_open
 
     def close(self) -> None:
         """Have the threads end. Do not wait for them, because they may be in a call to a dead broker."""
@@ -226,16 +232,13 @@ class ClusterMonitor:
 
     def _serve(self, connection: ClusterConnection, target: MonitorTarget, requests: list[OffsetRequest]) -> None:
         try:
+            started = time.monotonic()
             view = self._look(connection, target)
         except Exception as error:  # noqa: BLE001  also a wrong property, or a missing file: other clusters are read
             self._failed(connection, target, error)
             return
         try:
-            answers = OffsetAnswers(dict(self.answers.start), dict(self.answers.stop))
-            for request in requests:
-                found = checked_offsets(request.initializer, request.partitions, connection)
-                kept = answers.start if request.purpose == "start" else answers.stop
-                kept |= {(self.cluster_id, tp): found[tp] for tp in request.partitions}
+            found = [(r, checked_offsets(r.initializer, r.partitions, connection)) for r in requests]
         except ClusterUnavailableError as error:
             self._failed(connection, target, error)
         except Exception as error:  # noqa: BLE001  a user's initializer may raise anything; `view` raises it
@@ -249,7 +252,9 @@ class ClusterMonitor:
             if self._failures:
                 _log.info("Cluster '%s' answers again", self.cluster_id)
             with self._changed:
-                self.view, self._view_target, self.answers = view, target, answers
+                self.view, self._view_servers = view, target.properties.get("bootstrap.servers")
+                self.seen_at = started
+                self._keep_answers(found)
                 self.error, self.authentication_failed = None, False
                 self._failures, self._failing_since = 0, None
 
@@ -264,36 +269,71 @@ class ClusterMonitor:
         if self._failures == 1:
             _log.warning("%s. It is tried again", self.error)
 
+    def _keep_answers(self, found: Iterable[tuple[OffsetRequest, Mapping[KafkaTopicPartition, int]]]) -> None:
+        """Keep the answers to the questions that are still open. A late answer must not become a position of later."""
+        still_open = {(r.purpose, tp): r.initializer for r in self._open for tp in r.partitions}
+        for request, offsets in found:
+            kept = self.answers.start if request.purpose == "start" else self.answers.stop
+            for tp in request.partitions:
+                if still_open.get((request.purpose, tp)) == request.initializer:
+                    kept[self.cluster_id, tp] = offsets[tp]
+
     def _look(self, connection: ClusterConnection, target: MonitorTarget) -> ClusterView:
-        if self._discovery_is_due(target):
-            self._discover(connection, target)
+        self._discover(connection, target)
         ends = self._ends(connection)
-        before = self.view.ends if self.view is not None else {}
-        if any(end < before.get(tp, 0) for tp, end in ends.items()):
+        before = self.view
+        known = before.ends if before is not None else {}
+        if any(end < known.get(tp, 0) for tp, end in ends.items()):
+            self._discovered_for = None
             self._discover(connection, target)
             ends = self._ends(connection)
+        last_ends = before.last_ends if before is not None else {}
+        unanswered = (known.keys() | last_ends.keys()) - ends.keys()
+        missing = frozenset(
+            name
+            for name, (since, last) in self._absent.items()
+            if name in target.topics and last - since >= _MISSING_AFTER_S
+        )
         view = ClusterView(
             kafka_id=self._kafka_id,
             topics={name: topic_id_text(info.topic_id) for name, info in self._infos.items()},
             partitions={name: len(info.leaders) for name, info in self._infos.items()},
             ends=ends,
+            missing=missing,
+            denied=self._denied & target.topics,
+            last_ends={tp: known.get(tp, last_ends.get(tp, 0)) for tp in unanswered if tp.topic in target.topics},
         )
         return view if view != self.view else self.view  # the same object means that nothing is new
 
-    def _discovery_is_due(self, target: MonitorTarget) -> bool:
-        if self._discovered_for is None or self._discovered_for != target:
-            return True
-        age_s = time.monotonic() - self._discovered_at
-        incomplete = any(name not in self._infos for name in target.topics) or any(
-            -1 in info.leaders for info in self._infos.values()
-        )
-        return age_s >= (min(_INCOMPLETE_RETRY_S, self._interval_s) if incomplete else self._interval_s)
-
     def _discover(self, connection: ClusterConnection, target: MonitorTarget) -> None:
-        matching = connection.matching_topics(target.pattern) if target.pattern is not None else frozenset()
-        self._infos = connection.topics(target.topics | matching)
+        """Look up all topics if it is time, else those that are new or not known well."""
+        now = time.monotonic()
+        asked_for = target.properties, target.pattern
+        if self._discovered_for != asked_for or now - self._discovered_at >= self._interval_s:
+            matching = connection.matching_topics(target.pattern) if target.pattern is not None else frozenset()
+            names = target.topics | matching
+            self._describe(connection, names, now)
+            self._infos = {name: info for name, info in self._infos.items() if name in names}
+            self._denied &= names
+            self._absent = {name: times for name, times in self._absent.items() if name in names}
+            self._discovered_for, self._discovered_at, self._retried_at = asked_for, now, now
+            return
+        unknown = target.topics - self._infos.keys()
+        names = (unknown - self._absent.keys() - self._denied) | self._doubtful
+        if now - self._retried_at >= min(_INCOMPLETE_RETRY_S, self._interval_s):
+            names |= unknown | {name for name, info in self._infos.items() if -1 in info.leaders}
+            self._retried_at = now
+        if names:
+            self._describe(connection, names, now)
+
+    def _describe(self, connection: ClusterConnection, names: frozenset[str], now: float) -> None:
+        infos, denied = connection.topics(names)
+        # With the cluster's own id: the address may lead to another cluster by now, which has other topics.
         self._kafka_id = connection.kafka_id()
-        self._discovered_for, self._discovered_at = target, time.monotonic()
+        absent = {name: (self._absent.get(name, (now, now))[0], now) for name in names - infos.keys() - denied}
+        self._infos = {name: info for name, info in self._infos.items() if name not in names} | infos
+        self._denied = (self._denied - names) | denied
+        self._absent = {name: times for name, times in self._absent.items() if name not in names} | absent
 
     def _ends(self, connection: ClusterConnection) -> Mapping[KafkaTopicPartition, int]:
         tps = [
@@ -302,9 +342,10 @@ class ClusterMonitor:
             for partition, leader in enumerate(info.leaders)
             if leader >= 0
         ]
+        self._doubtful = frozenset(self._infos)  # also if this fails: the topic may be gone, not the cluster
         ends = connection.available_ends(tps, self._infos)
-        if len(ends) < len(tps):
-            self._discovered_for = None  # a leader has changed: look topics up again next time
+        # A leader has changed, or the topic is gone: it is looked up again next time.
+        self._doubtful = frozenset(tp.topic for tp in tps if tp not in ends) if len(ends) < len(tps) else frozenset()
         return ends
 
 

@@ -26,6 +26,7 @@ Layout (version 1)::
         "only": {topic: [partition, ...]} for topics of which a partition in the middle is not read (yet),
         "start": [...], "count": [...],                         one entry per partition, in order of topic and partition
         "stops": {topic: {partition: offset}}, "unresolved": {topic: {partition: ms, 0 on a cluster found later}},
+        "unseen": {topic: the same} for listed topics that the first discovery neither found nor found missing,
         "draining": [topic, ...], "resets": {topic: [partition, ...]},
         "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
      "cursor": {...}, "packing": [records per task, minimum tasks, maximum tasks, cuts],
@@ -116,6 +117,7 @@ class ClusterOffsets:
     draining: frozenset[str] = frozenset()
     resets: frozenset[KafkaTopicPartition] = frozenset()
     retained: dict[str, RetainedTopic] = field(default_factory=dict)
+    unseen: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -199,6 +201,8 @@ def _encode_cluster(c: ClusterOffsets) -> dict[str, Any]:
         result["stops"] = _nest_values(c.stops)
     if c.unresolved:
         result["unresolved"] = _nest_values(c.unresolved)
+    if c.unseen:
+        result["unseen"] = dict(sorted(c.unseen.items()))
     if c.draining:
         result["draining"] = sorted(c.draining)
     if c.resets:
@@ -326,6 +330,7 @@ def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
         ranges=dict(zip(tps, zip(starts, ends, strict=True), strict=True)),
         stops=_flatten(value.get("stops", {})),
         unresolved=_flatten(value.get("unresolved", {})),
+        unseen=dict(value.get("unseen", {})),
         draining=frozenset(value.get("draining", ())),
         resets=frozenset(
             KafkaTopicPartition(topic, p) for topic, numbers in value.get("resets", {}).items() for p in numbers

@@ -4,25 +4,36 @@
 the next document with all positions and no ranges yet (`admission` opens the ranges). If a position needs an offset from
 a cluster, it returns an `OffsetRequest`. The caller gets the answer and calls again; meanwhile that partition waits.
 
+No answer is not an answer. A view may be late or partial, and a cluster may have none. What a view does not show is
+unknown, and what is unknown waits: nothing is removed, drained, given a stop or called deleted because of it.
+
 ==================================================  =====================================================================
 situation                                           rule
 ==================================================  =====================================================================
 first start                                         the cluster's own starting offsets, else the global ones
 cluster found later                                 its own starting offsets, else earliest; `committed` without a
-                                                    committed offset is earliest and does not stop the query
+                                                    committed offset is earliest and does not stop the query; `latest`
+                                                    means the time when the metadata named it, if it answers only later
 cluster not reachable at the first start            it is discovered once it is reachable; `latest` then means the time
                                                     of the first start, so that records since then are read
 partition without a leader at the first discovery   the same, for that partition
+listed topic unknown at the first discovery         the same, for that topic, until it is known to be missing
 new topic or partition on a known cluster           earliest
-listed topic does not exist                         a warning; earliest once it exists
+a strict start time, looked up after the start      a partition without a later record starts at its end, without an error
+listed topic is missing                             a warning; earliest once it exists
+topic that the user may not see                     a warning; its positions wait
 topic removed, or its cluster                       cut, with a warning that counts the unread records, and its positions
-                                                    are retained; or drained first
+                                                    are retained; or drained first. It waits for a view or, of a cluster
+                                                    that is gone, until it counts as inactive
 draining topic                                      read until quiet (the caller decides), or up to the ends it had when
                                                     the metadata called its cluster inactive (they become its stops)
+topic missing that was read                         data loss if records are or may be left unread: an error, or cut with
+                                                    their count if the user tolerates it
 returns within retention, same topic id             continues at the retained position
 retention is over                                   dropped, but only after an answer that still does not name it
 topic id changed                                    data loss: an error, or earliest if the user tolerates it
-end moved backwards, and stayed there               data loss: an error, or the new end if the user tolerates it
+topic id unknown to this broker                     not a change: brokers before 2.8 have none
+end moved backwards, and stayed there               data loss: an error, or the lowest end seen if the user tolerates it
 stopping offsets are given, changed or taken away   stops that the old option made are dropped, and new ones are asked for
 ==================================================  =====================================================================
 
@@ -32,8 +43,9 @@ A position only ever comes from the last document, from a retained position, or 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from dynamic_kafka.errors import DataLossError
@@ -41,6 +53,7 @@ from dynamic_kafka.initializer import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
+    PartitionTimestamps,
     initializer_to_json,
     topic_partition,
 )
@@ -80,19 +93,25 @@ class DesiredCluster:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The state of a reachable cluster.
+    """The state of a reachable cluster, as far as it is known. A topic that no field names is unknown.
 
     Args:
         kafka_id: Kafka's own cluster.id.
         topics: Topic to topic id, for the monitored topics that exist.
         partitions: Topic to number of partitions.
         ends: The end of each partition that has a leader; under read_committed, the last stable offset.
+        missing: The monitored topics that do not exist, which the brokers have said for long enough.
+        denied: The monitored topics that the user may not see.
+        last_ends: The last known end of each partition that has none in `ends` now.
     """
 
     kafka_id: str
     topics: Mapping[str, str]
     partitions: Mapping[str, int]
     ends: Mapping[KafkaTopicPartition, int]
+    missing: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
+    last_ends: Mapping[KafkaTopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +197,7 @@ def reconcile(
     fresh: bool,
     inactive: Collection[str] = (),
     quiet: Collection[tuple[str, str]] = (),
-    regressed: Collection[tuple[str, KafkaTopicPartition]] = (),
+    regressed: Mapping[tuple[str, KafkaTopicPartition], int] = MappingProxyType({}),
 ) -> Reconciled:
     """Apply the rules above once.
 
@@ -193,14 +212,15 @@ def reconcile(
         fresh: True if `desired` is an answer of the metadata service, False if it comes from the document.
         inactive: Clusters that the metadata service calls inactive.
         quiet: (cluster, topic) of draining topics that received no records for long enough.
-        regressed: (cluster, partition) with an end that was below the position for long enough to be accepted.
+        regressed: (cluster, partition) with an end that was below the position for long enough to be accepted, to the
+            lowest end seen.
 
     Raises:
         CheckpointError: If a cluster id leads to another Kafka cluster, and the old one has no cluster id any more.
         DataLossError: If records were lost and `policy.fail_on_data_loss` is set.
     """
     step = _Reconciliation(policy, answers, now_ms, fresh=fresh, first_start=previous is None)
-    known = identify(previous, desired, views)
+    known = identify(previous, desired, views, step.is_over)
     before, desired, views = known.clusters, known.desired, known.views
     step.all_seen = desired.keys() <= views.keys()
     step.changed = known.moved
@@ -216,7 +236,7 @@ def reconcile(
             held=held,
             inactive=name in inactive or name in known.gone,
             quiet={topic for cluster, topic in quiet if cluster == name},
-            regressed={tp for cluster, tp in regressed if cluster == name},
+            regressed={tp: end for (cluster, tp), end in regressed.items() if cluster == name},
         )
         if state.topics or state.retained or name in desired:
             clusters[name] = state
@@ -235,7 +255,8 @@ def reconcile(
     requests = [OffsetRequest(*asked[:3], tuple(asked[3])) for asked in step.asked]
     done_before = previous.done if previous is not None else 0
     # Health is not in the document: a cluster that was done stays done while it is unreachable.
-    answered = {*views, *(name for name, c in before.items() if done_before and c.discovered)}
+    answered = {name for name, c in before.items() if done_before and c.discovered}
+    answered |= {name for name in views.keys() & desired if _shows_all(views[name], desired[name], clusters[name])}
     document.done = max(1, done_before) if not requests and _is_done(document, desired, answered, policy) else 0
     changed = step.changed or previous is None or document.done != done_before
     return Reconciled(document, views, requests, step.events, changed)
@@ -251,6 +272,11 @@ def _topics_of_stream(
     }
 
 
+def _shows_all(view: ClusterView, desired: DesiredCluster, state: ClusterOffsets) -> bool:
+    """Return whether each topic is either read or known to be missing."""
+    return desired.topics <= state.topics.keys() | view.missing
+
+
 def _is_done(
     document: Document, desired: Mapping[str, DesiredCluster], answered: Collection[str], policy: ReadPolicy
 ) -> bool:
@@ -261,6 +287,39 @@ def _is_done(
         not c.unresolved and all(tp in c.stops and c.stops[tp] <= end for tp, (_, end) in c.ranges.items())
         for c in document.clusters.values()
     )
+
+
+class _Unread(NamedTuple):
+    """The number of records that are left unread: at least `known` and, if `exact`, no more."""
+
+    known: int
+    exact: bool
+
+    @classmethod
+    def of(cls, tps: Iterable[KafkaTopicPartition], state: ClusterOffsets, view: ClusterView | None) -> _Unread:
+        known, exact = 0, view is not None
+        for tp in tps:
+            if view is not None and tp in state.ranges:
+                end = view.ends.get(tp, view.last_ends.get(tp))
+                known += max(0, (end or 0) - state.ranges[tp][1])
+                exact &= end is not None and (tp in view.ends or tp.topic in view.missing)
+            else:
+                exact = False
+        return cls(known, exact)
+
+    @property
+    def some(self) -> bool:
+        """Whether records are, or may be, left."""
+        return self.known > 0 or not self.exact
+
+    def __str__(self) -> str:
+        if self.exact:
+            return str(self.known)
+        return f"at least {self.known}" if self.known else "an unknown number of"
+
+
+def _partitions_of(topic: str, state: ClusterOffsets) -> list[KafkaTopicPartition]:
+    return sorted(tp for tp in {*state.ranges, *state.unresolved} if tp.topic == topic)
 
 
 class _Reconciliation:
@@ -289,23 +348,28 @@ class _Reconciliation:
         held: bool,
         inactive: bool,
         quiet: Collection[str],
-        regressed: Collection[KafkaTopicPartition],
+        regressed: Mapping[KafkaTopicPartition, int],
     ) -> ClusterOffsets:
         state = self._carried_over(before)
         if desired is not None:
             state.properties = dict(desired.properties)
             state.starting = initializer_to_json(desired.starting)
             self._handle_stopping(name, state, desired.stopping or self.policy.stopping)
+        wanted = desired.topics if desired is not None else frozenset()
         if view is not None:
             state.kafka_id = view.kafka_id or state.kafka_id
             self._handle_lost(name, state, view, regressed)
+            self._handle_deleted(name, state, wanted, view)
         if not held:
             self._remove(name, state, desired, view, inactive=inactive, quiet=quiet)
+            state.unseen = {topic: since for topic, since in state.unseen.items() if topic in wanted}
         if desired is not None:
             if view is not None:
                 self._add(name, state, desired, view)
-            if self.first_start and not state.discovered:
+            bound_to_now = self.first_start or desired.starting == _LATEST
+            if bound_to_now and not state.discovered and state.since_ms is None:
                 state.since_ms = self.now_ms
+                self.changed = True
         self._expire(name, state, desired)
         if before is not None:
             state.resets = frozenset(
@@ -325,6 +389,7 @@ class _Reconciliation:
             ranges={tp: (end, end) for tp, (_, end) in before.ranges.items()},
             stops=dict(before.stops),
             unresolved=dict(before.unresolved),
+            unseen=dict(before.unseen),
             retained=dict(before.retained),
             resets=frozenset(),
         )
@@ -346,13 +411,17 @@ class _Reconciliation:
             Event("info", f"Cluster '{name}': the stopping offsets {now}; those in the checkpoint are dropped")
         )
 
+    def is_over(self, retained: RetainedTopic) -> bool:
+        """Return whether the time is over for which positions are retained."""
+        return self.now_ms - retained.since_ms >= self.policy.retention_ms
+
     # --- data loss ---
 
     def _handle_lost(
-        self, name: str, state: ClusterOffsets, view: ClusterView, regressed: Collection[KafkaTopicPartition]
+        self, name: str, state: ClusterOffsets, view: ClusterView, regressed: Mapping[KafkaTopicPartition, int]
     ) -> None:
         for topic, known in state.topics.items():
-            now = view.topics.get(topic, known)
+            now = view.topics.get(topic) or known  # a broker before 2.8 has no topic ids
             state.topics[topic] = now  # an imported checkpoint has no topic ids: the first one seen is adopted
             if not known or now == known:
                 continue
@@ -363,27 +432,39 @@ class _Reconciliation:
                 state.stops.pop(tp, None)
             state.unresolved = {tp: since for tp, since in state.unresolved.items() if tp.topic != topic}
             self.changed = True
-        for tp in sorted(set(regressed) & set(state.ranges)):
-            end = view.ends.get(tp)
-            if end is not None and end < state.ranges[tp][1]:
-                self._lost(name, state, [tp], view, f"the log now ends at offset {end}, below the position")
-                state.ranges[tp] = (end, end)
+        for tp in sorted(regressed.keys() & state.ranges.keys()):
+            lowest, position = regressed[tp], state.ranges[tp][1]
+            # The log may have grown since. From its lowest end on, its records are new.
+            if lowest < position:
+                reason = f"the log was truncated: it ended at offset {lowest}, below the position {position}"
+                self._lost(name, state, [tp], view, reason)
+                state.ranges[tp] = (lowest, lowest)
                 self.changed = True
 
-    def _lost(
+    def _handle_deleted(self, name: str, state: ClusterOffsets, wanted: Collection[str], view: ClusterView) -> None:
+        for topic in sorted(state.topics.keys() & view.missing & set(wanted)):
+            tps = _partitions_of(topic, state)
+            unread = _Unread.of(tps, state, view)
+            if unread.some:
+                tps = [tp for tp in tps if _Unread.of([tp], state, view).some]
+                self._fail_if_lost(name, state, tps, view, f"the topic was deleted; {unread} records are left unread")
+            self._cut(name, state, topic, unread, "deleted")
+
+    def _fail_if_lost(
         self, name: str, state: ClusterOffsets, tps: list[KafkaTopicPartition], view: ClusterView, reason: str
     ) -> None:
         if self.policy.fail_on_data_loss and tps:
             topic, partition = tps[0]
-            position = state.ranges[tps[0]][1]
+            position = state.ranges[tps[0]][1] if tps[0] in state.ranges else 0
+            end = view.ends.get(tps[0], view.last_ends.get(tps[0], position))
             raise DataLossError(
-                reason,
-                cluster_id=name,
-                topic=topic,
-                partition=partition,
-                start=position,
-                end=max(position, view.ends.get(tps[0], position)),
+                reason, cluster_id=name, topic=topic, partition=partition, start=position, end=max(position, end)
             )
+
+    def _lost(
+        self, name: str, state: ClusterOffsets, tps: list[KafkaTopicPartition], view: ClusterView, reason: str
+    ) -> None:
+        self._fail_if_lost(name, state, tps, view, reason)
         for topic, partition in tps:
             where = f"Cluster '{name}', topic '{topic}', partition {partition}"
             self.events.append(Event("warning", f"{where}: {reason}; continuing without the lost records"))
@@ -412,28 +493,30 @@ class _Reconciliation:
                     self.changed = True
                     self.events.append(Event("info", f"Cluster '{name}', topic '{topic}' is back while it is draining"))
                 continue
+            if view is None and not inactive:
+                continue
             tps = [tp for tp in state.ranges if tp.topic == topic]
-            ends = view.ends if view is not None else {}
-            unread = sum(max(0, ends.get(s, 0) - state.ranges[s][1]) for s in tps)
-            unreachable = view is None and inactive
-            if self.policy.drain and topic not in state.draining and not unreachable:
+            unread = _Unread.of(_partitions_of(topic, state), state, view)
+            gone = view is None or topic in view.missing
+            if self.policy.drain and topic not in state.draining and not gone:
                 state.draining |= {topic}
                 self.changed = True
                 self.events.append(
-                    Event("info", f"Cluster '{name}', topic '{topic}' was removed; draining at least {unread} records")
+                    Event("info", f"Cluster '{name}', topic '{topic}' was removed; draining {unread} records")
                 )
             if topic in state.draining and inactive and view is not None:
-                for tp in set(tps) - set(state.stops):
-                    state.stops[tp] = max(state.ranges[tp][1], ends.get(tp, 0))
+                for tp in (set(tps) & view.ends.keys()) - state.stops.keys():
+                    state.stops[tp] = max(state.ranges[tp][1], view.ends[tp])
                     self.changed = True
             at_stops = all(s in state.stops and state.ranges[s][1] >= state.stops[s] for s in tps)
-            if topic in state.draining and not (at_stops or topic in quiet or unreachable):
+            if self.policy.drain and topic in state.draining and not (at_stops or topic in quiet or gone):
                 continue
-            self._cut(name, state, topic, tps, unread if view is not None else None)
+            self._cut(
+                name, state, topic, unread, "drained" if topic in state.draining and not unread.some else "removed"
+            )
 
-    def _cut(
-        self, name: str, state: ClusterOffsets, topic: str, tps: list[KafkaTopicPartition], unread: int | None
-    ) -> None:
+    def _cut(self, name: str, state: ClusterOffsets, topic: str, unread: _Unread, verb: str) -> None:
+        tps = [tp for tp in state.ranges if tp.topic == topic]
         if self.policy.retention_ms > 0 or not self.all_seen:  # a cluster that has not answered may be this one
             positions = {tp.partition: state.ranges[tp][1] for tp in tps}
             state.retained[topic] = RetainedTopic(state.topics[topic], self.now_ms, positions)
@@ -441,25 +524,18 @@ class _Reconciliation:
             del state.ranges[tp]
             state.stops.pop(tp, None)
         state.unresolved = {tp: t for tp, t in state.unresolved.items() if tp.topic != topic}
-        drained = topic in state.draining
         state.draining -= {topic}
         del state.topics[topic]
         self.changed = True
-        left = "an unknown number of" if unread is None else str(unread)
-        verb = "drained" if drained and not unread else "removed"
-        self.events.append(
-            Event(
-                "warning" if unread or unread is None else "info",
-                f"Cluster '{name}', topic '{topic}' was {verb}; {left} records are left unread",
-            )
-        )
+        text = f"Cluster '{name}', topic '{topic}' was {verb}; {unread} records are left unread"
+        self.events.append(Event("warning" if unread.some else "info", text))
 
     def _expire(self, name: str, state: ClusterOffsets, desired: DesiredCluster | None) -> None:
         if not self.fresh or not self.all_seen:
             return
         kept = desired.topics if desired is not None else frozenset()
         for topic, retained in list(state.retained.items()):
-            if topic not in kept and self.now_ms - retained.since_ms >= self.policy.retention_ms:
+            if topic not in kept and self.is_over(retained):
                 del state.retained[topic]  # not worth a batch of its own: written with the next one
                 self.events.append(Event("info", f"Cluster '{name}', topic '{topic}': its retained positions expired"))
 
@@ -467,7 +543,7 @@ class _Reconciliation:
 
     def _add(self, name: str, state: ClusterOffsets, desired: DesiredCluster, view: ClusterView) -> None:
         initial = self._initial_initializer(state, desired)
-        waiting = False
+        waiting: set[str] = set()
         for topic, partition in sorted(desired.partitions or ()):
             if topic in view.partitions and partition >= view.partitions[topic]:
                 where = f"Cluster '{name}', topic '{topic}', partition {partition}"
@@ -475,10 +551,7 @@ class _Reconciliation:
                 self.events.append(Event("warning", text))
         for topic in sorted(desired.topics):
             if topic not in view.topics:
-                if topic not in state.topics:
-                    where = f"Cluster '{name}', topic '{topic}'"
-                    text = f"{where} does not exist yet; it will be read from the earliest offset once created"
-                    self.events.append(Event("warning", text))
+                self._note_absence(name, state, topic, desired, view)
                 continue
             state.topics.setdefault(topic, view.topics[topic])
             retained = self._take_retained(name, state, topic)
@@ -488,26 +561,50 @@ class _Reconciliation:
                     continue
                 position = retained.get(partition)
                 if position is None and tp not in view.ends:
-                    if not state.discovered:  # no leader at the first discovery
-                        bound_to_now = self.first_start or initial == _LATEST
-                        state.unresolved.setdefault(tp, state.since_ms or (self.now_ms if bound_to_now else 0))
+                    if not state.discovered or topic in state.unseen:  # no leader at the first discovery
+                        state.unresolved.setdefault(tp, state.unseen.get(topic, self._found_at(state, desired)))
                     continue
                 if position is None:
-                    if tp in state.unresolved:
-                        initializer = self._since(desired, state.unresolved[tp])
+                    since_ms = state.unresolved.get(tp, state.unseen.get(topic))
+                    if since_ms is not None:
+                        initializer = self._since(desired, since_ms)
                     else:
                         initializer = _EARLIEST if state.discovered else initial
                     position = self._answer(name, "start", tp, initializer)
                 if position is None:
-                    waiting = True
+                    waiting.add(topic)
                     continue
                 state.ranges[tp] = (position, position)
                 state.unresolved.pop(tp, None)
                 self.changed = True
-        self._resolve_stops(name, state, desired)
+            if topic in state.unseen and topic not in waiting:
+                del state.unseen[topic]
+                self.changed = True
+        self._resolve_stops(name, state, desired, view)
         if not state.discovered and not waiting:
             state.discovered, state.since_ms = True, None
             self.changed = True
+
+    def _note_absence(
+        self, name: str, state: ClusterOffsets, topic: str, desired: DesiredCluster, view: ClusterView
+    ) -> None:
+        where = f"Cluster '{name}', topic '{topic}'"
+        if topic in view.missing:
+            text = f"{where} does not exist yet; it will be read from the earliest offset once created"
+            self.events.append(Event("warning", text))
+            if state.unseen.pop(topic, None) is not None:
+                self.changed = True
+            return
+        if topic in view.denied:
+            text = f"{where} is not visible to this user; it is not read until the user may describe and read it"
+            self.events.append(Event("warning", text))
+        if not state.discovered and topic not in state.topics:
+            state.unseen.setdefault(topic, self._found_at(state, desired))
+
+    def _found_at(self, state: ClusterOffsets, desired: DesiredCluster) -> int:
+        """Return the time that `latest` is bound to for what the first discovery does not show; 0 if to none."""
+        bound_to_now = self.first_start or desired.starting == _LATEST
+        return state.since_ms or (self.now_ms if bound_to_now else 0)
 
     def _take_retained(self, name: str, state: ClusterOffsets, topic: str) -> Mapping[int, int]:
         """Return the retained positions of a topic that is back; none if it is another topic of the same name."""
@@ -532,16 +629,18 @@ class _Reconciliation:
         """Return the starting offsets of partitions waiting since a first start; 0 stands for a cluster found later."""
         if since_ms:
             starting = desired.starting or self.policy.starting
+            if isinstance(starting, PartitionTimestamps):  # a running query does not end because it has to wait
+                return replace(starting, strict=False)
             return KafkaOffsetsInitializer.timestamp(since_ms) if starting == _LATEST else starting
         own = desired.starting or _EARLIEST
         return _COMMITTED_OR_EARLIEST if own == _COMMITTED else own
 
-    def _resolve_stops(self, name: str, state: ClusterOffsets, desired: DesiredCluster) -> None:
+    def _resolve_stops(self, name: str, state: ClusterOffsets, desired: DesiredCluster, view: ClusterView) -> None:
         stopping = desired.stopping or self.policy.stopping
         if stopping is None:
             return
         for tp in state.ranges:
-            if tp not in state.stops:
+            if tp not in state.stops and tp in view.ends:
                 stop = self._answer(name, "stop", tp, stopping)
                 if stop is not None:
                     state.stops[tp] = stop

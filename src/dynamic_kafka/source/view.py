@@ -2,7 +2,10 @@
 
 Nothing here waits for a slow cluster, with two exceptions. The first call of a run waits, with a limit, for every cluster,
 because an AvailableNow run would otherwise end with nothing read. Each later call waits up to `_NEWS_S` for news, which
-saves a round of Spark's polling.
+saves a round of Spark's polling. So a view may be late, and may not show all topics: see the rules of `reconcile`.
+
+What depends on time (an end that stays below the position, a topic that stays quiet) counts from look to look, not from
+call to call: a cluster that hangs shows nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dynamic_kafka.errors import ClusterUnavailableError, MetadataServiceError, listed
 from dynamic_kafka.initializer import KafkaTopicPartition, initializer_from_json, without_group
@@ -46,7 +49,7 @@ class SourceSnapshot:
     fresh: bool
     inactive: frozenset[str] = frozenset()
     quiet: Collection[tuple[str, str]] = ()
-    regressed: Collection[tuple[str, KafkaTopicPartition]] = ()
+    regressed: Mapping[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
 
     def sees(self, views: Mapping[str, ClusterView], inactive: frozenset[str]) -> bool:
         """Return whether the snapshot was made of these very objects."""
@@ -68,7 +71,7 @@ class SourceView:
         self._refresh_requested: dict[str, float] = {}
         self._last: tuple[Snapshot | None, Document | None, SourceSnapshot] | None = None
         self._quiet_since: dict[tuple[str, str], tuple[list[int], float]] = {}
-        self._regressed_since: dict[tuple[str, KafkaTopicPartition], float] = {}
+        self._regressed_since: dict[tuple[str, KafkaTopicPartition], tuple[float, int]] = {}
 
     def close(self) -> None:
         """Have all threads end, without waiting for them."""
@@ -89,6 +92,22 @@ class SourceView:
         Raises:
             MetadataServiceError: If the service failed more often than tolerated, or at a first start.
         """
+        snapshot = self._current(previous)
+        assert self._watcher is not None
+        if (failure := self._watcher.failure()) is not None:
+            raise failure
+        if snapshot is None and previous is None:
+            raise MetadataServiceError(
+                f"The metadata service did not answer within {_FIRST_METADATA_S:.0f} s, and there is no checkpoint to "
+                "continue from; make sure that the service is reachable, then start the query again"
+            )
+        return snapshot
+
+    def resume(self, document: Document) -> None:
+        """Take the current properties, for the tasks of a batch that is decided. A service that fails does not matter."""
+        self._current(document)
+
+    def _current(self, previous: Document | None) -> Snapshot | None:
         if self._watcher is None:
             settings = self._settings
             self._watcher = MetadataWatcher(
@@ -101,17 +120,10 @@ class SourceView:
             had_topics = previous is not None and any(c.topics for c in previous.clusters.values())
             self._watcher.start(resuming=previous is not None, had_topics=had_topics)
             self._watcher.wait_first(_FIRST_METADATA_S if previous is None else _RESUMED_METADATA_S)
-        snapshot, failure = self._watcher.snapshot(), self._watcher.failure()
-        if failure is not None:
-            raise failure
+        snapshot = self._watcher.snapshot()
         if snapshot is not None:
             self._own_properties |= {name: c.properties for name, c in snapshot.clusters.items()}
             self._warn_of_unused(snapshot)
-        elif previous is None:
-            raise MetadataServiceError(
-                f"The metadata service did not answer within {_FIRST_METADATA_S:.0f} s, and there is no checkpoint to "
-                "continue from; make sure that the service is reachable, then start the query again"
-            )
         return snapshot
 
     def _warn_of_unused(self, snapshot: Snapshot) -> None:
@@ -180,7 +192,8 @@ class SourceView:
         Args:
             previous: The last document; None on a first start.
             at_once: For AvailableNow and batch reads, which collect only once: a draining topic without new records counts
-                as quiet at once, and an end that moved backwards is waited for.
+                as quiet at once, and what only time can tell is waited for: an end that moved backwards, a topic that
+                is not shown any more, a removed cluster that does not answer.
 
         Returns:
             The same object as in the last call if nothing has changed since.
@@ -203,7 +216,8 @@ class SourceView:
             views = self._views(targets, clusters, inactive, first=first)
             fresh = {name: view for name, view in views.items() if self.monitors[name].failing_for_s is None}
             regressed = self._regressed(known, fresh)
-            if not at_once or self._regressed_since.keys() <= set(regressed):
+            decided = self._regressed_since.keys() <= regressed.keys()
+            if not at_once or (decided and not _is_undecided(known, clusters, views, inactive)):
                 break
             time.sleep(self._settings.call_retry_interval_ms / 1000)
         last = self._last
@@ -218,7 +232,10 @@ class SourceView:
             return last[2]
         observation = SourceSnapshot(
             streams=_streams(snapshot, previous, clusters),
-            desired={name: self._desired(cluster, views.get(name)) for name, cluster in clusters.items()},
+            desired={
+                name: desired_cluster(cluster, known.get(name), views.get(name), self._settings)
+                for name, cluster in clusters.items()
+            },
             views=views,
             fresh=snapshot is not None,
             inactive=inactive,
@@ -251,10 +268,10 @@ class SourceView:
             _raise_fatal(self.monitors[name])
         return any(served) and any(self.monitors[name].failing_for_s is None for name in tickets)
 
-    def forget_answers(self) -> None:
-        """Drop all answers, because their positions are in a document now."""
-        for monitor in self.monitors.values():
-            monitor.forget_answers()
+    def forget_answers(self, still_open: Collection[OffsetRequest]) -> None:
+        """Drop all answers, because their positions are in a document now, except what is still open."""
+        for name, monitor in self.monitors.items():
+            monitor.forget_answers([request for request in still_open if request.cluster == name])
 
     def finish_commits(self) -> None:
         """Wait, with a limit, until the offsets of the last batch are committed to the group, before the process ends."""
@@ -278,6 +295,7 @@ class SourceView:
     def _sync_monitors(self, targets: Mapping[str, MonitorTarget]) -> None:
         for name in set(self.monitors) - set(targets):
             self.monitors.pop(name).close()
+            self._refresh_requested.pop(name, None)
         for name in set(targets) - set(self.monitors):
             self.monitors[name] = ClusterMonitor(
                 name,
@@ -308,7 +326,10 @@ class SourceView:
             pending = {
                 name
                 for name in pending
-                if first and name in clusters and not isolate and self.monitors[name].failing_for_s is not None
+                if first
+                and self._needed(name, clusters)
+                and not isolate
+                and self.monitors[name].failing_for_s is not None
             }
             if time.monotonic() >= deadline or any(self._counts(self.monitors[name]) for name in pending):
                 break
@@ -327,7 +348,7 @@ class SourceView:
             view, failing_s = monitor.view_of(target), monitor.failing_for_s
             if view is not None and failing_s is None:
                 views[name] = view
-            elif name in clusters and name not in inactive and (first or self._counts(monitor)):
+            elif self._needed(name, clusters) and name not in inactive and (first or self._counts(monitor)):
                 why = monitor.error or f"Cluster '{name}' has not answered yet"
                 if monitor.error is not None and failing_s is not None and failing_s >= 1:
                     why = f"{monitor.error}. It has not answered for {failing_s:.0f} s"
@@ -348,6 +369,10 @@ class SourceView:
                 # would take records known to be unread for read (`processAllAvailable`). With `isolate` no task waits.
                 views[name] = view
         return views
+
+    def _needed(self, name: str, clusters: Mapping[str, ClusterMetadata]) -> bool:
+        """Return whether there may be something to read on the cluster."""
+        return name in clusters and bool(clusters[name].topics or self._settings.pattern)
 
     def _counts(self, monitor: ClusterMonitor) -> bool:
         """Return whether a failing cluster counts as unavailable: after the time-out, also if it refuses the login.
@@ -379,8 +404,7 @@ class SourceView:
         assert self._watcher is not None
         failing_s = {name: self.monitors[name].failing_for_s for name in targets}
         doubtful = {name for name in targets if name not in clusters or failing_s[name] is not None}
-        if doubtful:
-            self._watcher.track(doubtful)
+        self._watcher.track(doubtful)
         gone_s = self._settings.unavailable_after_ms / 1000
         return frozenset(
             name
@@ -389,28 +413,13 @@ class SourceView:
             or (name not in clusters and (failing_s[name] or 0.0) >= gone_s)
         )
 
-    def _desired(self, cluster: ClusterMetadata, view: ClusterView | None) -> DesiredCluster:
-        topics = cluster.topics
-        if self._settings.pattern is not None and view is not None:
-            topics |= frozenset(view.topics)
-        starting, stopping = cluster.starting_offsets, cluster.stopping_offsets
-        if self._settings.group_id is None:
-            starting, stopping = starting and without_group(starting), stopping and without_group(stopping)
-        return DesiredCluster(
-            topics,
-            storable(cluster.properties),
-            starting,
-            stopping,
-            self._settings.partitions,
-        )
-
     # --- what depends on time ---
 
     def _quiet(
         self, known: Mapping[str, ClusterOffsets], views: Mapping[str, ClusterView], *, at_once: bool
     ) -> set[tuple[str, str]]:
         """Return the draining topics that were read to their ends, if the ends have not moved for the quiet time."""
-        now, quiet = time.monotonic(), set()
+        quiet = set()
         draining = {(name, topic) for name, c in known.items() if name in views for topic in c.draining}
         for key in set(self._quiet_since) - draining:
             del self._quiet_since[key]
@@ -418,6 +427,7 @@ class SourceView:
             ranges = {tp: positions for tp, positions in known[name].ranges.items() if tp.topic == topic}
             ends = [views[name].ends.get(tp, -1) for tp in ranges]
             caught_up = all(position >= end >= 0 for (_, position), end in zip(ranges.values(), ends, strict=True))
+            now = self.monitors[name].seen_at
             before, since = self._quiet_since.get((name, topic), ([], now))
             if not caught_up or ends != before:
                 since = now
@@ -428,19 +438,25 @@ class SourceView:
 
     def _regressed(
         self, known: Mapping[str, ClusterOffsets], views: Mapping[str, ClusterView]
-    ) -> list[tuple[str, KafkaTopicPartition]]:
-        """Return partitions with an end that was below the position for longer than a leader change takes."""
-        now = time.monotonic()
-        below = {
-            (name, tp)
-            for name, c in known.items()
-            if name in views
-            for tp, (_, position) in c.ranges.items()
-            if views[name].ends.get(tp, position) < position
-        }
-        self._regressed_since = {key: self._regressed_since.get(key, now) for key in below}
+    ) -> dict[tuple[str, KafkaTopicPartition], int]:
+        """Return partitions with an end that was below the position for longer than a leader change takes: the lowest."""
+        below: dict[tuple[str, KafkaTopicPartition], tuple[float, int]] = {}
+        for name, c in known.items():
+            if name not in views:
+                continue
+            seen_at = self.monitors[name].seen_at
+            for tp, (_, position) in c.ranges.items():
+                end = views[name].ends.get(tp, position)
+                if end < position:
+                    since, lowest = self._regressed_since.get((name, tp), (seen_at, end))
+                    below[name, tp] = since, min(lowest, end)
+        self._regressed_since = below
         believed_s = self._settings.call_retries * self._settings.call_retry_interval_ms / 1000
-        return [key for key, since in self._regressed_since.items() if now - since >= believed_s]
+        return {
+            (name, tp): lowest
+            for (name, tp), (since, lowest) in below.items()
+            if self.monitors[name].seen_at - since >= believed_s
+        }
 
 
 def _raise_fatal(monitor: ClusterMonitor) -> None:
@@ -471,6 +487,39 @@ def _clusters(snapshot: Snapshot | None, previous: Document | None) -> Mapping[s
                 None if c.stopping is None else initializer_from_json(c.stopping),
             )
     return clusters
+
+
+def desired_cluster(
+    cluster: ClusterMetadata, known: ClusterOffsets | None, view: ClusterView | None, settings: SourceSettings
+) -> DesiredCluster:
+    """Return what has to be read on a cluster.
+
+    By a pattern, that is each topic with a name that matches, if the view or the document knows it: a topic that no
+    view shows is not removed.
+    """
+    topics = cluster.topics
+    if settings.pattern is not None:
+        found = {*(view.topics if view is not None else ()), *(known.topics if known is not None else ())}
+        topics |= {topic for topic in found if settings.pattern.fullmatch(topic)}
+    starting, stopping = cluster.starting_offsets, cluster.stopping_offsets
+    if settings.group_id is None:
+        starting, stopping = starting and without_group(starting), stopping and without_group(stopping)
+    return DesiredCluster(topics, storable(cluster.properties), starting, stopping, settings.partitions)
+
+
+def _is_undecided(
+    known: Mapping[str, ClusterOffsets],
+    clusters: Mapping[str, ClusterMetadata],
+    views: Mapping[str, ClusterView],
+    inactive: Collection[str],
+) -> bool:
+    """Return whether a topic of the document is neither shown nor missing, or a removed cluster may still answer."""
+    return any(
+        bool({*c.topics, *c.unseen} - views[name].topics.keys() - views[name].missing - views[name].denied)
+        if name in views
+        else bool(c.topics) and name not in clusters and name not in inactive
+        for name, c in known.items()
+    )
 
 
 def _to_monitor(clusters: Mapping[str, ClusterMetadata], previous: Document | None) -> list[str]:
