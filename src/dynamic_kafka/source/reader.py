@@ -96,7 +96,7 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
             for reader in readers:
                 for runs in reader.runs():
                     yield to_batch(schema, reader.cluster, runs)  # the topic ids arrive meanwhile
-                reader.check_topic_ids()  # after the last row
+                reader.check_after_last_row()
     finally:
         if collecting:
             gc.enable()
@@ -131,7 +131,7 @@ class _ClusterReader:
         self._last_error = ""
         self._planned_ids = {r.topic: r.topic_id for r in ranges if r.topic_id}
         self._inquiry = Inquiry(cluster, access.kafka_id, clients, settings.call_timeout_ms / 1000)
-        self._has_rows = False
+        self._has_rows = self._is_checked = False
         # What was found, and since when, until it is certain: losses and damaged records.
         self._doubts: dict[KafkaTopicPartition, tuple[object, float]] = {}
         self._damaged: dict[KafkaTopicPartition, tuple[object, float]] = {}
@@ -144,7 +144,8 @@ class _ClusterReader:
         """Start to fetch what is open, in the background."""
         try:
             self._clients.consumer.assign([TopicPartition(*tp, self._positions[tp]) for tp in sorted(self._open)])
-            self._inquiry.request_topic_ids(self._planned_ids)
+            if sum(self._ranges[tp].end - self._positions[tp] for tp in self._open) > _BATCH_RECORDS:
+                self._inquiry.request_topic_ids(self._planned_ids)  # the answer arrives with the first records
         except (KafkaException, ConfigurationError) as error:
             text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
             if self._access.removed:
@@ -157,7 +158,6 @@ class _ClusterReader:
     def runs(self) -> Iterator[list[PartitionMessages]]:
         """Yield the records of the ranges as they arrive."""
         progress_at = time.monotonic()
-        first = True
         while self._open:
             # consume() waits until it has as many messages as requested: never request more than are left.
             left = sum(self._ranges[s].end - self._positions[s] for s in self._open)
@@ -166,14 +166,16 @@ class _ClusterReader:
             if any(map(Message.error, found)):
                 events = [m for m in found if m.error() is not None]
                 found = self._without_records_behind_damage(found)
-            if found and first:
-                first = False
-                self.check_topic_ids()  # before the first row
             kept = self._in_ranges(found)
             for event in events:  # after the records: the event for the end of a log follows its last record
                 self._handle(event)
             if not self._open:
                 self._inquiry.request_topic_ids(self._planned_ids)
+            if kept and not self._has_rows:
+                # Before the first row. If that was all, as in most batches, one answer does for rule 4.
+                recreated = self._check_topic_ids()
+                kept = [run for run in kept if run.topic not in recreated]
+                self._is_checked = not self._open
             if kept:
                 self._has_rows = True
                 yield kept
@@ -454,8 +456,13 @@ class _ClusterReader:
         with suppress(KafkaException):  # a broker that does not answer is noticed elsewhere
             self._clients.consumer.list_topics(topic, timeout=_LOOKUP_S)
 
-    def check_topic_ids(self) -> None:
-        """Wait for the topic ids, and give up the topics that are not the planned ones (rule 4)."""
+    def check_after_last_row(self) -> None:
+        """Compare the topic ids, unless that was done after the last row already (rule 4)."""
+        if not self._is_checked:
+            self._check_topic_ids()
+
+    def _check_topic_ids(self) -> Collection[str]:
+        """Wait for the topic ids, and give up the topics that are not the planned ones. Return these (rule 4)."""
         patience_ms = self._settings.unavailable_after_ms if self._access.removed else self._settings.poll_timeout_ms
         deadline = time.monotonic() + patience_ms / 1000
         other_since: float | None = None
@@ -464,7 +471,7 @@ class _ClusterReader:
                 found = self._inquiry.topic_ids(self._planned_ids)
                 other = {t: now for t, now in found.items() if now not in ("", self._planned_ids.get(t, now))}
                 if not other:
-                    return
+                    return ()
                 self._inquiry.check_cluster()
                 other_since = other_since or time.monotonic()
                 if time.monotonic() - other_since >= self._certain_s:  # a broker may not know a new topic yet
@@ -473,13 +480,14 @@ class _ClusterReader:
                 if time.monotonic() > deadline:
                     if self._access.removed and not self._settings.fail_on_data_loss:
                         _log.warning("%s. %s, so the rows are used all the same", error, self._access.removed)
-                        return
+                        return ()
                     raise
             time.sleep(_PAUSE_S)
             self._renew_clients()
         for topic, topic_id in other.items():
             reason = f"the topic was recreated (topic id {self._planned_ids[topic]} is now {topic_id})"
             self._give_up_recreated(topic, reason)
+        return other
 
 
 def _skip_text(ranges: Sequence[Range]) -> str:
