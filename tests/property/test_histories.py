@@ -29,9 +29,9 @@ from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source import enumerator as enumerator_module
 from dynamic_kafka.source.enumerator import SourceEnumerator
+from dynamic_kafka.source.model import ClusterView, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, Packing, decode, encode, topic_id_text
 from dynamic_kafka.source.planning import ClusterAccess, ReadTask
-from dynamic_kafka.source.reconcile import ClusterView, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.view import SourceSnapshot, _clusters, _streams, _to_monitor, desired_cluster
 

@@ -31,9 +31,9 @@ from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.metadata.model import ClusterMetadata
 from dynamic_kafka.metadata.snapshot import Snapshot
 from dynamic_kafka.source.enumerator import SourceEnumerator
+from dynamic_kafka.source.model import ClusterView
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, Packing, decode
 from dynamic_kafka.source.planning import ReadTask
-from dynamic_kafka.source.reconcile import ClusterView
 from dynamic_kafka.source.view import SourceSnapshot, _clusters
 
 NAMES = (*CLUSTERS, "x", "y")

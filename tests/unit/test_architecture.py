@@ -33,7 +33,7 @@ LAYERS = (
 )
 LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}
 PURE = (
-    *("source.identity", "source.differences", "source.loss"),
+    *("source.identity", "source.differences", "source.loss", "source.model"),
     *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
     *("sink.protocol", "sink.chain", "sink.identity", "sink.log_place", "sink.log_records"),
 )

@@ -15,16 +15,9 @@ from dynamic_kafka.initializer import (
     KafkaTopicPartition,
     PartitionTimestamps,
 )
+from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest, ReadPolicy, Reconciled
 from dynamic_kafka.source.offsets import Document, check_chain
-from dynamic_kafka.source.reconcile import (
-    ClusterView,
-    DesiredCluster,
-    OffsetAnswers,
-    OffsetRequest,
-    ReadPolicy,
-    Reconciled,
-    reconcile,
-)
+from dynamic_kafka.source.reconcile import reconcile
 from dynamic_kafka.source.settings import SourceSettings
 
 TP = KafkaTopicPartition

@@ -24,9 +24,9 @@ from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.source import monitor as monitor_module
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
+from dynamic_kafka.source.model import OffsetRequest
 from dynamic_kafka.source.monitor import ClusterMonitor, MonitorTarget
 from dynamic_kafka.source.offsets import MARKER, Document, decode
-from dynamic_kafka.source.reconcile import OffsetRequest
 
 TP = KafkaTopicPartition
 EARLIEST = KafkaOffsetsInitializer.earliest()

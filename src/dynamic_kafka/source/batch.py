@@ -23,8 +23,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, OffsetResolutionError, listed
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, named_in_option
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
+from dynamic_kafka.source.model import ClusterView, DesiredCluster
 from dynamic_kafka.source.offsets import ClusterOffsets, Document
-from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["check_streams", "open_ranges"]

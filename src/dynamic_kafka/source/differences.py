@@ -8,8 +8,8 @@ from typing import Any
 
 from dynamic_kafka.errors import listed
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, initializer_to_json
+from dynamic_kafka.source.model import DesiredCluster, ReadPolicy
 from dynamic_kafka.source.offsets import Document, Packing
-from dynamic_kafka.source.reconcile import DesiredCluster, ReadPolicy
 
 __all__ = ["differences"]
 

@@ -18,6 +18,7 @@ from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.source.admission import admit
 from dynamic_kafka.source.batch import check_streams, open_ranges
 from dynamic_kafka.source.differences import differences
+from dynamic_kafka.source.model import ClusterView, Event, OffsetRequest, ReadPolicy, Reconciled
 from dynamic_kafka.source.offsets import (
     ClusterOffsets,
     Document,
@@ -28,7 +29,7 @@ from dynamic_kafka.source.offsets import (
     is_spark_kafka_offset,
 )
 from dynamic_kafka.source.planning import OffsetRange, ReadTask, plan, skip
-from dynamic_kafka.source.reconcile import ClusterView, Event, OffsetRequest, ReadPolicy, Reconciled, reconcile
+from dynamic_kafka.source.reconcile import reconcile
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.view import SourceSnapshot, SourceView
 

@@ -25,13 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from dynamic_kafka.errors import CheckpointError, listed
+from dynamic_kafka.source.model import ClusterView, DesiredCluster
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic
-
-if TYPE_CHECKING:
-    from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster
 
 __all__ = ["Identified", "identify"]
 

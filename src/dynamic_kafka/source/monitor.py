@@ -32,8 +32,8 @@ from dynamic_kafka.initializer import KafkaTopicPartition, checked_offsets
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.kafka.pool import start_polling, stop_polling
 from dynamic_kafka.source.group_commits import GroupCommits
+from dynamic_kafka.source.model import ClusterView, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.offsets import topic_id_text
-from dynamic_kafka.source.reconcile import ClusterView, OffsetAnswers, OffsetRequest
 
 __all__ = ["ClusterMonitor", "MonitorTarget"]
 

@@ -22,10 +22,10 @@ from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.metadata.model import ClusterMetadata
 from dynamic_kafka.metadata.snapshot import Snapshot
 from dynamic_kafka.metadata.watcher import MetadataWatcher
+from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.monitor import ClusterMonitor, MonitorTarget
 from dynamic_kafka.source.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.planning import ClusterAccess
-from dynamic_kafka.source.reconcile import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["SourceSnapshot", "SourceView"]
