@@ -68,7 +68,7 @@ class Query(threading.Thread):
         """Wait for some more batches."""
         enough = self.published + 5
         wait_until(lambda: self.failure or self.published >= enough, 90, "more batches")
-        assert self.failure is None
+        assert self.failure is None, str(self.failure)
 
     def stop(self) -> None:
         """Let it finish its batch."""
@@ -108,7 +108,7 @@ def query(cluster: KafkaCluster, topic: Callable[..., str], monkeypatch: pytest.
     wait_until(lambda: running.published, 60, "the first batch, with the commit log")
     yield running
     running.stop()
-    assert running.failure is None
+    assert running.failure is None, str(running.failure)
     assert committed(cluster, name) == sorted(f"{n}-{i}" for n in range(running.published) for i in range(_ROWS))
 
 

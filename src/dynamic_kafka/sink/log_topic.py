@@ -35,15 +35,9 @@ _REPLICAS = 3
 _PAUSE_S = 0.2
 _REFUSED_SETTINGS = (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION)
 
-# librdkafka calls hardly any error of a request retriable.
+# What brokers say while the partition gets another leader, or while they start. librdkafka calls hardly any of it retriable.
 _MAY_PASS = frozenset(
     {
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._UNKNOWN_PARTITION,  # what a consumer calls one whose broker has just gone
-        # While the partition gets another leader, or its brokers start:
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -57,6 +51,17 @@ _MAY_PASS = frozenset(
         KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError.NETWORK_EXCEPTION,
         KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
+# Of what librdkafka says by itself, nearly all is about a connection that comes and goes, by ever new names.
+_LOCAL_AND_FINAL = frozenset(
+    {
+        KafkaError._FATAL,
+        KafkaError._INVALID_ARG,
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError._NOT_IMPLEMENTED,
     }
 )
 
@@ -280,8 +285,9 @@ class LogTopic:
 
 
 def may_pass(error: KafkaError) -> bool:
-    """Return whether an error is one that brokers recover from."""
-    return error.retriable() or error.code() in _MAY_PASS
+    """Return whether an error may be over when the request is sent again."""
+    code = error.code()
+    return error.retriable() or code in _MAY_PASS or (code < 0 and code not in _LOCAL_AND_FINAL)
 
 
 def _shown(settings: Mapping[str, Any]) -> str:
