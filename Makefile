@@ -15,7 +15,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint format test test-slow test-crash test-all soak chaos demo changes bench clean
+.PHONY: help install lint format test test-slow test-crash test-all soak mutation chaos demo changes bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
@@ -71,6 +71,11 @@ soak: install ## Kill all that the exactly-once sink consists of, at random, for
 	$(BIN)/python -m tests.crash.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.model
 
+mutation: install ## Change the rules without I/O in thousands of ways, and count which changes no test notices; for an hour
+	$(BIN)/python -m pip install --quiet --group mutation
+	HYPOTHESIS_PROFILE=mutation $(BIN)/python -m mutmut run --max-children 2
+	$(BIN)/python -m mutmut results
+
 chaos: install ## Cause one fault after the other, and count: docs/reliability.md, e.g. ARGS='--minutes 5 --seed 7'
 	$(BIN)/python -m tests.chaos $(ARGS)
 
@@ -88,6 +93,6 @@ bench: install ## Measure, e.g. BENCH_ARGS='--help'
 ##@ Housekeeping
 
 clean: ## Remove builds, caches and what Spark left behind; .venv stays
-	rm -rf build dist artifacts spark-warehouse metastore_db derby.log
+	rm -rf build dist artifacts mutants spark-warehouse metastore_db derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path "./.venv*" -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -exec rm -rf {} +

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from dynamic_kafka.testing import KafkaBroker
 from tests.brokers import SECURED_USERS
@@ -25,12 +25,17 @@ for _profile, _examples in (("dev", 20), ("ci", 300)):
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
+# Mutants are found by failures. To make these small takes minutes.
+settings.register_profile(
+    "mutation", settings.get_profile("dev"), phases=(Phase.explicit, Phase.generate), derandomize=True
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_unconfigure() -> None:
     """The process ends soon after its last test; else what holds it up is shown, and it ends as a failure."""
-    faulthandler.dump_traceback_later(_END_S, exit=True, file=2)
+    if settings.get_current_profile_name() != "mutation":  # there one process goes from run to run
+        faulthandler.dump_traceback_later(_END_S, exit=True, file=2)
 
 
 @pytest.fixture(scope="session")

@@ -173,6 +173,7 @@ def test_a_paused_broker_can_be_restarted(mortal: KafkaBroker) -> None:
     assert _answers(mortal.bootstrap_servers)
 
 
+@pytest.mark.slow
 def test_a_port_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """If somebody else takes a port between the look for a free one and the start, another one is tried."""
     with socket.socket() as other:
@@ -201,6 +202,7 @@ def test_a_broker_that_cannot_start_shows_its_log(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_given_folder_is_kept_and_used_again(tmp_path: Path) -> None:
     """With a folder of the user's, the next broker object goes on with the data of the one before."""
     with KafkaBroker(log_dir=tmp_path / "kafka") as first:
@@ -210,6 +212,7 @@ def test_a_given_folder_is_kept_and_used_again(tmp_path: Path) -> None:
         assert _values(second.bootstrap_servers, "t", 1) == [b"kept"]
 
 
+@pytest.mark.slow
 def test_passwords_are_asked_for_and_change_with_a_restart(topic: Callable[..., str]) -> None:
     """With `sasl_plain` only its users get in, whatever their passwords hold; a restart can change them."""
     old, new = 'p"a\\ss= é$x', "new"

@@ -454,11 +454,14 @@ def test_the_same_name_on_another_physical_cluster_is_an_error(
 
 
 def test_two_names_for_one_cluster_are_a_warning(cluster_a: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
-    """It may be meant; the topics that both name are read twice, and the warning says so."""
+    """A topic that both name is read once, and the warning says so."""
     name = topic(cluster_a)
+    write(cluster_a, name, "1")
     file.write(s={"a": part(cluster_a, name), "b": part(cluster_a, name)})
     query = Query(file.options())
+    query.run_until_rows(1)
     query.run_until_idle()
+    assert query.values() == ["1"]
     assert any("are one Kafka cluster" in text and name in text for text in query.events())
     query.close()
 
