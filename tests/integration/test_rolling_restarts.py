@@ -122,6 +122,18 @@ def test_brokers_are_restarted(cluster: KafkaCluster, query: Query) -> None:
     query.goes_on()
 
 
+def test_a_broker_is_frozen(cluster: KafkaCluster, query: Query) -> None:
+    """Its connections stay open, and answer nothing; the other brokers take over from it."""
+    cluster.wait_until_in_sync()
+    leader = cluster.leader(query.log)
+    leader.pause()
+    try:
+        query.goes_on()
+    finally:
+        leader.resume()
+    query.goes_on()
+
+
 def committed(cluster: KafkaCluster, topic: str) -> list[str]:
     """All values that read_committed shows, sorted."""
     config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "t", "enable.partition.eof": True}

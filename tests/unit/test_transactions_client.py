@@ -13,6 +13,7 @@ import pytest
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.transactions import brokers as brokers_module
+from dynamic_kafka.kafka.transactions.brokers import BrokerClient, Brokers
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
 
 Address = tuple[str, int]
@@ -346,3 +347,18 @@ def test_a_silent_server_costs_no_more_than_the_time_out(protocol: str) -> None:
         with pytest.raises(ClusterUnavailableError, match="timed out"):
             client.list_open()
         assert time.monotonic() - begin < 2
+
+
+def test_a_server_that_hangs_leaves_most_of_the_time_to_the_others() -> None:
+    """The first attempt has ten seconds of sixty, and each further one twice as long."""
+    client = BrokerClient("c", {"bootstrap.servers": "127.0.0.1:1"}, timeout_ms=60_000)
+    shares: list[int] = []
+
+    def attempt(_: Brokers, deadline: float) -> str:
+        shares.append(round(deadline - time.monotonic()))
+        if len(shares) < 3:
+            raise TimeoutError("timed out")
+        return "answered"
+
+    assert client.call("x", "Describe", attempt) == "answered"
+    assert shares == [10, 20, 30]

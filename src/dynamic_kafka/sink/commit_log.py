@@ -42,6 +42,8 @@ _PRODUCER = {
     "message.max.bytes": str(100 * 1000 * 1000),  # before compression; the topic's limit is for what remains
 }
 _APPEND_S = 10.0
+# A broker that hangs keeps its connections open. After this time the new leader of the partition is asked instead.
+_DEFAULTS = {"socket.timeout.ms": "10000"}
 
 
 def read_commit_log(cluster_id: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> Chain | None:
@@ -108,7 +110,9 @@ class CommitLog:
     def __init__(self, cluster_id: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> None:
         producer = {**_PRODUCER, "message.timeout.ms": str(int(_APPEND_S * 1000))}
         self._clients = ClusterClients(
-            properties, consumer=ClientSettings(fixed=_CONSUMER), producer=ClientSettings(fixed=producer)
+            properties,
+            consumer=ClientSettings(_DEFAULTS, _CONSUMER),
+            producer=ClientSettings(_DEFAULTS, producer),
         )
         self.topic = LogTopic(cluster_id, topic, self._clients, timeout_ms=timeout_ms)
         self.pointer: tuple[int, Pointer] | None = None

@@ -50,6 +50,7 @@ _DEFAULTS = {
     # librdkafka rests this long between the bootstrap connection and the one that stays (its own default: 100 ms).
     "reconnect.backoff.ms": "10",
 }
+_HUNG_AFTER_MS = 10_000  # without an answer; then the new coordinator is asked
 _ACQUIRED = re.compile(r"Acquired PID\{Id:(\d+),Epoch:(\d+)\}")
 _ANY_TOPIC = "__transaction_state"
 _CONNECT_S = 5.0
@@ -149,6 +150,8 @@ _id_pool = lru_cache(maxsize=64)(TransactionalIdPool)
 def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     taken = _id_pool(task.settings.prefix, cluster).take(task.chain, task.generation)
     properties = {**_DEFAULTS, **task.destinations[cluster].properties}
+    hung_after_ms = min(_HUNG_AFTER_MS, int(properties["transaction.timeout.ms"]))  # librdkafka refuses more
+    properties.setdefault("socket.timeout.ms", str(hung_after_ms))
     log = _ProducerIdLog()
     debug = ",".join(filter(None, [properties.get("debug"), "eos"]))
     producer = ClusterProducer(cluster, properties, {"transactional.id": taken.name, "debug": debug, "logger": log})

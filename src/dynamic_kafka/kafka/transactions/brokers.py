@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 _TRANSACTION = 1  # FindCoordinator's key type
 _SHORT_S = 4.0  # less than that is not divided further
+_FIRST_ATTEMPT_S = 10.0  # each further attempt has twice as long: a cluster may be large and far away
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.01, 0.5
 _MAX_IDLE_S = 180.0  # firewalls drop idle connections silently, some after four minutes
 
@@ -149,12 +150,13 @@ class BrokerClient:
         """
         started = time.monotonic()
         deadline = started + self._timeout_s
-        pause_s = _FIRST_PAUSE_S
+        pause_s, attempt_s = _FIRST_PAUSE_S, _FIRST_ATTEMPT_S
         while True:
             left_s = deadline - time.monotonic()
             try:
                 # Not all of it: a broker that went silent may have been replaced, or a firewall forgot the connection.
-                return attempt(self._open(), deadline - left_s / 2 if left_s > _SHORT_S else deadline)
+                share_s = min(attempt_s, left_s / 2) if left_s > _SHORT_S else left_s
+                return attempt(self._open(), deadline - left_s + share_s)
             except BrokerError as error:
                 if not error.retriable:
                     self.close()
@@ -163,6 +165,7 @@ class BrokerClient:
             except OSError as error:
                 self.close()
                 failure = error
+                attempt_s *= 2
             except LoginError as error:
                 self.close()
                 raise ClusterUnavailableError(
