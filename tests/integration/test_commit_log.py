@@ -430,6 +430,7 @@ def test_nobody_answers(topic: Topic, connect: Open) -> None:
     assert caught.value.cluster_id == "c"
 
 
+@pytest.mark.slow
 def test_a_restart_between_calls_goes_unnoticed(mortal: KafkaBroker, topic: Topic, connect: Open) -> None:
     """The chain goes on where it was."""
     name = topic()

@@ -285,6 +285,7 @@ def test_a_document_that_fails_validation_is_one_failed_refresh(
     query.close()
 
 
+@pytest.mark.slow
 def test_metadata_service_down_at_first_start_and_at_resume(
     cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
 ) -> None:
@@ -305,6 +306,7 @@ def test_metadata_service_down_at_first_start_and_at_resume(
     query.close()
 
 
+@pytest.mark.slow
 def test_replay_with_the_metadata_service_down(cluster_a: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
     """A logged batch is read again from its text alone."""
     name = topic(cluster_a)

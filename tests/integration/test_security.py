@@ -23,6 +23,7 @@ STORES = Path(__file__).parent.parent / "stores"
 Topic = Callable[..., str]
 
 
+@pytest.mark.slow
 def test_a_key_store_replaced_in_place_is_used_within_seconds(tmp_path: Path) -> None:
     """The broker stops trusting the old certificate. Driver and tasks use the new one, without a restart."""
     trusted, keys = tmp_path / "trusted.p12", tmp_path / "keys.p12"

@@ -58,6 +58,7 @@ def test_a_topic_recreated_under_a_logged_batch(
     query.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["skip-offsets", "failOnDataLoss"])
 def test_a_cluster_that_is_gone_under_a_logged_batch(
     cluster_a: KafkaBroker, mortal: KafkaBroker, topic: Topic, tmp_path: Path, way: str
