@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 import dynamic_kafka.source.group_commits as commits_module
 import dynamic_kafka.source.monitor as monitor_module
@@ -25,7 +26,7 @@ from dynamic_kafka.errors import (
     OffsetResolutionError,
 )
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
-from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
+from dynamic_kafka.kafka.clients import BackgroundErrors, ClientSettings, ClusterClients
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
@@ -493,3 +494,25 @@ def test_a_jump_of_the_clock_expires_no_position(
     clusters["a"].end = 200
     query.run_to("a", 200)
     assert decode(query.document).clusters["b"].retained
+
+
+def test_a_leader_that_moved_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer keeps metadata without a leader for minutes, unless it is told to ask again."""
+    calls: list[str] = []
+
+    class Stale:
+        """A consumer that learns of the leader when the topic is listed."""
+
+        def offsets_for_times(self, asked: list[TopicPartition], **_: Any) -> list[TopicPartition]:
+            calls.append("offsets")
+            if calls.count("topic") == 0:
+                raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+            return [TopicPartition(tp.topic, tp.partition, 7) for tp in asked]
+
+        def list_topics(self, *_: Any) -> None:
+            calls.append("topic")
+
+    connection = ClusterConnection("a", {"bootstrap.servers": "127.0.0.1:1"}, group_id="g", timeout_ms=100)
+    monkeypatch.setattr(connection, "_clients", SimpleNamespace(consumer=Stale(), errors=BackgroundErrors(), poll=list))
+    assert connection.end_offsets([KafkaTopicPartition("t", 0)]) == {KafkaTopicPartition("t", 0): 7}
+    assert calls == ["offsets", "topic", "offsets"]

@@ -52,6 +52,7 @@ class Clients:
         self.message_errors: list[int] = []
         self.deleted: list[int] = []
         self.reports: list[Any] = []
+        self.knows_leader = True
 
     # --- producer ---
 
@@ -80,6 +81,8 @@ class Clients:
 
     def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
         """See `Consumer`."""
+        if not self.knows_leader:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return self.low, len(self.records)
 
     def assign(self, partitions: list[Any]) -> None:
@@ -110,7 +113,8 @@ class Clients:
     # --- admin ---
 
     def list_topics(self, topic: str, **_: Any) -> Any:
-        """See `AdminClient`."""
+        """See `AdminClient`, and `Consumer`, whose own metadata it renews."""
+        self.knows_leader = True
         error = None if self.exists else KafkaError(self.lookup_error)
         partitions = {0: SimpleNamespace(replicas=list(range(self.replicas)))} if self.exists else {}
         described = SimpleNamespace(error=error, partitions=partitions)
@@ -352,3 +356,12 @@ def test_a_log_is_trimmed_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -
     log.trim()
     log.trim()
     assert clients.deleted == [300]
+
+
+def test_a_leader_that_moved_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client would keep metadata without a leader for minutes (seen after the leader of the log was killed)."""
+    clients = Clients()
+    log = open_log(monkeypatch, clients)
+    log.append(Record("a", -1, State(chain="c", generation=1)))
+    clients.knows_leader = False
+    assert log.read().state.generation == 1

@@ -241,13 +241,19 @@ class CommitLog:
         self._clients.close()
 
     def _bounds(self) -> tuple[int, int]:
-        partition = TopicPartition(self.topic.name, 0)
+        partition, ask_s = TopicPartition(self.topic.name, 0), min(ASK_S, self.topic.timeout_s)
+
+        def ask() -> tuple[int, int] | None:
+            try:
+                return self._clients.consumer.get_watermark_offsets(partition, timeout=ask_s)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:
+                    # The client keeps metadata from a moment without leader for minutes, unless it is told to ask again.
+                    self._clients.consumer.list_topics(self.topic.name, timeout=ask_s)
+                raise
+
         try:
-            bounds: tuple[int, int] | None = self.topic.patiently(
-                lambda: self._clients.consumer.get_watermark_offsets(
-                    partition, timeout=min(ASK_S, self.topic.timeout_s)
-                )
-            )
+            bounds = self.topic.patiently(ask)
         except KafkaException as error:
             raise self.topic.unavailable(f"did not report its end ({error.args[0].str()})") from error
         assert bounds is not None
