@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         "a range may start behind the end of the batch before",
         "source/offsets.py",
-        "if first != position and tp not in cluster.resets:",
-        "if first < position and tp not in cluster.resets:",
+        "if position not in (None, first) and tp not in cluster.resets:",
+        "if position is not None and first < position and tp not in cluster.resets:",
         ("tests/unit/test_offset_document.py",),
     ),
     Mutant(
