@@ -374,10 +374,11 @@ def test_none_waits_for_nothing(
     began = time.monotonic()
     with caplog.at_level(logging.WARNING, logger="dynamic_kafka"):
         assert unattended(b"2") is producer
-        assert time.monotonic() - began < 1
-        wait_until(lambda: caplog.messages, 15, "the lost records")
-    assert len(caplog.messages) == 1
-    assert f"A record of an earlier batch was lost: Cluster 'east', topic '{name}', partition 0" in caplog.text
+        assert time.monotonic() - began < 1.4
+        wait_until(lambda: name in caplog.text, 15, "the lost records")
+    # Clients of other tests are kept in this process, and may warn as well.
+    (told,) = [text for text in caplog.messages if name in text]
+    assert f"A record of an earlier batch was lost: Cluster 'east', topic '{name}', partition 0" in told
     mortal.resume()
     assert unattended(b"3") is producer
 
