@@ -509,7 +509,7 @@ def test_a_leader_that_moved_is_looked_up_again(monkeypatch: pytest.MonkeyPatch)
                 raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
             return [TopicPartition(tp.topic, tp.partition, 7) for tp in asked]
 
-        def list_topics(self, *_: Any) -> None:
+        def list_topics(self, *_: Any, **__: Any) -> None:
             calls.append("topic")
 
     connection = ClusterConnection("a", {"bootstrap.servers": "127.0.0.1:1"}, group_id="g", timeout_ms=100)

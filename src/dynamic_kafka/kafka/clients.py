@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -26,7 +26,10 @@ __all__ = [
     "check_properties",
     "kept_clients",
     "pool_key",
+    "with_known_leaders",
 ]
+
+T = TypeVar("T")
 
 _UNKNOWN = "no.such.property"
 _SECRET_PATIENCE_S = 10.0
@@ -218,6 +221,30 @@ def check_properties(properties: Mapping[str, str]) -> None:
         reason = error.args[0].str().strip()
         if _UNKNOWN not in reason:
             raise ConfigurationError(f"{reason}; correct it in the properties of the cluster") from None
+
+
+def with_known_leaders(consumer: Consumer, topics: Iterable[str], ask: Callable[[], T], *, timeout_s: float) -> T:
+    """Return what `ask` returns. If the consumer knows no leader, it looks the topics up again, and is asked once more.
+
+    A consumer keeps its metadata from a moment without leaders for minutes, unless a topic is listed.
+
+    Args:
+        consumer: The consumer that `ask` uses.
+        topics: The topics to look up.
+        ask: The function to call.
+        timeout_s: The longest time that looking up one topic may take.
+
+    Raises:
+        KafkaException: If there is no answer, or still no leader.
+    """
+    try:
+        return ask()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            raise
+    for topic in sorted(topics):
+        consumer.list_topics(topic, timeout=timeout_s)
+    return ask()
 
 
 _clients = ClientPool[ClusterClients]()

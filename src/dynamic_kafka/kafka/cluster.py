@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCol
 
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
+from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, with_known_leaders
 from dynamic_kafka.kafka.pool import stop_polling
 
 __all__ = ["ClusterConnection", "TopicInfo"]
@@ -207,7 +207,8 @@ class ClusterConnection:
         answer = self._offsets_for_times(timestamps)
         stale = {tp.topic for tp in answer if tp.error is not None}
         if stale:  # the client's own metadata is older than ours: partitions were added, or a leader moved
-            self._refresh(stale)
+            for topic in sorted(stale):
+                self._call("topic", partial(self._clients.consumer.list_topics, topic, self._timeout_s))
             answer = self._offsets_for_times(timestamps)
         return {KafkaTopicPartition(tp.topic, tp.partition): tp.offset for tp in answer if tp.error is None}
 
@@ -215,24 +216,16 @@ class ClusterConnection:
         if not timestamps:
             return []
         asked = [TopicPartition(topic, partition, ts) for (topic, partition), ts in timestamps.items()]
-
-        def ask() -> list[TopicPartition]:
-            return self._clients.consumer.offsets_for_times(asked, timeout=self._timeout_s)
-
-        try:
-            return self._call("offsets", ask)
-        except ClusterUnavailableError as error:
-            cause = error.__cause__
-            if not isinstance(cause, KafkaException) or cause.args[0].code() != KafkaError._UNKNOWN_PARTITION:
-                raise
-            # The client keeps metadata from a moment without leaders for minutes, unless it is told to ask again.
-            self._refresh({tp.topic for tp in timestamps})
-            return self._call("offsets", ask)
-
-    def _refresh(self, topics: Iterable[str]) -> None:
-        """Have the consumer's own metadata of some topics looked up again."""
-        for topic in sorted(topics):
-            self._call("topic", partial(self._clients.consumer.list_topics, topic, self._timeout_s))
+        consumer, topics = self._clients.consumer, {tp.topic for tp in timestamps}
+        return self._call(
+            "offsets",
+            lambda: with_known_leaders(
+                consumer,
+                topics,
+                lambda: consumer.offsets_for_times(asked, timeout=self._timeout_s),
+                timeout_s=self._timeout_s,
+            ),
+        )
 
     def _raise_first_error(self, answer: list[TopicPartition]) -> list[TopicPartition]:
         for tp in answer:

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.errors import ConfigurationError, TransactionError
-from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
+from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, with_known_leaders
 from dynamic_kafka.sink.chain import Chain, Record, follow, next_generation
 from dynamic_kafka.sink.log_records import Pointer, UnreadableRecordError, decode, encode
 from dynamic_kafka.sink.log_topic import ASK_S, LogTopic, may_pass
@@ -241,19 +241,13 @@ class CommitLog:
         self._clients.close()
 
     def _bounds(self) -> tuple[int, int]:
-        partition, ask_s = TopicPartition(self.topic.name, 0), min(ASK_S, self.topic.timeout_s)
+        consumer, name, ask_s = self._clients.consumer, self.topic.name, min(ASK_S, self.topic.timeout_s)
 
         def ask() -> tuple[int, int] | None:
-            try:
-                return self._clients.consumer.get_watermark_offsets(partition, timeout=ask_s)
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:
-                    # The client keeps metadata from a moment without leader for minutes, unless it is told to ask again.
-                    self._clients.consumer.list_topics(self.topic.name, timeout=ask_s)
-                raise
+            return consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=ask_s)
 
         try:
-            bounds = self.topic.patiently(ask)
+            bounds = self.topic.patiently(lambda: with_known_leaders(consumer, [name], ask, timeout_s=ask_s))
         except KafkaException as error:
             raise self.topic.unavailable(f"did not report its end ({error.args[0].str()})") from error
         assert bounds is not None

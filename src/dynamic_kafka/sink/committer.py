@@ -28,7 +28,7 @@ from dynamic_kafka.sink import protocol
 from dynamic_kafka.sink.chain import Chain, Record, State, Transaction
 from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.identity import Identity
-from dynamic_kafka.sink.log_search import FoundLog, find_log, seed, tell
+from dynamic_kafka.sink.log_search import FoundLog, check_moved, find_log, seed, tell
 from dynamic_kafka.sink.outcome import outcome
 from dynamic_kafka.sink.protocol import Batch, Claim, Effect, ObservedTransaction, Outcome
 from dynamic_kafka.sink.report import PublishReport
@@ -110,11 +110,7 @@ class Committer:
             moved = replace(head.state, generation=head.state.generation + 1, places=target.places)
             self._log.append(Record(uuid.uuid4().hex, head.offset, moved))
             head = self._log.read()
-        if head.state.places[-1:] != target.places[-1:]:
-            raise ProducerFencedError(
-                f"The commit log could not be moved to cluster '{target.cluster}', because another query writes to it. Give "
-                "each query a sink.transactional-id-prefix of its own"
-            )
+        check_moved(head.state, target)
         seed(self._place, target, head.state)
 
     def commit(self, claimed: Claim, batch: Batch) -> PublishReport:
@@ -122,11 +118,11 @@ class Committer:
         clusters = {name: self._facts(name) for name in sorted({t.cluster for t in batch.transactions})}
         began, self._ended_at = time.perf_counter(), 0.0
         batch = replace(batch, clusters=clusters)
-        outcome = self._run(protocol.commit(uuid.uuid4().hex, claimed, batch, self._policy))
+        result = self._run(protocol.commit(uuid.uuid4().hex, claimed, batch, self._policy))
         done = time.perf_counter()
         decided = self._ended_at or done
         return PublishReport(
-            outcome == "repeated", len(batch.transactions), (decided - began) * 1000, (done - decided) * 1000
+            result == "repeated", len(batch.transactions), (decided - began) * 1000, (done - decided) * 1000
         )
 
     def abandon(self, claimed: Claim) -> Claim | None:

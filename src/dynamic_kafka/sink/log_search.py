@@ -19,7 +19,7 @@ from dynamic_kafka.sink.log_records import Pointer
 from dynamic_kafka.sink.settings import LogPlace, SinkSettings
 from dynamic_kafka.sink.transactional_ids import belongs_to
 
-__all__ = ["FoundLog", "find_log", "seed", "tell"]
+__all__ = ["FoundLog", "check_moved", "find_log", "seed", "tell"]
 
 _log = logging.getLogger(__name__)
 
@@ -97,11 +97,7 @@ def seed(source: LogPlace, target: LogPlace, state: State) -> None:
         if head.state.places[-1:] != target.places[-1:]:
             log.append(Record(uuid.uuid4().hex, head.offset, state))
             head = log.read()
-        if head.state.places[-1:] != target.places[-1:]:
-            raise ProducerFencedError(
-                f"The commit log could not be moved to cluster '{target.cluster}', because another query writes to it. Give "
-                "each query a sink.transactional-id-prefix of its own"
-            )
+        check_moved(head.state, target)
     with closing(CommitLog(source.cluster, source.properties, source.topic, timeout_ms=_TIMEOUT_MS)) as log:
         log.append(Pointer(target.places[-1], target.cluster))
     _log.warning(
@@ -111,6 +107,15 @@ def seed(source: LogPlace, target: LogPlace, state: State) -> None:
         target.cluster,
         target.topic,
     )
+
+
+def check_moved(state: State, target: LogPlace) -> None:
+    """Raise if a log's last state does not name the place that the log was to be moved to."""
+    if state.places[-1:] != target.places[-1:]:
+        raise ProducerFencedError(
+            f"The commit log could not be moved to cluster '{target.cluster}', because another query writes to it. Give "
+            "each query a sink.transactional-id-prefix of its own"
+        )
 
 
 # --- parts ---
