@@ -190,12 +190,13 @@ class World:
             cluster.start()
             for topic in (rows, copy):
                 cluster.create_topic(topic, _PARTITIONS, _LARGE)
-        with self._lock:
-            self.ledger.forget_pending()
+        with self.feeder.quiet(*self.clusters):  # what is on the way belongs to the old topics
+            with self._lock:
+                self.ledger.forget_pending()
+            self.feeder.targets = dict.fromkeys(self.clusters, rows)
         self.inputs = {name: Entry(cluster, rows) for name, cluster in self.clusters.items()}
         self.outputs = {name: Entry(cluster, copy) for name, cluster in self.clusters.items()}
         self.write_metadata()
-        self.feeder.targets = dict.fromkeys(self.clusters, rows)
         self.auditor.topic = copy
         self.auditor.renew()
         self.checkpoint = self.folder / f"checkpoint-{self._era}"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -481,3 +481,22 @@ def test_librdkafkas_log_is_for_debugging() -> None:
             [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ
         )
         assert done.stdout == said
+
+
+def test_a_dead_connection_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks waits 10 s for an answer, who transfers records 30 s like Java's clients. The user's value wins."""
+    made: dict[str, str] = {}
+
+    def note(role: str) -> Callable[[dict[str, str]], None]:
+        return lambda config: made.update({role: config["socket.timeout.ms"]})
+
+    for role, name in (("consumer", "Consumer"), ("admin", "AdminClient"), ("producer", "Producer")):
+        monkeypatch.setattr(f"dynamic_kafka.kafka.clients.{name}", note(role))
+    for properties, expected in (
+        ({}, {"consumer": "30000", "admin": "10000", "producer": "30000"}),
+        ({"socket.timeout.ms": "7000"}, dict.fromkeys(("consumer", "admin", "producer"), "7000")),
+    ):
+        clients = ClusterClients({"bootstrap.servers": "127.0.0.1:1", **properties})
+        for role in expected:
+            getattr(clients, role)
+        assert made == expected

@@ -6,7 +6,7 @@ import pytest
 
 from dynamic_kafka.kafka.transactions.client import TransactionDescription, TransactionState
 from dynamic_kafka.sink.chain import Transaction
-from dynamic_kafka.sink.outcome import outcome
+from dynamic_kafka.sink.outcome import outcome, time_left_ms
 from dynamic_kafka.sink.protocol import Outcome
 
 TRANSACTION = Transaction("c", "p-0", 4711, 3)
@@ -52,3 +52,18 @@ def test_an_abort_at_the_last_epoch_may_change_the_producer_id() -> None:
 def test_an_id_that_nobody_knows() -> None:
     """Brokers forget it after a week."""
     assert outcome(TRANSACTION, None) is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("ahead_ms", [0, 864_000_000, -864_000_000], ids=["right", "ten days ahead", "ten days behind"])
+def test_a_wrong_clock_does_not_shorten_a_transaction(ahead_ms: int) -> None:
+    """A batch claimed two seconds ago has at least the rest of the time-out, whatever the driver's clock says."""
+    began_ms = 1_700_000_000_000
+    open_now = TransactionDescription(TransactionState.ONGOING, 4711, 3, 60_000, began_ms, frozenset())
+    assert time_left_ms(open_now, began_ms + 1_000 + ahead_ms, 2_000) >= 58_000
+
+
+def test_a_transaction_that_began_late_has_more_time() -> None:
+    """A batch that takes longer than the time-out is fine if its transactions began late."""
+    began_ms = 1_700_000_000_000
+    open_now = TransactionDescription(TransactionState.ONGOING, 4711, 3, 60_000, began_ms, frozenset())
+    assert time_left_ms(open_now, began_ms + 1_000, 100_000) == 59_000

@@ -20,6 +20,7 @@ from dynamic_kafka.kafka.pool import ClientPool
 
 __all__ = [
     "LIBRDKAFKA_LOG",
+    "QUESTIONS",
     "BackgroundErrors",
     "ClientSettings",
     "ClusterClients",
@@ -35,6 +36,12 @@ _UNKNOWN = "no.such.property"
 _SECRET_PATIENCE_S = 10.0
 _SECRET_RETRY_S = 0.2
 LIBRDKAFKA_LOG = logging.getLogger("dynamic_kafka.librdkafka")
+
+# As in Java's clients (request.timeout.ms). A broker, or a dead connection that nobody closes, keeps a client waiting for as
+# long; librdkafka's default is 60 s. The driver's questions are small, so they wait less.
+_REQUEST_TIMEOUT = {"socket.timeout.ms": "30000"}
+QUESTIONS = {"socket.timeout.ms": "10000"}
+"""Defaults of a client that asks and does not transfer records."""
 
 # No consumer of ours joins a group or lets librdkafka choose where to begin.
 _CONSUMER = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
@@ -126,7 +133,7 @@ class ClusterClients:
     @cached_property
     def admin(self) -> AdminClient:
         """The admin client."""
-        return AdminClient(self._config("admin", ClientSettings()))
+        return AdminClient(self._config("admin", ClientSettings(QUESTIONS)))
 
     @cached_property
     def producer(self) -> Producer:
@@ -139,6 +146,7 @@ class ClusterClients:
         # The callback belongs to the record of errors, not to this object. A client that referred to its owner would wait
         # for the garbage collector, which hardly ever runs in a quiet process.
         return {
+            **_REQUEST_TIMEOUT,
             **settings.defaults,
             **client_config(self._properties, role=role),
             "logger": LIBRDKAFKA_LOG,

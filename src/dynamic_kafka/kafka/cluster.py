@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCol
 
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, with_known_leaders
+from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients, with_known_leaders
 from dynamic_kafka.kafka.pool import stop_polling
 
 __all__ = ["ClusterConnection", "TopicInfo"]
@@ -52,7 +52,7 @@ class ClusterConnection:
         self.cluster_id = cluster_id
         self._properties = dict(properties)
         self._timeout_s = timeout_ms / 1000
-        self._clients = ClusterClients(properties, consumer=ClientSettings(fixed={"group.id": group_id}))
+        self._clients = ClusterClients(properties, consumer=ClientSettings(QUESTIONS, {"group.id": group_id}))
 
     @property
     def authentication_failed(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.errors import ConfigurationError, TransactionError
-from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, with_known_leaders
+from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients, with_known_leaders
 from dynamic_kafka.sink.chain import Chain, Record, follow, next_generation
 from dynamic_kafka.sink.log_records import Pointer, UnreadableRecordError, decode, encode
 from dynamic_kafka.sink.log_topic import ASK_S, LogTopic, may_pass
@@ -42,8 +42,7 @@ _PRODUCER = {
     "message.max.bytes": str(100 * 1000 * 1000),  # before compression; the topic's limit is for what remains
 }
 _APPEND_S = 10.0
-# A broker that hangs keeps its connections open. After this time the new leader of the partition is asked instead.
-_DEFAULTS = {"socket.timeout.ms": "10000"}
+_APPEARS_S = 10.0
 
 
 def read_commit_log(cluster_id: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> Chain | None:
@@ -111,8 +110,9 @@ class CommitLog:
         producer = {**_PRODUCER, "message.timeout.ms": str(int(_APPEND_S * 1000))}
         self._clients = ClusterClients(
             properties,
-            consumer=ClientSettings(_DEFAULTS, _CONSUMER),
-            producer=ClientSettings(_DEFAULTS, producer),
+            # A broker that hangs keeps its connections open. With a short time-out the new leader is asked soon instead.
+            consumer=ClientSettings(QUESTIONS, _CONSUMER),
+            producer=ClientSettings(QUESTIONS, producer),
         )
         self.topic = LogTopic(cluster_id, topic, self._clients, timeout_ms=timeout_ms)
         self.pointer: tuple[int, Pointer] | None = None
@@ -232,6 +232,14 @@ class CommitLog:
             _log.warning("The commit log '%s' could not be trimmed: %s", self.topic.name, why)
         self._low = head  # also if it failed: the next try is after as many records more
 
+    def deleted(self) -> TransactionError:
+        """Return the error for a log that was there a moment ago."""
+        return TransactionError(
+            f"Cluster '{self.topic.cluster}': the commit log '{self.topic.name}' was deleted while it was in use, so it is "
+            "not known any more what was published. Start the query again: the error then says how to go on",
+            cluster_id=self.topic.cluster,
+        )
+
     def poll_idle(self) -> bool:
         """See `ClientPool`."""
         return self._clients.poll_idle()
@@ -243,8 +251,17 @@ class CommitLog:
     def _bounds(self) -> tuple[int, int]:
         consumer, name, ask_s = self._clients.consumer, self.topic.name, min(ASK_S, self.topic.timeout_s)
 
+        began = time.monotonic()
+
         def ask() -> tuple[int, int] | None:
-            return consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=ask_s)
+            try:
+                return consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=ask_s)
+            except KafkaException as error:
+                # A broker that starts does not know all topics at once.
+                unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                if unknown and time.monotonic() - began > _APPEARS_S and not self.topic.exists():
+                    raise self.deleted() from error
+                raise
 
         try:
             bounds = self.topic.patiently(lambda: with_known_leaders(consumer, [name], ask, timeout_s=ask_s))

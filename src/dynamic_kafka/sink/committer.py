@@ -29,7 +29,7 @@ from dynamic_kafka.sink.chain import Chain, Record, State, Transaction
 from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.log_search import FoundLog, check_moved, find_log, seed, tell
-from dynamic_kafka.sink.outcome import outcome
+from dynamic_kafka.sink.outcome import outcome, time_left_ms
 from dynamic_kafka.sink.protocol import Batch, Claim, Effect, ObservedTransaction, Outcome
 from dynamic_kafka.sink.report import PublishReport
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, Destination, LogPlace, SinkSettings
@@ -44,6 +44,12 @@ _log = logging.getLogger(__name__)
 _TIMEOUT_MS = 60_000
 _LONGEST_WAIT_S = 2.0
 _EMPTY_S = 10.0
+
+
+def uptime_ms() -> int:
+    """Return the milliseconds since the machine was started. Processes of the machine agree on it, and nobody can set it."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the former goes on while the machine sleeps
+    return time.clock_gettime_ns(clock) // 1_000_000
 
 
 class Committer:
@@ -65,6 +71,7 @@ class Committer:
         self._head = State()
         self._meant: dict[str, str | None] = {}
         self._ended_at = 0.0
+        self._claimed_at_ms = 0
         self._policy = protocol.TransactionPolicy(settings.accept_gaps, settings.skip_batch, settings.lost_transactions)
         timeouts_ms = {
             name: whole_number(
@@ -99,7 +106,7 @@ class Committer:
                     client.close()
         claimed: Claim = self._run(protocol.claim(uuid.uuid4().hex, identity, self._policy, self._place.places))
         self._log.trim()
-        return claimed
+        return replace(claimed, claimed_at_ms=uptime_ms())
 
     def move_to(self, target: LogPlace, others: Mapping[str, Mapping[str, str]]) -> None:
         """Move the log, after everything that is decided in it is finished. Nothing counts in the old place from then on."""
@@ -118,6 +125,7 @@ class Committer:
         clusters = {name: self._facts(name) for name in sorted({t.cluster for t in batch.transactions})}
         began, self._ended_at = time.perf_counter(), 0.0
         batch = replace(batch, clusters=clusters)
+        self._claimed_at_ms = claimed.claimed_at_ms
         result = self._run(protocol.commit(uuid.uuid4().hex, claimed, batch, self._policy))
         done = time.perf_counter()
         decided = self._ended_at or done
@@ -178,11 +186,7 @@ class Committer:
             time.sleep(_LONGEST_WAIT_S / 10)
             chain = self._log.read()
         if self._begun and chain.offset < 0:
-            raise TransactionError(
-                f"Cluster '{self._place.cluster}': the commit log '{self._place.topic}' was deleted while it was in use, so "
-                "it is not known any more what was published. Start the query again: the error then says how to go on",
-                cluster_id=self._place.cluster,
-            )
+            raise self._log.deleted()
         if chain.state.places and chain.state.places[-1] != self._place.places[-1]:
             raise ProducerFencedError(
                 f"The commit log of prefix '{self._settings.prefix}' was moved away from cluster '{self._place.cluster}' by "
@@ -220,7 +224,7 @@ class Committer:
 
     def _describe(self, transactions: Sequence[Transaction]) -> list[ObservedTransaction]:
         found: dict[Transaction, ObservedTransaction] = {}
-        now_ms = time.time() * 1000
+        now_ms, since_claim_ms = int(time.time() * 1000), uptime_ms() - self._claimed_at_ms
         for cluster, some in self._by_cluster(transactions).items():
             if cluster is None:
                 found |= dict.fromkeys(some, ObservedTransaction(Outcome.UNKNOWN))
@@ -228,7 +232,7 @@ class Committer:
             described = self._client(cluster).describe([t.transactional_id for t in some])
             for t in some:
                 seen = described.get(t.transactional_id)
-                left_ms = 0 if seen is None else int(seen.started_at_ms + seen.timeout_ms - now_ms)
+                left_ms = 0 if seen is None else time_left_ms(seen, now_ms, since_claim_ms)
                 found[t] = ObservedTransaction(outcome(t, seen), left_ms, 0 if seen is None else seen.timeout_ms)
                 if found[t].outcome is Outcome.OPEN and left_ms < found[t].timeout_ms / 2:
                     _log.warning(

@@ -21,7 +21,7 @@ from dynamic_kafka.kafka.transactions.client import ABORTED, COMMITTED, Transact
 from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.protocol import Outcome
 
-__all__ = ["outcome"]
+__all__ = ["outcome", "time_left_ms"]
 
 _LARGEST_STEP = 2
 _LAST_EPOCHS = 32_765  # the fence and the abort of one that is later do not fit into Kafka's 16 bits
@@ -45,3 +45,18 @@ def outcome(transaction: Transaction, found: TransactionDescription | None) -> O
         return Outcome.ABORTED
     is_ending = found.state in (TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE)
     return Outcome.ENDING if is_ending else Outcome.UNKNOWN
+
+
+def time_left_ms(found: TransactionDescription, now_ms: int, since_claim_ms: int) -> int:
+    """Return the time until the broker aborts an open transaction: at least what is left since the batch was claimed.
+
+    No transaction of a batch begins before its claim. So `since_claim_ms`, which the driver measures alone, is right
+    whatever the clocks say. For a batch that takes longer than the time-out, only the clocks can tell.
+
+    Args:
+        found: The transaction.
+        now_ms: The time of the driver's clock, in milliseconds since 1970. The broker's clock, which dated the begin of the
+            transaction, may differ.
+        since_claim_ms: The time since the batch was claimed.
+    """
+    return max(found.started_at_ms + found.timeout_ms - now_ms, found.timeout_ms - since_claim_ms)

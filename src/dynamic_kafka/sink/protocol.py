@@ -197,11 +197,14 @@ class Claim:
         generation: The generation.
         applied: True if the batch is already published, so that its rows need only be counted; False if its identity was not
             given.
+        claimed_at_ms: When it was claimed, by a clock of the driver's machine that nobody sets (`committer.uptime_ms`). No
+            transaction of the batch is older.
     """
 
     chain: str
     generation: int
     applied: bool = False
+    claimed_at_ms: int = field(default=0, compare=False)
 
 
 # --- the three things a driver does ---
