@@ -19,11 +19,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataLossError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.source import inquiry, reader
+from dynamic_kafka.source import inquiry, python_fetcher, reader
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.loss import PartitionAnswer, prove
 from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask, parse_offset_ranges, skip
-from dynamic_kafka.source.rows import arrow_schema, to_batch
+from dynamic_kafka.source.python_fetcher import to_batch
+from dynamic_kafka.source.rows import arrow_schema
 from dynamic_kafka.spark.datasource import DynamicKafkaInputPartition
 
 OLD, NEW = "old-topic-i", "new-topic-i"
@@ -448,6 +449,12 @@ def test_damaged_records_are_never_passed_in_silence(read: Read, caplog: pytest.
     assert "20 offsets are given up" in caplog.text
 
 
+def test_the_end_of_the_log_does_not_hide_damage_before_it(read: Read) -> None:
+    """Both arrive at once: the range is not at its end before the damaged records are given up."""
+    with pytest.raises(DataLossError, match=r"offsets \[80, 100\): the records cannot be decoded"):
+        read(Cluster(Log(0, 100, damaged={80})))
+
+
 def test_damage_behind_the_range_is_not_its_loss(read: Read) -> None:
     """The last record of a range may have been compacted away, and the next one be damaged."""
     cluster = Cluster(Log(0, 200))
@@ -514,7 +521,7 @@ def test_rows_that_take_long_downstream_are_no_stall(read: Read, monkeypatch: py
             more_at.append(time.monotonic() + 0.05)
 
     more_at: list[float] = []
-    monkeypatch.setattr(reader, "to_batch", slowly)
+    monkeypatch.setattr(python_fetcher, "to_batch", slowly)
     assert read(cluster, **{"fetchOffset.retryIntervalMs": "1 s"}) == offsets(50, 100)
 
 

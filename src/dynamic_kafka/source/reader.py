@@ -25,32 +25,29 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import groupby
-from typing import cast
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DataLossError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
+from dynamic_kafka.source.fetching import BATCH_RECORDS, DAMAGED, Fetcher, FetchEvent, Span
 from dynamic_kafka.source.inquiry import GONE, Inquiry
 from dynamic_kafka.source.loss import Proof, prove
 from dynamic_kafka.source.planning import ClusterAccess, OffsetRange, Range, ReadTask
-from dynamic_kafka.source.rows import Messages, PartitionMessages, to_batch
+from dynamic_kafka.source.python_fetcher import PythonFetcher
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["read"]
 
 _log = logging.getLogger(__name__)
 
-_BATCH_RECORDS = 20_000
 _POLL_S = 0.1
 _PAUSE_S = 0.2
-_LOOKUP_S = 10.0
 _STALL_S = 3.0
 _SHOWN_RANGES = 20
 # Ranges are known and mostly small: answer an empty fetch soon (it is what shows the end of a range whose tail holds no
@@ -61,7 +58,6 @@ _TUNING = {
     "queued.min.messages": "100000",
     "queued.max.messages.kbytes": "32768",
 }
-_DAMAGED = (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG)
 # librdkafka reports it as _AUTO_OFFSET_RESET, with this text of _LOG_TRUNCATION in the message.
 _TRUNCATION = KafkaError(KafkaError._LOG_TRUNCATION).str().removeprefix("Local: ")
 
@@ -90,12 +86,14 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
             for cluster, ranges in groupby(task.ranges, key=lambda r: r.cluster):
                 access = task.clusters[cluster]
                 clients = kept_clients("read", cluster, access.properties, consumer=_consumer_of(settings))
-                readers.append(_ClusterReader(cluster, list(ranges), stack.enter_context(clients), settings, access))
+                opened = stack.enter_context(clients)
+                fetcher = PythonFetcher(opened, cluster, schema)
+                reader = _ClusterReader(cluster, list(ranges), opened, fetcher, settings=settings, access=access)
+                readers.append(reader)
             for reader in readers:
                 reader.start()
             for reader in readers:
-                for runs in reader.runs():
-                    yield to_batch(schema, reader.cluster, runs)  # the topic ids arrive meanwhile
+                yield from reader.batches()
                 reader.check_after_last_row()
     finally:
         if collecting:
@@ -106,9 +104,6 @@ def _consumer_of(settings: SourceSettings) -> ClientSettings:
     return ClientSettings(_TUNING, {"enable.partition.eof": "true", "group.id": settings.consumer_group})
 
 
-_offset = cast("Callable[[Message], int]", Message.offset)  # None only for events
-
-
 class _ClusterReader:
     """The reader of one cluster's ranges in a task."""
 
@@ -117,17 +112,18 @@ class _ClusterReader:
         cluster: str,
         ranges: Sequence[Range],
         clients: ClusterClients,
+        fetcher: Fetcher,
+        *,
         settings: SourceSettings,
         access: ClusterAccess,
     ) -> None:
         self.cluster = cluster
-        self._clients = clients
+        self._clients, self._fetcher = clients, fetcher
         self._settings = settings
         self._access = access
         self._ranges = {KafkaTopicPartition(r.topic, r.partition): r for r in ranges}
         self._positions = {tp: r.start for tp, r in self._ranges.items()}
         self._open = set(self._ranges)
-        self._topic = ranges[0].topic if len({r.topic for r in ranges}) == 1 else None
         self._last_error = ""
         self._planned_ids = {r.topic: r.topic_id for r in ranges if r.topic_id}
         self._inquiry = Inquiry(cluster, access.kafka_id, clients, settings.call_timeout_ms / 1000)
@@ -143,8 +139,9 @@ class _ClusterReader:
     def start(self) -> None:
         """Start to fetch what is open, in the background."""
         try:
-            self._clients.consumer.assign([TopicPartition(*tp, self._positions[tp]) for tp in sorted(self._open)])
-            if sum(self._ranges[tp].end - self._positions[tp] for tp in self._open) > _BATCH_RECORDS:
+            spans = {tp: self._span(tp) for tp in self._open}
+            self._fetcher.assign(spans)
+            if sum(span.end - span.position for span in spans.values()) > BATCH_RECORDS:
                 self._inquiry.request_topic_ids(self._planned_ids)  # the answer arrives with the first records
         except (KafkaException, ConfigurationError) as error:
             text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
@@ -155,124 +152,68 @@ class _ClusterReader:
             else:  # a part of the login is missing
                 raise self._unavailable(f"the client cannot be made ({text})") from error
 
-    def runs(self) -> Iterator[list[PartitionMessages]]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the records of the ranges as they arrive."""
         progress_at = time.monotonic()
         while self._open:
-            # consume() waits until it has as many messages as requested: never request more than are left.
-            left = sum(self._ranges[s].end - self._positions[s] for s in self._open)
-            found = self._clients.consumer.consume(min(_BATCH_RECORDS, left), _POLL_S)
-            events: Messages = ()
-            if any(map(Message.error, found)):
-                events = [m for m in found if m.error() is not None]
-                found = self._without_records_behind_damage(found)
-            kept = self._in_ranges(found)
-            for event in events:  # after the records: the event for the end of a log follows its last record
+            fetched = self._fetcher.fetch(_POLL_S)
+            for tp, position in fetched.positions.items():
+                self._positions[tp] = position
+                if position >= self._ranges[tp].end:
+                    self._open.discard(tp)
+            for event in fetched.events:
                 self._handle(event)
             if not self._open:
-                self._inquiry.request_topic_ids(self._planned_ids)
-            if kept and not self._has_rows:
+                self._inquiry.request_topic_ids(self._planned_ids)  # the answer arrives while the batch is made
+            recreated: Collection[str] = ()
+            if fetched.records and not self._has_rows:
                 # Before the first row. If that was all, as in most batches, one answer does for rule 4.
                 recreated = self._check_topic_ids()
-                kept = [run for run in kept if run.topic not in recreated]
                 self._is_checked = not self._open
-            if kept:
+            batch = fetched.batch(recreated) if fetched.records else None
+            if batch is not None:
                 self._has_rows = True
-                yield kept
+                yield batch
                 progress_at = time.monotonic()  # not the time that the rows took downstream
-            elif not found:
+            elif fetched.is_empty:
                 self._check_progress(progress_at)
 
-    def _without_records_behind_damage(self, found: Messages) -> list[Message]:
-        """Return the records among `found`. Records behind damaged ones would hide that some are missing."""
-        damaged: set[tuple[str | None, int | None]] = set()
-        records = []
-        for message in found:
-            error, tp = message.error(), (message.topic(), message.partition())
-            if error is not None:
-                if error.code() in _DAMAGED:
-                    damaged.add(tp)
-            elif tp not in damaged:
-                records.append(message)
-        return records
-
-    def _in_ranges(self, found: Messages) -> list[PartitionMessages]:
-        """Return the messages within their ranges, by partition, and move the positions."""
-        kept: list[PartitionMessages] = []
-        finished: list[KafkaTopicPartition] = []
-        if self._topic is not None:
-            topic = self._topic
-            partitions = cast("Iterator[int]", map(Message.partition, found))
-            runs = [((topic, p), len(list(run))) for p, run in groupby(partitions)]
-        else:
-            tps = zip(map(Message.topic, found), map(Message.partition, found), strict=True)
-            runs = [(tp, len(list(run))) for tp, run in groupby(cast("Iterator[KafkaTopicPartition]", tps))]
-        begin = 0
-        for tp, length in runs:
-            run = found[begin : begin + length]
-            begin += length
-            if tp not in self._open:
-                continue  # fetched before the range was finished
-            position, end = self._positions[tp], self._ranges[tp].end
-            if _offset(run[0]) < position:  # fetched again after a seek
-                run = run[bisect_left(run, position, key=_offset) :]
-                if not run:
-                    continue
-            last = _offset(run[-1])
-            if last >= end - 1:
-                run = run[: bisect_left(run, end, key=_offset)]
-                finished.append(tp)
-                self._open.discard(tp)
-            self._positions[tp] = min(last + 1, end)
-            if run:
-                kept.append(PartitionMessages(*tp, run))
-        self._stop_fetching(finished)
-        return kept
+    def _span(self, tp: KafkaTopicPartition) -> Span:
+        return Span(self._positions[tp], self._ranges[tp].end)
 
     def _finish(self, tp: KafkaTopicPartition) -> None:
         self._positions[tp] = self._ranges[tp].end
         self._open.discard(tp)
-        self._stop_fetching([tp])
-
-    def _stop_fetching(self, finished: Sequence[KafkaTopicPartition]) -> None:
-        if finished and self._open:
-            self._clients.consumer.incremental_unassign([TopicPartition(topic, p) for topic, p in finished])
+        self._fetcher.stop([tp])
 
     # --- events ---
 
-    def _handle(self, event: Message) -> None:
-        error = event.error()
-        assert error is not None
-        partition = event.partition()
-        tp = KafkaTopicPartition(event.topic() or "", -1 if partition is None else partition)
+    def _handle(self, event: FetchEvent) -> None:
+        tp = KafkaTopicPartition(event.topic, event.partition)
         if tp not in self._open:
             if tp.topic == "":
-                self._last_error = error.str()
+                self._last_error = event.text
             return
-        offset = event.offset()
-        if error.code() == KafkaError._PARTITION_EOF:
-            if offset is not None and offset >= self._ranges[tp].end:
-                self._finish(tp)
-        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            if _TRUNCATION in error.str():
-                self._handle_truncation(tp, error.str())
+        if event.code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            if _TRUNCATION in event.text:
+                self._handle_truncation(tp, event.text)
             else:
                 self._handle_out_of_range(tp)
-        elif error.code() in _DAMAGED:
-            self._handle_damage(tp, offset, error.str())
-        elif error.code() in GONE:
+        elif event.code in DAMAGED:
+            self._handle_damage(tp, event.offset, event.text)
+        elif event.code in GONE:
             if tp not in self._doubts:
                 self._doubts[tp] = (None, time.monotonic())
-                self._refresh_metadata(tp.topic)  # a pooled consumer may not know a new partition yet
+                self._fetcher.look_up(tp.topic)  # a pooled consumer may not know a new partition yet
                 self._ask_at = 0.0
-        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        elif event.code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster}', topic '{tp.topic}': not authorized to read; grant Read on the topic to the "
                 "principal of this query",
                 cluster_id=self.cluster,
             )
         else:
-            self._last_error = error.str()
+            self._last_error = event.text
 
     def _handle_out_of_range(self, tp: KafkaTopicPartition) -> None:
         """Ask what is wrong, and fetch again: the brokers may disagree only for a moment."""
@@ -287,10 +228,10 @@ class _ClusterReader:
         self._lost(tp, f"the log was truncated and written again by a new leader ({text})", position, end, kept=True)
         self._seek(tp, position)
 
-    def _handle_damage(self, tp: KafkaTopicPartition, offset: int | None, text: str) -> None:
+    def _handle_damage(self, tp: KafkaTopicPartition, offset: int, text: str) -> None:
         """Fetch damaged records again. They may be whole the next time, but hardly after some seconds of trying."""
         self._last_error = text
-        if offset is not None and offset >= self._ranges[tp].end:
+        if offset >= self._ranges[tp].end:
             self._finish(tp)  # everything before the damage has arrived
         elif self._is_certain(self._damaged, tp, offset):
             self._lost(tp, f"the records cannot be decoded ({text})", self._positions[tp], self._ranges[tp].end)
@@ -311,13 +252,8 @@ class _ClusterReader:
     # --- stalls ---
 
     def _check_progress(self, progress_at: float) -> None:
-        """Handle a poll without messages. The rest of a range may contain no records."""
+        """Handle a fetch that brought nothing: ask about the ranges from time to time, and give up at last."""
         self._renew_clients()
-        asked = [TopicPartition(topic, p) for topic, p in self._open]
-        for position in self._clients.consumer.position(asked):
-            tp = KafkaTopicPartition(position.topic, position.partition)
-            if position.offset >= self._ranges[tp].end:
-                self._finish(tp)
         now = time.monotonic()
         if not self._open or now < max(self._ask_at, progress_at if self._doubts else progress_at + self._stall_s):
             return
@@ -448,13 +384,7 @@ class _ClusterReader:
 
     def _seek(self, tp: KafkaTopicPartition, offset: int) -> None:
         self._positions[tp] = offset
-        consumer = self._clients.consumer
-        consumer.incremental_unassign([TopicPartition(*tp)])
-        consumer.incremental_assign([TopicPartition(*tp, offset)])
-
-    def _refresh_metadata(self, topic: str) -> None:
-        with suppress(KafkaException):  # a broker that does not answer is noticed elsewhere
-            self._clients.consumer.list_topics(topic, timeout=_LOOKUP_S)
+        self._fetcher.seek(tp, self._span(tp))
 
     def check_after_last_row(self) -> None:
         """Compare the topic ids, unless that was done after the last row already (rule 4)."""

@@ -1,0 +1,99 @@
+"""The contract between the reader and what fetches for it: ranges in, record batches and reached positions out.
+
+`reader` has the rules: what is lost, when to ask, when to give up. A `Fetcher` has what is done for each record: it fetches,
+drops what lies outside of the ranges, finds their ends, and makes the batch. There are two of them, `python_fetcher` over
+confluent-kafka's consumer and `native_fetcher` over the native kernel. Both pass the same tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from dynamic_kafka.initializer import KafkaTopicPartition
+
+__all__ = ["BATCH_BYTES", "BATCH_RECORDS", "DAMAGED", "FetchEvent", "Fetched", "Fetcher", "Span"]
+
+BATCH_RECORDS = 20_000
+"""The most records of a batch."""
+BATCH_BYTES = 16 * 2**20
+"""A batch ends soon after it has this many bytes of keys and values, so that large records do not fill the memory."""
+DAMAGED = (-199, -198, 2)
+"""The error codes of records that cannot be decoded: librdkafka's _BAD_MSG and _BAD_COMPRESSION, Kafka's CORRUPT_MESSAGE."""
+
+
+class Span(NamedTuple):
+    """What is left to read of a range: the offsets [position, end)."""
+
+    position: int
+    end: int
+
+
+class FetchEvent(NamedTuple):
+    """An error that librdkafka reported about a partition, or about the client.
+
+    Attributes:
+        topic: The topic; "" if it is about the client.
+        partition: The partition; -1 if it is about a topic or the client.
+        offset: The offset it is about; below 0 if there is none.
+        code: librdkafka's code of the error.
+        text: The text of the error.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    code: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The result of a fetch.
+
+    Args:
+        positions: The positions of the ranges that have moved. What lies before a position is in the records or holds none.
+        records: The number of records within the ranges.
+        batch: The function that turns the records into a batch, without those of some topics; None if none is left. It
+            raises `RecordError`. Call it before the next fetch.
+        events: The errors, in order.
+        is_empty: True if nothing has arrived at all, neither records (also records outside of the ranges) nor events.
+    """
+
+    positions: Mapping[KafkaTopicPartition, int]
+    records: int
+    batch: Callable[[Collection[str]], pa.RecordBatch | None]
+    events: Sequence[FetchEvent] = field(default=())
+    is_empty: bool = False
+
+
+class Fetcher(Protocol):
+    """Fetches ranges of one cluster. What it does is seen in the positions alone: a range ends when its position is its end.
+
+    A position passes a record when the record is returned, and it passes what is no record (transaction markers, aborted
+    records, compacted gaps) when librdkafka says so by the end of the log or by its own position. Nothing behind a damaged
+    record is returned, and no position passes one, until `seek` is called.
+    """
+
+    def assign(self, spans: Mapping[KafkaTopicPartition, Span]) -> None:
+        """Fetch these ranges, and nothing else, in the background.
+
+        Raises:
+            KafkaException: If no client can be made of the properties.
+            ConfigurationError: The same.
+        """
+
+    def fetch(self, timeout_s: float) -> Fetched:
+        """Return what has arrived; wait for the first of it up to a time."""
+
+    def seek(self, tp: KafkaTopicPartition, span: Span) -> None:
+        """Fetch a range from a position on, again or for the first time."""
+
+    def stop(self, tps: Collection[KafkaTopicPartition]) -> None:
+        """Fetch these ranges no more, whatever their positions are."""
+
+    def look_up(self, topic: str) -> None:
+        """Ask the cluster for the partitions of a topic that the client may not know yet. Failures are not reported."""
