@@ -144,11 +144,13 @@ class SqlError(ConfigurationError):
         line: The line of the error, counted from 1 over the whole text.
         column: The character in that line, counted from 1.
         excerpt: That line without secrets, and below it a line with a caret under the error.
+        unfinished: True if the text ends within a string, a name, a comment or a statement set, so that more text may
+            complete it.
     """
 
-    def __init__(self, problem: str, *, line: int, column: int, excerpt: str) -> None:
+    def __init__(self, problem: str, *, line: int, column: int, excerpt: str, unfinished: bool = False) -> None:
         super().__init__(f"Line {line}, column {column}: {problem}\n{excerpt}")
-        self.line, self.column, self.excerpt = line, column, excerpt
+        self.line, self.column, self.excerpt, self.unfinished = line, column, excerpt, unfinished
 
 
 class MissingDependencyError(DynamicKafkaError, ImportError):

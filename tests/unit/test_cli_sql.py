@@ -588,6 +588,8 @@ def test_statements_at_the_prompt(prompt: Callable[..., list[str]]) -> None:
         (";",),
         ("SELEC 1;",),
         ("SELECT \\ 1;",),
+        ("DROP TABLE t `is not closed`;",),
+        ("INSERT INTO t /*+ OPTIONS('a = 'b') */ SELECT 1;",),
     ],
 )
 def test_where_statements_end(lines: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -335,7 +335,7 @@ def _statement() -> str:
 
 
 def _is_complete(text: str) -> bool:
-    """Return whether a text ends with a semicolon, has only comments, or has an error."""
+    """Return whether a text ends with a semicolon, has only comments, or has an error that more text does not mend."""
     from dynamic_kafka.sql.parser.lexer import tokenize
     from dynamic_kafka.sql.parser.parse import parse_script
 
@@ -344,6 +344,6 @@ def _is_complete(text: str) -> bool:
         if tokens and not tokens[-1].is_word(";"):
             return False
         parse_script(text)
-    except SqlError as error:  # a string, a name, a comment or a statement set may continue on the next line
-        return "is not closed" not in str(error).partition("\n")[0]
+    except SqlError as error:
+        return not error.unfinished
     return True

@@ -32,13 +32,14 @@ _ALWAYS_SECRET = re.compile(
 )
 
 
-def sql_error(source: str, offset: int, problem: str) -> SqlError:
+def sql_error(source: str, offset: int, problem: str, *, unfinished: bool = False) -> SqlError:
     """Return an error at a place in the text.
 
     Args:
         source: The whole text, with secrets.
         offset: The place, as an index into it.
         problem: The problem and what to do about it, without any secret.
+        unfinished: See `SqlError`.
     """
     start = source.rfind("\n", 0, offset) + 1
     end = source.find("\n", offset)
@@ -50,6 +51,7 @@ def sql_error(source: str, offset: int, problem: str) -> SqlError:
         line=line_number(source, offset),
         column=offset - start + 1,
         excerpt=f"{shown.rstrip()}\n{' ' * (caret - first)}^",
+        unfinished=unfinished,
     )
 
 

@@ -79,7 +79,10 @@ def tokenize(source: str, start: int = 0, end: int | None = None) -> list[Token]
     while position < end:
         match = _TOKEN.match(source, position, end)
         if match is None:
-            raise sql_error(source, position, _UNCLOSED.get(source[position], _NOT_UNDERSTOOD))
+            unclosed = _UNCLOSED.get(source[position])
+            # What opens in a hint has to close in it: text behind the whole source does not help.
+            unfinished = unclosed is not None and end == len(source)
+            raise sql_error(source, position, unclosed or _NOT_UNDERSTOOD, unfinished=unfinished)
         kind, text = cast("Kind | Literal['skip']", match.lastgroup), match.group()
         if kind in ("string", "name"):
             text = text[1:-1].replace(text[0] * 2, text[0])

@@ -220,7 +220,8 @@ def _statement_set(cursor: Cursor, following: Iterator[Cursor], start: Token) ->
         if cursor.token.kind == "end":
             end, cursor = cursor, next(following, cursor)
             if end is cursor:
-                raise cursor.error("The statement set is not closed. Add END;")
+                problem = "The statement set is not closed. Add END;"
+                raise sql_error(cursor.source, cursor.token.start, problem, unfinished=True)
         elif cursor.at("INSERT"):
             inserts.append(_insert(cursor, (cursor.rest(), cursor.line)))
         else:
