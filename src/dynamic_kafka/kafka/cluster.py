@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCol
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients, with_known_leaders
+from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.kafka.pool import stop_polling
 
 __all__ = ["ClusterConnection", "TopicInfo"]
@@ -29,7 +30,6 @@ _log = logging.getLogger(__name__)
 
 _EARLIEST, _LATEST = -2, -1  # the timestamps that stand for the two ends in Kafka's ListOffsets request
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # brokers before 2.8
-_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class ClusterConnection:
                 code = cause.args[0].code() if isinstance(cause, KafkaException) else None
                 if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     denied.add(name)
-                elif code not in _MISSING:
+                elif code not in NO_SUCH_TOPIC:
                     raise
         return infos, frozenset(denied)
 
@@ -245,7 +245,7 @@ class ClusterConnection:
             self._clients.poll()  # brings the background errors, which say more than "timed out"
             kafka_error: KafkaError = error.args[0]
             reason = kafka_error.str()
-            if errors.last and kafka_error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if errors.last and kafka_error.code() not in NO_SUCH_TOPIC:
                 reason = f"{reason} ({errors.last})"
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster_id}' at {self._properties.get('bootstrap.servers')} "

@@ -17,9 +17,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients, with_known_leaders
+from dynamic_kafka.kafka.error_codes import may_pass
 from dynamic_kafka.sink.chain import Chain, Record, follow, next_generation
 from dynamic_kafka.sink.log_records import Pointer, UnreadableRecordError, decode, encode
-from dynamic_kafka.sink.log_topic import ASK_S, LogTopic, may_pass
+from dynamic_kafka.sink.log_topic import ASK_S, LogTopic
 
 __all__ = ["CommitLog", "read_commit_log", "supersede"]
 

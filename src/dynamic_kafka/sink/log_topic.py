@@ -16,8 +16,9 @@ from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType, TopicM
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.clients import ClusterClients
+from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC, may_pass
 
-__all__ = ["ASK_S", "REQUIRED", "LogTopic", "may_pass"]
+__all__ = ["ASK_S", "REQUIRED", "LogTopic"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,36 +35,6 @@ _WISHED = {
 _REPLICAS = 3
 _PAUSE_S = 0.2
 _REFUSED_SETTINGS = (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION)
-
-# What brokers say while the partition gets another leader, or while they start. librdkafka calls hardly any of it retriable.
-_MAY_PASS = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.KAFKA_STORAGE_ERROR,
-    }
-)
-# Of what librdkafka says by itself, nearly all is about a connection that comes and goes, by ever new names.
-_LOCAL_AND_FINAL = frozenset(
-    {
-        KafkaError._FATAL,
-        KafkaError._INVALID_ARG,
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-        KafkaError._UNSUPPORTED_FEATURE,
-        KafkaError._NOT_IMPLEMENTED,
-    }
-)
 
 T = TypeVar("T")
 
@@ -120,7 +91,7 @@ class LogTopic:
                     "log must have one; name another topic with sink.commit-log.topic"
                 )
             return True
-        if found.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        if found.error.code() in NO_SUCH_TOPIC:
             return False
         if may_be_hidden and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return False
@@ -282,12 +253,6 @@ class LogTopic:
                     "each start would take longer than the one before; grant Delete on this topic"
                 ) from error
             _log.warning("The commit log '%s' may not be trimmed: %s", self.name, error.args[0].str())
-
-
-def may_pass(error: KafkaError) -> bool:
-    """Return whether an error may be over when the request is sent again."""
-    code = error.code()
-    return error.retriable() or code in _MAY_PASS or (code < 0 and code not in _LOCAL_AND_FINAL)
 
 
 def _shown(settings: Mapping[str, Any]) -> str:

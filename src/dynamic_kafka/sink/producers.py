@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, pool_key
+from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.sink.settings import WriteTask
 
@@ -49,7 +50,7 @@ _ADVICE = {
     KafkaError._UNKNOWN_PARTITION: "the partition does not exist",
     KafkaError._QUEUE_FULL: "the record is larger than the producer's whole queue; raise buffer.memory",
 }
-_MAY_APPEAR = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
+_MAY_APPEAR = (*NO_SUCH_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class ClusterProducer:

@@ -17,12 +17,13 @@ from confluent_kafka.admin import OffsetSpec
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
+from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.source.loss import PartitionAnswer
 from dynamic_kafka.source.offsets import topic_id_text
 
 __all__ = ["GONE", "Inquiry"]
 
-GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+GONE = (*NO_SUCH_TOPIC, KafkaError._UNKNOWN_PARTITION)
 """The errors that say that a topic or partition does not exist."""
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]

@@ -1,11 +1,11 @@
-"""Which errors of a commit log are waited out, and which end the query at once."""
+"""Which errors are waited out, and which end the query at once."""
 
 from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError
 
-from dynamic_kafka.sink.log_topic import may_pass
+from dynamic_kafka.kafka.error_codes import may_pass
 
 
 @pytest.mark.parametrize(
