@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.errors import ClusterUnavailableError
+from dynamic_kafka.metadata.snapshot import make_snapshot
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.destinations import destinations_of
 from dynamic_kafka.sink.settings import WriteTask
@@ -111,7 +112,9 @@ def test_brokers_that_allow_less_than_our_default(spark: SparkSession) -> None:
             "Option 'properties.transaction.timeout.ms' is 900000, but cluster 'kafka' allows at most 600"
         )
         settings = configure_sink(once(broker, "t", "p"))
-        found = destinations_of(settings, settings.service().describe_streams([settings.stream]))
+        found = destinations_of(
+            settings, make_snapshot(settings.service().describe_streams([settings.stream]).values())
+        )
         with (
             TransactionalProducers(WriteTask(found, settings, "x", 1)) as producers,
             pytest.raises(

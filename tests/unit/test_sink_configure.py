@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, Metadat
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.service import KafkaMetadataService, StreamListService
 from dynamic_kafka.metadata.services import FileMetadataService, InMemoryMetadataService
+from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.sink import destinations
 from dynamic_kafka.sink.committer import Committer
 from dynamic_kafka.sink.configure import SinkObjects, commit_log_topic, configure_sink
@@ -55,10 +56,17 @@ def to_stream(**options: str) -> SinkSettings:
     return configure_sink({"stream-ids": "s"} | named, SinkObjects(metadata_service=InMemoryMetadataService()))
 
 
+def found_in(
+    settings: SinkSettings, streams: Mapping[str, KafkaStream], inactive: Collection[str] = ()
+) -> dict[str, Destination]:
+    """The destinations among the streams that a service has described."""
+    return destinations_of(settings, make_snapshot(streams.values()), inactive)
+
+
 def direct(options: dict[str, str]) -> dict[str, Destination]:
     """The destinations of a sink without a metadata service."""
     settings = configure_sink(options)
-    return destinations_of(settings, settings.service().describe_streams([settings.stream]))
+    return found_in(settings, settings.service().describe_streams([settings.stream]))
 
 
 def fault(options: dict[str, str], objects: SinkObjects | None = None) -> str:
@@ -124,7 +132,7 @@ def test_a_service_named_by_options() -> None:
     """It is made once to check its own options."""
     options = {"stream-ids": "t", "metadata-service": "single-cluster", "metadata-service.cluster-id": "east"}
     settings = configure_sink(options | BROKER)
-    found = destinations_of(settings, settings.service().describe_streams(["t"]))
+    found = found_in(settings, settings.service().describe_streams(["t"]))
     assert found == {"east": Destination({"bootstrap.servers": "h:9092"}, "t", frozenset({"t"}))}
     assert "'metadata-service.path' is missing" in fault({"stream-ids": "s", "metadata-service": "file"})
 
@@ -132,7 +140,7 @@ def test_a_service_named_by_options() -> None:
 def test_a_stream_on_several_clusters() -> None:
     """Sorted by name; a cluster's own properties win; its only topic is the default."""
     described = stream(b=({"t"}, {"linger.ms": "9"}), a=({"t", "u"}, {}))
-    found = destinations_of(to_stream(properties__linger__ms="5", properties__acks="all"), described)
+    found = found_in(to_stream(properties__linger__ms="5", properties__acks="all"), described)
     assert list(found) == ["a", "b"]
     assert found["a"].topic is None
     assert found["b"].topic == "t"
@@ -142,35 +150,35 @@ def test_a_stream_on_several_clusters() -> None:
 def test_a_topic_of_a_stream() -> None:
     """Only the clusters that have it."""
     described = stream(a=({"t", "u"}, {}), b=({"t"}, {}))
-    found = destinations_of(to_stream(topic="u"), described)
+    found = found_in(to_stream(topic="u"), described)
     assert {name: d.topic for name, d in found.items()} == {"a": "u"}
     with pytest.raises(MetadataServiceError, match="no active cluster with the topic 'v'"):
-        destinations_of(to_stream(topic="v"), described)
+        found_in(to_stream(topic="v"), described)
 
 
 def test_inactive_clusters_are_not_written_to() -> None:
     """And a batch needs one that is active."""
     described = stream(a=({"t"}, {}), b=({"t"}, {}))
-    assert list(destinations_of(to_stream(), described, {"a"})) == ["b"]
+    assert list(found_in(to_stream(), described, {"a"})) == ["b"]
     with pytest.raises(MetadataServiceError, match="'s' has no active cluster"):
-        destinations_of(to_stream(), described, {"a", "b"})
+        found_in(to_stream(), described, {"a", "b"})
 
 
 def test_a_stream_that_is_gone_is_an_error() -> None:
     """Its rows have nowhere to go."""
     with pytest.raises(MetadataServiceError, match="does not know the stream 's'"):
-        destinations_of(to_stream(), {})
+        found_in(to_stream(), {})
 
 
 def test_what_a_service_says_is_checked() -> None:
     """As for the source; and no cluster may take the sink's guarantee away."""
     with pytest.raises(MetadataServiceError, match=r"lacks the property 'bootstrap\.servers'"):
-        destinations_of(to_stream(), stream(a=({"t"}, {"bootstrap.servers": ""})))
+        found_in(to_stream(), stream(a=({"t"}, {"bootstrap.servers": ""})))
     settings = to_stream(sink__delivery_guarantee="exactly-once", sink__transactional_id_prefix="p")
     with pytest.raises(ConfigurationError, match="Cluster 'a': property 'acks' has the value '1'"):
-        destinations_of(settings, stream(a=({"t"}, {"acks": "1"})))
+        found_in(settings, stream(a=({"t"}, {"acks": "1"})))
     with pytest.raises(ConfigurationError, match=r"Cluster 'a': property 'transactional\.id' is not supported"):
-        destinations_of(settings, stream(a=({"t"}, {"transactional.id": "x"})))
+        found_in(settings, stream(a=({"t"}, {"transactional.id": "x"})))
 
 
 # --- while the metadata service fails -------------------------------------------------------------------------------
@@ -238,6 +246,37 @@ def test_a_wrong_entry_leaves_the_last_answer_in_force(down: set[str], caplog: p
     key = next(iter(destinations._last_good))
     assert destinations.current_clusters(through(service), key).destinations == found
     assert "Cluster 'a': Unknown Kafka property 'security.protocl'" in caplog.text
+
+
+@pytest.mark.parametrize(("guarantee", "asked"), [("at-least-once", 1), ("exactly-once", 2)])
+def test_other_clusters_are_looked_up_for_exactly_once_only(
+    guarantee: str, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only it has a commit log, and transactions of earlier batches. The answer of the service is checked once a batch."""
+    others = {"log": KafkaStream("log", {"z": ClusterMetadata(frozenset(), {"bootstrap.servers": "z:1"})})}
+    service = Outage("one", stream(a=({"t"}, {}), b=({"u"}, {})) | others)
+    made: list[Snapshot] = []
+
+    def make(streams: Iterable[KafkaStream]) -> Snapshot:
+        made.append(make_snapshot(streams))
+        return made[-1]
+
+    monkeypatch.setattr(destinations, "make_snapshot", make)
+    settings = configure_sink(
+        {
+            "stream-ids": "s",
+            "topic": "t",
+            "sink.delivery-guarantee": guarantee,
+            "sink.transactional-id-prefix": "p",
+            "sink.commit-log.cluster": "z",
+        },
+        SinkObjects(metadata_service=service),
+    )
+    found = destinations.current_clusters(settings, f"other clusters, {guarantee}")
+    assert list(found.destinations) == ["a"]
+    assert list(found.others) == (["b", "z"] if guarantee == "exactly-once" else [])
+    assert service.calls == asked
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize(
@@ -449,7 +488,7 @@ def test_properties_that_say_what_happens_anyway_are_accepted() -> None:
             "kafka.register.producer.metrics": "false",
         }
     )
-    found = destinations_of(settings, settings.service().describe_streams([settings.stream]))
+    found = found_in(settings, settings.service().describe_streams([settings.stream]))
     assert found["kafka"].properties["transaction.timeout.ms"] == "60000"
 
 

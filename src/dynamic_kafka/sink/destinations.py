@@ -7,8 +7,7 @@ from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from dynamic_kafka.errors import ConfigurationError, MetadataServiceError
-from dynamic_kafka.metadata.model import KafkaStream
-from dynamic_kafka.metadata.snapshot import make_snapshot
+from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.sink.configure import check_producer
 from dynamic_kafka.sink.settings import Destination, SinkSettings
 
@@ -24,6 +23,7 @@ class Clusters:
     Args:
         destinations: Those that the rows of the next batch may go to, by name.
         others: The properties of the rest, by name: earlier batches may have gone there, and the commit log may be there.
+            Only for exactly-once.
     """
 
     destinations: Mapping[str, Destination]
@@ -44,21 +44,22 @@ def current_clusters(settings: SinkSettings, key: Hashable) -> Clusters:
         key: Equal for settings that have the same destinations, and for no others.
 
     Raises:
-        MetadataServiceError: If there was no good answer yet, or the stream cannot be written to.
+        MetadataServiceError: If there was no good answer yet, or the stream cannot be written to or is described wrongly.
         ConfigurationError: If there was no good answer yet, and a cluster's properties are wrong.
     """
     service = settings.service()
     try:
-        streams = service.describe_streams([settings.stream])
-        clusters = {name for stream in streams.values() for name in stream.clusters}
-        destinations = destinations_of(
-            settings, streams, {name for name in clusters if not service.is_cluster_active(name)}
-        )
-        wished = settings.log_cluster
-        if wished is not None and wished not in clusters:  # of another stream
-            more = {s.stream_id: s for s in service.get_all_streams() if wished in s.clusters}
-            streams, clusters = {**streams, **more}, {*clusters, wished}
-        found = Clusters(destinations, _others(settings, streams, clusters - destinations.keys()))
+        streams = list(service.describe_streams([settings.stream]).values())
+        names = {name for stream in streams for name in stream.clusters}
+        inactive = {name for name in names if not service.is_cluster_active(name)}
+        wished = settings.log_cluster if settings.guarantee == "exactly-once" else None
+        if wished is not None and wished not in names:  # of another stream
+            streams += [stream for stream in service.get_all_streams() if wished in stream.clusters]
+            names.add(wished)
+        snapshot = make_snapshot(streams)
+        destinations = destinations_of(settings, snapshot, inactive)
+        rest = names - destinations.keys() if settings.guarantee == "exactly-once" else ()
+        found = Clusters(destinations, _properties_of(settings, snapshot, rest))
     except Exception as error:  # a service may raise anything
         kept = _last_good.get(key)
         if kept is None:
@@ -71,21 +72,19 @@ def current_clusters(settings: SinkSettings, key: Hashable) -> Clusters:
     return found
 
 
-def _others(
-    settings: SinkSettings, streams: Mapping[str, KafkaStream], names: Collection[str]
-) -> dict[str, Mapping[str, str]]:
-    known = make_snapshot(streams.values()).clusters
+def _properties_of(settings: SinkSettings, snapshot: Snapshot, names: Collection[str]) -> dict[str, Mapping[str, str]]:
+    known = snapshot.clusters
     return {name: {**settings.properties, **known[name].properties} for name in sorted(names) if name in known}
 
 
 def destinations_of(
-    settings: SinkSettings, streams: Mapping[str, KafkaStream], inactive: Collection[str] = ()
+    settings: SinkSettings, snapshot: Snapshot, inactive: Collection[str] = ()
 ) -> dict[str, Destination]:
     """Return the clusters that the rows of a batch may go to.
 
     Args:
         settings: The sink's settings.
-        streams: The metadata service's description of `settings.stream`.
+        snapshot: The metadata of `settings.stream`, and perhaps of other streams.
         inactive: The clusters that the service calls inactive.
 
     Returns:
@@ -93,20 +92,19 @@ def destinations_of(
         only one topic on a cluster, rows that name no topic go there.
 
     Raises:
-        MetadataServiceError: If the stream does not exist, is described wrongly, or has no such cluster.
+        MetadataServiceError: If the stream does not exist, or has no such cluster.
         ConfigurationError: If a cluster's own properties do not suit a producer, or the guarantee.
     """
-    if settings.stream not in streams:
+    if settings.stream not in snapshot.streams:
         raise MetadataServiceError(
             f"The metadata service does not know the stream '{settings.stream}', so no rows can be written. Check "
             "the option 'stream-ids'"
         )
     found: dict[str, Destination] = {}
-    for cluster_id, cluster in make_snapshot([streams[settings.stream]]).clusters.items():
-        topics = cluster.topics
+    for cluster_id, topics in snapshot.streams[settings.stream].items():
         if cluster_id in inactive or (settings.topic is not None and settings.topic not in topics):
             continue
-        properties = {**settings.properties, **cluster.properties}
+        properties = {**settings.properties, **snapshot.clusters[cluster_id].properties}
         try:
             check_producer(properties, settings.guarantee, "property '")
         except ConfigurationError as error:
