@@ -577,7 +577,7 @@ def test_what_is_known_to_be_unread_is_read_over_an_outage(mortal: KafkaBroker, 
     ("wrong", "message"),
     [
         ({"subscribe": "no-such-topic"}, "Topic 'no-such-topic' does not exist on the cluster 'kafka', or"),
-        ({"stream-ids": "s;flihgts"}, "The metadata service does not know the stream 'flihgts'. A batch read"),
+        ({"stream-ids": "s;flihgts"}, "The metadata service does not know the stream 'flihgts'. A query that"),
     ],
 )
 def test_a_batch_read_finds_all_that_it_names(

@@ -263,6 +263,19 @@ def test_a_batch_read_of_a_stream_finds_all_its_topics(enumerator: Enumerate, cl
             enumerator(service("a"), **{"stream-ids": "s", "cluster-failure-mode": mode}).batch_tasks()
 
 
+@pytest.mark.parametrize("bounded", [False, True], ids=["batch", "stream with an end"])
+def test_a_query_with_an_end_finds_all_its_streams(enumerator: Enumerate, *, bounded: bool) -> None:
+    """The error fits a batch read and a stream with stopping offsets."""
+    options = {"stream-ids": "s;x", "scan.bounded.mode": "latest-offset"}
+    query = enumerator(service("kafka"), **options)
+    with pytest.raises(ConfigurationError) as caught:
+        batch(query) if bounded else query.batch_tasks()
+    assert str(caught.value) == (
+        "The metadata service does not know the stream 'x'. A query that ends by itself asks only once: check the id, or "
+        "add the stream to the metadata"
+    )
+
+
 def test_a_batch_read_without_a_cluster_says_so(
     enumerator: Enumerate, clusters: dict[str, Logs], monkeypatch: pytest.MonkeyPatch
 ) -> None:

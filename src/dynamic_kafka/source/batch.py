@@ -87,8 +87,8 @@ def check_streams(streams: Collection[str], settings: SourceSettings) -> None:
     subscriber = settings.subscriber
     if isinstance(subscriber, StreamSetSubscriber) and (unknown := subscriber.stream_ids - set(streams)):
         raise ConfigurationError(
-            f"The metadata service does not know the stream '{min(unknown)}'. A batch read does not wait: check the "
-            "id, or add the stream to the metadata"
+            f"The metadata service does not know the stream '{min(unknown)}'. A query that ends by itself asks only once: "
+            "check the id, or add the stream to the metadata"
         )
 
 
