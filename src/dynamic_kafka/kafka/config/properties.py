@@ -53,6 +53,7 @@ _PINNED: dict[Role, dict[str, str]] = {
 }
 
 _JAAS = "sasl.jaas.config"
+_ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
 _ALL_NAMES = COMMON | CONSUMER | PRODUCER | IGNORED | STORES | {*RENAMED, *JAVA_CODE, _JAAS}
 
 
@@ -181,6 +182,11 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
         return {}
     if key not in _ALL_NAMES:
         raise UnknownOptionError(key, _ALL_NAMES, what="Kafka property")
+    if (key in _ADDRESSES or key.endswith(".url")) and secrets.has_login(value):
+        raise ConfigurationError(
+            f"Property '{key}' holds a login in an address, which brokers do not use and clients would log; remove it, and "
+            "give the login with sasl.* properties"
+        )
     if key == "request.timeout.ms" and role != "producer":
         return {"socket.timeout.ms": value}
     if key == "max.request.size" and role != "producer":

@@ -20,7 +20,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config import jaas
 from dynamic_kafka.kafka.config.property_names import STORABLE
 
-__all__ = ["fingerprint", "is_secret", "redact", "resolve", "storable"]
+__all__ = ["fingerprint", "has_login", "is_secret", "redact", "resolve", "storable"]
 
 _HIDDEN = "***"
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
@@ -95,6 +95,11 @@ def is_secret(key: str) -> bool:
     """Return whether a property or option holds a secret, judged by its name."""
     lower = key.lower()
     return _SECRET.search(lower) is not None and not lower.endswith(_POINTS_TO_SECRET)
+
+
+def has_login(value: str) -> bool:
+    """Return whether a value has an address with a login in it, such as `https://me:secret@host/`."""
+    return _URL_CREDENTIALS.search(value) is not None
 
 
 def storable(properties: Mapping[str, str]) -> dict[str, str]:
@@ -177,4 +182,4 @@ def _without_literals(key: str, value: str) -> str | None:
 def _is_public(key: str, value: str) -> bool:
     if key.endswith(_NUMERIC):
         return value.strip().lstrip("-").isdecimal()
-    return key in STORABLE and _PRIVATE_KEY not in value and _URL_CREDENTIALS.search(value) is None
+    return key in STORABLE and _PRIVATE_KEY not in value and not has_login(value)
