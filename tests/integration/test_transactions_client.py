@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.transactions.client import (
+    BrokerSettings,
     EndResult,
     TransactionClient,
     TransactionDescription,
@@ -170,9 +171,9 @@ def test_nothing_to_ask(client: TransactionClient) -> None:
     assert client.end_all([], commit=True) == []
 
 
-def test_max_timeout(client: TransactionClient) -> None:
-    """The broker's limit of transaction.timeout.ms: 15 minutes by default."""
-    assert client.max_timeout_ms() == 900_000
+def test_settings_of_brokers(client: TransactionClient) -> None:
+    """The limit of transaction.timeout.ms is 15 minutes by default, and late records are refused from 3.6 on."""
+    assert client.broker_settings() == BrokerSettings(900_000, verifies_partitions=True)
 
 
 def test_a_restart_between_calls_goes_unnoticed(mortal: KafkaBroker, connect: Connect) -> None:
@@ -303,7 +304,7 @@ def test_java_key_stores_and_a_client_certificate(tls: KafkaBroker, connect: Con
         **{"ssl.keystore.location": str(STORES / "peer.p12"), "ssl.keystore.password": "test1234"},
     )
     client = connect(properties)
-    assert client.max_timeout_ms() == 900_000
+    assert client.broker_settings().max_timeout_ms == 900_000
 
 
 def test_scram(tls: KafkaBroker, connect: Connect) -> None:
@@ -352,7 +353,7 @@ def test_oauthbearer_with_tokens_from_an_endpoint(tls: KafkaBroker, connect: Con
             )
         )
         try:
-            assert client.max_timeout_ms() == 900_000
+            assert client.broker_settings().max_timeout_ms == 900_000
         finally:
             server.shutdown()
             thread.join()
@@ -392,7 +393,7 @@ def test_a_new_password_is_taken_up(tls: KafkaBroker, monkeypatch: pytest.Monkey
     with pytest.raises(ClusterUnavailableError):
         client.list_open()
     monkeypatch.setenv("DK_TEST_PASSWORD", "pass,w=rd")
-    assert client.max_timeout_ms() == 900_000
+    assert client.broker_settings().max_timeout_ms == 900_000
 
 
 def test_a_server_of_another_protocol(tls: KafkaBroker, cluster_a: KafkaBroker, connect: Connect) -> None:
@@ -407,7 +408,7 @@ def test_a_server_of_another_protocol(tls: KafkaBroker, cluster_a: KafkaBroker, 
 def test_what_is_not_allowed_names_the_acl(tls: KafkaBroker, connect: Connect) -> None:
     """A user without ACLs learns which to grant; the broker's configuration is only unknown to them."""
     client = connect(secure(tls, **{"sasl.username": "bob", "sasl.password": "b"}))
-    assert client.max_timeout_ms() is None
+    assert client.broker_settings().max_timeout_ms is None
     assert client.list_open() == []
     for call, operation in (
         (lambda: client.describe(["mine"]), "Describe"),

@@ -16,7 +16,7 @@ from dynamic_kafka.errors import (
     ProducerFencedError,
     TransactionError,
 )
-from dynamic_kafka.kafka.transactions.client import EndResult, TransactionDescription, TransactionState
+from dynamic_kafka.kafka.transactions.client import BrokerSettings, EndResult, TransactionDescription, TransactionState
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink import commit_log, committer, log_search
 from dynamic_kafka.sink.chain import Chain, Record, State, Transaction, follow
@@ -37,6 +37,7 @@ class Cluster:
     topics: dict[str, list[bytes]] = field(default_factory=dict)
     ids: dict[str, TransactionDescription] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
+    settings: BrokerSettings = field(default_factory=lambda: BrokerSettings(900_000, verifies_partitions=True))
     up: bool = True
 
 
@@ -109,6 +110,10 @@ class FakeLog:
     def trim(self) -> None:
         """See `CommitLog`."""
 
+    def deleted(self) -> TransactionError:
+        """See `CommitLog`."""
+        return TransactionError("the commit log was deleted while it was in use")
+
     def poll_idle(self) -> bool:
         """See `CommitLog`."""
         return True
@@ -133,9 +138,9 @@ class FakeClient:
         """See `TransactionClient`."""
         return self._cluster.kafka_id
 
-    def max_timeout_ms(self) -> int | None:
+    def broker_settings(self) -> BrokerSettings:
         """See `TransactionClient`."""
-        return None
+        return self._cluster.settings
 
     def list_all(self) -> dict[str, TransactionState]:
         """See `TransactionClient`."""
@@ -502,3 +507,14 @@ def test_a_decision_on_a_cluster_that_is_lost_does_not_block_for_ever(world: Wor
     assert world.clusters["a:1"].ids[on_a.transactional_id].state is TransactionState.COMPLETE_COMMIT
     claim("a", lost_clusters=(word,), lost_transactions=("continue", 7))
     claim("a")
+
+
+def test_brokers_that_do_not_verify_transactions_are_a_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, at the start of a query, for each cluster that rows may go to. What may not be seen is no reason to warn."""
+    world.clusters["a:1"].settings = BrokerSettings(900_000, verifies_partitions=False)
+    world.clusters["b:1"].settings = BrokerSettings()
+    claim("a b", "c")
+    committer.claim_batch(settings(), destinations("a b"), properties("c"), None)
+    warnings = [record.getMessage() for record in caplog.records if "Kafka 3.6" in record.getMessage()]
+    assert [text[:11] for text in warnings] == ["Cluster 'a'"]
+    assert "find-hanging" in warnings[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,6 +67,20 @@ def test_a_cluster_that_does_not_answer_keeps_its_open_transactions(caplog: pyte
     assert "Open transactions cannot be listed, and readers may have to wait for their end: Cluster 'a' is down" in (
         record.getMessage()
     )
+
+
+def test_clusters_are_asked_for_open_transactions_at_once() -> None:
+    """One that is far away or down does not let the others wait: each is asked before any of them has answered."""
+    made = committer(down="")
+    both = threading.Barrier(2)
+    known = made._client
+
+    def client(name: str) -> Any:
+        both.wait(timeout=30)
+        return known(name)
+
+    made._client = client
+    assert made._list_open() == (LEFT,)
 
 
 def test_aborts_that_fail_do_not_fail_the_batch(caplog: pytest.LogCaptureFixture) -> None:

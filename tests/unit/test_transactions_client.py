@@ -14,7 +14,7 @@ import pytest
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.transactions import brokers as brokers_module
 from dynamic_kafka.kafka.transactions.brokers import BrokerClient, Brokers
-from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
+from dynamic_kafka.kafka.transactions.client import BrokerSettings, EndResult, TransactionClient, TransactionState
 
 Address = tuple[str, int]
 FIND, DESCRIBE, END = "FindCoordinatorRequest", "DescribeTransactionsRequest", "EndTxnRequest"
@@ -37,6 +37,7 @@ class Cluster:
         self.refusing: set[Address] = set()
         self.deadlines: list[float] = []
         self.members = [1, 2]
+        self.settings = {"transaction.max.timeout.ms": "900000", "transaction.partition.verification.enable": "true"}
 
     def fails(self, key: str, *errors: int | BaseException) -> None:
         """Let the next answers about this be errors."""
@@ -74,8 +75,9 @@ class Cluster:
         if kind == LIST:
             return SimpleNamespace(error_code=code, transaction_states=[self.row("listed", 0)])
         if kind == DESCRIBE_CONFIGS:
-            entry = SimpleNamespace(name="transaction.max.timeout.ms", value="900000")
-            return SimpleNamespace(results=[SimpleNamespace(error_code=code, configs=[entry])])
+            ((_, _, asked),) = request.resources
+            entries = [SimpleNamespace(name=k, value=v) for k, v in self.settings.items() if k in asked]
+            return SimpleNamespace(results=[SimpleNamespace(error_code=code, configs=entries)])
         return SimpleNamespace(error_code=self.error(request.transactional_id))
 
     def row(self, name: str, code: int) -> Any:
@@ -269,7 +271,7 @@ def test_all_brokers_are_asked_for_their_transactions(cluster: Cluster, client: 
 def test_a_cluster_that_just_started_is_waited_for(cluster: Cluster, client: TransactionClient) -> None:
     """Its metadata may have no brokers at first."""
     cluster.fails(METADATA, 1)
-    assert client.max_timeout_ms() == 900_000
+    assert client.broker_settings().max_timeout_ms == 900_000
 
 
 @pytest.mark.parametrize(
@@ -307,7 +309,19 @@ def test_a_refusal_is_told_at_once(
 def test_a_configuration_that_may_not_be_seen_is_none(cluster: Cluster, client: TransactionClient) -> None:
     """Not an error: the caller can do without."""
     cluster.fails(DESCRIBE_CONFIGS, 31)
-    assert client.max_timeout_ms() is None
+    assert client.broker_settings() == BrokerSettings(None, None)
+
+
+@pytest.mark.parametrize(("value", "verifies"), [("true", True), ("false", False), (None, False)])
+def test_what_brokers_do_with_late_records(
+    cluster: Cluster, client: TransactionClient, value: str | None, *, verifies: bool
+) -> None:
+    """A broker before 3.6 does not have the setting."""
+    name = "transaction.partition.verification.enable"
+    cluster.settings |= {name: value or ""}
+    if value is None:
+        del cluster.settings[name]
+    assert client.broker_settings() == BrokerSettings(900_000, verifies)
 
 
 def test_servers_are_tried_in_turn(cluster: Cluster) -> None:

@@ -72,6 +72,7 @@ class Committer:
         self._meant: dict[str, str | None] = {}
         self._ended_at = 0.0
         self._claimed_at_ms = 0
+        self._unverified: list[str] = []
         self._policy = protocol.TransactionPolicy(settings.accept_gaps, settings.skip_batch, settings.lost_transactions)
         timeouts_ms = {
             name: whole_number(
@@ -84,7 +85,7 @@ class Committer:
         }
         self._log = CommitLog(place.cluster, place.properties, place.topic, timeout_ms=_TIMEOUT_MS)
         try:
-            self._check_timeouts(timeouts_ms)
+            self._check_brokers(timeouts_ms)
         except BaseException:
             self.close()
             raise
@@ -137,6 +138,17 @@ class Committer:
         """Abort the open transactions of a failed batch; see `protocol.abandon`."""
         now: Claim | None = self._run(protocol.abandon(uuid.uuid4().hex, claimed))
         return now
+
+    def warn_of_hanging_transactions(self) -> None:
+        """Warn of the clusters where a record that arrives late can begin a transaction that nobody ends."""
+        for cluster in self._unverified:
+            _log.warning(
+                "Cluster '%s': its brokers are older than Kafka 3.6, or transaction.partition.verification.enable is false "
+                "there. After a network fault a transaction may stay open for ever, and readers with read_committed wait "
+                "for its end. Upgrade the brokers, or enable the setting. kafka-transactions.sh find-hanging shows such "
+                "transactions",
+                cluster,
+            )
 
     def poll_idle(self) -> bool:
         """See `ClientPool`."""
@@ -198,21 +210,23 @@ class Committer:
         return chain
 
     def _list_open(self) -> tuple[Transaction, ...]:
-        found = []
-        for cluster in self._destinations:
-            try:
-                client = self._client(cluster)
-                names = [name for name in client.list_open() if belongs_to(self._settings.prefix, name)]
-                described = client.describe(names) if names else {}
-            except ClusterUnavailableError as error:  # the batch may have no rows for it
-                _log.warning(
-                    "Open transactions cannot be listed, and readers may have to wait for their end: %s", error
-                )
-                continue
-            for name, seen in described.items():
-                if seen is not None and seen.state is TransactionState.ONGOING:
-                    found.append(Transaction(cluster, name, seen.producer_id, seen.producer_epoch))
-        return tuple(found)
+        # All at once: clusters that are far away or down take their time together, and not one after the other.
+        with ThreadPoolExecutor(max(1, len(self._destinations))) as pool:
+            return tuple(t for found in pool.map(self._open_on, self._destinations) for t in found)
+
+    def _open_on(self, cluster: str) -> list[Transaction]:
+        try:
+            client = self._client(cluster)
+            names = [name for name in client.list_open() if belongs_to(self._settings.prefix, name)]
+            described = client.describe(names) if names else {}
+        except ClusterUnavailableError as error:  # the batch may have no rows for it
+            _log.warning("Open transactions cannot be listed, and readers may have to wait for their end: %s", error)
+            return []
+        return [
+            Transaction(cluster, name, seen.producer_id, seen.producer_epoch)
+            for name, seen in described.items()
+            if seen is not None and seen.state is TransactionState.ONGOING
+        ]
 
     def _abort(self, transactions: Sequence[Transaction]) -> None:
         names = ", ".join(t.transactional_id for t in transactions)
@@ -259,9 +273,12 @@ class Committer:
             self._clients[cluster] = TransactionClient(cluster, self._properties[cluster], timeout_ms=_TIMEOUT_MS)
         return self._clients[cluster]
 
-    def _check_timeouts(self, timeouts_ms: Mapping[str, int]) -> None:
+    def _check_brokers(self, timeouts_ms: Mapping[str, int]) -> None:
         for cluster, wanted_ms in sorted(timeouts_ms.items()):
-            most_ms = self._client(cluster).max_timeout_ms()
+            found = self._client(cluster).broker_settings()
+            if found.verifies_partitions is False:
+                self._unverified.append(cluster)
+            most_ms = found.max_timeout_ms
             if most_ms is not None and wanted_ms > most_ms:
                 raise ConfigurationError(
                     f"Option 'properties.transaction.timeout.ms' is {wanted_ms}, but cluster '{cluster}' allows at most "
@@ -378,6 +395,8 @@ def claim_batch(
                 committer.move_to(found.log, others)
     with committer_for(settings, destinations, found.log) as committer:
         claim = committer.claim(identity, others, begun=found.begun)
+        if not told:
+            committer.warn_of_hanging_transactions()
     if not told:
         tell(settings, clusters, found)
     _found_logs[key] = replace(found, begun=True)

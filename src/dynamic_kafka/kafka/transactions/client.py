@@ -18,6 +18,7 @@ __all__ = [
     "ABORTED",
     "COMMITTED",
     "PENDING",
+    "BrokerSettings",
     "EndResult",
     "TransactionClient",
     "TransactionDescription",
@@ -38,6 +39,8 @@ _PRODUCER_FENCED, _TRANSACTIONAL_ID_NOT_FOUND = 90, 105
 
 _END_TXN_VERSION = 3  # 5 speaks transactions V2, where each end bumps the epoch (KIP-890); librdkafka speaks V1
 _BROKER = 4  # DescribeConfigs' resource type
+_MAX_TIMEOUT = "transaction.max.timeout.ms"
+_VERIFICATION = "transaction.partition.verification.enable"  # brokers have it from 3.6 on (KIP-890)
 
 
 class TransactionState(StrEnum):
@@ -94,6 +97,20 @@ class TransactionDescription:
     timeout_ms: int
     started_at_ms: int
     partitions: frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """What a broker's configuration says about transactions.
+
+    Args:
+        max_timeout_ms: The highest transaction.timeout.ms that it accepts; None if this client may not see it.
+        verifies_partitions: True if it refuses a record whose transaction is not open, which brokers do from 3.6 on; None
+            if this client may not see it.
+    """
+
+    max_timeout_ms: int | None = None
+    verifies_partitions: bool | None = None
 
 
 class EndResult(StrEnum):
@@ -215,20 +232,22 @@ class TransactionClient:
         found = self._ask_coordinators(what, "Write", transactions, ask)
         return [found[transaction] for transaction in transactions]
 
-    def max_timeout_ms(self) -> int | None:
-        """Return the highest transaction.timeout.ms that brokers accept; None if this client may not see it."""
+    def broker_settings(self) -> BrokerSettings:
+        """Return what the configuration of one of the brokers says about transactions."""
         from dynamic_kafka.kafka.transactions.kafka_python import DescribeConfigsRequest
 
-        def attempt(brokers: Brokers, deadline: float) -> int | None:
+        def attempt(brokers: Brokers, deadline: float) -> BrokerSettings:
             broker = brokers.refresh(deadline)[0]
-            resource = (_BROKER, str(broker), ["transaction.max.timeout.ms"])
+            resource = (_BROKER, str(broker), [_MAX_TIMEOUT, _VERIFICATION])
             (answer,) = brokers.ask([(broker, DescribeConfigsRequest(resources=[resource]))], deadline)
             (result,) = answer.results
             if result.error_code == _CLUSTER_AUTHORIZATION_FAILED:
-                return None
+                return BrokerSettings()
             if result.error_code:
                 raise BrokerError(result.error_code)
-            return next((int(entry.value) for entry in result.configs if entry.value), None)
+            found = {entry.name: entry.value for entry in result.configs}
+            max_timeout = found.get(_MAX_TIMEOUT)
+            return BrokerSettings(int(max_timeout) if max_timeout else None, found.get(_VERIFICATION) == "true")
 
         return self._brokers.call("its configuration", "DescribeConfigs", attempt)
 
