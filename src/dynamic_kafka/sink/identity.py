@@ -45,13 +45,13 @@ class Published(NamedTuple):
     Args:
         batch: Its number.
         rows: The number of its rows; None if the log does not tell.
-        run: The run of the streaming query that published it; see `protocol.Batch`.
+        run: The run of the streaming query that published it; None if the log does not tell. See `protocol.Batch`.
         accepted: True if `sink.accept-gaps` was used for it.
     """
 
     batch: int
     rows: int | None = None
-    run: str = ""
+    run: str | None = None
     accepted: bool = False
 
 

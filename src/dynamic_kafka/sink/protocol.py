@@ -375,11 +375,11 @@ def _publish(decision: Chain, policy: TransactionPolicy) -> Generator[Effect, An
         return "published", finished_state(state)
     if all(outcome is Outcome.ABORTED for outcome in outcomes.values()):
         return "voided", voided_state(state)
-    word, number = policy.lost_transactions or ("fail", -1)
-    if number != state.batch:
+    if policy.lost_transactions is None or policy.lost_transactions[1] != state.batch:
         raise LostTransactionsError(
             state.batch, {t.transactional_id: f"{t.cluster}, {outcome}" for t, outcome in lost.items()}, len(outcomes)
         )
+    word, number = policy.lost_transactions
     what = "is written again" if word == "rewrite" else "counts as published"
     yield Warn(
         f"sink.lost-transactions={word}:{number}: batch {number} {what}, although {_names(lost)} cannot be committed any "
@@ -398,22 +398,22 @@ def _is_published(decided: State, now: State) -> bool:
 
 def _check_fate(fate: _Fate, identity: Identity) -> None:
     """Raise if a batch that was decided is not known to be published."""
+    if fate == "published":
+        return
     if fate == "voided":
         raise TransactionError(
-            f"Batch {identity.batch}: all its transactions timed out or were aborted after the decision; nothing of it "
-            "is published. Start the query again: the batch is written again"
+            f"Batch {identity.batch} counts as not published: its transactions timed out or were aborted after the "
+            "decision. Start the query again, which writes the batch again"
         )
-    if fate == "unknown" and identity.name:
+    if identity.name:
         raise ProducerFencedError(
             f"Batch {identity.batch}: another run of this query took over after the batch was decided, and publishes it or "
             "writes it again. Let only one of the runs go on"
         )
-    if fate == "unknown":
-        raise TransactionError(
-            "Another query with the same transactional id prefix took over while this write was published; it is "
-            "published as a whole or not at all. Give each writer a prefix of its own, and txnAppId and txnVersion so "
-            "that it can be repeated"
-        )
+    raise TransactionError(
+        "Another query with the same transactional id prefix took over while this write was published; it is published as "
+        "a whole or not at all. Give each writer a prefix of its own, and txnAppId and txnVersion so that it can be repeated"
+    )
 
 
 def _place(head: State, identity: Identity, policy: TransactionPolicy, batch: Batch | None = None) -> Place:
@@ -421,7 +421,7 @@ def _place(head: State, identity: Identity, policy: TransactionPolicy, batch: Ba
     name, last = identity.name, None
     if name in head.applied:
         accepted = head.accepted and head.identity == name
-        last = Published(head.applied[name], head.rows.get(name), head.runs.get(name, ""), accepted)
+        last = Published(head.applied[name], head.rows.get(name), head.runs.get(name), accepted)
     accept, skip = policy.accept_gaps, policy.skip_batch
     if batch is None:
         return place(identity, last, accept=accept, skip=skip)
