@@ -51,10 +51,15 @@ def found(
     return choose("p", seen, dict.fromkeys(silent, "timed out"), wish, Spot(first, TOPIC), lost)
 
 
-def fault(silent: str = "", error: type[Exception] = TransactionError, **arguments: object) -> str:
-    """The words of the error."""
+def fault(
+    silent: str = "",
+    error: type[TransactionError | ClusterUnavailableError] = TransactionError,
+    **arguments: object,
+) -> str:
+    """The words of the error, which is about the silent cluster if there is one."""
     with pytest.raises(error) as caught:
         found(silent, **arguments)  # type: ignore[arg-type]
+    assert caught.value.cluster_id == (silent if error is ClusterUnavailableError else None)
     return str(caught.value)
 
 
@@ -71,6 +76,12 @@ def test_a_log_stays_when_a_cluster_joins() -> None:
     assert found(a=absent("A"), b=log("B", "B")) == Choice(Spot("b", TOPIC), ("B/log",), unaware=spots("a"))
 
 
+def test_a_log_of_one_record_is_a_log() -> None:
+    """Its head has offset 0."""
+    first = Seen("B", Chain(0, State("x", 1, "owned", places=("B/log",))))
+    assert found(a=absent("A"), b=first) == Choice(Spot("b", TOPIC), ("B/log",), unaware=spots("a"))
+
+
 def test_a_log_stays_on_a_cluster_that_was_renamed() -> None:
     """Kafka's cluster.id is its name."""
     assert found(z=log("B", "B"), a=told("A", "B", "b")) == Choice(Spot("z", TOPIC), ("B/log",))
@@ -85,6 +96,7 @@ def test_two_names_of_one_cluster_are_one_place() -> None:
     """One log; a new one too."""
     assert found(a=log("A", "A"), z=log("A", "A")) == Choice(Spot("a", TOPIC), ("A/log",))
     assert found(a=absent("A"), z=absent("A")) == Choice(Spot("a", TOPIC), ("A/log",), create=True)
+    assert found(a=log("A", "A"), b=absent("B"), z=absent("B")).unaware == spots("b")
 
 
 def test_the_first_log_is_made_where_the_user_wants_it_or_on_the_first_cluster() -> None:
@@ -103,17 +115,27 @@ def test_two_logs_are_an_error_that_names_both() -> None:
     """Made by the first version when a cluster joined. Also where the user names one: the other one may have decisions."""
     for wished in (None, "a"):
         message = fault(wished=wished, a=log("A", generation=3), b=log("B", generation=41))
-        assert (
-            "topic 'log' on cluster 'a' (generation 3, last decided batch 7, finished) and topic 'log' on cluster"
-            in message
+        assert message == (
+            "Prefix 'p' has 2 commit logs: topic 'log' on cluster 'a' (generation 3, last decided batch 7, finished) and "
+            "topic 'log' on cluster 'b' (generation 41, last decided batch 7, finished). Nothing is written, because each "
+            "may know batches that the other does not. Stop all writers of this prefix, find out which log was used last, "
+            "and delete the topic of the other one. If two queries share the prefix, give each a "
+            "sink.transactional-id-prefix of its own"
         )
-        assert "delete the topic of the other one" in message
 
 
 def test_a_cluster_that_is_silent_may_have_the_log() -> None:
     """Unless the log is known as the only one, or the user says where it is."""
-    for others in ({"a": absent("A")}, {"a": log("A")}, {"a": told("A", "B")}, {}):
-        assert "Cluster 'b' cannot be asked" in fault("b", ClusterUnavailableError, **others)
+    why = (
+        "Cluster 'b' cannot be asked for the commit log of prefix 'p', {}. If the cluster is gone for good, take it out "
+        "of the stream's metadata. The cause: timed out"
+    )
+    for others in ({"a": absent("A")}, {"a": told("A", "B")}, {}):
+        assert fault("b", ClusterUnavailableError, **others) == why.format("which might be there")
+    assert fault("b", ClusterUnavailableError, a=log("A")) == why.format(
+        "but an earlier version made one on cluster 'a', and perhaps another one there. If you know the first to be it, set "
+        "sink.commit-log.cluster=a"
+    )
     assert "Cluster 'b'" in fault("b", ClusterUnavailableError, wished="a", a=absent("A"))
     assert "Cluster 'b'" in fault("b", ClusterUnavailableError, wished="c", a=log("A"), c=absent("C"))
     assert found("b", a=log("A", "A")).spot == Spot("a", TOPIC)
@@ -122,18 +144,22 @@ def test_a_cluster_that_is_silent_may_have_the_log() -> None:
 
 def test_a_log_whose_cluster_left_the_metadata() -> None:
     """Another one would know nothing. The error says where it was, and what to do."""
-    message = fault(a=told("A", "B", "east"))
-    assert (
-        "is on cluster 'east' (cluster.id B), topic 'log', according to cluster 'a', which the metadata does not"
-        in message
+    assert fault(a=told("A", "B", "east")) == (
+        "The commit log of prefix 'p' is on cluster 'east' (cluster.id B), topic 'log', according to cluster 'a', which the "
+        "metadata does not name any more. Add it to the metadata again (it may be inactive). Without it, nobody knows what "
+        "was published. If it is lost for good, set sink.lost-clusters=B for one start: a new log begins, and the next "
+        "batch of a stream is an error that says how to go on"
     )
-    assert "set sink.lost-clusters=B" in message
 
 
 def test_a_log_that_was_deleted() -> None:
     """Its cluster answers, but has no log any more; also if the topic was made again."""
     for there in (absent("B"), empty("B")):
-        assert "it was deleted" in fault(a=told("A", "B"), b=there)
+        message = fault(a=told("A", "B"), b=there)
+        assert (
+            ", according to cluster 'a', where it does not exist any more: it was deleted. Without it, nobody"
+            in message
+        )
 
 
 def test_a_copy_of_a_log_is_not_the_log() -> None:
@@ -144,8 +170,12 @@ def test_a_copy_of_a_log_is_not_the_log() -> None:
 
 def test_a_log_and_a_pointer_to_another_one() -> None:
     """Somebody began a second one where the first was not seen."""
-    message = fault(a=log("A", "A"), c=told("C", "B"))
-    assert "has a commit log on cluster 'a' (topic 'log'), but cluster 'c' says that it is on cluster 'b'" in message
+    assert fault(a=log("A", "A"), c=told("C", "B")) == (
+        "Prefix 'p' has a commit log on cluster 'a' (topic 'log'), but cluster 'c' says that it is on cluster 'b' "
+        "(cluster.id B), topic 'log'. Nothing is written, because each of them may know batches that the other does not. "
+        "Add the other cluster to the stream's metadata and delete the topic of the wrong log, or set sink.lost-clusters=B "
+        "if that cluster is lost for good"
+    )
 
 
 # --- lost for good ------------------------------------------------------------------------------------------------------
@@ -185,7 +215,10 @@ def test_a_log_is_moved_by_the_option_alone() -> None:
     assert found(wished="b", a=log("A", "A"), b=absent("B")) == there
     back = found(wished="a", a=left("A", "A", "B"), b=log("B", "A", "B"))
     assert (back.source, back.places) == (Spot("b", TOPIC), ("A/log", "B/log", "A/log"))
-    assert "which is to be there" in fault("b", ClusterUnavailableError, wished="b", a=log("A", "A"))
+    message = fault("b", ClusterUnavailableError, wished="b", a=log("A", "A"))
+    assert message.startswith(
+        "Cluster 'b' cannot be asked for the commit log of prefix 'p', which is to be there from now on. If the cluster is"
+    )
 
 
 def test_a_log_that_was_moved_is_found_at_its_new_place() -> None:
@@ -200,6 +233,16 @@ def test_a_move_that_was_interrupted_is_completed() -> None:
         choice = found(a=left("A", "A", "B", is_told=False), b=there)
         assert (choice.spot, choice.source) == (Spot("b", TOPIC), Spot("a", TOPIC))
         assert choice.places == ("A/log", "B/log")
+    choice = found(a=left("A", "A", "B"), b=left("B", "A", "B", "C", is_told=False), c=absent("C"))
+    assert choice == Choice(
+        Spot("c", TOPIC), ("A/log", "B/log", "C/log"), source=Spot("b", TOPIC), unaware=spots("a", "b")
+    )
+
+
+def test_a_move_that_was_interrupted_to_a_cluster_that_is_not_there() -> None:
+    """It may have been completed, so the new place has to be asked."""
+    message = fault(a=left("A", "A", "B", is_told=False))
+    assert "is on the cluster B, topic 'log', according to cluster 'a', which the metadata does not name any" in message
 
 
 def test_the_old_place_never_replaces_a_log_that_was_deleted_at_the_new_one() -> None:
@@ -228,6 +271,11 @@ def test_another_topic_is_another_place() -> None:
     seen = {Spot("b", "default"): Seen("B", Chain(9, State("x", 1))), Spot("b", TOPIC): absent("B")}
     choice = choose("p", seen, {}, None, Spot("a", TOPIC), ())
     assert (choice.spot, choice.source) == (Spot("b", TOPIC), Spot("b", "default"))
+    message = fault(a=Seen("A", Chain(), (0, Pointer("B/own", "b"))), b=absent("B"))
+    assert (
+        ", according to cluster 'a', where this query does not look: set sink.commit-log.topic=own as before."
+        in message
+    )
     assert choice.places == ("B/default", "B/log")
     seen |= {Spot("c", name): absent("C") for name in ("default", TOPIC)}
     assert choose("p", seen, {}, None, Spot("a", TOPIC), ()).unaware == spots("c")
@@ -270,7 +318,12 @@ def test_a_log_is_made_only_without_any_sign_of_one(kinds: dict[str, str], silen
 
 def test_words() -> None:
     """For a prefix that was used, and a wish that nobody knows."""
-    assert "knows its transactional id 'p.dk-1-0'" in str(unknown_log("p", "a", "p.dk-1-0"))
+    assert str(unknown_log("p", "a", "p.dk-1-0")) == (
+        "Prefix 'p' has been in use (cluster 'a' knows its transactional id 'p.dk-1-0'), but no cluster that the metadata "
+        "names has its commit log. So it is not known what was published. Add the cluster of the log to the stream's "
+        "metadata (it may be inactive), or set sink.commit-log.topic as before. If the log was deleted or is lost for good, "
+        "set sink.lost-clusters to the name of the cluster that it was on, for one start"
+    )
     with pytest.raises(ConfigurationError, match=r"'sink\.commit-log\.cluster' has the value 'x'.*one of a, b"):
         check_wish("x", ["b", "a"])
     check_wish(None, [])

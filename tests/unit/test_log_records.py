@@ -71,8 +71,8 @@ def in_state(**changes: Any) -> bytes:
     ],
 )
 def test_what_a_newer_version_wrote_stops_us(text: bytes) -> None:
-    """It may count, and this version does not know what it says."""
-    with pytest.raises(UnreadableRecordError):
+    """It may count, and this version does not know what it says. The error tells which version wrote it."""
+    with pytest.raises(UnreadableRecordError, match=f"^version {json.loads(text)['version']}$"):
         decode(text)
 
 

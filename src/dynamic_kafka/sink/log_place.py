@@ -154,14 +154,12 @@ def unknown_log(prefix: str, cluster: str, transactional_id: str) -> Transaction
 def _logs(seen: Mapping[Spot, Seen], here: Mapping[Spot, str], wished: Spot | None) -> list[Spot]:
     """Return the logs, each under one of the names that the metadata has for its cluster."""
     found: dict[str, Spot] = {}
+    earlier: set[str] = set()
     for spot in sorted(seen, key=lambda spot: (spot != wished, spot)):
         chain = seen[spot].chain
         if chain is not None and chain.offset >= 0 and (chain.state.places or (here[spot],))[-1] == here[spot]:
             found.setdefault(here[spot], spot)
-    earlier: set[str] = set()
-    for spot in found.values():
-        chain = seen[spot].chain
-        earlier |= set(chain.state.places[:-1]) if chain is not None else set()
+            earlier.update(chain.state.places[:-1])
     return [spot for name, spot in found.items() if name not in earlier]
 
 
@@ -206,12 +204,18 @@ def _unaware(seen: Mapping[Spot, Seen], here: Mapping[Spot, str], log: Spot) -> 
     return tuple(found)
 
 
+def _parts(pointer: Pointer) -> tuple[str, str]:
+    """Return the cluster.id and the topic that a pointer names."""
+    kafka_id, _, topic = pointer.place.partition("/")
+    return kafka_id, topic
+
+
 def _is_lost(pointer: Pointer, lost: Collection[str]) -> bool:
-    return pointer.cluster in lost or pointer.place.partition("/")[0] in lost
+    return pointer.cluster in lost or _parts(pointer)[0] in lost
 
 
 def _named(pointer: Pointer) -> str:
-    kafka_id, _, topic = pointer.place.partition("/")
+    kafka_id, topic = _parts(pointer)
     name = f"cluster '{pointer.cluster}' (cluster.id {kafka_id})" if pointer.cluster else f"the cluster {kafka_id}"
     return f"{name}, topic '{topic}'"
 
@@ -237,7 +241,7 @@ def _contradiction(prefix: str, log: Spot, others: Mapping[Spot, Pointer]) -> Tr
         f"Prefix '{prefix}' has a commit log on cluster '{log.cluster}' (topic '{log.topic}'), but cluster '{spot.cluster}' "
         f"says that it is on {_named(pointer)}. Nothing is written, because each of them may know batches that the other "
         "does not. Add the other cluster to the stream's metadata and delete the topic of the wrong log, or set "
-        f"sink.lost-clusters={pointer.place.partition('/')[0]} if that cluster is lost for good"
+        f"sink.lost-clusters={_parts(pointer)[0]} if that cluster is lost for good"
     )
 
 
@@ -252,7 +256,7 @@ def _silent(prefix: str, silent: Mapping[str, str], why: str) -> ClusterUnavaila
 
 def _gone(prefix: str, left: Mapping[Spot, Pointer], seen: Mapping[Spot, Seen]) -> TransactionError:
     spot, pointer = min(left.items())
-    kafka_id, _, topic = pointer.place.partition("/")
+    kafka_id, topic = _parts(pointer)
     topics = {there.topic for there, found in seen.items() if found.kafka_id == kafka_id}
     if not topics:
         what = "which the metadata does not name any more. Add it to the metadata again (it may be inactive). Without "
