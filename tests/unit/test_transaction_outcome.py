@@ -47,6 +47,10 @@ def test_an_abort_at_the_last_epoch_may_change_the_producer_id() -> None:
     assert outcome(late, described(TransactionState.COMPLETE_COMMIT, 4712, 0)) is Outcome.UNKNOWN
     assert outcome(late, described(TransactionState.COMPLETE_ABORT, 4712, 1)) is Outcome.UNKNOWN
     assert outcome(late, described(TransactionState.COMPLETE_ABORT, 4711, 32_767)) is Outcome.ABORTED
+    first = TRANSACTION._replace(producer_epoch=32_765)  # its fence reaches 32,766
+    assert outcome(first, described(TransactionState.COMPLETE_ABORT, 4712, 0)) is Outcome.ABORTED
+    earlier = TRANSACTION._replace(producer_epoch=32_764)
+    assert outcome(earlier, described(TransactionState.COMPLETE_ABORT, 4712, 0)) is Outcome.UNKNOWN
 
 
 def test_an_id_that_nobody_knows() -> None:

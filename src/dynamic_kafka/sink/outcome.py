@@ -24,7 +24,7 @@ from dynamic_kafka.sink.protocol import Outcome
 __all__ = ["outcome", "time_left_ms"]
 
 _LARGEST_STEP = 2
-_LAST_EPOCHS = 32_765  # the fence and the abort of one that is later do not fit into Kafka's 16 bits
+_LAST_EPOCHS = 32_765  # from here on the fence reaches epoch 32,766, where Kafka takes a producer id for used up
 
 
 def outcome(transaction: Transaction, found: TransactionDescription | None) -> Outcome:
