@@ -31,10 +31,11 @@ TOPIC = commit_log_topic("p")
 
 @dataclass
 class Cluster:
-    """A cluster: its topics' records, the ids of its transactions, and the topics that may not be seen."""
+    """A cluster: its topics' records and replication, the ids of its transactions, and the topics that may not be seen."""
 
     kafka_id: str
     topics: dict[str, list[bytes]] = field(default_factory=dict)
+    replication: dict[str, int | None] = field(default_factory=dict)
     ids: dict[str, TransactionDescription] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     settings: BrokerSettings = field(default_factory=lambda: BrokerSettings(900_000, verifies_partitions=True))
@@ -65,6 +66,8 @@ class FakeLog:
     world: World
 
     def __init__(self, name: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> None:
+        assert name
+        assert timeout_ms > 0
         self._name, self._properties, self._topic_name = name, properties, topic
         self.world.patience.setdefault(name, timeout_ms)
         self.topic = self
@@ -86,7 +89,9 @@ class FakeLog:
 
     def create(self, replication: int | None) -> None:
         """See `LogTopic`."""
-        self._cluster.topics.setdefault(self._topic_name, [])
+        assert self._topic_name not in self._cluster.topics
+        self._cluster.topics[self._topic_name] = []
+        self._cluster.replication[self._topic_name] = replication
 
     def check(self) -> None:
         """See `LogTopic`."""
@@ -128,6 +133,8 @@ class FakeClient:
     world: World
 
     def __init__(self, name: str, properties: Mapping[str, str], *, timeout_ms: int) -> None:
+        assert name
+        assert timeout_ms > 0
         self._name, self._properties = name, properties
 
     @property
@@ -241,6 +248,11 @@ def head(world: World, name: str) -> State:
     return FakeLog(name, properties(name)[name], TOPIC, timeout_ms=1).read().state
 
 
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the user was told."""
+    return [record.getMessage() for record in caplog.records if record.name == log_search.__name__]
+
+
 def identity(batch: int) -> Identity:
     """A batch of `foreachBatch`."""
     return Identity("app", batch, consecutive=False)
@@ -286,13 +298,41 @@ def test_a_running_driver_looks_once(world: World) -> None:
     assert TOPIC in world.clusters["b:1"].topics
 
 
-def test_a_log_whose_cluster_left_is_an_error(world: World) -> None:
+def test_the_topic_is_made_with_the_replication_of_the_option(world: World) -> None:
+    """Where the log begins, and where a pointer to it is written."""
+    claim("a b", log_replication=2)
+    assert [world.clusters[f"{name}:1"].replication for name in "abc"] == [{TOPIC: 2}, {TOPIC: 2}, {}]
+
+
+def test_a_log_is_wished_for_on_a_cluster_of_the_stream(world: World) -> None:
+    """Another name is an error before anything is made."""
+    with pytest.raises(ConfigurationError, match=r"'sink\.commit-log\.cluster' has the value 'x'"):
+        claim("a b", log_cluster="x")
+    assert world.asked == []
+
+
+def test_a_log_that_is_deleted_after_it_was_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not begun again: the new one would know nothing."""
+    claim("a")
+    monkeypatch.setattr(committer, "_EMPTY_S", 0.0)
+    monkeypatch.setattr(FakeLog, "check", lambda log: log._cluster.topics[TOPIC].clear())
+    with pytest.raises(TransactionError, match="was deleted while it was in use"):
+        claim("a")
+    assert world.clusters["a:1"].topics == {TOPIC: []}
+
+
+def test_a_log_whose_cluster_left_is_an_error(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is made on the clusters that are left; the user's word makes one, once."""
     claim("a b c")
     for batch in range(2):
         with pytest.raises(TransactionError, match=r"is on cluster 'a' \(cluster\.id A\)"):
             claim("b c", identity=identity(batch))
-    assert claim("b c", lost_clusters=("A",))[1].places == (f"A/{TOPIC}", f"B/{TOPIC}")
+    assert claim("b c", lost_clusters=("A", "Z"))[1].places == (f"A/{TOPIC}", f"B/{TOPIC}")
+    (warning,) = warnings(caplog)
+    assert warning == (
+        "A new commit log of prefix 'p' begins on cluster 'b', because sink.lost-clusters=A;Z says that the earlier one is "
+        "lost. The option is not needed any more"
+    )
     assert claim("b c")[1].cluster == "b"
     assert claim("a b c")[1].cluster == "b"
 
@@ -300,7 +340,8 @@ def test_a_log_whose_cluster_left_is_an_error(world: World) -> None:
 def test_a_prefix_that_was_used_has_a_log_somewhere(world: World) -> None:
     """Pointers were not known to the first version: its transactional ids show that there was one."""
     open_transaction(world, "b", "p.dk-0123456789ab-0")
-    with pytest.raises(TransactionError, match=r"cluster 'b' knows its transactional id 'p\.dk-0123456789ab-0'"):
+    known = r"^Prefix 'p' has been in use \(cluster 'b' knows its transactional id 'p\.dk-0123456789ab-0'\)"
+    with pytest.raises(TransactionError, match=known):
         claim("a b")
     assert not world.clusters["a:1"].topics
     assert claim("a b", lost_clusters=("z",))[1].cluster == "a"
@@ -365,7 +406,11 @@ def test_a_cluster_that_cannot_be_told(world: World, caplog: pytest.LogCaptureFi
 
     world.before_append = refuse
     claim("a b")
-    assert "Cluster 'b' could not be told that the commit log is on cluster 'a'" in caplog.text
+    (warning,) = warnings(caplog)
+    assert warning == (
+        "Cluster 'b' could not be told that the commit log is on cluster 'a', so it alone would not show that there is one: "
+        "no ACL"
+    )
 
 
 # --- moved --------------------------------------------------------------------------------------------------------------
@@ -382,6 +427,55 @@ def test_a_log_is_moved_with_all_that_it_knows(world: World) -> None:
     assert world.clusters["b:1"].ids[transaction.transactional_id].state is TransactionState.COMPLETE_COMMIT
     assert claim("b c", identity=identity(2))[0].applied
     assert claim("a b c", identity=identity(2))[0].applied
+
+
+def test_a_log_is_moved_twice(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """It knows all of its places. The old ones are told where it is, first the one that it leaves. A warning says so."""
+    commit(world, "a b c", claim("a b c"), identity(1), "a")
+    claim("a b c", log_cluster="b")
+    caplog.clear()
+    told: list[tuple[str, Record | Pointer]] = []
+    world.before_append = lambda address, record: told.append((address, record))
+    claimed, place = claim("a b c", identity=identity(1), log_cluster="c")
+    assert (claimed.applied, place.places) == (True, (f"A/{TOPIC}", f"B/{TOPIC}", f"C/{TOPIC}"))
+    assert warnings(caplog) == [
+        f"The commit log was moved from cluster 'b' (topic '{TOPIC}') to cluster 'c' (topic '{TOPIC}')"
+    ]
+    assert next(entry for entry in told if isinstance(entry[1], Pointer)) == ("b:1", Pointer(f"C/{TOPIC}", "c"))
+    for name in "ab":
+        assert decode(world.clusters[f"{name}:1"].topics[TOPIC][-1]) == Pointer(f"C/{TOPIC}", "c")
+
+
+def test_a_log_that_another_driver_has_moved_goes_on(world: World) -> None:
+    """What that one has written at the new place since is not undone."""
+    claim("a b c")
+    claim("a b c", log_cluster="b")
+
+    def move_first(address: str, record: Record | Pointer) -> None:
+        if address == "b:1" and isinstance(record, Record) and record.state.places[-1] == f"C/{TOPIC}":
+            world.before_append = lambda address, record: None
+            append(world, "c", replace(record.state, generation=40))
+
+    world.before_append = move_first
+    assert claim("a b c", log_cluster="c")[0].generation == 41
+
+
+def test_a_log_is_not_moved_to_where_another_query_writes(world: World) -> None:
+    """The move fails, and says why."""
+    claim("a b")
+
+    def write_first(address: str, record: Record | Pointer) -> None:
+        if address == "b:1" and isinstance(record, Record):
+            world.before_append = lambda address, record: None
+            append(world, "b", State("other", 1))
+
+    world.before_append = write_first
+    with pytest.raises(ProducerFencedError) as caught:
+        claim("a b", log_cluster="b")
+    assert str(caught.value) == (
+        "The commit log could not be moved to cluster 'b', because another query writes to it. Give each query a "
+        "sink.transactional-id-prefix of its own"
+    )
 
 
 def test_a_driver_of_the_old_place_is_fenced(world: World) -> None:
