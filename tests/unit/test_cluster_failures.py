@@ -30,6 +30,7 @@ from dynamic_kafka.kafka.clients import BackgroundErrors, ClientSettings, Cluste
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.metadata.watcher import MetadataWatcher
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.offsets import MARKER, decode
@@ -394,6 +395,69 @@ def test_new_properties_get_a_time_of_their_own(start: Callable[..., Query], clu
     query.run_for(0.6)
     clusters["a"].refuses_login, clusters["a"].end = False, 200
     query.run_to("a", 200)
+
+
+# --- clusters that do not matter any more -------------------------------------------------------------------------------
+
+
+def test_a_removed_cluster_is_not_asked_about_for_ever(
+    start: Callable[..., Query], clusters: Mapping[str, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the service calls it active is of interest until it is cut."""
+    asked: list[str] = []
+
+    def is_active(_: object, name: str) -> bool:
+        asked.append(name)
+        return name != "b"
+
+    monkeypatch.setattr(InMemoryMetadataService, "is_cluster_active", is_active)
+    query = start({"cluster-failure-mode": "isolate"}, a={}, b={})
+    query.run_to("b", 100)
+    clusters["b"].fails_with = ClusterUnavailableError("down", cluster_id="b")
+    query.run_until(lambda: "b" in asked)
+    query.describe(a={})
+    query.run_until(lambda: "b" not in query.enumerator._view.monitors)
+    query.run_for(0.1)
+    asked.clear()
+    query.run_for(0.3)
+    assert asked == []
+
+
+@pytest.mark.usefixtures("patience")
+def test_a_cluster_that_comes_back_asks_for_new_properties_again(
+    start: Callable[..., Query], clusters: Mapping[str, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a refused login the service is asked once a minute for new ones, and at once if the cluster was away."""
+    requests: list[float] = []
+    monkeypatch.setattr(MetadataWatcher, "request_refresh", lambda _: requests.append(time.monotonic()))
+    query = start({"cluster-failure-mode": "isolate"}, a={}, b={})
+    query.run_to("b", 100)
+    clusters["b"].refuses_login = True
+    query.run_until(lambda: requests)
+    query.run_for(0.3)
+    assert len(requests) == 1
+    query.service.set_active("b", False)
+    query.describe(a={})
+    query.run_until(lambda: "b" not in query.enumerator._view.monitors)
+    query.service.set_active("b", True)
+    query.describe(a={}, b={})
+    query.run_until(lambda: len(requests) == 2)
+
+
+def test_a_cluster_without_topics_ends_no_query(start: Callable[..., Query], clusters: Mapping[str, Cluster]) -> None:
+    """There is nothing to read on it, so it does not matter that it is down."""
+    clusters["b"].fails_with = ClusterUnavailableError("down", cluster_id="b")
+    query = start({"properties.default.api.timeout.ms": "200"})
+    own = {"bootstrap.servers": "127.0.0.1:1"}
+    parts = {"a": ClusterMetadata(frozenset({"t"}), own), "b": ClusterMetadata(frozenset(), own)}
+    query.service.set_streams([KafkaStream("s", parts)])
+    query.run_to("a", 100)
+    query.run_for(0.6)
+    clusters["a"].end = 200
+    query.run_to("a", 200)
+
+
+# --- certificates -------------------------------------------------------------------------------------------------------
 
 
 def test_a_certificate_replaced_in_place_is_used_after_a_failure(
