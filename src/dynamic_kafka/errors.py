@@ -213,7 +213,8 @@ class DataLossError(DynamicKafkaError):
         partition: The partition.
         start: The first offset of the range that had to be read.
         end: The offset after the range.
-        skip: The value of the option `skip-offsets` that gives up this range alone; "" if it is not a planned range.
+        skip: The value of the option `skip-offsets` that gives up this range alone; "" if it is not a planned range: then
+            no batch repeats it, and the end of what is lost may be unknown.
     """
 
     def __init__(
@@ -222,7 +223,7 @@ class DataLossError(DynamicKafkaError):
         once = f", or start the query once with skip-offsets={skip} to give up only these offsets" if skip else ""
         super().__init__(
             f"Cluster '{cluster_id}', topic '{topic}', partition {partition}, offsets [{start}, {end}): {reason}. "
-            f"Set failOnDataLoss=false to continue without the lost records{once}",
+            f"Set failOnDataLoss=false for one start to continue without the lost records{once}",
             cluster_id=cluster_id,
         )
         self.topic, self.partition, self.start, self.end = topic, partition, start, end

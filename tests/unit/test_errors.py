@@ -144,7 +144,7 @@ def test_messages_name_the_place() -> None:
     """Cluster, topic, partition and offsets; and what to do."""
     assert str(ONE_OF_EACH[9]) == (
         "Cluster 'c', topic 't', partition 1, offsets [2, 3): gone. "
-        "Set failOnDataLoss=false to continue without the lost records"
+        "Set failOnDataLoss=false for one start to continue without the lost records"
     )
     assert str(ONE_OF_EACH[10]) == "Cluster 'c', topic 't', partition 1, offset 2: bad"
     assert str(ONE_OF_EACH[3]) == "Option 'minPartitions' has the value '0'; expected a whole number above 0"

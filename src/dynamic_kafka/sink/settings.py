@@ -77,7 +77,8 @@ class SinkSettings:
         non_blank("a cluster id"),
         shown_default="where it is found",
         doc="The cluster of the commit log. Without it, the log is searched on all clusters of the stream, and made on the "
-        "first active one by name if it does not exist. A log that is on another cluster is moved.",
+        "first active one by name if it does not exist. A log that is on another cluster is moved. Give all writers of a "
+        "prefix the same value and the same topic: two that start for the first time at one moment could make two logs.",
     )
     log_replication: int | None = option(
         "sink.commit-log.replication-factor",

@@ -93,7 +93,8 @@ class SourceSettings:
         choice(*get_args(ClusterFailureMode)),
         "fail",
         doc="What to do if a cluster does not answer: `fail` ends the query after the client's time-outs, `isolate` reads "
-        "the other clusters until it answers again.",
+        "the other clusters until it answers again. A cluster that has never answered is known by its name only, so keep "
+        "the name until it has.",
     )
     drain: bool = option(
         "drain-on-removal",
