@@ -17,19 +17,19 @@ REPORT = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 _HEAD = f"""# Reliability
 
-`make chaos` hurts a running query and counts. All the while, numbered rows are written to topics on three Kafka
-clusters. One streaming query reads them with `dynamic-kafka`, and writes each row to a cluster by chance, exactly
-once. A reader with `read_committed` counts what is published. Meanwhile one fault after the other happens, in an
-order that a seed decides.
+`make chaos` causes faults while a query runs, and counts the rows that are lost or there twice. Numbered rows are
+written to topics on three Kafka clusters all the time. One streaming query reads these topics with `dynamic-kafka`, and
+writes each row exactly once to a cluster that is chosen at random. A reader with `read_committed` counts the rows that
+are published. Meanwhile the faults happen one after the other. A seed decides their order.
 
 * Clusters: `a` has three brokers of Kafka 4.1 (and the commit log), `b` has one of 4.1 with a password, `c` has one
-  of 3.9 with TLS. All clients come through a proxy, whose links can be slow, narrow, cut, stuck or half-open.
+  of 3.9 with TLS. All clients connect through a proxy. It can make a link slow, narrow, cut, stuck or half-open.
 * Spark: a standalone cluster of two workers, each with a temporary directory of its own, as two machines have.
 * A fault has *recovered* when all rows written before its end are published. The target is {RECOVERY_S:.0f} s.
 * Rows that a fault itself destroys (a deleted topic, retention) do not count as lost in the table. The query has to report
   them, and the campaign compares the number.
-* If the query stops, the campaign takes the documented way on, as an operator would.
-* The wrong clocks are those of Python on Spark's side. Brokers have the right time.
+* If the query stops with an error, the campaign does what the documentation says about this error, and starts it again.
+* A fault with a wrong clock changes the time of Spark's Python processes. Brokers have the right time.
 
 ```sh
 make chaos ARGS="--minutes 30"                # some faults; prints the seed
@@ -134,7 +134,7 @@ def _totals(
         f"{sum(r.lost for r in known)} rows lost, {sum(r.twice for r in known)} rows twice. "
         f"Slowest recovery: {_seconds(max(times, default=None))}.** "
         f"{sum(name in by_name for name in faults)} of the {len(faults)} faults below were tried. "
-        f"{small} of the {len(known)} runs were in a small world: `b`, `c` and a local Spark (`--small`).\n\n"
+        f"{small} of the {len(known)} runs used a small set-up: `b`, `c` and a local Spark (`--small`).\n\n"
     )
 
 

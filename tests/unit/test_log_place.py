@@ -258,7 +258,7 @@ def test_the_last_word_of_a_topic_counts() -> None:
     assert Seen("A", chain, later).names == Pointer("C/log", "c")
     assert Seen("A", chain, earlier).names == Pointer("B/log", "")
     assert Seen("A", log("A").chain, earlier).names == Pointer("C/log", "c")
-    assert [Seen("A", chain, pointer).is_told for pointer in (later, earlier, None)] == [True, False, False]
+    assert [Seen("A", chain, pointer).has_later_pointer for pointer in (later, earlier, None)] == [True, False, False]
 
 
 def test_the_users_name_of_a_cluster_with_two_names() -> None:

@@ -408,8 +408,8 @@ def test_a_cluster_that_cannot_be_told(world: World, caplog: pytest.LogCaptureFi
     claim("a b")
     (warning,) = warnings(caplog)
     assert warning == (
-        "Cluster 'b' could not be told that the commit log is on cluster 'a', so it alone would not show that there is one: "
-        "no ACL"
+        "Cluster 'b': no pointer to the commit log on cluster 'a' could be written. A start that reaches only the first one "
+        "would not know that there is a log: no ACL"
     )
 
 

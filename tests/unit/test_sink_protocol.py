@@ -433,7 +433,7 @@ def test_a_record_of_the_first_version_does_not_know_its_rows(world: World) -> N
     assert stream(world, Identity("q", 3), "p-0", rows=7) == "repeated"
     (warning,) = world.warnings()
     assert warning.startswith(
-        "Batch 3 of query q is published already; the commit log does not tell with how many rows."
+        "Batch 3 of query q is published already; the commit log does not contain its number of rows."
     )
     assert "What was written again is dropped (7 rows)" in warning
 

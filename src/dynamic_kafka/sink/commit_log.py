@@ -104,7 +104,8 @@ class CommitLog:
 
     Attributes:
         topic: The topic, for its making and its settings.
-        pointer: The last record read that says that the log is somewhere else, with its offset; None if there is none.
+        pointer: The offset and the content of the last pointer in the topic; None if it has none. A pointer is a record with
+            the place of the log, for topics on other clusters and for a log that was moved.
     """
 
     def __init__(self, cluster_id: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> None:

@@ -1,7 +1,8 @@
 """The driver's side of exactly-once: it runs the protocol against real clusters.
 
 A process keeps one `Committer` for each prefix between batches, because connections are expensive: Spark's driver plans and
-commits in Python processes that live on. The process that plans finds the commit log; others are told where it is.
+commits in Python processes that live on. The process that plans finds the commit log. The others get its place from the
+tasks.
 
 Whoever can write to the commit log must not be able to send the driver anywhere. So a decision names its clusters, and they
 are looked up among those that today's metadata names, by Kafka's cluster.id, with today's properties.
@@ -28,7 +29,7 @@ from dynamic_kafka.sink import protocol
 from dynamic_kafka.sink.chain import Chain, Record, State, Transaction
 from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.identity import Identity
-from dynamic_kafka.sink.log_search import FoundLog, check_moved, find_log, seed, tell
+from dynamic_kafka.sink.log_search import FoundLog, check_moved, find_log, seed, write_pointers
 from dynamic_kafka.sink.outcome import outcome, time_left_ms
 from dynamic_kafka.sink.protocol import Batch, Claim, Effect, ObservedTransaction, Outcome
 from dynamic_kafka.sink.report import PublishReport
@@ -387,7 +388,7 @@ def claim_batch(
     key = settings.prefix, wishes, frozenset(pool_key("find", name, found) for name, found in clusters.items())
     # Searched once in a process: nobody else may move the log without claiming it, and the claim then fails.
     found = _found_logs.pop(key, None)
-    told = found is not None
+    is_first = found is None
     if found is None:
         found = find_log(settings, clusters, destinations)
         if found.source is not None:
@@ -395,10 +396,10 @@ def claim_batch(
                 committer.move_to(found.log, others)
     with committer_for(settings, destinations, found.log) as committer:
         claim = committer.claim(identity, others, begun=found.begun)
-        if not told:
+        if is_first:
             committer.warn_of_hanging_transactions()
-    if not told:
-        tell(settings, clusters, found)
+    if is_first:
+        write_pointers(settings, clusters, found)
     _found_logs[key] = replace(found, begun=True)
     for oldest in list(_found_logs)[:-_MOST_FOUND]:
         del _found_logs[oldest]

@@ -44,8 +44,8 @@ class Published(NamedTuple):
 
     Args:
         batch: Its number.
-        rows: The number of its rows; None if the log does not tell.
-        run: The run of the streaming query that published it; None if the log does not tell. See `protocol.Batch`.
+        rows: The number of its rows; None if the log does not contain it.
+        run: The run of the streaming query that published it; None if the log does not contain it. See `protocol.Batch`.
         accepted: True if `sink.accept-gaps` was used for it.
     """
 
@@ -125,7 +125,7 @@ def _repetition(
     if rows is None:
         return Place("next" if accepts else "repeated")
     if last.rows is None:
-        why = "is published already; the commit log does not tell with how many rows"
+        why = "is published already; the commit log does not contain its number of rows"
         return Place(
             "repeated", warning=f"{_capital(identity)} {why}. What was written again is dropped ({_count(rows)})"
         )

@@ -52,12 +52,12 @@ class Seen:
     def names(self) -> Pointer | None:
         """Return the place that the topic names last: by a pointer, or by a log that was moved or copied."""
         found = None if self.pointer is None else self.pointer[1]
-        if self.chain is not None and self.chain.state.places and (found is None or not self.is_told):
+        if self.chain is not None and self.chain.state.places and (found is None or not self.has_later_pointer):
             return Pointer(self.chain.state.places[-1], "")
         return found
 
     @property
-    def is_told(self) -> bool:
+    def has_later_pointer(self) -> bool:
         """Return whether a pointer is later than what is left of a log here."""
         return self.pointer is not None and self.chain is not None and self.pointer[0] > self.chain.offset
 
@@ -114,14 +114,14 @@ def choose(  # noqa: PLR0917
     logs = _logs(seen, here, wished)
     if len(logs) > 1:
         raise _several(prefix, logs, seen)
-    told = {spot: names for spot, found in seen.items() if spot not in logs and (names := found.names) is not None}
+    pointers = {spot: names for spot, found in seen.items() if spot not in logs and (names := found.names) is not None}
     if not logs:
-        return _without_log(prefix, seen, here, told, silent, wished or first, lost)
+        return _without_log(prefix, seen, here, pointers, silent, wished or first, lost)
     (log,) = logs
     known = seen[log].chain
     assert known is not None
     places = known.state.places or (here[log],)
-    others = {s: p for s, p in told.items() if p.place not in places and not _is_lost(p, lost)}
+    others = {s: p for s, p in pointers.items() if p.place not in places and not _is_lost(p, lost)}
     if others:
         raise _contradiction(prefix, log, others)
     if silent and not known.state.places and (wished is None or here.get(wished) != here[log]):
@@ -167,7 +167,7 @@ def _without_log(  # noqa: PLR0917
     prefix: str,
     seen: Mapping[Spot, Seen],
     here: Mapping[Spot, str],
-    told: Mapping[Spot, Pointer],
+    pointers: Mapping[Spot, Pointer],
     silent: Mapping[str, str],
     first: Spot,
     lost: Collection[str],
@@ -175,18 +175,23 @@ def _without_log(  # noqa: PLR0917
     for source, found in seen.items():
         chain = found.chain
         # A move that was not completed: the old log's last record names the new place, and nobody has said that it is there.
-        if chain is not None and chain.state.places and here[source] in chain.state.places[:-1] and not found.is_told:
+        if (
+            chain is not None
+            and chain.state.places
+            and here[source] in chain.state.places[:-1]
+            and not found.has_later_pointer
+        ):
             target = next((spot for spot, name in here.items() if name == chain.state.places[-1]), None)
             if target is not None:
                 return Choice(target, chain.state.places, source=source, unaware=_unaware(seen, here, target))
-    left = {spot: pointer for spot, pointer in told.items() if not _is_lost(pointer, lost)}
+    left = {spot: pointer for spot, pointer in pointers.items() if not _is_lost(pointer, lost)}
     if silent:
         raise _silent(prefix, silent, "which might be there")
     if left:
         raise _gone(prefix, left, seen)
     by_hand = [spot for spot, found in seen.items() if found.chain is not None and not found.names]
     spot = by_hand[0] if len(by_hand) == 1 and first not in by_hand else first
-    given_up = tuple(dict.fromkeys(pointer.place for pointer in told.values()))
+    given_up = tuple(dict.fromkeys(pointer.place for pointer in pointers.values()))
     places = (*(name for name in given_up if name != here[spot]), here[spot])
     return Choice(spot, places, create=True, unaware=_unaware(seen, here, spot))
 
@@ -197,8 +202,8 @@ def _unaware(seen: Mapping[Spot, Seen], here: Mapping[Spot, str], log: Spot) -> 
     found = []
     for spot in sorted(spot for spot in seen if spot.topic == log.topic and spot.cluster != log.cluster):
         there = seen[spot]
-        told = there.is_told and there.pointer is not None and there.pointer[1].place == here[log]
-        if there.kafka_id not in clusters and not told:
+        points_here = there.has_later_pointer and there.pointer is not None and there.pointer[1].place == here[log]
+        if there.kafka_id not in clusters and not points_here:
             found.append(spot)
         clusters.add(there.kafka_id)
     return tuple(found)

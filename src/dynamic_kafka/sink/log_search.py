@@ -19,7 +19,7 @@ from dynamic_kafka.sink.log_records import Pointer
 from dynamic_kafka.sink.settings import LogPlace, SinkSettings
 from dynamic_kafka.sink.transactional_ids import belongs_to
 
-__all__ = ["FoundLog", "check_moved", "find_log", "seed", "tell"]
+__all__ = ["FoundLog", "check_moved", "find_log", "seed", "write_pointers"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class FoundLog:
     Args:
         log: Where it is.
         source: Where it is still, if it is to be moved.
-        unaware: The clusters that have to be told.
+        unaware: The topics on other clusters that need a pointer to the log.
         begun: True if it has records.
     """
 
@@ -72,7 +72,7 @@ def find_log(settings: SinkSettings, clusters: _Properties, active: Collection[s
     return FoundLog(found, source, choice.unaware, not choice.create)
 
 
-def tell(settings: SinkSettings, clusters: _Properties, found: FoundLog) -> None:
+def write_pointers(settings: SinkSettings, clusters: _Properties, found: FoundLog) -> None:
     """Write pointers to the log on the clusters that have none. A failure is a warning: the log itself is not touched."""
     for spot in found.unaware:
         try:
@@ -82,8 +82,8 @@ def tell(settings: SinkSettings, clusters: _Properties, found: FoundLog) -> None
                 log.append(Pointer(found.log.places[-1], found.log.cluster))
         except DynamicKafkaError as error:
             _log.warning(
-                "Cluster '%s' could not be told that the commit log is on cluster '%s', so it alone would not show that "
-                "there is one: %s",
+                "Cluster '%s': no pointer to the commit log on cluster '%s' could be written. A start that reaches only the "
+                "first one would not know that there is a log: %s",
                 spot.cluster,
                 found.log.cluster,
                 error,

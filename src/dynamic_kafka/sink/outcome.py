@@ -51,7 +51,7 @@ def time_left_ms(found: TransactionDescription, now_ms: int, since_claim_ms: int
     """Return the time until the broker aborts an open transaction: at least what is left since the batch was claimed.
 
     No transaction of a batch begins before its claim. So `since_claim_ms`, which the driver measures alone, is right
-    whatever the clocks say. For a batch that takes longer than the time-out, only the clocks can tell.
+    whatever the clocks say. For a batch that takes longer than the time-out, only the clocks are known.
 
     Args:
         found: The transaction.

@@ -79,7 +79,7 @@ class Outcome(StrEnum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     ENDING = "ending"
-    """Its time-out is about to abort it, which is not settled: a later look tells how it ended."""
+    """Its time-out is about to abort it, so the end is still open. Describe it again later."""
     UNKNOWN = "unknown"
     """The coordinator does not know the transactional id any more, or the id has been used again since."""
 
@@ -346,7 +346,7 @@ def _publish(decision: Chain, policy: TransactionPolicy) -> Generator[Effect, An
 
     Returns:
         `voided` if nothing of it can be published any more, `unknown` if another driver has taken it over and the log does
-        not tell that it is published; and the state that has to be appended, if no other driver has done so.
+        not contain that it is published; and the state that has to be appended, if no other driver has done so.
     """
     state = decision.state
     pending = state.transactions
@@ -389,7 +389,7 @@ def _publish(decision: Chain, policy: TransactionPolicy) -> Generator[Effect, An
 
 
 def _is_published(decided: State, now: State) -> bool:
-    """Return whether the log tells that another driver has published a batch that was decided before (rule 6)."""
+    """Return whether the log shows that another driver has published a batch that was decided before (rule 6)."""
     name = decided.identity
     is_open = now.status == "decided" and now.identity == name
     is_same = now.applied.get(name) == decided.batch and now.rows.get(name) == decided.rows.get(name)

@@ -12,7 +12,7 @@ A producer that is closed after all its records were acknowledged sends no reque
 on the broker, to be ended by its producer id and epoch.
 
 What is needed of librdkafka: transactions V1 (EndTxn below version 5, see `outcome`), no request at the close of a producer,
-and the line of its log about the producer id, which it tells nowhere else but in its statistics. These hold about 1 KB for
+and the line of its log about the producer id, which is nowhere else but in its statistics. These hold about 1 KB for
 each partition of each topic written to, which is too much to write down as often as somebody waits for the id.
 """
 
@@ -133,7 +133,7 @@ def _prepare_next(begun: _TransactionalProducer, key: Hashable, task: WriteTask)
 
 
 class _ProducerIdLog:
-    """The log of a producer. It notes the producer id and epoch, which librdkafka does not tell in another way."""
+    """The log of a producer. It notes the producer id and epoch, for which librdkafka has no function."""
 
     ids: tuple[int, int] | None = None
 

@@ -93,7 +93,7 @@ class SourceEnumerator:
                 return start
         assert self._seen is not None
         if previous is not None:
-            self._tell_differences(previous, self._seen)
+            self._report_differences(previous, self._seen)
             self._commit(previous)
         result = self._resolve(previous, self._seen)
         self._idle = False
@@ -286,7 +286,7 @@ class SourceEnumerator:
         ]
 
     def _stop_skipping(self) -> None:
-        """Tell which offsets of `skip-offsets` were not found, and forget them all: they are for the repeated batch only."""
+        """Warn of `skip-offsets` that were not found, and forget them all: they are for the repeated batch only."""
         unused = ";".join(map(str, sorted(self._given_up - self._skipped)))
         if unused:
             text = f"skip-offsets={unused} has no effect: the query has no such range to repeat. Take the option out"
@@ -296,8 +296,8 @@ class SourceEnumerator:
 
     # --- details ---
 
-    def _tell_differences(self, previous: Document, seen: SourceSnapshot) -> None:
-        """Tell once, at the start, what is not as in the checkpoint."""
+    def _report_differences(self, previous: Document, seen: SourceSnapshot) -> None:
+        """Report once, at the start, what differs from the checkpoint."""
         if not self._compared:
             self._compared = True
             text = differences(previous, seen.desired, self._policy, self._settings.packing)

@@ -17,7 +17,7 @@ one topic under two names                           a warning, and it is read on
                                                     else under the first name
 ==================================================  =====================================================================
 
-The evidence is a view, which tells the cluster.id. A desired cluster without a view is what the document says it is.
+The evidence is a view, which contains the cluster.id. A desired cluster without a view is what the document says it is.
 A desired cluster that was never reached may be any cluster.
 """
 
@@ -69,7 +69,7 @@ def identify(
         previous: The last document; None on a first start.
         desired: The clusters that have to be read.
         views: The clusters that answered.
-        is_over: The function that tells whether retained positions may be forgotten.
+        is_over: The function that returns whether retained positions may be forgotten.
 
     Raises:
         CheckpointError: If a name leads to another cluster, and the cluster that it stood for has no name any more.
@@ -224,7 +224,7 @@ def _drop(state: ClusterOffsets, topic: str) -> None:
 
 
 def _hold(previous: Document, homes: Mapping[str, list[str]], found: Identified) -> None:
-    """Hold removed clusters while a cluster that was named instead of them has not told its cluster.id."""
+    """Hold removed clusters while the cluster.id of a cluster that was named instead of them is unknown."""
     named = {name for parts in previous.streams.values() for name in parts}
     unseen = [
         name

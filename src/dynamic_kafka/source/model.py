@@ -117,7 +117,7 @@ class Reconciled:
         document: The next document, without ranges.
         views: The views of the document's clusters, without those of a name that waits.
         requests: The open requests.
-        events: What has to be told.
+        events: The messages for the log and for `lastProgress`.
         changed: True if the set of positions changed.
     """
 

@@ -246,7 +246,7 @@ class ClusterMonitor:
                 self.fatal = (
                     error
                     if isinstance(error, DynamicKafkaError)
-                    else _told(self.cluster_id, error, "the offsets initializer failed: ")
+                    else _naming_cluster(self.cluster_id, error, "the offsets initializer failed: ")
                 )
         else:
             if self._failures:
@@ -260,7 +260,7 @@ class ClusterMonitor:
 
     def _failed(self, connection: ClusterConnection, target: MonitorTarget, error: Exception) -> None:
         with self._changed:
-            self.error = _told(self.cluster_id, error)
+            self.error = _naming_cluster(self.cluster_id, error)
             self._failures += 1
             self._failing_since = self._failing_since or time.monotonic()
             self.authentication_failed = (
@@ -349,11 +349,11 @@ class ClusterMonitor:
         return ends
 
 
-def _told(cluster_id: str, error: Exception, what: str = "") -> DynamicKafkaError:
+def _naming_cluster(cluster_id: str, error: Exception, what: str = "") -> DynamicKafkaError:
     """Return the error as one that names the cluster."""
     if isinstance(error, DynamicKafkaError) and error.cluster_id is not None:
         return error
     text = str(error) if isinstance(error, DynamicKafkaError) else f"{type(error).__name__}: {error}"
-    told = DynamicKafkaError(f"Cluster '{cluster_id}': {what}{text}", cluster_id=cluster_id)
-    told.__cause__ = error
-    return told
+    named = DynamicKafkaError(f"Cluster '{cluster_id}': {what}{text}", cluster_id=cluster_id)
+    named.__cause__ = error
+    return named

@@ -146,13 +146,13 @@ class SourceView:
     def properties(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
         """Return a cluster's client properties: those of the last metadata, else those stored in the document.
 
-        Under another name, the metadata may still tell the login: a cluster with one of the same servers is the same.
+        The metadata may have the login under another name: a cluster with one of the same servers is the same.
         """
         today = self._name_today(name, stored)
         return self._settings.cluster_properties(stored if today is None else self._own_properties[today])
 
     def _name_today(self, name: str, stored: Mapping[str, str]) -> str | None:
-        """Return the name under which the metadata told of a cluster of the document; None if it told of none."""
+        """Return the name that the metadata has for a cluster of the document; None if the metadata does not have it."""
         own = self._own_properties
         same = [other for other, properties in own.items() if _share_a_server(properties, stored)]
         if name in own and (name in same or not same):
@@ -192,7 +192,7 @@ class SourceView:
         Args:
             previous: The last document; None on a first start.
             at_once: For AvailableNow and batch reads, which collect only once: a draining topic without new records counts
-                as quiet at once, and what only time can tell is waited for: an end that moved backwards, a topic that
+                as quiet at once, and what only time can show is waited for: an end that moved backwards, a topic that
                 is not shown any more, a removed cluster that does not answer.
 
         Returns:
