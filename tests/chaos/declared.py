@@ -163,7 +163,7 @@ def _sum_of_rows(reports: Sequence[str]) -> int:
     return sum(
         int(found.replace(",", ""))
         for text in reports
-        for found in re.findall(r"(\d[\d,]*) (?:records?|offsets)\b", text)
+        for found in re.findall(r"(\d+(?:,\d{3})*) (?:records?|offsets)\b", text)
     )
 
 

@@ -242,7 +242,7 @@ def test_a_record_that_the_broker_refuses(cluster_a: KafkaBroker, topic: Callabl
     error = undelivered(one_cluster(cluster_a.bootstrap_servers, name), rows(key=[b"abc"], value=[bytes(2000)]))
     assert (error.code, error.topic, error.partition, error.key_bytes) == ("MSG_SIZE_TOO_LARGE", name, 0, 3)
     assert not error.retriable
-    assert "lower batch.size" in str(error)
+    assert "raise max.message.bytes of the topic" in str(error)
 
 
 def test_a_record_that_the_client_refuses(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
@@ -251,6 +251,7 @@ def test_a_record_that_the_client_refuses(cluster_a: KafkaBroker, topic: Callabl
     batch = rows(key=[None, b"ab"], value=[b"v", bytes(100_000)])
     error = undelivered(one_cluster(cluster_a.bootstrap_servers, name, {"max.request.size": "50000"}), batch)
     assert (error.code, error.key_bytes) == ("MSG_SIZE_TOO_LARGE", 2)
+    assert "the record has 100,002 bytes, more than max.request.size=50000 of the producer" in str(error)
     error = undelivered(one_cluster(cluster_a.bootstrap_servers, name, {"buffer.memory": "50000"}), batch)
     assert (error.code, error.key_bytes) == ("_QUEUE_FULL", 2)
     assert "raise buffer.memory" in str(error)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from dynamic_kafka.errors import DeliveryError
+from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink import transactional_producers as module
@@ -97,6 +98,22 @@ def test_a_topic_that_may_not_be_written_to(guarded: KafkaBroker, when: str) -> 
         "Cluster 'east', topic 'forbidden': not authorized; grant Describe and Write on"
     )
     wait_until(lambda: open_transactions(guarded) == [], 20, "the abort")
+
+
+@pytest.mark.slow
+def test_a_refused_login_is_an_error_in_seconds(guarded: KafkaBroker) -> None:
+    """A password that was replaced is looked up by the next attempt of the task, so this one does not wait for a minute."""
+    task = task_to(guarded, "writer")
+    wrong = {name: value.replace("w-secret", "wrong") for name, value in task.destinations["east"].properties.items()}
+    assert wrong != task.destinations["east"].properties
+    task = replace(task, destinations={"east": Destination(wrong)})
+    began = time.monotonic()
+    with (
+        pytest.raises(ClusterUnavailableError, match=r"SASL authentication error"),
+        TransactionalProducers(task) as producers,
+    ):
+        producers.producer("east")
+    assert time.monotonic() - began < 30
 
 
 def test_producers_of_earlier_batches_are_let_go(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:

@@ -109,7 +109,11 @@ def test_destroyed_rows_are_missing_without_being_lost() -> None:
         (stops("DataLossError", lambda *_: {}, "w"), Seen(recovery_s=3), Balance(), "does not stop"),
         (
             stops("DataLossError", lambda *_: {}, "w", reports="count"),
-            Seen(["DataLossError: of 't'"], 3, reports=["1,000 records of t", "200 offsets are given up"]),
+            Seen(
+                ["DataLossError: of 't'"],
+                3,
+                reports=["Partition 1, offsets [0, 1000): 1,000 records", "200 offsets are given up"],
+            ),
             Balance(destroyed=tuple(range(1200))),
             "ok",
         ),

@@ -318,12 +318,15 @@ def test_a_log_is_made_only_without_any_sign_of_one(kinds: dict[str, str], silen
 
 def test_words() -> None:
     """For a prefix that was used, and a wish that nobody knows."""
-    assert str(unknown_log("p", "a", "p.dk-1-0")) == (
-        "Prefix 'p' has been in use (cluster 'a' knows its transactional id 'p.dk-1-0'), but no cluster that the metadata "
-        "names has its commit log. So it is not known what was published. Add the cluster of the log to the stream's "
-        "metadata (it may be inactive), or set sink.commit-log.topic as before. If the log was deleted or is lost for good, "
-        "set sink.lost-clusters to the name of the cluster that it was on, for one start"
+    assert str(unknown_log("p", "a", "p.dk-1-0", topic="log", seen=["a"])) == (
+        "Prefix 'p' has been in use (cluster 'a' knows its transactional id 'p.dk-1-0'), but its commit log 'log' is not on "
+        "cluster 'a'. So it is not known what was published. If it is on another cluster, add that one to the stream's "
+        "metadata (it may be inactive). If it had another name, set sink.commit-log.topic as before. If it was deleted or "
+        "is lost for good, set sink.lost-clusters=a for one start"
     )
+    several = str(unknown_log("p", "a", "p.dk-1-0", topic="log", seen=["b", "a"]))
+    assert "its commit log 'log' is on none of the clusters that the metadata names" in several
+    assert several.endswith("set sink.lost-clusters to the name of the cluster that it was on, for one start")
     with pytest.raises(ConfigurationError, match=r"'sink\.commit-log\.cluster' has the value 'x'.*one of a, b"):
         check_wish("x", ["b", "a"])
     check_wish(None, [])

@@ -358,11 +358,11 @@ def test_a_batch_that_is_not_the_next_one(world: World, known: dict[str, int], b
     claimed = world.claim()
     transactions = world.prepare("p-0")
     message = error(lambda: world.commit(claimed, identity, transactions), CheckpointError)
-    can_skip = f" Or set sink.skip-batch={batch}: it is left out with the rows that are not published yet."
+    can_skip = f" Or set sink.skip-batch={batch} to leave it out: rows of it that are not published yet are missing."
     assert message == (
         f"Batch {batch} of query q cannot be published exactly once, because {why}. Nothing of it is published now. Use the "
-        f"newest checkpoint and its prefix, if you have them. Or set sink.accept-gaps={batch}: it is published and the next "
-        "ones follow it, so rows that are published already appear twice."
+        f"newest checkpoint and its prefix, if you have them. Or set sink.accept-gaps={batch} to publish it: the next ones "
+        "follow it, and rows that are published already appear twice."
         f"{can_skip if known.get('q', 0) > batch else ''}"
     )
     assert world.asked() == [ReadLog]
@@ -410,8 +410,8 @@ def test_a_repetition_with_other_rows(world: World, identity: Identity) -> None:
     )
     message = error(repeat, CheckpointError)
     assert f" cannot be published exactly once, because {why}. Nothing of it" in message
-    assert "Or set sink.accept-gaps=3: it is published" in message
-    assert "Or set sink.skip-batch=3: it is left out" in message
+    assert "Or set sink.accept-gaps=3 to publish it" in message
+    assert "Or set sink.skip-batch=3 to leave it out" in message
     assert repeat(TransactionPolicy(skip_batch=3)) == "repeated"
     (warning,) = world.warnings()
     assert warning == (

@@ -163,12 +163,12 @@ def _error(identity: Identity, why: str, *, can_skip: bool, can_accept: bool = T
     ways = ["Use the newest checkpoint and its prefix, if you have them."]
     if can_accept:
         ways.append(
-            f"Or set sink.accept-gaps={identity.batch}: it is published and the next ones follow it, so rows that are "
-            "published already appear twice."
+            f"Or set sink.accept-gaps={identity.batch} to publish it: the next ones follow it, and rows that are published "
+            "already appear twice."
         )
     if can_skip:
         ways.append(
-            f"Or set sink.skip-batch={identity.batch}: it is left out with the rows that are not published yet."
+            f"Or set sink.skip-batch={identity.batch} to leave it out: rows of it that are not published yet are missing."
         )
     return (
         f"{_capital(identity)} cannot be published exactly once, because {why}. Nothing of it is published now. "

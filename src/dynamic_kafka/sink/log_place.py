@@ -138,13 +138,28 @@ def choose(  # noqa: PLR0917
     return Choice(target, (*places, here[target]), source=log, unaware=unaware)
 
 
-def unknown_log(prefix: str, cluster: str, transactional_id: str) -> TransactionError:
-    """Return the error for a prefix that has been in use, and whose log is nowhere."""
+def unknown_log(
+    prefix: str, cluster: str, transactional_id: str, *, topic: str, seen: Collection[str]
+) -> TransactionError:
+    """Return the error for a prefix that has been in use, and whose log is nowhere.
+
+    Args:
+        prefix: The prefix.
+        cluster: A cluster that knows a transactional id of the prefix.
+        transactional_id: That id.
+        topic: The name of the log's topic.
+        seen: The clusters that were asked for the topic.
+    """
+    (only, *others) = sorted(seen)
+    where = f"is not on cluster '{only}'" if not others else "is on none of the clusters that the metadata names"
+    way = (
+        f"sink.lost-clusters={only}" if not others else "sink.lost-clusters to the name of the cluster that it was on,"
+    )
     return TransactionError(
-        f"Prefix '{prefix}' has been in use (cluster '{cluster}' knows its transactional id '{transactional_id}'), but no "
-        "cluster that the metadata names has its commit log. So it is not known what was published. Add the cluster of the "
-        "log to the stream's metadata (it may be inactive), or set sink.commit-log.topic as before. If the log was deleted "
-        "or is lost for good, set sink.lost-clusters to the name of the cluster that it was on, for one start"
+        f"Prefix '{prefix}' has been in use (cluster '{cluster}' knows its transactional id '{transactional_id}'), but its "
+        f"commit log '{topic}' {where}. So it is not known what was published. If it is on another cluster, add that one to "
+        "the stream's metadata (it may be inactive). If it had another name, set sink.commit-log.topic as before. If it was "
+        f"deleted or is lost for good, set {way} for one start"
     )
 
 

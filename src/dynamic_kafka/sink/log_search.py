@@ -65,7 +65,7 @@ def find_log(settings: SinkSettings, clusters: _Properties, active: Collection[s
     first = Spot(min(active), settings.log_topic)
     choice = choose(settings.prefix, seen, silent, wished, first, settings.lost_clusters or ())
     if choice.create and len(choice.places) == 1 and not settings.lost_clusters:
-        _check_unused(settings.prefix, clusters)
+        _check_unused(settings, clusters)
     _prepare(settings, clusters, choice, exists=seen[choice.spot].chain is not None)
     found = _place(clusters, choice.spot, choice.places)
     source = None if choice.source is None else _place(clusters, choice.source, choice.places[:-1])
@@ -151,13 +151,13 @@ def _look(settings: SinkSettings, clusters: _Properties, spot: Spot, active: Col
         return Seen(kafka_id, log.read(), log.pointer) if exists else Seen(kafka_id)
 
 
-def _check_unused(prefix: str, clusters: _Properties) -> None:
+def _check_unused(settings: SinkSettings, clusters: _Properties) -> None:
     """Raise if a cluster knows transactional ids of the prefix: then there was a log."""
     for name, properties in sorted(clusters.items()):
         with closing(TransactionClient(name, properties, timeout_ms=_TIMEOUT_MS)) as client:
-            known = next((found for found in sorted(client.list_all()) if belongs_to(prefix, found)), None)
+            known = next((found for found in sorted(client.list_all()) if belongs_to(settings.prefix, found)), None)
         if known is not None:
-            raise unknown_log(prefix, name, known)
+            raise unknown_log(settings.prefix, name, known, topic=settings.log_topic, seen=clusters)
 
 
 def _prepare(settings: SinkSettings, clusters: _Properties, choice: Choice, *, exists: bool) -> None:

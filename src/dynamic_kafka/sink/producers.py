@@ -39,8 +39,8 @@ _TUNING = {
 }
 _ADVICE = {
     # The topic's limit is one of batches. Java splits a batch that is over it, librdkafka does not.
-    KafkaError.MSG_SIZE_TOO_LARGE: "the record, or the batch it was in, is too large; raise max.request.size and the "
-    "topic's max.message.bytes, or lower batch.size to the latter",
+    KafkaError.MSG_SIZE_TOO_LARGE: "the record, or the batch of records it was in, is larger than the topic allows; raise "
+    "max.message.bytes of the topic (kafka-configs.sh), or keep batch.size below it",
     KafkaError._MSG_TIMED_OUT: "not acknowledged within delivery.timeout.ms; check that the brokers are running",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "not authorized; grant Describe and Write on the topic to this principal",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "not authorized; grant Write on the topic (before Kafka 2.8 also "
@@ -71,6 +71,7 @@ class ClusterProducer:
         fixed = {"delivery.report.only.error": True, **(config or {})}
         self._clients = ClusterClients(properties, producer=ClientSettings(_TUNING, fixed))
         self.errors = self._clients.errors
+        self._largest_bytes = properties.get("max.request.size", properties.get("message.max.bytes", "1000000"))
         self._partitions: dict[str, tuple[int, float]] = {}
 
     @cached_property
@@ -118,10 +119,29 @@ class ClusterProducer:
             self.poll(_POLL_S)
 
     def delivery_error(
-        self, error: KafkaError, topic: str | None, partition: int = -1, key: bytes | str | None = None
+        self,
+        error: KafkaError,
+        topic: str | None,
+        partition: int = -1,
+        key: bytes | str | None = None,
+        *,
+        refused_bytes: int | None = None,
     ) -> DeliveryError:
-        """Return our error for librdkafka's error about a record or a topic."""
+        """Return our error for librdkafka's error about a record or a topic.
+
+        Args:
+            error: The error.
+            topic: The topic; None if it is not known.
+            partition: The partition; -1 if it is not known.
+            key: The key of the record.
+            refused_bytes: The size of a record that the producer itself has refused; None if a broker did.
+        """
         reason = _ADVICE.get(error.code(), error.str())
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and refused_bytes is not None:
+            reason = (
+                f"the record has {refused_bytes:,} bytes, more than max.request.size={self._largest_bytes} of the producer; "
+                "raise max.request.size, and max.message.bytes of the topic if that is smaller"
+            )
         if error.code() == KafkaError._MSG_TIMED_OUT and self.errors.last:
             reason += f"; the last error of the client: {self.errors.last}"
         return DeliveryError(

@@ -45,6 +45,7 @@ __all__ = ["TransactionalProducers"]
 _log = logging.getLogger(__name__)
 
 _READY_S = 60.0
+_ATTEMPT_S = 5.0
 _DEFAULTS = {
     "transaction.timeout.ms": str(DEFAULT_TRANSACTION_TIMEOUT_MS),
     # librdkafka rests this long between the bootstrap connection and the one that stays (its own default: 100 ms).
@@ -170,7 +171,8 @@ def _initialize(producer: ClusterProducer, name: str, log: _ProducerIdLog) -> tu
     deadline = time.monotonic() + _READY_S
     try:
         _connect(producer)
-        producer.client.init_transactions(_READY_S)
+        while not _has_initialized(producer, deadline):
+            pass
         while log.ids is None and time.monotonic() < deadline:
             producer.client.poll(0.01)
     except KafkaException as error:
@@ -188,6 +190,19 @@ def _initialize(producer: ClusterProducer, name: str, log: _ProducerIdLog) -> tu
             cluster_id=producer.cluster,
         )
     return log.ids
+
+
+def _has_initialized(producer: ClusterProducer, deadline: float) -> bool:
+    """Wait a few seconds for `init_transactions`. Raise its error if waiting longer is no use, as after a refused login."""
+    try:
+        producer.client.init_transactions(_ATTEMPT_S)
+    except KafkaException as error:
+        with suppress(KafkaException):  # brings the errors that were noticed in the background
+            producer.client.poll(0)
+        if not error.args[0].retriable() or producer.errors.authentication_failed or time.monotonic() > deadline:
+            raise
+        return False
+    return True
 
 
 def _advice(why: str) -> str:

@@ -186,5 +186,6 @@ def _make_room(producer: ClusterProducer, written: Written) -> None:
 
 
 def _refused(producer: ClusterProducer, error: KafkaError, arguments: list[list[Any]], place: int) -> DeliveryError:
-    topic, _, key, partition = [column[place] for column in arguments[:4]]
-    return producer.delivery_error(error, topic, partition, key)
+    topic, value, key, partition = [column[place] for column in arguments[:4]]
+    size = len(value or b"") + len(key or b"")
+    return producer.delivery_error(error, topic, partition, key, refused_bytes=size)

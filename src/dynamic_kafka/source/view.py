@@ -353,9 +353,14 @@ class SourceView:
                 if monitor.error is not None and failing_s is not None and failing_s >= 1:
                     why = f"{monitor.error}. It has not answered for {failing_s:.0f} s"
                 if self._settings.cluster_failure_mode == "fail":
+                    remedy = (
+                        "correct its user, password or certificates (sasl.*, ssl.*) in the metadata or the options"
+                        if monitor.authentication_failed
+                        else "bring the cluster back, remove it from the metadata"
+                    )
                     raise ClusterUnavailableError(
-                        f"{why}. The query stops because cluster-failure-mode=fail; bring the cluster back, remove it from "
-                        "the metadata, or set cluster-failure-mode=isolate to read the other clusters meanwhile",
+                        f"{why}. The query stops because cluster-failure-mode=fail; {remedy}, or set "
+                        "cluster-failure-mode=isolate to read the other clusters meanwhile",
                         cluster_id=name,
                     ) from monitor.error
                 if first:
