@@ -50,6 +50,8 @@ class Cluster:
         self.before_consume: Callable[[], None] = lambda: None
         self.events: list[Message] = []
         self.closed = self.outdated = False
+        self.dead_links = 0
+        """How many connections in a row carry no records, while the admin client's answers arrive."""
         self._fetching: dict[int, int] = {}
         self._at_end: set[int] = set()
         self.admin = SimpleNamespace(
@@ -78,8 +80,14 @@ class Cluster:
         """Make new clients, which the cluster answers, if a secret was replaced."""
         outdated, self.outdated = self.outdated, False
         if outdated:
-            self.reachable, self._fetching, self._at_end = True, {}, set()
+            self.reachable = True
+            self.renew()
         return outdated
+
+    def renew(self) -> None:
+        """Make new clients."""
+        self.dead_links = max(0, self.dead_links - 1)
+        self._fetching, self._at_end = {}, set()
 
     def _answer(self, value: Callable[[], Any]) -> Future[Any]:
         future: Future[Any] = Future()
@@ -135,7 +143,7 @@ class Cluster:
         """Return records up to the first damaged one, then the next ones, as librdkafka does; and events."""
         self.before_consume()
         found, self.events = self.events, []
-        if not self.reachable:
+        if not self.reachable or self.dead_links:
             time.sleep(0.01)
             return []
         for partition, position in list(self._fetching.items()):
@@ -235,6 +243,16 @@ def test_a_range_is_read_whole(read: Read) -> None:
     """And nothing beyond it."""
     assert read(Cluster(Log(0, 200))) == offsets(50, 100)
     assert read(Cluster(Log(0, 100))) == offsets(50, 100)
+
+
+def test_a_connection_that_is_dead_without_a_word_is_made_again(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster answers questions, and no record arrives. The second new connection gets twice the time of the first."""
+    monkeypatch.setattr(reader, "_SILENCE_S", 0.05)
+    cluster = Cluster(Log(0, 200))
+    cluster.dead_links = 2
+    began = time.monotonic()
+    assert read(cluster) == offsets(50, 100)
+    assert time.monotonic() - began >= 0.05 + 0.1
 
 
 @pytest.mark.parametrize("first_end", [50, 70], ids=["before the first row", "in the middle"])

@@ -179,10 +179,14 @@ class ClusterClients:
         """Close the clients if they are outdated, and return whether they were. New ones are made on their next use."""
         outdated = self.is_outdated()
         if outdated:
-            self.close()
-            self.errors.clear()
-            self._fingerprint = None
+            self.renew()
         return outdated
+
+    def renew(self) -> None:
+        """Close the clients. New ones, with today's secrets and with new connections, are made on their next use."""
+        self.close()
+        self.errors.clear()
+        self._fingerprint = None
 
     def close(self) -> None:
         """Close the clients that were made; never waits for a broker. A producer drops what it has not sent."""

@@ -12,9 +12,9 @@ A view shows what is known, which may be less than the target: see `ClusterView`
 brokers have said so more than once, for `_MISSING_AFTER_S`.
 
 Whatever keeps the monitor from looking at the cluster makes it a failing cluster: no answer, a refused login, a secret or a
-key store that is missing for a moment, a wrong property. The caller decides how long to wait. A failed connection is made
-again if its login was refused, or if a secret or a file behind its properties was replaced meanwhile. Only an error of the
-offsets initializer is `fatal`.
+key store that is missing for a moment, a wrong property. The caller decides how long to wait. After each failure the
+connection is made again: it may be dead without a word, or have a secret that was replaced. Only an error of the offsets
+initializer is `fatal`.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class ClusterMonitor:
                 connection.close()
                 connection = None
             if connection is None:
-                if properties is not None:
-                    _log.info("Cluster '%s': connecting again with its current properties", self.cluster_id)
+                if properties is not None and not self._failures:
+                    _log.info("Cluster '%s': connecting again with its new properties", self.cluster_id)
                 properties = target.properties
                 connection = ClusterConnection(
                     self.cluster_id, properties, group_id=self._group_id, timeout_ms=self._call_timeout_ms
@@ -199,7 +199,7 @@ class ClusterMonitor:
             self._serve(connection, target, requests)
             if self._failures and connection.authentication_failed:
                 connection.close()  # else it would try the same login again and again
-            else:
+            elif not self._failures:
                 start_polling(connection)
             rest_s = _IDLE_SHARE * (time.monotonic() - started)
             with self._changed:
@@ -208,9 +208,8 @@ class ClusterMonitor:
                 self._changed.wait_for(partial(self._is_urgent, target), min(rest_s, _LONGEST_REST_S))
             if self._failures:
                 self._pause(connection, target)
-                if connection.authentication_failed or connection.is_outdated():
-                    connection.close()
-                    connection = None
+                connection.close()  # it may be dead without a word, or have old secrets
+                connection = None
         if connection is not None:
             connection.close()
 

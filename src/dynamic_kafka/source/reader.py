@@ -13,8 +13,9 @@ Rules:
    attempt finds the new topic before its first row.
 5. A planned range must be read. If nothing arrives for a few seconds, the reader asks the cluster whether the range can
    still be read (`loss.prove`), and goes on asking. Only an answer of the physical cluster that the offsets belong to proves
-   that offsets are lost. Without an answer the reader waits, up to `poll_timeout_ms` without progress. If a secret
-   or a file behind the cluster's properties is replaced meanwhile, the reader makes new clients.
+   that offsets are lost. Without an answer the reader waits, up to `poll_timeout_ms` without progress. It makes new
+   clients if a secret or a file behind the cluster's properties is replaced meanwhile, and if the cluster answers but no
+   record arrives, because a connection may be dead without a word.
 6. A cluster that the metadata does not name any more, or that the metadata service calls inactive (`ClusterAccess.removed`),
    may be gone for good. Its ranges are given up as in 3 if it refuses the login, or does not answer for
    `unavailable_after_ms`. Any other cluster that does not answer is an error.
@@ -49,6 +50,7 @@ _log = logging.getLogger(__name__)
 _POLL_S = 0.1
 _PAUSE_S = 0.2
 _STALL_S = 3.0
+_SILENCE_S = 10.0
 _SHOWN_RANGES = 20
 # Ranges are known and mostly small: answer an empty fetch soon (it is what shows the end of a range whose tail holds no
 # record), and look again soon after a full queue. The queue bounds a task's memory.
@@ -135,9 +137,12 @@ class _ClusterReader:
         self._stall_s = min(_STALL_S, settings.poll_timeout_ms / 2000)
         self._ask_at = 0.0
         self._told = False
+        self._connected_at = 0.0
+        self._silence_s = _SILENCE_S
 
     def start(self) -> None:
         """Start to fetch what is open, in the background."""
+        self._connected_at = time.monotonic()
         try:
             spans = {tp: self._span(tp) for tp in self._open}
             self._fetcher.assign(spans)
@@ -261,6 +266,13 @@ class _ClusterReader:
         self._ask_at = time.monotonic() + (_PAUSE_S if self._doubts else self._stall_s)
         if self._open:
             self._wait_or_give_up(time.monotonic() - progress_at, answered=answered)
+        if answered and self._open and now >= max(progress_at, self._connected_at) + self._silence_s:
+            _log.info(
+                "Cluster '%s' answers, but sends no records over the connections of now; connecting again", self.cluster
+            )
+            self._silence_s *= 2  # a slow link may need longer for one answer
+            self._clients.renew()
+            self.start()
 
     def _renew_clients(self) -> None:
         if self._clients.renew_if_outdated():

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _TRANSACTION = 1  # FindCoordinator's key type
 _SHORT_S = 4.0  # less than that is not divided further
-_FIRST_ATTEMPT_S = 10.0  # each further attempt has twice as long: a cluster may be large and far away
+_FIRST_ATTEMPT_S = 5.0  # each further attempt has twice as long: a cluster may be large and far away
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.01, 0.5
 _MAX_IDLE_S = 180.0  # firewalls drop idle connections silently, some after four minutes
 
