@@ -363,6 +363,13 @@ def test_another_cluster_proves_nothing(read: Read) -> None:
 # --- a topic that is made again ---
 
 
+def test_all_lost_ranges_of_a_recreated_topic_are_named_at_once(read: Read) -> None:
+    """One start with the option gives up the whole batch of the topic, not one partition after the other."""
+    cluster = Cluster(Log(0, 10), Log(0, 10), topic_id=NEW)
+    with pytest.raises(DataLossError, match=r"skip-offsets=c/t/0:50-100;c/t/1:7-9 to give up only these offsets"):
+        read(cluster, planned(), planned(7, 9, 1))
+
+
 def test_no_row_of_a_recreated_topic_is_returned(read: Read) -> None:
     """With `failOnDataLoss=false` either: the id is compared before the first row."""
     rows: list[tuple[int, int]] = []

@@ -336,10 +336,9 @@ class _ClusterReader:
                 "Spark does not repeat the task by itself, start the query again: it then goes on without the lost records",
                 cluster_id=self.cluster,
             )
-        tps = sorted(tp for tp in self._ranges if tp.topic == topic)
-        for tp in tps:
-            r = self._ranges[tp]
-            self._lost(tp, reason, r.start, r.end)
+        ranges = {tp: r for tp, r in sorted(self._ranges.items()) if tp.topic == topic}
+        for tp, r in ranges.items():
+            self._lost(tp, reason, r.start, r.end, skip=list(ranges.values()))
             if tp in self._open:
                 self._finish(tp)
         self._planned_ids.pop(topic, None)
@@ -375,8 +374,26 @@ class _ClusterReader:
             cluster_id=self.cluster,
         )
 
-    def _lost(self, tp: KafkaTopicPartition, reason: str, start: int, end: int, *, kept: bool = False) -> None:
-        """Raise for lost offsets [start, end), or warn. If `kept`, the log has other records at these offsets."""
+    def _lost(
+        self,
+        tp: KafkaTopicPartition,
+        reason: str,
+        start: int,
+        end: int,
+        *,
+        kept: bool = False,
+        skip: Sequence[Range] = (),
+    ) -> None:
+        """Raise for lost offsets, or warn.
+
+        Args:
+            tp: The partition.
+            reason: The reason, as a clause.
+            start: The first lost offset.
+            end: The offset after the last lost one.
+            kept: True if the log has other records at these offsets.
+            skip: All ranges that are lost for the same reason, if there are more.
+        """
         if self._settings.fail_on_data_loss:
             r = self._ranges[tp]
             first = start if end == r.end else r.start  # when the query starts again, the range is read from its start
@@ -387,7 +404,7 @@ class _ClusterReader:
                 partition=tp.partition,
                 start=start,
                 end=end,
-                skip=str(OffsetRange(self.cluster, *tp, first, end)),
+                skip=_skip_text(skip or [r._replace(start=first, end=end)]),
             )
         what = "the records that are there now are read instead" if kept else f"{end - start} offsets are given up"
         where = (self.cluster, *tp, start, end)
