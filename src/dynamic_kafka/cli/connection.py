@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.kafka.config.property_names import ADDRESSES
 
-__all__ = ["ADDRESSES", "add_connection_arguments", "parse_properties", "properties_of", "property_pair"]
-
-ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
-"""The properties that hold brokers' addresses: Java's name, and librdkafka's old one."""
+__all__ = ["add_connection_arguments", "parse_properties", "properties_of", "property_pair"]
 
 _LINE = re.compile(r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)

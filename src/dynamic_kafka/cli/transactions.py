@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from dynamic_kafka.cli.connection import ADDRESSES, add_connection_arguments, properties_of, property_pair
+from dynamic_kafka.cli.connection import add_connection_arguments, properties_of, property_pair
 from dynamic_kafka.cli.output import duration, show_details, show_json, show_line, show_table, warn
 from dynamic_kafka.cli.verdicts import (
     CommitLogView,
@@ -26,6 +26,7 @@ from dynamic_kafka.cli.verdicts import (
     this_cluster,
 )
 from dynamic_kafka.errors import ConfigurationError, TransactionError
+from dynamic_kafka.kafka.config.property_names import ADDRESSES
 from dynamic_kafka.kafka.config.secrets import resolve
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
 from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER

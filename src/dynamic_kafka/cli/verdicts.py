@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from dynamic_kafka.cli.connection import ADDRESSES
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.kafka.config.property_names import ADDRESSES
 from dynamic_kafka.kafka.transactions.client import (
     ABORTED,
     COMMITTED,

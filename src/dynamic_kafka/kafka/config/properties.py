@@ -15,6 +15,7 @@ from typing import Literal
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, UnknownOptionError
 from dynamic_kafka.kafka.config import jaas, keystore, secrets
 from dynamic_kafka.kafka.config.property_names import (
+    ADDRESSES,
     COMMON,
     CONSUMER,
     IGNORED,
@@ -53,7 +54,6 @@ _PINNED: dict[Role, dict[str, str]] = {
 }
 
 _JAAS = "sasl.jaas.config"
-_ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
 _ALL_NAMES = COMMON | CONSUMER | PRODUCER | IGNORED | STORES | {*RENAMED, *JAVA_CODE, _JAAS}
 
 
@@ -182,7 +182,7 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
         return {}
     if key not in _ALL_NAMES:
         raise UnknownOptionError(key, _ALL_NAMES, what="Kafka property")
-    if (key in _ADDRESSES or key.endswith(".url")) and secrets.has_login(value):
+    if (key in ADDRESSES or key.endswith(".url")) and secrets.has_login(value):
         raise ConfigurationError(
             f"Property '{key}' holds a login in an address, which brokers do not use and clients would log; remove it, and "
             "give the login with sasl.* properties"

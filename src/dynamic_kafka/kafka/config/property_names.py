@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ADDRESSES",
     "COMMON",
     "CONSUMER",
     "IGNORED",
@@ -15,6 +16,9 @@ __all__ = [
     "STORABLE",
     "STORES",
 ]
+
+ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
+"""The properties that hold brokers' addresses: Java's name, and librdkafka's old one."""
 
 # From CONFIGURATION.md of librdkafka 2.16, without callbacks and share groups; a test asks librdkafka for each.
 COMMON = frozenset(
