@@ -55,3 +55,38 @@ def test_the_reader_process_ends_within_a_second_with_a_dead_broker(
         process.stdout.close()  # type: ignore[union-attr]
         if process.stdin is not None:
             process.stdin.close()
+
+
+FIRST_LOOK = """
+import threading, time
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.source.configure import configure_source
+from dynamic_kafka.source.enumerator import SourceEnumerator
+from dynamic_kafka.source.offsets import MARKER
+options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+enumerator = SourceEnumerator(configure_source(options, default_starting=KafkaOffsetsInitializer.earliest()))
+
+def say() -> None:
+    while not any(monitor.failing_for_s for monitor in list(enumerator._view.monitors.values())):
+        time.sleep(0.01)
+    print("waiting", flush=True)
+
+threading.Thread(target=say, daemon=True).start()
+enumerator.latest_offset(MARKER, limited=True)
+"""
+
+
+def test_the_reader_process_ends_within_a_second_during_its_first_look() -> None:
+    """It waits a minute for a cluster that is down, and `query.stop()` does not (review B19)."""
+    process = subprocess.Popen([sys.executable, "-c", FIRST_LOOK], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"waiting\n"
+        begin = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == -signal.SIGTERM
+        assert time.monotonic() - begin < 2.0  # a second, and one more for a busy machine
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]

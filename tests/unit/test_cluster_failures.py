@@ -397,6 +397,40 @@ def test_new_properties_get_a_time_of_their_own(start: Callable[..., Query], clu
     query.run_to("a", 200)
 
 
+# --- a cluster that is down at the first start --------------------------------------------------------------------------
+
+
+def test_a_cluster_that_is_down_at_the_first_start_ends_the_query(
+    start: Callable[..., Query], clusters: Mapping[str, Cluster]
+) -> None:
+    """After the time-out, with the ways to go on. No offset was written, so the next start is a first one again."""
+    clusters["b"].fails_with = ClusterUnavailableError("Cluster 'b' does not answer", cluster_id="b")
+    query = start({"properties.default.api.timeout.ms": "500"}, a={}, b={})
+    began = time.monotonic()
+    with pytest.raises(ClusterUnavailableError, match=r"Cluster 'b' does not answer.*cluster-failure-mode=isolate"):
+        query.step()
+    assert 0.4 < time.monotonic() - began < 5
+    assert query.document == MARKER
+    query.enumerator.close()
+    clusters["b"].fails_with = None
+    query.restart()
+    assert query.step() == 200
+
+
+def test_a_cluster_that_is_down_at_the_first_start_is_read_later(
+    start: Callable[..., Query], clusters: Mapping[str, Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    """With `isolate` the other one is read, and a warning says so."""
+    clusters["b"].fails_with = ClusterUnavailableError("Cluster 'b' does not answer", cluster_id="b")
+    query = start({"properties.default.api.timeout.ms": "500", "cluster-failure-mode": "isolate"}, a={}, b={})
+    assert query.step() == 100
+    assert "Cluster 'b' does not answer" in caplog.text
+    assert "The other clusters are read meanwhile" in caplog.text
+    clusters["b"].fails_with = None
+    query.run_until(lambda: TP in decode(query.document).clusters["b"].ranges)
+    query.run_to("b", 100)
+
+
 # --- clusters that do not matter any more -------------------------------------------------------------------------------
 
 
