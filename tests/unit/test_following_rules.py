@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -14,9 +15,17 @@ from dynamic_kafka.initializer import (
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
     PartitionTimestamps,
+    initializer_to_json,
 )
 from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest, ReadPolicy, Reconciled
-from dynamic_kafka.source.offsets import Document, check_chain
+from dynamic_kafka.source.offsets import (
+    ClusterOffsets,
+    Cursor,
+    Document,
+    Packing,
+    RetainedTopic,
+    check_chain,
+)
 from dynamic_kafka.source.reconcile import reconcile
 from dynamic_kafka.source.settings import SourceSettings
 
@@ -99,7 +108,8 @@ class Query:
         """One call, as the enumerator makes it: again until no question that would be answered is open."""
         answers = OffsetAnswers()
         self.asked = []
-        while True:
+        before = copy.deepcopy(self.document)
+        for _ in range(5):
             result = reconcile(
                 self.document,
                 {"s": {name: w.topics for name, w in desired.items()}},
@@ -120,8 +130,12 @@ class Query:
             for request in requests:
                 kind = answers.start if request.purpose == "start" else answers.stop
                 kind.update({(request.cluster, tp): oracle(request, tp) for tp in request.partitions})
+        else:
+            pytest.fail("it asks again for what was answered")
+        assert self.document == before, "the last document is what Spark has logged"
         if self.document is not None:
             check_chain(self.document, result.document)
+        assert all(event.level in {"info", "warning"} and isinstance(event.text, str) for event in result.events)
         if result.changed:
             self.document = result.document
         self.said = [f"{event.level}: {event.text}" for event in result.events]
@@ -172,6 +186,44 @@ def test_latest_is_frozen_by_the_first_document() -> None:
 def test_the_first_document_is_always_one() -> None:
     """Batch 0 is built even if there is nothing at all."""
     assert Query().look({}, {}).changed
+
+
+def test_the_first_document_says_where_the_query_started() -> None:
+    """Later starts tell a user by it that other starting offsets change nothing."""
+    query = Query(LATEST)
+    query.look({"c": wants("t", starting=EARLIEST)}, {"c": view(t=[100])})
+    query.policy = replace(query.policy, starting=EARLIEST)
+    document = query.look({"c": wants("t", starting=COMMITTED)}, {"c": view(t=[100])}).document
+    assert document.starting == "latest"
+    assert document.clusters["c"].starting == initializer_to_json(COMMITTED)
+
+
+def test_partitions_with_one_question_are_asked_together() -> None:
+    """A cluster gets one request for each initializer and purpose, not one for each partition."""
+    query = Query(LATEST, stopping=LATEST)
+    own = wants("t", starting=EARLIEST, stopping=EARLIEST)
+    desired = {"c": wants("t", "u"), "d": wants("t"), "e": own}
+    query.look(desired, {"c": view(t=[9, 9], u=[9]), "d": view("kd", t=[9, 9]), "e": view("ke", t=[9, 9])})
+    all_of_t = (TP("t", 0), TP("t", 1))
+    assert sorted((r.cluster, r.purpose, r.initializer == LATEST, r.partitions) for r in query.asked) == [
+        ("c", "start", True, (*all_of_t, TP("u", 0))),
+        ("c", "stop", True, (*all_of_t, TP("u", 0))),
+        ("d", "start", True, all_of_t),
+        ("d", "stop", True, all_of_t),
+        ("e", "start", False, all_of_t),
+        ("e", "stop", False, all_of_t),
+    ]
+
+
+def test_partitions_with_several_questions_are_asked_apart() -> None:
+    """One waits since the first start, and one is new."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[9, None])})
+    query.look({"c": wants("t")}, {"c": view(t=[9, 9, 9])})
+    assert {(r.initializer, r.partitions) for r in query.asked} == {
+        (KafkaOffsetsInitializer.timestamp(1_000), (TP("t", 1),)),
+        (EARLIEST, (TP("t", 2),)),
+    }
 
 
 # --- cluster found later ------------------------------------------------------------------------------------------
@@ -268,17 +320,26 @@ def test_only_the_assigned_partitions_are_read() -> None:
     assert query.positions() == {("t", 1): 0}
 
 
+def test_assigned_partitions_that_do_not_exist_are_named() -> None:
+    """Those of a topic that is not known itself are not: they may exist."""
+    query = Query()
+    assigned = frozenset({TP("t", 1), TP("t", 2), TP("u", 0)})
+    query.look({"c": wants("t", "u", partitions=assigned)}, {"c": view(t=[5, 5])})
+    (said,) = query.said
+    assert said.startswith("warning: Cluster 'c', topic 't', partition 2 does not exist yet")
+
+
 # --- listed topic not on the broker yet -----------------------------------------------------------------------------
 
 
 def test_listed_topic_missing_is_a_warning_then_earliest() -> None:
     """The query goes on with the other topics, and reads this one from its start once it is there."""
     query = Query(LATEST)
-    query.look({"c": wants("t", "u")}, {"c": missing(view(t=[100]), "u")})
+    query.look({"c": wants("a", "t")}, {"c": missing(view(t=[100]), "a")})
     assert query.positions() == {("t", 0): 100}
-    assert query.heard("warning", "'c'", "'u'", "does not exist yet")
-    query.look({"c": wants("t", "u")}, {"c": view(t=[100], u=[9])})
-    assert query.positions() == {("t", 0): 100, ("u", 0): 0}
+    assert query.heard("warning", "'c'", "'a'", "does not exist yet")
+    query.look({"c": wants("a", "t")}, {"c": view(t=[100], a=[9])})
+    assert query.positions() == {("t", 0): 100, ("a", 0): 0}
     assert not query.said
 
 
@@ -321,6 +382,26 @@ def test_listed_topic_unknown_at_the_first_discovery_starts_earliest_once_it_is_
     assert query.look({"c": wants("t", "u")}, {"c": missing(view(t=[100]), "u")}).changed
     query.look({"c": wants("t", "u")}, {"c": view(t=[100], u=[9])})
     assert query.positions() == {("t", 0): 100, ("u", 0): 0}
+
+
+def test_listed_topic_unknown_at_the_first_discovery_waits_for_its_answer() -> None:
+    """As long as the cluster does not say where it starts, the time of the discovery is kept."""
+    query = Query(LATEST)
+    desired = {"c": wants("t", "u")}
+    query.look(desired, {"c": view(t=[100])})
+    query.look(desired, {"c": view(t=[100], u=[9])}, silent={"c"})
+    query.now_ms = 99_000
+    query.look(desired, {"c": view(t=[100], u=[9])})
+    assert [request.initializer for request in query.asked] == [KafkaOffsetsInitializer.timestamp(1_000)]
+
+
+def test_listed_topic_unknown_after_the_first_discovery_starts_earliest() -> None:
+    """It is a new topic of a known cluster, whenever its brokers show it."""
+    query = Query()
+    query.look({"c": wants("t", starting=LATEST)}, {"c": view(t=[100])})
+    query.look({"c": wants("t", "u", starting=LATEST)}, {"c": view(t=[100, 1])})
+    query.look({"c": wants("t", "u", starting=LATEST)}, {"c": view(t=[100, 1], u=[9])})
+    assert query.positions() == {("t", 0): 100, ("t", 1): 0, ("u", 0): 0}
 
 
 def test_listed_topic_that_may_not_be_seen_is_a_warning() -> None:
@@ -509,10 +590,21 @@ def test_cluster_removed_while_away_leaves_an_unknown_number() -> None:
 def test_topic_removed_while_a_partition_has_no_leader_does_not_guess(last_ends: dict[TP, int], left: str) -> None:
     """What it holds is unknown, or at least what it held."""
     query = Query()
-    query.look({"c": wants("t")}, {"c": view(t=[10, 10])})
+    query.look({"c": wants("t")}, {"c": view(t=[10, 10, 10])})
     query.read("c", TP("t", 0), 10)
-    query.look({}, {"c": replace(view(t=[10, None]), last_ends=last_ends)})
+    query.read("c", TP("t", 2), 10)
+    query.look({}, {"c": replace(view(t=[10, None, 10]), last_ends=last_ends)})
     assert query.said == [f"warning: Cluster 'c', topic 't' was removed; {left} records are left unread"]
+
+
+def test_topic_removed_before_a_partition_had_a_leader_does_not_guess() -> None:
+    """Nobody knows what that partition holds, and its wait for a start ends with the topic. Other topics wait on."""
+    query = Query(LATEST)
+    query.look({"c": wants("t", "u")}, {"c": view(t=[None, 10], u=[None])})
+    query.look({"c": wants("u")}, {"c": view(t=[10, 10], u=[None])})
+    assert query.heard("warning", "topic 't' was removed; an unknown number of records are left unread")
+    assert query.document is not None
+    assert query.document.clusters["c"].unresolved == {("u", 0): 1_000}
 
 
 def test_removed_with_retention_0_is_forgotten() -> None:
@@ -543,7 +635,7 @@ def test_a_stream_that_vanished_is_named() -> None:
     query = Query()
     query.look({"c": wants("t")}, {"c": view(t=[10])})
     result = reconcile(query.document, {}, {}, {}, policy=query.policy, answers=OffsetAnswers(), now_ms=1, fresh=True)
-    assert any("Stream 's' is no longer described" in event.text for event in result.events)
+    assert ("warning", "Stream 's' is no longer described by the metadata service") in result.events
 
 
 # --- draining -----------------------------------------------------------------------------------------------------
@@ -569,6 +661,23 @@ def test_drain_until_quiet() -> None:
     assert query.said == ["info: Cluster 'c', topic 't' was drained; 0 records are left unread"]
     assert query.document is not None
     assert query.document.clusters["c"].retained["t"].offsets == {0: 12}
+    assert query.document.clusters["c"].draining == frozenset()
+
+
+def test_drain_each_topic_by_itself() -> None:
+    """One is cut when it is quiet, one is back, and one is read on."""
+    query = Query(drain=True)
+    query.look({"c": wants("t", "u", "v")}, {"c": view(t=[10], u=[10], v=[10])})
+    query.look({}, {"c": view(t=[10], u=[10], v=[10])})
+    assert query.said == [f"info: Cluster 'c', topic '{t}' was removed; draining 10 records" for t in "tuv"]
+    assert query.document is not None
+    assert query.document.clusters["c"].draining == {"t", "u", "v"}
+    query.look({"c": wants("u")}, {})
+    assert query.said == ["info: Cluster 'c', topic 'u' is back while it is draining"]
+    assert query.document.clusters["c"].draining == {"t", "v"}
+    query.look({"c": wants("u")}, {"c": view(t=[10], u=[10], v=[10])}, quiet={("c", "v")})
+    assert set(query.positions()) == {("t", 0), ("u", 0)}
+    assert query.document.clusters["c"].draining == {"t"}
 
 
 def test_drain_until_inactive_with_targets_in_the_document() -> None:
@@ -655,6 +764,15 @@ def test_drain_targets_are_forgotten_when_the_topic_is_back() -> None:
     assert query.document.clusters["c"].stops == {}
 
 
+def test_drain_keeps_the_stops_of_the_user_when_the_topic_is_back() -> None:
+    """They were there before it was removed, and have been frozen since."""
+    query = Query(drain=True, stopping=LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({}, {"c": view(t=[100])})
+    assert query.look({"c": wants("t")}, {"c": view(t=[500])}).document.clusters["c"].stops == {("t", 0): 100}
+    assert query.asked == []
+
+
 # --- comes back within retention ----------------------------------------------------------------------------------
 
 
@@ -677,6 +795,16 @@ def test_back_within_retention_without_a_leader_keeps_the_position() -> None:
     query.look({"c": wants("t")}, {"c": view(t=[100])})
     query.look({}, {"c": view(t=[100])})
     query.look({"c": wants("t")}, {"c": view(t=[None])})
+    assert query.positions() == {("t", 0): 100}
+
+
+def test_back_with_a_topic_id_that_was_unknown_continues() -> None:
+    """The brokers have been upgraded meanwhile. No id is not another id."""
+    query = Query(LATEST)
+    seen = view(t=[100])
+    query.look({"c": wants("t")}, {"c": replace(seen, topics={"t": ""})})
+    query.look({}, {"c": replace(seen, topics={"t": ""})})
+    query.look({"c": wants("t")}, {"c": seen})
     assert query.positions() == {("t", 0): 100}
 
 
@@ -711,8 +839,19 @@ def test_expiry_only_after_a_fresh_answer() -> None:
     assert "u" in query.look(desired, views, fresh=False).document.clusters["c"].retained
     result = query.look(desired, views)
     assert result.document.clusters["c"].retained == {}
-    assert any("retained positions expired" in event.text for event in result.events)
+    assert query.said == ["info: Cluster 'c', topic 'u': its retained positions expired"]
     assert not result.changed, "it rides with the next batch"
+
+
+def test_expiry_never_of_a_topic_that_is_wanted_again() -> None:
+    """It may take a while until its cluster shows it, also longer than the retention."""
+    query = Query(LATEST)
+    query.look({"c": wants("t")}, {"c": view(t=[100])})
+    query.look({}, {"c": view(t=[100])})
+    query.now_ms += 30 * DAY_MS
+    assert "t" in query.look({"c": wants("t")}, {"c": view()}).document.clusters["c"].retained
+    query.look({"c": wants("t")}, {"c": view(t=[300])})
+    assert query.positions() == {("t", 0): 100}
 
 
 def test_expiry_not_before_its_time() -> None:
@@ -733,8 +872,12 @@ def test_renamed_physical_cluster_is_an_error() -> None:
     """A name that leads to another Kafka cluster: offsets of one mean nothing on another."""
     query = Query()
     query.look({"c": wants("t")}, {"c": view("first", t=[100])})
-    with pytest.raises(CheckpointError, match=r"'c' leads to Kafka cluster.id second.*read from first.*id of its own"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"'c' leads to Kafka cluster.id second.*read from first.*id of its own.* or correct its bootstrap servers$",
+    ) as caught:
         query.look({"c": wants("t")}, {"c": view("second", t=[100])})
+    assert caught.value.cluster_id == "c"
 
 
 def test_renamed_physical_cluster_is_an_error_also_while_retained() -> None:
@@ -758,6 +901,16 @@ def test_renamed_physical_cluster_is_no_error_after_the_retention(retention_ms: 
     assert query.positions() == {("t", 0): 0}
     assert query.document is not None
     assert query.document.clusters["c"].kafka_id == "second"
+
+
+def test_renamed_physical_cluster_is_an_error_for_each_name() -> None:
+    """One name whose time is over does not excuse another one."""
+    query = Query(retention_ms=DAY_MS)
+    query.look({"a": wants("t"), "b": wants("t")}, {"a": view("ka", t=[1]), "b": view("kb", t=[1])})
+    query.look({"b": wants("t")}, {"a": view("ka", t=[1]), "b": view("kb", t=[1])})
+    query.now_ms += DAY_MS
+    with pytest.raises(CheckpointError, match="'b' leads to"):
+        query.look({"a": wants("t"), "b": wants("t")}, {"a": view("kc", t=[1]), "b": view("kd", t=[1])})
 
 
 def renamed(**policy: object) -> Query:
@@ -784,11 +937,14 @@ def test_a_cluster_under_another_name_is_read_on_where_it_stopped() -> None:
 def test_a_new_name_that_answers_late_is_waited_for(policy: Mapping[str, object]) -> None:
     """The old name leaves with the same answer of the service that brings the new one: it is neither cut nor drained."""
     query = renamed(**policy)
+    desired = {"new": wants("t", starting=LATEST)}
     for _ in range(3):
-        query.look({"new": wants("t")}, {"old": view(t=[100])}, quiet={("old", "t")}, inactive={"old"})
+        query.look(desired, {"old": view(t=[100])}, quiet={("old", "t")}, inactive={"old"})
         assert query.positions("old") == {("t", 0): 40}
-        assert query.heard("info", "'old' is not in the metadata any more", "'new' has answered")
-    query.look({"new": wants("t")}, {"new": view(t=[100])})
+        (said,) = query.said
+        assert said.startswith("info: Cluster 'old' is not in the metadata any more. It is removed once 'new' has")
+        assert said.endswith("because that may be the same cluster under another name")
+    query.look(desired, {"new": view(t=[100])})
     assert query.positions("new") == {("t", 0): 40}
 
 
@@ -799,6 +955,40 @@ def test_a_new_name_of_another_cluster_ends_the_wait() -> None:
     query.look({"new": wants("t")}, {"old": view(t=[100]), "new": view("other", t=[7])})
     assert query.heard("warning", "'old', topic 't' was removed; 60 records are left unread")
     assert query.positions("new") == {("t", 0): 0}
+
+
+def test_a_new_name_is_waited_for_only_if_it_may_be_the_same_cluster() -> None:
+    """Not by a cluster that has told its identity, has no positions, or is in the metadata itself."""
+    query = Query()
+    views = {"a": view("ka", t=[5]), "c": view(t=[5]), "d": view(t=[5], u=[5])}
+    query.look({"a": wants("t"), "c": wants("t")}, views)
+    query.look({"a": wants("t"), "new": wants("t")}, views)
+    assert query.heard("info", "'c' is not in the metadata any more", "once 'new' has answered")
+    query.look({"a": wants("t"), "d": wants("u"), "new": wants("t")}, views)
+    assert query.heard("warning", "'c', topic 't' was removed")
+    query.look({"a": wants("t"), "new": wants("t")}, {"a": views["a"]})
+    query.look({"d": wants("u"), "new": wants("t")}, {**views, "new": view("kn", t=[1])})
+    query.look({"d": wants("u"), "newer": wants("t")}, {"d": views["d"]})
+    assert not query.heard("'a' is not in the metadata any more"), "it has retained positions only"
+
+
+def test_a_known_cluster_that_is_back_is_no_new_name() -> None:
+    """Its cluster.id is in the document, so it is not the one that was removed."""
+    query = Query()
+    query.look({"d": wants("t")}, {"d": view("kd", t=[5])})
+    query.look({"c": wants("t")}, {"c": view(t=[5]), "d": view("kd", t=[5])})
+    query.look({"d": wants("t")}, {"c": view(t=[5])})
+    assert query.heard("warning", "'c', topic 't' was removed")
+
+
+def test_clusters_that_were_never_reached_are_not_one_cluster() -> None:
+    """Nothing is known about them, so all of them are read once they answer."""
+    query = Query()
+    desired = {"c": wants("t"), "d": wants("t")}
+    query.look(desired, {})
+    assert query.said == []
+    query.look(desired, {"c": view(t=[5]), "d": view("kd", t=[5])})
+    assert (query.positions("c"), query.positions("d")) == ({("t", 0): 0}, {("t", 0): 0})
 
 
 def test_two_names_that_were_there_together_do_not_wait_for_each_other() -> None:
@@ -879,7 +1069,108 @@ def test_a_topic_that_moves_to_another_name_of_its_cluster_goes_on() -> None:
     query.look({"c": wants("u"), "d": wants("t", "v")}, {"c": seen, "d": view(t=[100], v=[1])})
     assert query.positions("d") == {("t", 0): 40, ("v", 0): 0}
     assert query.positions("c") == {("u", 0): 0}
-    assert query.heard("info", "'d' and 'c' are one Kafka cluster (k)", "t continues where it stopped")
+    assert query.heard("info", "'d' and 'c' are one Kafka cluster (k)", "of 't' continues where it stopped")
+
+
+def moving(**policy: object) -> tuple[Query, ClusterView]:
+    """A query of one cluster under the names `c` and `d`, with unread records; some partitions have no leader yet."""
+    query = Query(**policy)  # type: ignore[arg-type]  # only for brevity
+    seen = view(t=[100], u=[100, None], v=[100], w=[None], x=[None])
+    query.look({"c": wants("t", "u", "w"), "d": wants("v", "x")}, {"c": seen, "d": seen})
+    query.read("c", TP("u", 0), 140)
+    query.read("d", TP("v", 0), 101)
+    return query, seen
+
+
+def test_a_topic_that_moves_takes_all_of_its_own_and_nothing_else() -> None:
+    """Stops, and what waits for a leader, stay with the other topics of both names. Nothing is asked again."""
+    query, seen = moving(starting=LATEST, stopping=LATEST)
+    query.look({"c": wants("t", "w"), "d": wants("u", "v", "x")}, {"c": seen, "d": seen})
+    assert query.asked == []
+    assert query.document is not None
+    c, d = query.document.clusters["c"], query.document.clusters["d"]
+    assert (query.positions("c"), query.positions("d")) == ({("t", 0): 100}, {("u", 0): 140, ("v", 0): 101})
+    assert (c.stops, d.stops) == ({("t", 0): 100}, {("u", 0): 100, ("v", 0): 100})
+    assert (c.unresolved, d.unresolved) == ({("w", 0): 1_000}, {("u", 1): 1_000, ("x", 0): 1_000})
+
+
+def test_a_topic_moves_to_the_name_that_lists_it() -> None:
+    """Also if that name is away; it is known by the document."""
+    query, seen = moving(starting=LATEST)
+    query.look({"c": wants("t", "w"), "b": wants("v"), "d": wants("u", "x")}, {"c": seen, "b": seen})
+    assert query.positions("d") == {("u", 0): 140}
+    assert query.positions("b") == {("v", 0): 101}
+    assert query.document is not None
+    assert query.document.clusters["d"].kafka_id == "k"
+
+
+def test_a_name_that_gets_a_topic_is_a_cluster_found_later_all_the_same() -> None:
+    """Its own starting offsets count for its other topics."""
+    query, _ = moving()
+    desired = {"c": wants("t", "w"), "d": wants("v", "x"), "e": wants("u", "y", starting=LATEST)}
+    query.look(desired, {"e": view(t=[100], u=[100], y=[100])})
+    assert query.positions("e") == {("u", 0): 140, ("y", 0): 100}
+
+
+def test_topics_move_while_others_are_drained() -> None:
+    """Each name drains its own, before and after."""
+    query, seen = moving(drain=True)
+    query.look({"c": wants("u", "w"), "d": wants("x", "y")}, {"c": seen, "d": seen})
+    assert query.document is not None
+    query.look({"c": wants("w"), "d": wants("u", "x", "y")}, {"c": seen, "d": seen})
+    assert (query.document.clusters["c"].draining, query.document.clusters["d"].draining) == (
+        frozenset("t"),
+        frozenset("v"),
+    )
+    assert not query.heard("draining"), "that was said before"
+
+
+def test_a_retained_topic_moves_too() -> None:
+    """Then only its new name has it."""
+    query, seen = moving()
+    query.look({"c": wants("t", "w"), "d": wants("v", "x")}, {"c": seen, "d": seen})
+    query.look({"c": wants("t", "w"), "d": wants("u", "v", "x")}, {"c": seen, "d": seen})
+    assert query.positions("d") == {("u", 0): 140, ("v", 0): 101}
+    assert query.document is not None
+    assert query.document.clusters["c"].retained == {}
+
+
+@pytest.mark.parametrize(("one", "other"), [(1_000, 2_000), (2_000, 1_000)])
+def test_of_two_retained_positions_the_newer_one_counts(one: int, other: int) -> None:
+    """Two names had the topic one after the other; what was read in between must not be read again."""
+    query = Query()
+    query.document = Document(
+        clusters={
+            "c": ClusterOffsets("k", retained={"t": RetainedTopic("id-t", one, {0: one // 100})}),
+            "d": ClusterOffsets("k", retained={"t": RetainedTopic("id-t", other, {0: other // 100})}),
+        }
+    )
+    query.look({"m": wants("t")}, {"m": view(t=[100])})
+    assert query.positions("m") == {("t", 0): 20}
+
+
+def test_a_position_that_is_read_counts_more_than_a_retained_one() -> None:
+    """The retained one is older, and is forgotten."""
+    query = renamed()
+    assert query.document is not None
+    query.document.clusters["d"] = ClusterOffsets("k", retained={"t": RetainedTopic("id-t", 500, {0: 10})})
+    query.look({"d": wants("t")}, {"d": view(t=[100])})
+    assert query.positions("d") == {("t", 0): 40}
+    assert query.said == [
+        "info: Cluster 'd' is the cluster that was 'old' (cluster.id k): reading continues where it stopped"
+    ]
+    assert query.document.clusters["d"].retained == {}
+
+
+def test_a_topic_that_two_names_read_keeps_one_position() -> None:
+    """A checkpoint may hold two if one name did not tell its cluster.id. The other one is cut, with a warning."""
+    query, seen = moving()
+    assert query.document is not None
+    query.document.clusters["d"].topics["t"] = "id-t"
+    query.document.clusters["d"].ranges[TP("t", 0)] = (30, 30)
+    query.look({"c": wants("t", "u", "w"), "d": wants("v", "x")}, {"c": seen, "d": seen})
+    assert query.heard("warning", "'d', topic 't' was removed; 70 records are left unread")
+    assert query.positions("c")[TP("t", 0)] == 0
 
 
 def test_two_names_may_become_one() -> None:
@@ -911,18 +1202,54 @@ def test_a_name_may_change_twice_and_back() -> None:
 def test_two_names_may_change_places(first: str) -> None:
     """Until both have answered, the one that leads elsewhere waits: its offsets belong to the other one."""
     query = Query(retention_ms=0)
-    desired = {"a": wants("t"), "b": wants("t")}
+    desired = {name: replace(wants("t"), properties={"client.id": "before"}) for name in "ab"}
     before = {"a": view("ka", t=[100]), "b": view("kb", t=[200])}
     query.look(desired, before)
+    desired = {name: replace(wants("t"), properties={"client.id": "after"}) for name in "ab"}
     query.read("a", TP("t", 0), 40)
     query.read("b", TP("t", 0), 50)
     after = {"a": before["b"], "b": before["a"]}
     result = query.look(desired, {first: after[first]})
     assert query.heard("warning", f"'{first}' leads to Kafka cluster.id", "It waits until")
+    assert result.document.clusters[first].properties == {"client.id": "before"}, "those of the cluster it stands for"
     assert first not in result.views, "or its positions would be compared with the ends of another cluster"
     assert (query.positions("a"), query.positions("b")) == ({("t", 0): 40}, {("t", 0): 50})
     query.look(desired, after)
     assert (query.positions("a"), query.positions("b")) == ({("t", 0): 50}, {("t", 0): 40})
+    assert query.said == [
+        f"info: Cluster '{new}' is the cluster that was '{old}' (cluster.id {kafka_id}): reading continues where it stopped"
+        for old, new, kafka_id in (("a", "b", "ka"), ("b", "a", "kb"))
+    ]
+
+
+def test_two_names_that_change_places_go_on_draining() -> None:
+    """What is drained belongs to its cluster, too."""
+    query = Query(drain=True)
+    before = {"a": view("ka", t=[100], w=[5]), "b": view("kb", t=[200])}
+    query.look({"a": wants("t", "w"), "b": wants("t")}, before)
+    query.look({"a": wants("t"), "b": wants("t")}, before)
+    query.look({"a": wants("t"), "b": wants("t")}, {"a": before["b"], "b": before["a"]})
+    assert query.positions("b") == {("t", 0): 0, ("w", 0): 0}
+    assert query.document is not None
+    assert query.document.clusters["b"].draining == {"w"}
+    assert not query.heard("draining")
+
+
+def test_a_name_waits_also_for_a_name_that_waits() -> None:
+    """Cluster a seems to be found as b, but b waits itself for c. Nobody can say yet where b's own positions belong."""
+    query = Query(retention_ms=0)
+    desired = {name: wants("t") for name in "abc"}
+    seen = {name: view(f"k{name}", t=[100]) for name in "abc"}
+    query.look(desired, seen)
+    for name, end in (("a", 10), ("b", 20), ("c", 30)):
+        query.read(name, TP("t", 0), end)
+    query.look({**desired, "new": wants("t")}, {"a": seen["c"], "b": seen["a"]})
+    assert [query.positions(name)[TP("t", 0)] for name in "abc"] == [10, 20, 30]
+    assert query.heard("'a' leads to", "until 'b', 'c', 'new' has answered")
+    assert query.heard("'b' leads to", "until 'c', 'new' has answered")
+    assert not query.heard("is not in the metadata any more")
+    query.look(desired, {"a": seen["c"], "b": seen["a"], "c": seen["b"]})
+    assert [query.positions(name)[TP("t", 0)] for name in "abc"] == [30, 10, 20]
 
 
 def test_names_may_be_shifted() -> None:
@@ -976,11 +1303,26 @@ def test_one_topic_under_two_names_is_read_once() -> None:
     assert query.positions("d") == {("t", 0): 4, ("u", 0): 0}
 
 
+def test_one_topic_under_two_names_is_read_by_the_one_that_has_its_position() -> None:
+    """Also while that one is away, and also if the position is a retained one."""
+    query, seen = moving()
+    query.look({"c": wants("t", "u", "w"), "d": wants("u", "v", "x")}, {"d": seen})
+    assert query.positions("c")[TP("u", 0)] == 140
+    query, seen = moving()
+    query.look({"c": wants("t", "u", "w"), "d": wants("x")}, {"c": seen, "d": seen})
+    query.look({"c": wants("t", "u", "v", "w"), "d": wants("v", "x")}, {"c": seen, "d": seen})
+    assert query.positions("d") == {("v", 0): 101}
+    assert query.heard("both list 'v': it is read once, as cluster 'd'")
+
+
 def test_two_names_for_one_physical_cluster_are_told() -> None:
     """Also while one of them has no topic."""
     query = Query()
-    query.look({"c": wants("t"), "d": wants("u")}, {"c": view(t=[1]), "d": view()})
-    assert query.heard("info", "'c', 'd' are one Kafka cluster (k)")
+    views = {"a": view("another", t=[1]), "c": view(t=[1]), "d": view()}
+    query.look({"a": wants("t"), "c": wants("t"), "d": wants("u")}, views)
+    assert query.said == ["info: Clusters 'c', 'd' are one Kafka cluster (k)"]
+    query.look({name: wants(f"t{name}") for name in "cdefghi"}, dict.fromkeys("cdefghi", view()))
+    assert query.heard("info", "Clusters 'c', 'd', 'e', 'f', 'g' and 2 more are one Kafka cluster (k)")
 
 
 # --- data loss ----------------------------------------------------------------------------------------------------
@@ -1004,6 +1346,19 @@ def test_recreated_topic_restarts_if_data_loss_is_tolerated() -> None:
     assert query.heard("warning", "'t', partition 1", "recreated")
     assert query.document is not None
     assert query.document.clusters["c"].topics == {"t": "id-new"}
+
+
+def test_recreated_topic_is_written_down_before_it_has_a_position() -> None:
+    """Its first topic and its stops are gone for good; the stops are asked for again. Other topics are read on."""
+    query = Query(stopping=LATEST, fail_on_data_loss=False)
+    desired = {"c": wants("s", "t")}
+    query.look(desired, {"c": view(s=[7], t=[100])})
+    assert query.look(desired, {"c": made_again(view(s=[7], t=[None]), "t")}).changed
+    assert query.document is not None
+    assert query.document.clusters["c"].stops == {("s", 0): 100}
+    assert query.positions() == {("s", 0): 0}
+    query.look(desired, {"c": made_again(view(s=[7], t=[3]), "t")})
+    assert {(r.purpose, r.partitions) for r in query.asked} == {(p, (TP("t", 0),)) for p in ("start", "stop")}
 
 
 def test_recreated_topic_forgets_what_the_old_one_waited_for() -> None:
@@ -1054,23 +1409,50 @@ def test_a_topic_that_no_view_shows_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last_ends", "unread"), [([10, 40], "40"), ([10], "an unknown number of"), ([], "an unknown number of")], ids=str
+    ("last_ends", "unread", "first"),
+    [
+        ([10, 40], "40", r"1, offsets \[0, 40\)"),
+        ([10], "an unknown number of", r"1, offsets \[0, 0\)"),
+        ([], "an unknown number of", r"0, offsets \[10, 10\)"),
+    ],
+    ids=str,
 )
-def test_a_deleted_topic_with_unread_records_is_data_loss(last_ends: list[int], unread: str) -> None:
-    """An error, or a warning with their number; then its positions are retained only."""
+def test_a_deleted_topic_with_unread_records_is_data_loss(last_ends: list[int], unread: str, first: str) -> None:
+    """An error that names the first such partition, or a warning with their number; then its positions are retained."""
     for fail in (True, False):
         query = Query(fail_on_data_loss=fail)
         query.look({"c": wants("t", "u")}, {"c": view(t=[10, 10], u=[1])})
         query.read("c", TP("t", 0), 10)
         gone = missing(view(u=[1]), t=last_ends)
         if fail:
-            with pytest.raises(DataLossError, match=f"'c', topic 't', partition .*was deleted; {unread} records"):
+            with pytest.raises(
+                DataLossError, match=f"'c', topic 't', partition {first}.*was deleted; {unread} records"
+            ):
                 query.look({"c": wants("t", "u")}, {"c": gone})
             continue
         query.look({"c": wants("t", "u")}, {"c": gone})
         assert f"warning: Cluster 'c', topic 't' was deleted; {unread} records are left unread" in query.said
         assert query.positions() == {("u", 0): 0}
         assert not query.look({"c": wants("t", "u")}, {"c": gone}).changed
+
+
+def test_a_deleted_topic_without_a_position_is_data_loss() -> None:
+    """Its partition had no leader since the first start, so what it held may have been unread."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[None])})
+    with pytest.raises(DataLossError, match=r"'c', topic 't', partition 0, offsets \[0, 7\)"):
+        query.look({"c": wants("t")}, {"c": missing(view(), t=[7])})
+    with pytest.raises(DataLossError, match=r"'c', topic 't', partition 0, offsets \[0, 0\)"):
+        query.look({"c": wants("t")}, {"c": missing(view(), "t")})
+
+
+@pytest.mark.parametrize(("retention_ms", "kept"), [(0, set()), (1, {"t"})])
+def test_a_deleted_topic_is_retained_as_the_option_says(retention_ms: int, kept: set[str]) -> None:
+    """It may be the cluster that is another one for a moment; without retention nothing is kept."""
+    query = Query(retention_ms=retention_ms)
+    query.look({"c": wants("t")}, {"c": view(t=[0])})
+    result = query.look({"c": wants("t")}, {"c": missing(view(), t=[0])})
+    assert set(result.document.clusters["c"].retained) == kept
 
 
 def test_a_deleted_topic_that_was_read_is_no_data_loss() -> None:
@@ -1089,8 +1471,16 @@ def test_an_end_that_went_backwards_is_data_loss_once_it_is_believed() -> None:
     query.look({"c": wants("t")}, {"c": view(t=[10])})
     query.read("c", TP("t", 0), 10)
     assert not query.look({"c": wants("t")}, {"c": view(t=[6])}).changed
-    with pytest.raises(DataLossError, match="log was truncated: it ended at offset 6, below the position 10"):
+    with pytest.raises(DataLossError, match=r"'c'.*log was truncated: it ended at offset 6, below the position 10"):
         query.look({"c": wants("t")}, {"c": view(t=[6])}, regressed={("c", TP("t", 0)): 6})
+
+
+def test_an_end_that_is_the_position_is_no_data_loss() -> None:
+    """It went back, but not below what was read."""
+    query = Query()
+    query.look({"c": wants("t")}, {"c": view(t=[10])})
+    query.read("c", TP("t", 0), 10)
+    assert not query.look({"c": wants("t")}, {"c": view(t=[10])}, regressed={("c", TP("t", 0)): 10}).changed
 
 
 def test_an_end_that_went_backwards_is_the_new_position_if_data_loss_is_tolerated() -> None:
@@ -1119,7 +1509,8 @@ def test_stops_are_resolved_once_and_reached() -> None:
     assert query.document.clusters["d"].stops == {("t", 0): 0}
     assert not query.document.done
     query.read("c", TP("t", 0), 100)
-    assert query.look(desired, {"c": view(t=[500]), "d": view("kd", t=[500])}).document.done
+    assert not query.look(desired, {"d": view("kd", t=[500])}).document.done, "what is away may have more partitions"
+    assert query.look(desired, {"c": view(t=[500]), "d": view("kd", t=[500])}).document.done == 1
     assert query.asked == []
 
 
@@ -1162,9 +1553,18 @@ def test_stops_of_a_draining_topic_stay_without_an_option() -> None:
     """They are where draining ends."""
     query = drained_query()
     query.look({"c": wants("u")}, {"c": view(t=[10], u=[1])}, inactive={"c"})
-    query.look({"c": wants("u")}, {"c": view(t=[10], u=[1])}, inactive={"c"})
+    query.look({"c": wants("u")}, {"c": view(t=[15], u=[1])}, inactive={"c"})
     assert query.document is not None
     assert query.document.clusters["c"].stops == {("t", 0): 10}
+
+
+def test_stops_of_a_draining_topic_go_with_the_option_that_made_them() -> None:
+    """Without the option it is drained like any other topic."""
+    query = Query(stopping=LATEST, drain=True)
+    query.look({"c": wants("t", "u")}, {"c": view(t=[100], u=[1])})
+    query.look({"c": wants("u")}, {"c": view(t=[100], u=[1])})
+    query.policy = replace(query.policy, stopping=None)
+    assert query.look({"c": wants("u")}, {"c": view(t=[100], u=[1])}).document.clusters["c"].stops == {}
 
 
 def test_a_query_without_stops_is_never_done() -> None:
@@ -1187,6 +1587,22 @@ def test_a_cluster_that_does_not_show_a_topic_is_not_done() -> None:
     assert not query.look({"c": wants("t", "u")}, {"c": view(t=[5])}).document.done
     assert query.look({"c": wants("t", "u")}, {"c": missing(view(t=[5]), "u")}).document.done
     assert not query.look({"c": wants("t", "u")}, {"c": view(t=[5])}).changed
+
+
+# --- whose turn it is ---------------------------------------------------------------------------------------------
+
+
+def test_turns_are_remembered_for_the_clusters_that_are_read() -> None:
+    """Else those at the end of the list would starve under a small limit; packing stays as it was, too."""
+    query = Query()
+    desired, views = {"c": wants("t"), "d": wants("t")}, {"c": view(t=[9]), "d": view("kd", t=[9])}
+    query.look(desired, views)
+    assert query.document is not None
+    turns = {name: TP("t", 0) for name in ("c", "gone")}
+    query.document.cursor, query.document.packing = Cursor("d", turns), Packing(7, 2)
+    document = query.look(desired, views).document
+    assert document.cursor == Cursor("d", {"c": TP("t", 0)})
+    assert document.packing == Packing(7, 2)
 
 
 # --- properties and streams ---------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -21,8 +20,7 @@ from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataL
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source import inquiry, python_fetcher, reader
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.loss import PartitionAnswer, prove
-from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask, parse_offset_ranges, skip
+from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
 from dynamic_kafka.source.python_fetcher import to_batch
 from dynamic_kafka.source.rows import arrow_schema
 from dynamic_kafka.spark.datasource import DynamicKafkaInputPartition
@@ -579,37 +577,3 @@ def test_a_task_shows_no_secret() -> None:
     assert "hunter2" not in repr(DynamicKafkaInputPartition(task))
     assert pickle.loads(pickle.dumps(task)) == task
     assert pickle.loads(pickle.dumps(task)).clusters["c"].properties == {"sasl.password": "hunter2"}
-
-
-def test_an_answer_without_content_proves_nothing() -> None:
-    """A cluster that knows neither id nor ends."""
-    assert prove(planned(), 50, PartitionAnswer()) is None
-    assert prove(planned(), 50, PartitionAnswer(topic_exists=True, partitions=1)) is None
-    assert (
-        prove(planned(), 60, PartitionAnswer(topic_exists=True, topic_id=OLD, partitions=1, start=0, end=100)) is None
-    )
-
-
-# --- what the user gives up ---
-
-
-def test_offsets_that_are_given_up_are_planned_no_more() -> None:
-    """A whole range, its last part, or its first part; nothing else, and no other partition."""
-    tasks = [[planned(), planned(partition=1)], [planned(0, 10, partition=2)]]
-    text = "c/t/0:80-100; c/t/1:50-60;c/t/2:0-10;c/t/3:0-10;c/t/0:60-70;d/t/0:50-100;"
-
-    rest, used = skip(tasks, parse_offset_ranges(text))
-
-    assert rest == [[planned(50, 80), planned(60, 100, partition=1)]]
-    assert [str(r) for r in used] == ["c/t/0:80-100", "c/t/1:50-60", "c/t/2:0-10"]
-    assert skip(tasks, ()) == (tasks, [])
-
-
-def test_the_text_of_given_up_offsets() -> None:
-    """The id of a cluster may hold any character: by default it is the list of its brokers."""
-    text = "h:9092,h2:9092/a.b-c_d/7:0-18;x/y;z/t/0:1-2"
-    assert ";".join(map(str, parse_offset_ranges(text))) == text
-    assert parse_offset_ranges("") == ()
-    for wrong in ("c/t/0", "c/t/0:5-5", "c/t/0:9-5", "t/0:1-2", "c/t/x:1-2", "c/t/0:1-2;x"):
-        with pytest.raises(ValueError, match=re.escape(wrong)):
-            parse_offset_ranges(wrong)

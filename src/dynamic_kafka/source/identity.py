@@ -102,6 +102,10 @@ def _today(state: ClusterOffsets | None, view: ClusterView | None) -> str:
     return (view.kafka_id if view is not None else "") or (state.kafka_id if state is not None else "")
 
 
+def _named(names: Iterable[str]) -> str:
+    return listed((f"'{name}'" for name in names), 5)
+
+
 def _let_wait(
     displaced: Iterable[str], ids: dict[str, str], found: Identified, is_over: Callable[[RetainedTopic], bool]
 ) -> None:
@@ -126,9 +130,8 @@ def _let_wait(
                     "servers",
                     cluster_id=name,
                 )
-            others = listed([f"'{n}'" for n in unseen], 5)
             found.events.append(
-                ("warning", f"{where}. It waits until {others} has answered, which may be that cluster")
+                ("warning", f"{where}. It waits until {_named(unseen)} has answered, which may be that cluster")
             )
             del found.views[name], ids[name]
             found.held.add(name)
@@ -141,9 +144,11 @@ def _move(
     """Give each topic's positions to the name that stands for its cluster and lists it."""
     taken: dict[tuple[str, str], list[str]] = {}
     for old, state in sorted(before.items()):
-        names = homes.get(state.kafka_id, []) if state.kafka_id else []
+        names = homes.get(state.kafka_id, [])
         displaced = old in ids and _differ(state.kafka_id, ids[old])
-        for topic in sorted({*state.topics, *state.retained} if displaced or names not in ([], [old]) else ()):
+        if not displaced and names in ([], [old]):
+            continue  # as nearly always
+        for topic in sorted({*state.topics, *state.retained}):
             if old in names and topic in found.desired[old].topics:
                 continue
             takers = [
@@ -154,7 +159,7 @@ def _move(
             if takers or (displaced and names):
                 taken.setdefault((old, (takers or names)[0]), []).append(topic)
         if displaced:
-            found.clusters[old] = ClusterOffsets(kafka_id=ids[old])
+            found.clusters[old] = ClusterOffsets()
     for name in {name for pair in taken for name in pair}:
         found.clusters[name] = _copied(found.clusters.get(name, ClusterOffsets()))
     for (old, new), topics in sorted(taken.items()):
@@ -174,7 +179,7 @@ def _move(
         what = (
             f"Cluster '{new}' is the cluster that was '{old}' (cluster.id {source.kafka_id}): reading"
             if renamed
-            else f"Clusters '{new}' and '{old}' are one Kafka cluster ({source.kafka_id}): reading of {listed(topics, 5)}"
+            else f"Clusters '{new}' and '{old}' are one Kafka cluster ({source.kafka_id}): reading of {_named(topics)}"
         )
         found.events.append(("info", f"{what} continues where it stopped"))
 
@@ -238,10 +243,9 @@ def _hold(previous: Document, homes: Mapping[str, list[str]], found: Identified)
         maybe = [new for new in unseen if not {old, new} <= named]
         if maybe:
             found.held.add(old)
-            others = listed([f"'{n}'" for n in maybe], 5)
             text = (
-                f"Cluster '{old}' is not in the metadata any more. It is removed once {others} has answered, because that "
-                "may be the same cluster under another name"
+                f"Cluster '{old}' is not in the metadata any more. It is removed once {_named(maybe)} has answered, because "
+                "that may be the same cluster under another name"
             )
             found.events.append(("info", text))
 
@@ -251,8 +255,7 @@ def _read_once(homes: Mapping[str, list[str]], found: Identified) -> None:
     for kafka_id, names in sorted(homes.items()):
         if len(names) < 2:
             continue
-        quoted = listed([f"'{name}'" for name in names], 5)
-        found.events.append(("info", f"Clusters {quoted} are one Kafka cluster ({kafka_id})"))
+        found.events.append(("info", f"Clusters {_named(names)} are one Kafka cluster ({kafka_id})"))
         owners: dict[str, str] = {}
         for has in ("topics", "retained"):
             for name in names:
@@ -268,7 +271,7 @@ def _read_once(homes: Mapping[str, list[str]], found: Identified) -> None:
             if others:
                 found.desired[name] = replace(wanted, topics=wanted.topics - set(others))
                 for owner in sorted({owners[topic] for topic in others}):
-                    shared = listed([f"'{topic}'" for topic in others if owners[topic] == owner], 5)
+                    shared = _named(topic for topic in others if owners[topic] == owner)
                     text = (
                         f"Clusters '{owner}' and '{name}' are one Kafka cluster ({kafka_id}), and both list {shared}: it is "
                         f"read once, as cluster '{owner}'. List each topic under one name in the metadata"

@@ -39,7 +39,7 @@ import base64
 import json
 import zlib
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -407,12 +407,11 @@ def check_chain(start: Document, end: Document) -> None:
                 )
 
 
-def _position(clusters: Iterable[ClusterOffsets], tp: KafkaTopicPartition, topic_id: str) -> int | None:
+def _position(clusters: Sequence[ClusterOffsets], tp: KafkaTopicPartition, topic_id: str) -> int | None:
     for before in clusters:
         if tp in before.ranges:
             return before.ranges[tp][1]
-    for before in clusters:
-        kept = before.retained.get(tp.topic)
-        if kept is not None and kept.topic_id in ("", topic_id):
-            return kept.offsets.get(tp.partition)
-    return None
+    retained = [c.retained[tp.topic] for c in clusters if tp.topic in c.retained]
+    of_topic = [kept for kept in retained if kept.topic_id in ("", topic_id)]
+    newest = max(of_topic, key=lambda kept: kept.since_ms, default=None)  # as `identity` hands positions over
+    return newest.offsets.get(tp.partition) if newest is not None else None

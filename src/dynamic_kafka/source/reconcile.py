@@ -118,7 +118,7 @@ def reconcile(
     before, desired, views = known.clusters, known.desired, known.views
     step.all_seen = desired.keys() <= views.keys()
     step.changed = known.moved
-    step.events += [Event(*event) for event in known.events]
+    step.events = [Event(*event) for event in known.events]
     clusters: dict[str, ClusterOffsets] = {}
     for name in sorted({*before, *desired}):
         held = name in known.held
@@ -228,9 +228,9 @@ class _Reconciliation:
         self.fresh = fresh
         self.first_start = first_start
         self.asked: list[tuple[str, Purpose, KafkaOffsetsInitializer, list[KafkaTopicPartition]]] = []
-        self.events: list[Event] = []
-        self.all_seen = True
-        self.changed = False
+        self.events: list[Event]  # these three as `identify` has found
+        self.all_seen: bool
+        self.changed: bool
 
     def cluster(
         self,
@@ -285,7 +285,6 @@ class _Reconciliation:
             unresolved=dict(before.unresolved),
             unseen=dict(before.unseen),
             retained=dict(before.retained),
-            resets=frozenset(),
         )
 
     def _handle_stopping(self, name: str, state: ClusterOffsets, stopping: KafkaOffsetsInitializer | None) -> None:
