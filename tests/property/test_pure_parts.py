@@ -120,6 +120,25 @@ def test_nobody_starves_on_a_cluster_that_comes_and_goes(partitions: int, other:
     assert served == here["a"].keys()
 
 
+def test_admission_shares_what_small_clusters_leave() -> None:
+    """Up to the backlog of each cluster, also if that is less than its part of the rest."""
+    backlog = {c: {KafkaTopicPartition("t", 0): n} for c, n in {"a": 5, "b": 100, "x": 1, "y": 1}.items()}
+    admitted, cursor = admit(backlog, Cursor(), limit=16)
+    assert {c: sum(tps.values()) for c, tps in admitted.items()} == {"a": 5, "b": 9, "x": 1, "y": 1}
+    assert cursor == Cursor()
+
+
+def test_admission_forgets_whose_turn_it_was_once_all_are_served() -> None:
+    """All partitions of `a` get an offset, and those of `b` take turns. Clusters without a backlog keep theirs."""
+    one, two = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
+    backlog = {"a": {one: 9, two: 9}, "b": {one: 9, two: 9}}
+    admitted, cursor = admit(
+        backlog, Cursor("a", {"a": one, "b": one, "c": two}), limit=None, cluster_limits={"a": 2, "b": 1}
+    )
+    assert admitted == {"a": {one: 1, two: 1}, "b": {two: 1}}
+    assert cursor == Cursor("a", {"b": two, "c": two})
+
+
 # --- planning -----------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -133,6 +134,9 @@ def test_rule_2_a_start_that_is_not_the_end_before_it_is_an_error(first: int) ->
     with pytest.raises(CheckpointError, match=rf"'c', topic 't', partition 0.*offset 5 .*\[{first}, 9\)") as caught:
         check_chain(one_topic(0, 5), one_topic(first, 9))
     assert caught.value.cluster_id == "c"
+    assert str(caught.value).endswith(
+        "offset files of different queries were mixed or edited: restore them, or start with a new checkpoint"
+    )
 
 
 def test_rule_2_a_chain_goes_on_where_it_stood() -> None:
@@ -166,6 +170,23 @@ def test_rule_2_a_topic_made_again_while_retained_begins_a_new_chain() -> None:
     check_chain(before, one_topic(0, 9))
 
 
+def test_rule_2_a_retained_position_without_a_topic_id_is_part_of_the_chain() -> None:
+    """The brokers told none then, so it may well be the same topic."""
+    before = Document(clusters={"c": ClusterOffsets(retained={"t": RetainedTopic("", 1, {0: 5})})})
+    with pytest.raises(CheckpointError, match="offset 5"):
+        check_chain(before, one_topic(0, 9))
+
+
+def test_rule_2_each_name_of_a_cluster_goes_on_where_it_stood() -> None:
+    """Two names may read the same topic for a while; a name without a position goes on where another one stood."""
+    state = one_topic(0, 5).clusters["c"]
+    before = Document(clusters={"b": state, "c": dataclasses.replace(state, ranges={TP("t", 0): (0, 7)})})
+    check_chain(before, one_topic(7, 9))
+    with pytest.raises(CheckpointError, match="offset 7"):
+        check_chain(before, one_topic(5, 9))
+    check_chain(before, Document(clusters={"d": one_topic(5, 9).clusters["c"]}))
+
+
 # --- rule 3 -------------------------------------------------------------------------------------------------------
 
 
@@ -186,7 +207,9 @@ def test_rule_3_reading_and_writing_returns_the_text() -> None:
 def test_rule_3_the_document_is_versioned() -> None:
     """The version comes first; a newer one says which package is needed."""
     assert next(iter(encode(Document()).items())) == ("version", 1)
-    with pytest.raises(CheckpointError, match=r"version 2.*upgrade"):
+    with pytest.raises(
+        CheckpointError, match=r"version 2, .*; upgrade pyspark-dynamic-kafka, or start with a new check"
+    ):
         decode(encode(Document()) | {"version": 2})
 
 
@@ -239,6 +262,31 @@ def test_rule_4_offsets_up_to_kafkas_greatest_are_kept(offsets: list[int]) -> No
     assert stored(document) == document
 
 
+@pytest.mark.parametrize(("greatest", "width"), [(0, 1), (248, 1), (249, 2), (65_528, 2), (65_529, 3), (2**63 - 1, 8)])
+def test_rule_4_the_width_of_a_packed_column_never_changes(greatest: int, width: int) -> None:
+    """Spark compares texts, so a checkpoint of an older version has to get the same one."""
+    document = wide(1, 128)
+    ranges = document.clusters["c"].ranges
+    ranges |= {tp: (0, greatest if tp.partition == 5 else 0) for tp in ranges}
+    assert encode(document)["clusters"]["c"]["count"].split(":")[:2] == ["0", str(width)]
+    assert stored(document) == document
+
+
+@pytest.mark.parametrize("cursor", [Cursor("c"), Cursor("", {"c": TP("t", 1)})])
+def test_rule_4_each_part_of_a_cursor_is_kept(cursor: Cursor) -> None:
+    """Clusters take turns only if there are several, and partitions only if there are several."""
+    document = Document(cursor=cursor)
+    assert stored(document) == document
+
+
+def test_rule_4_topics_without_partitions_are_kept() -> None:
+    """None of theirs has a leader yet."""
+    document = one_topic(3, 9)
+    document.clusters["c"].topics |= {"a": ID, "z": ID}
+    assert stored(document) == document
+    assert encode(document)["clusters"]["c"]["partitions"] == [0, 1, 0]
+
+
 # --- rule 5 -------------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +308,7 @@ def test_rule_6_a_topic_id_is_kept_as_its_first_characters() -> None:
     """66 bits of 128 are enough to tell two topics apart; an unknown id is empty."""
     assert topic_id_text("3rFo7zYVTzmV5Rtl9u0KjQ") == "3rFo7zYVTzm"
     assert topic_id_text(None) == ""
+    assert topic_id_text("+/+/") == "-_-_", "librdkafka's letters become Kafka's"
 
 
 # --- rule 7 -------------------------------------------------------------------------------------------------------
@@ -419,12 +468,17 @@ def test_damage_is_a_checkpoint_error_or_harmless(document: Document, damage: An
     [
         (("clusters",), None),
         (("packing",), [1, 2, 3]),
+        (("packing",), [0, 1, 0, False]),
+        (("packing",), [1, 0, 0, False]),
+        (("packing",), [1, 1, -1, False]),
         (("clusters", "c", "id"), ...),
         (("clusters", "c", "start"), [1, 2]),
         (("clusters", "c", "count"), [1, 2, -3, 4]),
         (("clusters", "c", "start"), [1, 2, -3, 4]),
         (("clusters", "c", "ids"), [ID]),
         (("clusters", "c", "partitions"), [2]),
+        (("clusters", "c", "partitions"), [11, 2, 0]),
+        (("clusters", "c", "count"), [1, 2, 3, 4, 5]),
         (("clusters", "c", "topics"), "not base 64"),
         (("cursor", "splits", "c"), ["u"]),
     ],
@@ -443,10 +497,47 @@ def test_a_damaged_document_says_what_to_do(path: tuple[str, ...], new: Any) -> 
         decode(value)
 
 
+def test_a_damaged_document_says_what_is_wrong_with_it() -> None:
+    """The kind of the error, its text, and the beginning of the document."""
+    beginning = r'\{"version": 1, "streams": .{80,100}\.\.\.; restore the file .* or start with a new checkpoint$'
+    for path, new, error in (
+        (("packing",), [0, 1, 0, False], r"ValueError: packing \[0, 1, 0, False\]"),
+        (("clusters", "c", "start"), [1, 2, -3, 4], "ValueError: an offset or a count is negative"),
+        (("clusters",), None, "AttributeError: .*'items'"),
+    ):
+        with pytest.raises(CheckpointError, match=rf"damaged \({error}\): {beginning}"):
+            decode(with_value(encode(everything()), path, new))
+
+
+def test_the_smallest_packing_is_no_damage() -> None:
+    """One record for each task, at least one task, and no limit."""
+    document = Document(packing=Packing(1, 1, 0))
+    assert stored(document) == document
+
+
+def test_more_offsets_than_partitions_are_damage() -> None:
+    """Nobody knows which of them is the one too many."""
+    value = encode(one_topic(3, 9))
+    value["clusters"]["c"] |= {"start": [3, 4], "count": [6, 0]}
+    with pytest.raises(CheckpointError, match="damaged"):
+        decode(value)
+
+
+@pytest.mark.parametrize("column", ["topics", "start"])
+def test_a_stray_character_in_a_packed_column_is_damage(column: str) -> None:
+    """An editor may have broken the line."""
+    value = encode(wide(200, 1))
+    packed = value["clusters"]["c"][column]
+    value["clusters"]["c"][column] = f"{packed[:-8]}\n{packed[-8:]}"
+    with pytest.raises(CheckpointError, match="damaged"):
+        decode(value)
+
+
 @pytest.mark.parametrize("value", [{"a": 1}, {"version": "1"}, {"version": None}, {"version": 0}, {"version": 1.5}])
 def test_other_sources_documents_are_named(value: dict[str, Any]) -> None:
     """What another source wrote is shown, shortened, in the error."""
-    with pytest.raises(CheckpointError, match="not of the dynamic-kafka source: "):
+    beginning = re.escape(json.dumps(value)[:-1])
+    with pytest.raises(CheckpointError, match=f'not of the dynamic-kafka source: {beginning}, "long": "x+[.]{{3}}$'):
         decode(value | {"long": "x" * 1000})
 
 
@@ -455,3 +546,7 @@ def test_an_excerpt_is_short() -> None:
     with pytest.raises(CheckpointError) as caught:
         decode({"long": "x" * 1000})
     assert len(str(caught.value)) < 250
+    with pytest.raises(CheckpointError, match=r"x{105}[.]{3}$"):
+        decode({"long": "x" * 109})
+    with pytest.raises(CheckpointError, match=r'x{108}"\}$'):
+        decode({"long": "x" * 108})

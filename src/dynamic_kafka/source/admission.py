@@ -72,7 +72,7 @@ def _share_equally(wanted: Mapping[str, int], limit: int | None, last: str) -> t
     open_clusters = _after(sorted(wanted), last)
     while limit and open_clusters:
         equal = limit // len(open_clusters)
-        served = open_clusters if equal else open_clusters[:limit]
+        served = open_clusters[:limit]
         for cluster in served:
             more = min(wanted[cluster] - shares[cluster], max(1, equal))
             shares[cluster] += more

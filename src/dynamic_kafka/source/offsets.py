@@ -318,7 +318,7 @@ def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
     lengths = _unpack_ints(value["count"])
     if min(starts, default=0) < 0 or min(lengths, default=0) < 0:
         raise ValueError("an offset or a count is negative")
-    ends = [start + n for start, n in zip(starts, lengths, strict=True)]
+    ranges = [(start, start + n) for start, n in zip(starts, lengths, strict=True)]
     return ClusterOffsets(
         kafka_id=value["id"],
         properties=dict(value["properties"]),
@@ -327,7 +327,7 @@ def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
         discovered=value["discovered"],
         since_ms=value.get("since"),
         topics=dict(zip(topics, _unpack_ids(value["ids"]), strict=True)),
-        ranges=dict(zip(tps, zip(starts, ends, strict=True), strict=True)),
+        ranges=dict(zip(tps, ranges, strict=True)),
         stops=_flatten(value.get("stops", {})),
         unresolved=_flatten(value.get("unresolved", {})),
         unseen=dict(value.get("unseen", {})),
@@ -376,7 +376,7 @@ def _unpack_ids(packed: list[str] | str) -> list[str]:
 
 
 def _excerpt(value: object) -> str:
-    text = json.dumps(value, default=str)
+    text = json.dumps(value)
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
