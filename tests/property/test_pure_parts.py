@@ -128,6 +128,18 @@ def test_admission_shares_what_small_clusters_leave() -> None:
     assert cursor == Cursor()
 
 
+def test_admission_gives_what_rounding_leaves_to_the_largest_backlog() -> None:
+    """The parts are 1.9 and 4.1 offsets here."""
+    small, large = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
+    assert admit({"a": {small: 3, large: 8}}, Cursor(), limit=6) == ({"a": {small: 1, large: 5}}, Cursor())
+
+
+def test_admission_begins_with_the_first_partition() -> None:
+    """Nobody was served before."""
+    one, two = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
+    assert admit({"a": {one: 9, two: 9}}, Cursor(), limit=1) == ({"a": {one: 1}}, Cursor("", {"a": one}))
+
+
 def test_admission_forgets_whose_turn_it_was_once_all_are_served() -> None:
     """All partitions of `a` get an offset, and those of `b` take turns. Clusters without a backlog keep theirs."""
     one, two = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)

@@ -95,13 +95,9 @@ def _share_in_proportion(
         return dict.fromkeys(turn, 1), turn[-1]
     spare, rest = share - len(backlog), total - len(backlog)
     given = {tp: 1 + (n - 1) * spare // rest for tp, n in backlog.items()}
-    left = share - sum(given.values())  # less than one per partition, by rounding down
-    for tp in sorted(backlog, key=lambda s: (given[s] - backlog[s], s)):
-        if not left:
-            break
-        more = min(1, backlog[tp] - given[tp])
-        given[tp] += more
-        left -= more
+    left = share - sum(given.values())  # by rounding down: less than one for each partition that wants more
+    for tp in sorted(backlog, key=lambda s: (given[s] - backlog[s], s))[:left]:
+        given[tp] += 1
     return given, None
 
 
