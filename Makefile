@@ -9,13 +9,16 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+KERNEL := $(VENV)/.kernel
+KERNEL_SOURCES := $(shell find native -path native/target -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name Cargo.lock \) -print)
+CARGO := $(shell command -v cargo)
 
 # Without these, Spark's workers start whatever `python3` is on PATH, which lacks this project's libraries.
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint format test test-slow test-crash test-all soak mutation chaos demo changes bench clean
+.PHONY: help install wheel lint format test test-slow test-crash test-all soak mutation chaos demo changes bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
@@ -32,7 +35,7 @@ help: ## Show this list
 	  /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SOAK_ARGS=... (soak), ARGS=... (chaos), BENCH_ARGS=... (bench)\n'
 
-install: $(STAMP) ## Make .venv with the project (editable) and all that developing it needs
+install: $(STAMP) $(KERNEL) ## Make .venv with the project (editable) and all that developing it needs
 
 # Done again only when pyproject.toml has changed.
 $(STAMP): pyproject.toml
@@ -42,20 +45,41 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[spark,http,jks,rich,sql]' --group dev
 	@touch $@
 
+# Done again only when the kernel's sources have changed.
+$(KERNEL): $(KERNEL_SOURCES) | $(STAMP)
+ifdef CARGO
+	@echo 'Building the native kernel, once (native/)'
+	@if $(BIN)/python -m pip install --quiet ./native; then touch $@; else echo 'The native kernel was not built: Python reads.'; fi
+else
+	@echo 'cargo is not installed, so there is no native kernel: Python reads. (https://rustup.rs)'
+endif
+
+wheel: install ## Make the wheels of the project and, if cargo is there, of the native kernel, in dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . $(if $(CARGO),./native)
+
 ##@ Checks
 
 lint: install ## Check style, formatting and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+ifdef CARGO
+	cd native && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings
+endif
 
 format: install ## Repair what can be repaired of style and formatting
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+ifdef CARGO
+	cd native && cargo fmt
+endif
 
 ##@ Tests
 
 test: install ## Run what a change needs, in minutes, e.g. PYTEST_ARGS='tests/unit -k jaas'
+ifdef CARGO
+	cd native && cargo test --quiet --release --lib
+endif
 	$(PYTEST) $(PARALLEL) -m 'not slow and not crash and not network' $(PYTEST_ARGS)
 
 test-slow: install ## Run the longer tests, and those of properties with more examples
@@ -93,6 +117,6 @@ bench: install ## Measure, e.g. BENCH_ARGS='--help'
 ##@ Housekeeping
 
 clean: ## Remove builds, caches and what Spark left behind; .venv stays
-	rm -rf build dist artifacts mutants spark-warehouse metastore_db derby.log
+	rm -rf build dist artifacts native/target mutants spark-warehouse metastore_db derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path "./.venv*" -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -exec rm -rf {} +

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from dynamic_kafka.native import Implementation, kernel
 from dynamic_kafka.testing import KafkaBroker
 from tests.brokers import SECURED_USERS
 
@@ -80,6 +81,15 @@ def _shared_mortal() -> Iterator[KafkaBroker]:
 def mortal(_mortal: KafkaBroker) -> KafkaBroker:
     """A cluster that a test may restart, kill or pause, and may leave dead, but not paused; with topics of other tests."""
     return _mortal.start()
+
+
+@pytest.fixture(params=["python", "native"])
+def implementation(request: pytest.FixtureRequest) -> Implementation:
+    """What reads the records: for the tests for which it matters. Others take the native kernel if it is installed."""
+    wanted: Implementation = request.param
+    if wanted == "native" and kernel().module is None:
+        pytest.skip("the native kernel is not installed")
+    return wanted
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.native import Implementation
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.offsets import MARKER
@@ -24,6 +25,8 @@ from dynamic_kafka.source.rows import COLUMNS, arrow_schema
 
 Row = dict[str, Any]
 SCHEMA = arrow_schema(COLUMNS)
+IMPLEMENTATION: Implementation = "auto"
+"""What reads the records of all queries, unless their options say it: tests of both set it."""
 
 
 class Query:
@@ -44,7 +47,8 @@ class Query:
     @property
     def settings(self) -> Any:
         """The checked settings."""
-        return configure_source(self.options, self.objects, default_starting=KafkaOffsetsInitializer.earliest())
+        given = {"reader-implementation": IMPLEMENTATION, **self.options}
+        return configure_source(given, self.objects, default_starting=KafkaOffsetsInitializer.earliest())
 
     @property
     def enumerator(self) -> SourceEnumerator:

@@ -28,7 +28,7 @@ LAYERS = (
     {"source", "sink", "formats"},
     {"metadata"},
     {"kafka"},
-    {"initializer", "options"},
+    {"initializer", "options", "native"},
     {"errors"},
 )
 LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}

@@ -67,7 +67,10 @@ REWORDED = {
 }
 
 # Options that the first version did not have.
-ADDED = {"sink": {"sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"}, "source": {"skip-offsets"}}
+ADDED = {
+    "sink": {"sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"},
+    "source": {"skip-offsets", "reader-implementation"},
+}
 
 
 def shown(option: Option[Any]) -> str:

@@ -209,6 +209,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, int]]
                 "failOnDataLoss": str(not tolerant).lower(),
                 "kafkaConsumer.pollTimeoutMs": "400",
                 "fetchOffset.retryIntervalMs": "20",
+                "reader-implementation": "python",  # the cluster is made of Python's messages
                 **options,
             },
             default_starting=KafkaOffsetsInitializer.earliest(),
@@ -563,7 +564,8 @@ def test_clients_are_given_back_if_another_cluster_fails(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(reader, "kept_clients", clients)
     settings = configure_source(
-        {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, default_starting=KafkaOffsetsInitializer.earliest()
+        {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "reader-implementation": "python"},
+        default_starting=KafkaOffsetsInitializer.earliest(),
     )
     task = ReadTask([planned()._replace(cluster=c) for c in "ab"], dict.fromkeys("ab", ClusterAccess({})))
     with pytest.raises(DynamicKafkaError, match="no client"):

@@ -15,8 +15,9 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.properties import Role, client_config
-from dynamic_kafka.kafka.config.secrets import fingerprint
+from dynamic_kafka.kafka.config.secrets import fingerprint, resolve
 from dynamic_kafka.kafka.pool import ClientPool
+from dynamic_kafka.native import kernel
 
 __all__ = [
     "LIBRDKAFKA_LOG",
@@ -24,6 +25,7 @@ __all__ = [
     "BackgroundErrors",
     "ClientSettings",
     "ClusterClients",
+    "calls_python",
     "check_properties",
     "kept_clients",
     "pool_key",
@@ -131,6 +133,13 @@ class ClusterClients:
         return Consumer(self._config("consumer", self._consumer) | _CONSUMER)
 
     @cached_property
+    def native_consumer(self) -> Any:
+        """The consumer of the native kernel, made of the same properties. Nothing is assigned to it at first."""
+        config = self._config("consumer", self._consumer) | _CONSUMER
+        own = ("logger", "error_cb")  # it has no callbacks: see `note_reports`
+        return kernel().module.Consumer([(name, str(value)) for name, value in config.items() if name not in own])
+
+    @cached_property
     def admin(self) -> AdminClient:
         """The admin client."""
         return AdminClient(self._config("admin", ClientSettings(QUESTIONS)))
@@ -163,6 +172,17 @@ class ClusterClients:
                 except KafkaException as error:  # confluent-kafka raises fatal errors instead of calling error_cb
                     self.errors.note(error.args[0])
 
+        self.note_reports()
+
+    def note_reports(self) -> None:
+        """Note the errors that the native consumer reports, and log its lines; for the others the callbacks do that."""
+        if "native_consumer" in self.__dict__:
+            errors, lines = self.native_consumer.reports()
+            for code, text in errors:
+                self.errors.note(KafkaError(code, text))
+            for line in lines:
+                LIBRDKAFKA_LOG.debug("%s", line)
+
     def poll_idle(self) -> bool:
         """Poll. Return False after a refused login: the client may hold old secrets (see `ClientPool`)."""
         self.poll()
@@ -190,11 +210,18 @@ class ClusterClients:
 
     def close(self) -> None:
         """Close the clients that were made; never waits for a broker. A producer drops what it has not sent."""
-        consumer = self.__dict__.pop("consumer", None)
+        consumers = [self.__dict__.pop(name, None) for name in ("consumer", "native_consumer")]
         for name in ("admin", "producer"):
             self.__dict__.pop(name, None)  # closed with the last reference
-        if consumer is not None:
-            consumer.close()
+        for consumer in consumers:
+            if consumer is not None:
+                consumer.close()
+
+
+def calls_python(properties: Mapping[str, str]) -> bool:
+    """Return whether clients with these properties call Python back, as confluent-kafka does for tokens of AWS."""
+    source = "sasl.oauthbearer.metadata.authentication.type"
+    return source in properties and resolve({source: properties[source]})[source].strip() == "aws_iam"
 
 
 def pool_key(purpose: str, cluster: str, properties: Mapping[str, str], *more: Hashable) -> Hashable:
@@ -279,6 +306,8 @@ def kept_clients(
         yield clients
         if "consumer" in clients.__dict__:
             clients.consumer.unassign()
+        if "native_consumer" in clients.__dict__:
+            clients.native_consumer.assign([], [], "")
 
 
 def _patiently(key: Callable[[], Hashable]) -> Hashable:

@@ -15,6 +15,7 @@ from typing import Any
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.config.secrets import storable
+from dynamic_kafka.native import implementation
 from dynamic_kafka.source.admission import admit
 from dynamic_kafka.source.batch import check_streams, open_ranges
 from dynamic_kafka.source.differences import differences
@@ -46,6 +47,7 @@ class SourceEnumerator:
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
+        self._reader = implementation(settings.reader_implementation)
         self._policy = ReadPolicy(
             settings.starting, settings.stopping, settings.fail_on_data_loss, settings.retention_ms, settings.drain
         )
@@ -177,6 +179,7 @@ class SourceEnumerator:
             "events": list(self._events),
             "commitsFailed": sum(m.commits.failed for m in self._view.monitors.values()),
             "done": bool(document.done),
+            "reader": self._reader,
         }
 
     def close(self) -> None:

@@ -36,11 +36,11 @@ from confluent_kafka import KafkaError, KafkaException
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DataLossError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
+from dynamic_kafka.source.fetchers import make_fetcher
 from dynamic_kafka.source.fetching import BATCH_RECORDS, DAMAGED, Fetcher, FetchEvent, Span
 from dynamic_kafka.source.inquiry import GONE, Inquiry
 from dynamic_kafka.source.loss import Proof, prove
 from dynamic_kafka.source.planning import ClusterAccess, OffsetRange, Range, ReadTask
-from dynamic_kafka.source.python_fetcher import PythonFetcher
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["read"]
@@ -89,7 +89,7 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
                 access = task.clusters[cluster]
                 clients = kept_clients("read", cluster, access.properties, consumer=_consumer_of(settings))
                 opened = stack.enter_context(clients)
-                fetcher = PythonFetcher(opened, cluster, schema)
+                fetcher = make_fetcher(settings.reader_implementation, opened, access.properties, cluster, schema)
                 reader = _ClusterReader(cluster, list(ranges), opened, fetcher, settings=settings, access=access)
                 readers.append(reader)
             for reader in readers:

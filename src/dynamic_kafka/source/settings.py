@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
+from dynamic_kafka.native import Implementation
 from dynamic_kafka.options import Parser, boolean, choice, duration_ms, integer, non_blank, option
 from dynamic_kafka.source.offsets import Packing
 from dynamic_kafka.source.planning import OffsetRange, parse_offset_ranges
@@ -138,6 +139,13 @@ class SourceSettings:
     )
     max_trigger_delay_ms: int = option(
         "maxTriggerDelay", duration_ms(at_least=0), "15 min", doc="The longest time to wait for `minOffsetsPerTrigger`."
+    )
+    reader_implementation: Implementation = option(
+        "reader-implementation",
+        choice(*get_args(Implementation)),
+        "auto",
+        doc="What reads the records on the executors: `native` is the native kernel (the extra `native`), `python` is plain "
+        "Python. `auto` is the kernel where it is installed. A cluster with tokens from Python code is read by Python.",
     )
     include_headers: bool = option("includeHeaders", boolean, "false", doc="If true, adds the column `headers`.")
     include_leader_epoch: bool = option(

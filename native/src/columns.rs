@@ -1,0 +1,462 @@
+//! From messages to Arrow columns, as `source/rows.py` declares them.
+//!
+//! A record's key and value are copied once, into the buffer of their column. What is the same for a whole run of records of
+//! one partition is kept once for the run until the batch is finished.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, Int32Builder, ListBuilder, StringBuilder, StructBuilder};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+    TimestampMicrosecondArray, make_array,
+};
+use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_data::transform::MutableArrayData;
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
+
+/// A record, as the columns need it.
+pub trait Record {
+    /// Return the offset.
+    fn offset(&self) -> i64;
+    /// Return the key.
+    fn key(&self) -> Option<&[u8]>;
+    /// Return the value.
+    fn value(&self) -> Option<&[u8]>;
+    /// Return the time in milliseconds, and its type: 0 for none, 1 for the creation, 2 for the append.
+    fn timestamp(&self) -> (i64, i32);
+    /// Return the epoch of the leader; None if it is unknown.
+    fn leader_epoch(&self) -> Option<i32>;
+    /// Call a function with name and value of each header, in order.
+    fn for_each_header(&self, each: impl FnMut(&str, Option<&[u8]>));
+}
+
+/// A column of the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// The key.
+    Key,
+    /// The value.
+    Value,
+    /// The topic.
+    Topic,
+    /// The partition.
+    Partition,
+    /// The offset.
+    Offset,
+    /// The time, in microseconds.
+    Timestamp,
+    /// -1 for no time, 0 for the time of creation, 1 for the time of the append.
+    TimestampType,
+    /// The name of the cluster.
+    Cluster,
+    /// The headers; null if there are none.
+    Headers,
+    /// The epoch of the leader.
+    LeaderEpoch,
+}
+
+impl Column {
+    /// Return the column with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        use Column::*;
+        let all = [Key, Value, Topic, Partition, Offset, Timestamp, TimestampType, Cluster, Headers, LeaderEpoch];
+        all.into_iter().find(|column| column.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Value => "value",
+            Self::Topic => "topic",
+            Self::Partition => "partition",
+            Self::Offset => "offset",
+            Self::Timestamp => "timestamp",
+            Self::TimestampType => "timestampType",
+            Self::Cluster => "cluster",
+            Self::Headers => "headers",
+            Self::LeaderEpoch => "leader_epoch",
+        }
+    }
+}
+
+/// Why there is no batch.
+#[derive(Debug)]
+pub enum Problem {
+    /// A record's time does not fit into microseconds: topic, partition, offset, time in milliseconds.
+    Time(String, i32, i64, i64),
+    /// Arrow refuses the columns.
+    Arrow(ArrowError),
+}
+
+impl From<ArrowError> for Problem {
+    fn from(error: ArrowError) -> Self {
+        Self::Arrow(error)
+    }
+}
+
+/// Records of one partition that follow each other.
+#[derive(Debug)]
+struct Run {
+    topic: Arc<str>,
+    partition: i32,
+    records: usize,
+}
+
+/// Optional bytes of records: a binary column.
+struct Bytes {
+    values: Vec<u8>,
+    ends: Vec<i32>,
+    nulls: NullBufferBuilder,
+}
+
+impl Bytes {
+    fn new() -> Self {
+        Self { values: Vec::new(), ends: vec![0], nulls: NullBufferBuilder::new(0) }
+    }
+
+    fn push(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => {
+                self.values.extend_from_slice(bytes);
+                self.nulls.append_non_null();
+            }
+            None => self.nulls.append_null(),
+        }
+        // A batch ends at some megabytes, and no record has a gigabyte.
+        self.ends.push(self.values.len() as i32);
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(std::mem::take(&mut self.ends)));
+        let values = Buffer::from_vec(std::mem::take(&mut self.values));
+        Ok(Arc::new(BinaryArray::try_new(offsets, values, self.nulls.finish())?))
+    }
+}
+
+/// The fields of a header.
+fn header_fields() -> Fields {
+    vec![Field::new("key", DataType::Utf8, true), Field::new("value", DataType::Binary, true)].into()
+}
+
+/// The columns of a batch while it is filled.
+pub struct Columns {
+    wanted: Vec<Column>,
+    cluster: Arc<str>,
+    runs: Vec<Run>,
+    records: usize,
+    bytes: usize,
+    keys: Option<Bytes>,
+    values: Option<Bytes>,
+    offsets: Vec<i64>,
+    times: Option<Vec<i64>>,
+    time_types: Option<Vec<i32>>,
+    epochs: Option<Int32Builder>,
+    headers: Option<ListBuilder<StructBuilder>>,
+}
+
+impl Columns {
+    /// Begin a batch with these columns, of records of this cluster.
+    pub fn new(wanted: &[Column], cluster: &Arc<str>) -> Self {
+        let has = |column| wanted.contains(&column);
+        let headers = || {
+            ListBuilder::new(StructBuilder::new(
+                header_fields(),
+                vec![Box::new(StringBuilder::new()), Box::new(BinaryBuilder::new())],
+            ))
+        };
+        Self {
+            wanted: wanted.to_vec(),
+            cluster: Arc::clone(cluster),
+            runs: Vec::new(),
+            records: 0,
+            bytes: 0,
+            keys: has(Column::Key).then(Bytes::new),
+            values: has(Column::Value).then(Bytes::new),
+            offsets: Vec::new(), // always: an error names the record
+            times: has(Column::Timestamp).then(Vec::new),
+            time_types: has(Column::TimestampType).then(Vec::new),
+            epochs: has(Column::LeaderEpoch).then(Int32Builder::new),
+            headers: has(Column::Headers).then(headers),
+        }
+    }
+
+    /// Return the number of records.
+    pub fn records(&self) -> usize {
+        self.records
+    }
+
+    /// Return the bytes of keys and values.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Add a run of records of one partition: begin it, and then `push` each record.
+    pub fn begin_run(&mut self, topic: &Arc<str>, partition: i32) {
+        match self.runs.last() {
+            Some(run) if run.partition == partition && run.topic == *topic => (),
+            _ => self.runs.push(Run { topic: Arc::clone(topic), partition, records: 0 }),
+        }
+    }
+
+    /// Add a record to the last run.
+    pub fn push(&mut self, record: &impl Record) {
+        if let Some(run) = self.runs.last_mut() {
+            run.records += 1;
+        }
+        self.records += 1;
+        if let Some(keys) = &mut self.keys {
+            let key = record.key();
+            self.bytes += key.map_or(0, <[u8]>::len);
+            keys.push(key);
+        }
+        if let Some(values) = &mut self.values {
+            let value = record.value();
+            self.bytes += value.map_or(0, <[u8]>::len);
+            values.push(value);
+        }
+        self.offsets.push(record.offset());
+        if self.times.is_some() || self.time_types.is_some() {
+            let (time_ms, kind) = record.timestamp();
+            if let Some(times) = &mut self.times {
+                times.push(time_ms);
+            }
+            if let Some(kinds) = &mut self.time_types {
+                kinds.push(kind - 1); // librdkafka: 0 none, 1 create time, 2 append time; Spark and Java: -1, 0, 1
+            }
+        }
+        if let Some(epochs) = &mut self.epochs {
+            epochs.append_option(record.leader_epoch());
+        }
+        if let Some(headers) = &mut self.headers {
+            let mut count = 0;
+            record.for_each_header(|name, value| {
+                count += 1;
+                let fields = headers.values();
+                if let Some(names) = fields.field_builder::<StringBuilder>(0) {
+                    names.append_value(name);
+                }
+                if let Some(values) = fields.field_builder::<BinaryBuilder>(1) {
+                    values.append_option(value);
+                }
+                fields.append(true);
+            });
+            headers.append(count > 0);
+        }
+    }
+
+    /// Return the batch without the records of some topics; None if none is left.
+    ///
+    /// # Errors
+    /// If a record's time does not fit.
+    pub fn finish(mut self, without: &[String]) -> Result<Option<RecordBatch>, Problem> {
+        let is_out = |run: &Run| without.iter().any(|topic| **topic == *run.topic);
+        let times = self.times.take().map(|times_ms| self.microseconds(times_ms, &is_out)).transpose()?;
+        let mut fields = Vec::with_capacity(self.wanted.len());
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.wanted.len());
+        for column in self.wanted.clone() {
+            let array: ArrayRef = match column {
+                Column::Key => finished(self.keys.as_mut().map(Bytes::finish))?,
+                Column::Value => finished(self.values.as_mut().map(Bytes::finish))?,
+                Column::Topic => self.topics(),
+                Column::Partition => self.partitions(),
+                Column::Offset => Arc::new(Int64Array::from(std::mem::take(&mut self.offsets))),
+                Column::Timestamp => {
+                    let values = times.clone().unwrap_or_else(|| ScalarBuffer::from(Vec::<i64>::new()));
+                    Arc::new(TimestampMicrosecondArray::new(values, None).with_timezone("UTC"))
+                }
+                Column::TimestampType => Arc::new(Int32Array::from(self.time_types.take().unwrap_or_default())),
+                Column::Cluster => Arc::new(StringArray::new_repeated(&*self.cluster, self.records)),
+                Column::Headers => finished(self.headers.as_mut().map(|list| Ok(Arc::new(list.finish()) as ArrayRef)))?,
+                Column::LeaderEpoch => {
+                    finished(self.epochs.as_mut().map(|epochs| Ok(Arc::new(epochs.finish()) as ArrayRef)))?
+                }
+            };
+            fields.push(Field::new(column.name(), array.data_type().clone(), true));
+            arrays.push(array);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(self.records));
+        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
+        if self.runs.iter().any(is_out) {
+            return self.kept(&batch, &is_out);
+        }
+        Ok((self.records > 0).then_some(batch))
+    }
+
+    fn kept(&self, batch: &RecordBatch, is_out: &impl Fn(&Run) -> bool) -> Result<Option<RecordBatch>, Problem> {
+        let mut begin = 0;
+        let mut parts = Vec::new();
+        for run in &self.runs {
+            if !is_out(run) && run.records > 0 {
+                parts.push((begin, begin + run.records));
+            }
+            begin += run.records;
+        }
+        let left = parts.iter().map(|(begin, end)| end - begin).sum();
+        if left == 0 {
+            return Ok(None);
+        }
+        let copy = |array: &ArrayRef| -> Result<ArrayRef, ArrowError> {
+            let data = array.to_data();
+            let mut copied = MutableArrayData::new(vec![&data], false, left);
+            for (begin, end) in &parts {
+                copied.try_extend(0, *begin, *end)?;
+            }
+            Ok(make_array(copied.freeze()))
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(left));
+        let arrays = batch.columns().iter().map(copy).collect::<Result<_, _>>()?;
+        Ok(Some(RecordBatch::try_new_with_options(batch.schema(), arrays, &options)?))
+    }
+
+    fn microseconds(&self, times_ms: Vec<i64>, is_out: &impl Fn(&Run) -> bool) -> Result<ScalarBuffer<i64>, Problem> {
+        const LIMIT_MS: i64 = i64::MAX / 1000;
+        let mut times = times_ms;
+        if times.iter().any(|time_ms| !(-LIMIT_MS..=LIMIT_MS).contains(time_ms)) {
+            let mut begin = 0;
+            for run in &self.runs {
+                for (index, time_ms) in times[begin..begin + run.records].iter_mut().enumerate() {
+                    if time_ms.checked_mul(1000).is_some() {
+                        continue;
+                    }
+                    if !is_out(run) {
+                        let offset = self.offsets[begin + index];
+                        return Err(Problem::Time(run.topic.to_string(), run.partition, offset, *time_ms));
+                    }
+                    *time_ms = 0; // left out later
+                }
+                begin += run.records;
+            }
+        }
+        times.iter_mut().for_each(|time| *time *= 1000);
+        Ok(ScalarBuffer::from(times))
+    }
+
+    fn topics(&self) -> ArrayRef {
+        if let [run] = &*self.runs {
+            return Arc::new(StringArray::new_repeated(&*run.topic, self.records));
+        }
+        let topics = self.runs.iter().flat_map(|run| std::iter::repeat_n(&*run.topic, run.records));
+        Arc::new(StringArray::from_iter_values(topics))
+    }
+
+    fn partitions(&self) -> ArrayRef {
+        let mut values = Vec::with_capacity(self.records);
+        for run in &self.runs {
+            values.resize(values.len() + run.records, run.partition);
+        }
+        Arc::new(Int32Array::from(values))
+    }
+}
+
+/// Return the array of a column that was begun, because it is wanted.
+fn finished(array: Option<Result<ArrayRef, ArrowError>>) -> Result<ArrayRef, ArrowError> {
+    array.unwrap_or_else(|| Err(ArrowError::InvalidArgumentError("a column was not begun".to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
+
+    use super::*;
+
+    struct Given {
+        offset: i64,
+        value: Option<&'static [u8]>,
+        time: (i64, i32),
+        headers: Vec<(&'static str, Option<&'static [u8]>)>,
+    }
+
+    impl Record for Given {
+        fn offset(&self) -> i64 {
+            self.offset
+        }
+        fn key(&self) -> Option<&[u8]> {
+            None
+        }
+        fn value(&self) -> Option<&[u8]> {
+            self.value
+        }
+        fn timestamp(&self) -> (i64, i32) {
+            self.time
+        }
+        fn leader_epoch(&self) -> Option<i32> {
+            None
+        }
+        fn for_each_header(&self, mut each: impl FnMut(&str, Option<&[u8]>)) {
+            self.headers.iter().for_each(|(name, value)| each(name, *value));
+        }
+    }
+
+    const NAMES: [&str; 10] = [
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "cluster",
+        "headers",
+        "leader_epoch",
+    ];
+
+    fn record(offset: i64) -> Given {
+        Given { offset, value: Some(b"v"), time: (1_700_000_000_123, 1), headers: vec![] }
+    }
+
+    fn columns(records: Vec<(&str, i32, Given)>) -> Columns {
+        let wanted: Vec<Column> = NAMES.iter().filter_map(|name| Column::named(name)).collect();
+        let mut columns = Columns::new(&wanted, &Arc::from("c"));
+        for (topic, partition, given) in records {
+            columns.begin_run(&Arc::from(topic), partition);
+            columns.push(&given);
+        }
+        columns
+    }
+
+    #[test]
+    fn a_batch_has_all_columns() {
+        let tombstone =
+            Given { value: None, time: (-1, 0), headers: vec![("h", Some(b"1")), ("h", None)], ..record(9) };
+        let batch = columns(vec![("t", 3, record(7)), ("u", 4, tombstone)]).finish(&[]).unwrap().unwrap();
+        let names: Vec<_> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
+        assert_eq!(names, NAMES);
+        assert_eq!(batch.column(0).null_count(), 2);
+        assert_eq!(batch.column(1).as_binary::<i32>().iter().collect::<Vec<_>>(), [Some(&b"v"[..]), None]);
+        assert_eq!(batch.column(2).as_string::<i32>().iter().collect::<Vec<_>>(), [Some("t"), Some("u")]);
+        assert_eq!(batch.column(3).as_primitive::<Int32Type>().values(), &[3, 4]);
+        assert_eq!(batch.column(4).as_primitive::<Int64Type>().values(), &[7, 9]);
+        let times = batch.column(5).as_primitive::<TimestampMicrosecondType>();
+        assert_eq!(times.values(), &[1_700_000_000_123_000, -1000]);
+        assert_eq!(batch.column(6).as_primitive::<Int32Type>().values(), &[0, -1]);
+        let headers = batch.column(8).as_list::<i32>();
+        assert!(headers.is_null(0));
+        assert_eq!(headers.value(1).as_struct().column(1).null_count(), 1);
+        assert!(batch.column(9).is_null(0));
+    }
+
+    #[test]
+    fn a_time_that_does_not_fit_names_its_record() {
+        let late = Given { time: (i64::MAX / 1000 + 1, 1), ..record(8) };
+        let problem = columns(vec![("t", 3, record(7)), ("u", 4, late)]).finish(&[]);
+        assert!(matches!(problem, Err(Problem::Time(topic, 4, 8, _)) if topic == "u"));
+    }
+
+    #[test]
+    fn topics_are_left_out_with_their_wrong_times() {
+        let late = Given { time: (i64::MIN, 1), ..record(8) };
+        let batch = columns(vec![("t", 3, record(7)), ("u", 4, late), ("t", 3, record(8))]);
+        let batch = batch.finish(&["u".to_owned()]).unwrap().unwrap();
+        assert_eq!(batch.column(4).as_primitive::<Int64Type>().values(), &[7, 8]);
+        assert!(columns(vec![("t", 3, record(7))]).finish(&["t".to_owned()]).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_batch_may_have_no_column() {
+        let mut columns = Columns::new(&[], &Arc::from("c"));
+        columns.begin_run(&Arc::from("t"), 0);
+        columns.push(&record(1));
+        assert_eq!(columns.finish(&[]).unwrap().unwrap().num_rows(), 1);
+    }
+}

@@ -1,0 +1,60 @@
+"""The choice between the two fetchers, for each cluster of a task."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+
+import pyarrow as pa
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.kafka.clients import ClusterClients, calls_python
+from dynamic_kafka.native import Implementation, implementation
+from dynamic_kafka.source.fetching import Fetcher
+from dynamic_kafka.source.native_fetcher import NativeFetcher
+from dynamic_kafka.source.python_fetcher import PythonFetcher
+
+__all__ = ["make_fetcher"]
+
+_log = logging.getLogger(__name__)
+
+
+def make_fetcher(
+    wanted: Implementation,
+    clients: ClusterClients,
+    properties: Mapping[str, str],
+    cluster: str,
+    schema: pa.Schema,
+) -> Fetcher:
+    """Return the fetcher for a cluster, and log once in a process which one it is.
+
+    Args:
+        wanted: The option `reader-implementation`.
+        clients: The clients of the cluster.
+        properties: The properties that the clients are made of.
+        cluster: The name of the cluster.
+        schema: The columns of the batches.
+
+    Raises:
+        DynamicKafkaError: If the native kernel is wanted and not installed, or cannot be used.
+    """
+    found = implementation(wanted)
+    if found == "native" and not _calls_python(properties):
+        _tell(cluster, "the native kernel")
+        return NativeFetcher(clients, cluster, schema)
+    why = " (its tokens come from Python code, which the native kernel does not call)" if found == "native" else ""
+    _tell(cluster, f"Python{why}")
+    return PythonFetcher(clients, cluster, schema)
+
+
+def _calls_python(properties: Mapping[str, str]) -> bool:
+    try:
+        return calls_python(properties)
+    except ConfigurationError:
+        return False  # the client cannot be made, whichever it is: the reader says so
+
+
+@cache
+def _tell(cluster: str, what: str) -> None:
+    _log.info("Cluster '%s' is read by %s", cluster, what)

@@ -1,0 +1,297 @@
+"""The contract of `source/fetching.py`: what the two fetchers do alike. On librdkafka's mock cluster, apart from damage."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from dynamic_kafka import native
+from dynamic_kafka.errors import MissingDependencyError, RecordError
+from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
+from dynamic_kafka.native import Implementation, Kernel, kernel
+from dynamic_kafka.source.fetchers import make_fetcher
+from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, Fetcher, FetchEvent, Span
+from dynamic_kafka.source.python_fetcher import PythonFetcher
+from dynamic_kafka.source.rows import COLUMNS, arrow_schema
+from dynamic_kafka.testing import KafkaBroker, MockCluster, produce, wait_until
+
+T0, T1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
+SETTINGS = ClientSettings(
+    {"fetch.wait.max.ms": "20", "topic.metadata.propagation.max.ms": "500"},
+    {"enable.partition.eof": "true", "group.id": "g"},
+)
+
+
+class Fetching:
+    """A fetcher, and what it has returned so far."""
+
+    def __init__(self, fetcher: Fetcher, clients: ClusterClients) -> None:
+        self.fetcher, self.clients = fetcher, clients
+        self.rows: list[dict[str, Any]] = []
+        self.sizes: list[int] = []
+        self.events: list[FetchEvent] = []
+        self.positions: dict[KafkaTopicPartition, int] = {}
+
+    def fetch(self, without: Sequence[str] = (), timeout_s: float = 0.2) -> Fetched:
+        """Fetch once."""
+        fetched = self.fetcher.fetch(timeout_s)
+        self.positions |= fetched.positions
+        self.events += fetched.events
+        batch = fetched.batch(without)
+        if batch is not None:
+            batch.validate(full=True)
+            self.rows += batch.to_pylist()
+            self.sizes.append(batch.num_rows)
+        return fetched
+
+    def fetch_until(self, condition: Callable[[], object], what: str, without: Sequence[str] = ()) -> None:
+        """Fetch until a condition holds."""
+
+        def holds() -> bool:
+            self.fetch(without)
+            return bool(condition())
+
+        wait_until(holds, 20, what)
+
+    def until(self, **positions: int) -> list[tuple[int, int]]:
+        """Fetch until the positions of some partitions of `t` (`p0=...`) are reached; the rows by partition and offset."""
+        wanted = {KafkaTopicPartition("t", int(name[1:])): position for name, position in positions.items()}
+
+        self.fetch_until(lambda: wanted.items() <= self.positions.items(), str(positions))
+        return sorted((row["partition"], row["offset"]) for row in self.rows)
+
+
+Open = Callable[..., Fetching]
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    """A cluster without topics."""
+    with MockCluster() as running:
+        yield running
+
+
+@pytest.fixture
+def open_at(implementation: Implementation) -> Iterator[Callable[..., Fetching]]:
+    """A function that opens a fetcher at a cluster: `open_at(servers, {T0: Span(0, 10)})`."""
+    opened: list[ClusterClients] = []
+
+    def at(servers: str, spans: dict[KafkaTopicPartition, Span], columns: Sequence[str] = tuple(COLUMNS)) -> Fetching:
+        properties = {"bootstrap.servers": servers}
+        clients = ClusterClients(properties, consumer=SETTINGS)
+        opened.append(clients)
+        fetcher = make_fetcher(implementation, clients, properties, "c", arrow_schema(columns))
+        fetcher.assign(spans)
+        return Fetching(fetcher, clients)
+
+    yield at
+    for clients in opened:
+        clients.close()
+
+
+def test_a_range_is_fetched_and_nothing_else(cluster: MockCluster, open_at: Open) -> None:
+    """From its position to its end, in order of offset, each record once."""
+    for partition in (0, 1, 2):
+        produce(cluster.bootstrap_servers, "t", [(None, b"v")] * 100, partition=partition)
+    fetching = open_at(cluster.bootstrap_servers, {T0: Span(10, 60), T1: Span(0, 100)})
+    found = fetching.until(p0=60, p1=100)
+    assert found == [*((0, offset) for offset in range(10, 60)), *((1, offset) for offset in range(100))]
+    of_first = [row["offset"] for row in fetching.rows if row["partition"] == 0]
+    assert of_first == sorted(of_first)
+    assert fetching.events == []
+    assert fetching.fetch().records == 0
+
+
+def test_all_columns_of_odd_records(cluster: MockCluster, open_at: Open) -> None:
+    """No key, no value, empty ones, headers with and without values, and a time before 1970 or after 9999."""
+    servers = cluster.bootstrap_servers
+    produce(servers, "t", [(b"k", b"v"), (None, None), (b"", b"")], partition=0, timestamp_ms=1_700_000_000_123)
+    produce(servers, "t", [(None, b"h")], partition=0, headers=[("a", b"1"), ("a", None), ("", b"")], timestamp_ms=1)
+    produce(servers, "t", [(None, b"late")], partition=0, timestamp_ms=2**63 // 1000 - 1)
+    fetching = open_at(servers, {T0: Span(0, 5)}, [name for name in COLUMNS if name != "timestamp"])
+    fetching.until(p0=5)
+    shown = [(row["key"], row["value"], row["headers"]) for row in fetching.rows]
+    headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "", "value": b""}]
+    assert shown == [
+        (b"k", b"v", None),
+        (None, None, None),
+        (b"", b"", None),
+        (None, b"h", headers),
+        (None, b"late", None),
+    ]
+    assert {(row["topic"], row["cluster"], row["timestampType"]) for row in fetching.rows} == {("t", "c", 0)}
+
+    def late() -> pa.RecordBatch | None:
+        return only_times.fetcher.fetch(0.2).batch(())
+
+    only_times = open_at(servers, {T0: Span(4, 5)}, ["timestamp"])
+    batch = wait_until(late, 20, "the late record")
+    assert batch is not None
+    assert batch.schema == arrow_schema(["timestamp"])
+    assert batch.column(0).cast(pa.int64()).to_pylist() == [(2**63 // 1000 - 1) * 1000]
+
+
+def test_a_time_that_does_not_fit_is_an_error_of_that_record(cluster: MockCluster, open_at: Open) -> None:
+    """It names the record. If the time is not wanted, or the topic left out, it is none."""
+    servers = cluster.bootstrap_servers
+    produce(servers, "t", [(None, b"v")] * 3, partition=0)
+    produce(servers, "t", [(None, b"v")], partition=0, timestamp_ms=2**63 // 1000 + 1)
+    fetching = open_at(servers, {T0: Span(0, 4)}, ["timestamp"])
+    with pytest.raises(RecordError, match=r"Cluster 'c', topic 't', partition 0, offset 3: the record's timestamp"):
+        fetching.until(p0=4)
+    assert open_at(servers, {T0: Span(0, 4)}, ["partition", "offset"]).until(p0=4)[-1] == (0, 3)
+    left_out = open_at(servers, {T0: Span(0, 4)}, ["timestamp"])
+    left_out.fetch_until(lambda: left_out.positions == {T0: 4}, "the end", without=["t"])
+    assert left_out.rows == []
+
+
+def test_topics_are_left_out_of_a_batch(cluster: MockCluster, open_at: Open) -> None:
+    """The positions move all the same."""
+    other = KafkaTopicPartition("u", 0)
+    for topic in ("t", "u"):
+        produce(cluster.bootstrap_servers, topic, [(None, topic.encode())] * 50, partition=0)
+    fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 50), other: Span(0, 50)})
+    fetching.fetch_until(lambda: fetching.positions == {T0: 50, other: 50}, "the end", without=["u"])
+    assert [row["value"] for row in fetching.rows] == [b"t"] * 50
+
+
+def test_nothing_arrives(cluster: MockCluster, open_at: Open) -> None:
+    """Within the time-out, and it says so."""
+    produce(cluster.bootstrap_servers, "t", [(None, b"v")], partition=0)
+    fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 5)})
+    wait_until(lambda: fetching.fetch().records, 20, "the record")
+    wait_until(lambda: fetching.fetch(timeout_s=0.05).is_empty, 20, "a fetch with nothing in it")
+    assert fetching.positions == {T0: 1}
+
+
+def test_ranges_are_fetched_again_stopped_and_changed(cluster: MockCluster, open_at: Open) -> None:
+    """`seek` goes anywhere and takes a new end; `stop` ends a range that is not finished."""
+    for partition in (0, 1):
+        produce(cluster.bootstrap_servers, "t", [(None, b"v")] * 100, partition=partition)
+    fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 1000), T1: Span(0, 100)})
+    fetching.until(p0=100)
+    fetching.fetcher.seek(T0, Span(95, 98))
+    fetching.rows.clear()
+    assert set(fetching.until(p0=98)) >= {(0, 95), (0, 96), (0, 97)}
+    assert (0, 98) not in fetching.until(p1=100)
+    fetching.fetcher.assign({T0: Span(0, 50), T1: Span(90, 200)})
+    fetching.fetcher.stop([T1])
+    fetching.rows.clear()
+    assert fetching.until(p0=50) == [(0, offset) for offset in range(50)]
+    fetching.fetcher.look_up("t")
+
+
+def test_the_size_of_a_batch_is_bounded(cluster: MockCluster, open_at: Open) -> None:
+    """By its records, and soon after it has 16 MiB."""
+    produce(cluster.bootstrap_servers, "t", [(None, b"v")] * (BATCH_RECORDS + 5000), partition=0)
+    small = open_at(cluster.bootstrap_servers, {T0: Span(0, BATCH_RECORDS + 5000)}, ["partition", "offset"])
+    small.until(p0=BATCH_RECORDS + 5000)
+    assert max(small.sizes) <= BATCH_RECORDS
+
+    value, spans = b"v" * 500_000, {KafkaTopicPartition("u", partition): Span(0, 9) for partition in range(4)}
+    for partition in range(4):  # the mock cluster keeps 5 MB of a partition
+        produce(cluster.bootstrap_servers, "u", [(None, value)] * 9, partition=partition)
+    large = open_at(cluster.bootstrap_servers, spans)
+    for _ in range(2):  # it learns the size of records from the batch before
+        large.sizes, large.positions = [], {}
+        large.fetcher.assign(spans)
+        large.fetch_until(lambda: len(large.positions) == 4 and set(large.positions.values()) == {9}, "all of them")
+    assert sum(large.sizes) == 36
+    assert max(large.sizes) <= BATCH_BYTES / len(value) + 1
+
+
+def test_an_offset_out_of_range_is_an_event(cluster: MockCluster, open_at: Open) -> None:
+    """No position is reset in silence."""
+    produce(cluster.bootstrap_servers, "t", [(None, b"v")] * 3, partition=0)
+    fetching = open_at(cluster.bootstrap_servers, {T0: Span(100, 200)})
+    fetching.fetch_until(lambda: fetching.events, "the event")
+    assert fetching.events[0][:2] == T0
+    assert fetching.events[0].code == KafkaError._AUTO_OFFSET_RESET
+    assert fetching.rows == []
+
+
+def test_what_a_client_reports_is_noted(open_at: Open) -> None:
+    """A broker that is down is the reason that the reader gives."""
+    fetching = open_at("127.0.0.1:1", {T0: Span(0, 5)})
+    fetching.fetch_until(lambda: fetching.clients.errors.last, "an error")
+    assert "127.0.0.1:1" in fetching.clients.errors.last or "brokers" in fetching.clients.errors.last
+
+
+def test_a_wrong_property_is_an_error_of_the_client(implementation: Implementation) -> None:
+    """The same for both, as the reader expects it."""
+    clients = ClusterClients({"bootstrap.servers": "h:1", "fetch.max.bytes": "-7"}, consumer=SETTINGS)
+    fetcher = make_fetcher(implementation, clients, {}, "c", arrow_schema(["value"]))
+    with pytest.raises(KafkaException) as caught:
+        fetcher.assign({T0: Span(0, 1)})
+    assert caught.value.args[0].code() == KafkaError._INVALID_ARG
+    assert "fetch.max.bytes" in caught.value.args[0].str()
+
+
+def test_kept_clients_fetch_nothing(cluster: MockCluster, implementation: Implementation) -> None:
+    """What they fetched for one task does not reach the next one."""
+    servers = cluster.bootstrap_servers
+    produce(servers, "t", [(None, b"v")] * 100, partition=0)
+    properties, seen = {"bootstrap.servers": servers}, []
+    for _ in range(2):
+        with kept_clients("read", "c", properties, consumer=SETTINGS) as clients:
+            seen.append(clients)
+            fetching = Fetching(make_fetcher(implementation, clients, properties, "c", arrow_schema(COLUMNS)), clients)
+            fetching.fetcher.assign({T0: Span(40, 50)})
+            assert fetching.until(p0=50) == [(0, offset) for offset in range(40, 50)]
+        assert clients.poll_idle()
+    assert seen[0] is seen[1]
+
+
+@pytest.mark.broker
+def test_nothing_behind_damaged_records_is_returned(
+    implementation: Implementation, open_at: Open, tmp_path: Path
+) -> None:
+    """Neither records nor the end of the log hide that some are missing."""
+    with KafkaBroker(log_dir=tmp_path) as broker:
+        broker.create_topic("t")
+        for i in range(10):
+            produce(broker.bootstrap_servers, "t", [(None, b"record-%d" % i)])
+        broker.stop()
+        (segment,) = tmp_path.rglob("t-0/00000000000000000000.log")
+        segment.write_bytes(segment.read_bytes().replace(b"record-6", b"damaged!"))
+        broker.start()
+        fetching = open_at(broker.bootstrap_servers, {T0: Span(0, 10)})
+        fetching.fetch_until(lambda: fetching.events, "the event")
+        fetching.fetch()
+    assert fetching.events[0].code in DAMAGED
+    assert fetching.events[0][:3] == (*T0, 6)
+    assert [row["offset"] for row in fetching.rows if row["offset"] < 6] == list(range(6))
+    assert fetching.positions == {T0: 6}
+
+
+def test_tokens_from_python_code_are_read_by_python(caplog: pytest.LogCaptureFixture) -> None:
+    """confluent-kafka asks Python code for tokens of AWS. The log says so once."""
+    if kernel().module is None:
+        pytest.skip("the native kernel is not installed")
+    caplog.set_level(logging.INFO)
+    properties = {"bootstrap.servers": "h:1", "sasl.oauthbearer.metadata.authentication.type": "aws_iam"}
+    clients = ClusterClients(properties)
+    for _ in range(2):
+        fetcher = make_fetcher("native", clients, properties, "aws", arrow_schema(["value"]))
+        assert type(fetcher) is PythonFetcher
+    assert [
+        r.message for r in caplog.records if "tokens come from Python code" in r.message and "'aws'" in r.message
+    ] != []
+    assert len(caplog.records) == 1
+
+
+def test_without_the_kernel_python_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the kernel is asked for: then the error says how to install it."""
+    monkeypatch.setattr(native, "kernel", lambda: Kernel(None))
+    clients = ClusterClients({"bootstrap.servers": "h:1"})
+    made = [make_fetcher(wanted, clients, {}, "c", arrow_schema(["value"])) for wanted in ("auto", "python")]
+    assert [type(fetcher) for fetcher in made] == [PythonFetcher] * 2
+    with pytest.raises(MissingDependencyError, match=r"pyspark-dynamic-kafka\[native\]"):
+        make_fetcher("native", clients, {}, "c", arrow_schema(["value"]))
