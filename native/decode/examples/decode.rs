@@ -1,34 +1,33 @@
-//! Decodes the messages of an Arrow stream on stdin to one on stdout: `decode json [fail-on-missing-field]`.
+//! Decodes the messages of an Arrow stream on stdin to one on stdout: `decode SPEC`, with a spec as `Spec::parse` takes it.
 //!
-//! The stream has the messages in its first column; the type of the second one, a struct, says which columns are wanted.
-//! The result has the rows and what became of each message: 0 decoded, 1 null, 2 left.
+//! The stream has the messages in its only column. The result has the rows and what became of each message: 0 decoded, 1
+//! null, 2 left.
 
 use std::io::{stdin, stdout};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Int8Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, Int8Array, RecordBatch};
 use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
-use arrow_schema::{DataType, Field, Schema};
-use dynamic_kafka_decode::{Decoder, json};
+use dynamic_kafka_decode::{Decoder, Spec};
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let batches = StreamReader::try_new(stdin().lock(), None).expect("an Arrow stream");
-    let wanted = batches.schema().field(1).clone();
-    let DataType::Struct(columns) = wanted.data_type() else { panic!("the second column is no struct") };
-    let options = json::Options { fail_on_missing_field: arguments.iter().any(|a| a == "fail-on-missing-field") };
-    let mut decoder = Decoder::json(columns, options).expect("types that can be decoded");
-    let fields = vec![wanted.clone().with_nullable(true), Field::new("outcome", DataType::Int8, false)];
-    let schema = Arc::new(Schema::new(fields));
-    let mut writer = StreamWriter::try_new(stdout().lock(), &schema).expect("a stream");
-    for batch in batches {
+    let text = std::env::args().nth(1).expect("a spec");
+    let mut decoder = Decoder::new(&Spec::parse(&text).expect("a spec")).expect("types that can be decoded");
+    let mut writer = None;
+    for batch in StreamReader::try_new(stdin().lock(), None).expect("an Arrow stream") {
         let batch = batch.expect("a batch");
-        let outcomes: Int8Array =
-            batch.column(0).as_binary::<i32>().iter().map(|message| Some(decoder.append(message) as i8)).collect();
-        let rows = Arc::new(decoder.finish());
-        let result = RecordBatch::try_new(schema.clone(), vec![rows, Arc::new(outcomes)]).expect("a batch");
-        writer.write(&result).expect("a reader");
+        let messages = batch.column(0).as_binary::<i32>();
+        let outcomes: Int8Array = messages.iter().map(|message| Some(decoder.append(message) as i8)).collect();
+        let columns = [("rows", Arc::new(decoder.finish()) as ArrayRef, true), ("outcome", Arc::new(outcomes), false)];
+        let result = RecordBatch::try_from_iter_with_nullable(columns).expect("a batch");
+        assert_eq!(result.num_rows(), messages.len());
+        let writer = writer.get_or_insert_with(|| {
+            StreamWriter::try_new(stdout().lock(), &result.schema()).expect("a reader of the stream")
+        });
+        writer.write(&result).expect("a reader of the stream");
     }
-    writer.finish().expect("a reader");
+    if let Some(mut writer) = writer {
+        writer.finish().expect("a reader of the stream");
+    }
 }

@@ -19,8 +19,12 @@ use crate::Unsupported;
 /// The most bytes of text in one column of a batch. Arrow counts them in 31 bits.
 const MOST_BYTES: usize = 1 << 30;
 const FEW_FIELDS: usize = 12;
+const FEW_ENTRIES: usize = 16;
 /// The key of a TIME field's precision in its metadata.
-const PRECISION: &str = "precision";
+pub(crate) const PRECISION: &str = "precision";
+/// The key in a field's metadata that says that a null is an error. In Arrow all columns may be null: that of a message that
+/// is left is.
+pub(crate) const REQUIRED: &str = "required";
 
 /// The message holds something that the decoder is not certain about. It is left to Spark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub(crate) struct Column {
     pub(crate) valid: NullBufferBuilder,
     /// How many simple values one value has at least: more than one for a struct.
     pub(crate) width: usize,
+    /// Whether a null is an error.
+    pub(crate) required: bool,
 }
 
 /// The values of a column, by its type.
@@ -94,8 +100,19 @@ impl Bytes {
         self.data.truncate(self.offsets[len] as usize);
     }
 
-    pub(crate) fn get(&self, index: usize) -> &[u8] {
+    fn get(&self, index: usize) -> &[u8] {
         &self.data[self.offsets[index] as usize..self.offsets[index + 1] as usize]
+    }
+
+    /// Return whether the values from an index on are all different.
+    pub(crate) fn are_different(&self, first: usize) -> bool {
+        let end = self.offsets.len() - 1;
+        if end - first <= FEW_ENTRIES {
+            return (first..end).all(|i| (first..i).all(|j| self.get(i) != self.get(j)));
+        }
+        let mut sorted: Vec<&[u8]> = (first..end).map(|i| self.get(i)).collect();
+        sorted.sort_unstable();
+        sorted.windows(2).all(|pair| pair[0] != pair[1])
     }
 
     fn take(&mut self) -> (OffsetBuffer<i32>, Buffer) {
@@ -176,12 +193,12 @@ impl Column {
                     let (key, value) = (Column::new(&pair[0])?, Column::new(&pair[1])?);
                     Values::Map(entries.clone(), vec![0], Box::new(key), Box::new(value))
                 }
-                _ => return Err(Unsupported::of(field)),
+                _ => return Err(unsupported(field)),
             },
             DataType::Struct(fields) => Values::Struct(Struct::new(fields)?),
-            _ => return Err(Unsupported::of(field)),
+            _ => return Err(unsupported(field)),
         };
-        Ok(Self::of(values))
+        Ok(Self { required: field.metadata().get(REQUIRED).is_some(), ..Self::of(values) })
     }
 
     pub(crate) fn of(values: Values) -> Self {
@@ -189,7 +206,7 @@ impl Column {
             Values::Struct(v) => 1 + v.columns.iter().map(|c| c.width).sum::<usize>(),
             _ => 1,
         };
-        Self { values, valid: NullBufferBuilder::new(0), width }
+        Self { values, valid: NullBufferBuilder::new(0), width, required: false }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -298,6 +315,10 @@ impl Column {
             Values::Struct(v) => v.columns.iter().map(Column::size_bytes).sum(),
         }
     }
+}
+
+fn unsupported(field: &Field) -> Unsupported {
+    Unsupported(format!("column {} of the type {}", field.name(), field.data_type()))
 }
 
 fn primitive<T: ArrowPrimitiveType>(values: &mut Vec<T::Native>, valid: &mut NullBufferBuilder) -> ArrayRef {

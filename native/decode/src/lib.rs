@@ -7,16 +7,20 @@
 //!
 //! There is no I/O and no `unsafe` here. Damaged and hostile messages cost no more memory than in proportion to their size.
 
+pub mod avro;
 mod columns;
 pub mod json;
+mod spec;
 mod text;
 
-use std::fmt;
+use std::sync::Arc;
 
-use arrow_array::{Array, StructArray};
-use arrow_schema::{Field, Fields};
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, StructArray, new_null_array};
+use arrow_schema::{DataType, Field};
 
 use columns::{Column, Struct, Uncertain, Values};
+pub use spec::{Spec, Unsupported};
 
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,50 +33,27 @@ pub enum Outcome {
     Left,
 }
 
-/// A column has a type that the decoder does not read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unsupported {
-    /// The name and the type of the column.
-    pub column: String,
-}
-
-impl Unsupported {
-    fn of(field: &Field) -> Self {
-        Self { column: format!("{} {}", field.name(), field.data_type()) }
-    }
-}
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "column {} cannot be decoded natively", self.column)
-    }
-}
-
-impl std::error::Error for Unsupported {}
-
 /// Turns messages into the columns of one batch after the other.
 pub struct Decoder {
     format: Format,
     rows: Column,
 }
 
+#[derive(Debug, Clone)]
 enum Format {
     Json(json::Options),
+    Avro(avro::Writers),
 }
 
 impl Decoder {
-    /// Return a decoder for the format `json`.
+    /// Return a decoder.
     ///
     /// # Errors
     ///
     /// `Unsupported` if a column has a type that the decoder does not read.
-    pub fn json(columns: &Fields, options: json::Options) -> Result<Self, Unsupported> {
-        Self::new(columns, Format::Json(options))
-    }
-
-    fn new(columns: &Fields, format: Format) -> Result<Self, Unsupported> {
-        let values = Values::Struct(Struct::new(columns)?);
-        Ok(Self { format, rows: Column::of(values) })
+    pub fn new(spec: &Spec) -> Result<Self, Unsupported> {
+        let rows = Column::of(Values::Struct(Struct::new(&spec.columns)?));
+        Ok(Self { format: spec.format.clone(), rows })
     }
 
     /// Append a message as one row of the batch; null is a message without a value.
@@ -82,6 +63,7 @@ impl Decoder {
         let read = match (&self.format, message) {
             (_, None) => Ok(false),
             (Format::Json(options), Some(message)) => json::read(message, columns, options),
+            (Format::Avro(writers), Some(message)) => avro::read(message, columns, writers),
         };
         match read {
             Ok(true) => {
@@ -115,8 +97,15 @@ impl Decoder {
         self.rows.size_bytes()
     }
 
-    /// Return the rows of the batch, one for each message, and begin the next batch.
+    /// Return the rows of the batch, one for each message, and begin the next batch. Behind the wanted columns they have the
+    /// field `__error`, which is null.
     pub fn finish(&mut self) -> StructArray {
-        self.rows.finish().as_any().downcast_ref::<StructArray>().expect("rows are structs").clone()
+        let len = self.len();
+        let (fields, mut arrays, nulls) = self.rows.finish().as_struct().clone().into_parts();
+        let error: ArrayRef = new_null_array(&DataType::Utf8, len);
+        let error_field = Arc::new(Field::new(spec::ERROR, DataType::Utf8, true));
+        arrays.push(error);
+        StructArray::try_new_with_length(fields.iter().cloned().chain([error_field]).collect(), arrays, nulls, len)
+            .expect("a column has as many values as there are messages")
     }
 }

@@ -7,7 +7,7 @@ use arrow_array::types::{Decimal128Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, StructArray};
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use dynamic_kafka_decode::Outcome::{self, Decoded, Left, Null};
-use dynamic_kafka_decode::{Decoder, json};
+use dynamic_kafka_decode::{Decoder, Spec, json};
 use proptest::prelude::*;
 
 fn field(name: &str, kind: DataType) -> Field {
@@ -28,7 +28,7 @@ fn structure(fields: Vec<Field>) -> DataType {
 }
 
 fn decoder(fields: Vec<Field>) -> Decoder {
-    Decoder::json(&fields.into(), json::Options::default()).unwrap()
+    Decoder::new(&Spec::json(&fields.into(), json::Options::default())).unwrap()
 }
 
 fn outcome(kind: DataType, value: &str) -> Outcome {
@@ -69,12 +69,13 @@ const WHOLE: &str = r#"{"boolean":true,"tinyint":-128,"smallint":32767,"int":-21
 
 #[test]
 fn a_message_with_all_types_becomes_a_row() {
-    let mut decoder = Decoder::json(&all_types(), json::Options { fail_on_missing_field: true }).unwrap();
+    let mut decoder = Decoder::new(&Spec::json(&all_types(), json::Options { fail_on_missing_field: true })).unwrap();
     assert_eq!(decoder.append(Some(WHOLE.as_bytes())), Decoded);
     let rows = decoder.finish();
     rows.to_data().validate_full().unwrap();
     let row = |name: &str| rows.column_by_name(name).unwrap().clone();
-    assert!(rows.columns().iter().all(|column| column.is_valid(0)));
+    let (error, columns) = rows.columns().split_last().unwrap();
+    assert!(error.is_null(0) && columns.iter().all(|column| column.is_valid(0)));
     assert_eq!(row("string").as_string::<i32>().value(0), "a\"ä😀");
     assert_eq!(row("binary").as_binary::<i32>().value(0), b"abc");
     assert_eq!(row("bigint").as_primitive::<Int64Type>().value(0), i64::MAX);
@@ -155,7 +156,8 @@ fn a_message_is_one_object_and_nothing_else() {
 #[test]
 fn a_missing_field_is_null_or_left() {
     let fields = vec![field("a", DataType::Int32), field("r", structure(vec![field("b", DataType::Int32)]))];
-    let mut strict = Decoder::json(&fields.clone().into(), json::Options { fail_on_missing_field: true }).unwrap();
+    let mut strict =
+        Decoder::new(&Spec::json(&fields.clone().into(), json::Options { fail_on_missing_field: true })).unwrap();
     for (message, complete) in
         [("{\"a\":null,\"r\":null}", true), ("{\"r\":{\"b\":1}}", false), ("{\"a\":1,\"r\":{}}", false)]
     {
@@ -166,7 +168,7 @@ fn a_missing_field_is_null_or_left() {
 
 #[test]
 fn what_is_left_leaves_nothing_behind() {
-    let mut decoder = Decoder::json(&all_types(), json::Options::default()).unwrap();
+    let mut decoder = Decoder::new(&Spec::json(&all_types(), json::Options::default())).unwrap();
     let mut expected = Vec::new();
     for end in 0..WHOLE.len() {
         expected.extend([decoder.append(Some(&WHOLE.as_bytes()[..end])), decoder.append(Some(WHOLE.as_bytes()))]);
@@ -210,8 +212,9 @@ fn names_are_found_in_any_order_and_number() {
 
 #[test]
 fn a_type_that_is_not_read_is_named() {
-    let unsupported = Decoder::json(&vec![field("a", DataType::LargeUtf8)].into(), json::Options::default());
-    assert_eq!(unsupported.err().unwrap().to_string(), "column a LargeUtf8 cannot be decoded natively");
+    let unsupported =
+        Decoder::new(&Spec::json(&vec![field("a", DataType::LargeUtf8)].into(), json::Options::default()));
+    assert_eq!(unsupported.err().unwrap().to_string(), "column a of the type LargeUtf8");
 }
 
 proptest! {
@@ -246,7 +249,7 @@ proptest! {
             let at = at.min(message.len());
             message.splice(at..(at + removed).min(message.len()), put);
         }
-        let mut decoder = Decoder::json(&all_types(), json::Options::default()).unwrap();
+        let mut decoder = Decoder::new(&Spec::json(&all_types(), json::Options::default())).unwrap();
         decoder.append(Some(&message));
         decoder.append(Some(&noise));
         prop_assert_eq!(decoder.append(Some(WHOLE.as_bytes())), Decoded);

@@ -30,7 +30,6 @@ use scanner::Scanner;
 
 const MOST_LEVELS: usize = 60;
 const MOST_DIGITS: usize = 100;
-const FEW_ENTRIES: usize = 16;
 
 /// The options of the format that matter for reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -188,22 +187,13 @@ impl Reader<'_> {
         let Values::String(names) = &key.values else {
             return Err(Uncertain);
         };
-        if are_different(names, first, key.len()) { Ok(()) } else { Err(Uncertain) }
+        if names.are_different(first) { Ok(()) } else { Err(Uncertain) }
     }
 
     fn spend(&mut self, column: &Column) -> Certain<()> {
         self.budget = self.budget.checked_sub(column.width).ok_or(Uncertain)?;
         Ok(())
     }
-}
-
-fn are_different(names: &Bytes, first: usize, end: usize) -> bool {
-    if end - first <= FEW_ENTRIES {
-        return (first..end).all(|i| (first..i).all(|j| names.get(i) != names.get(j)));
-    }
-    let mut sorted: Vec<&[u8]> = (first..end).map(|i| names.get(i)).collect();
-    sorted.sort_unstable();
-    sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 fn float64(number: &str) -> Certain<f64> {
