@@ -64,21 +64,21 @@ lint: install ## Check style, formatting and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 ifdef CARGO
-	cd native && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings
+	cd native && cargo fmt --all --check && cargo clippy --quiet --workspace --all-targets -- -D warnings
 endif
 
 format: install ## Repair what can be repaired of style and formatting
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 ifdef CARGO
-	cd native && cargo fmt
+	cd native && cargo fmt --all
 endif
 
 ##@ Tests
 
 test: install ## Run what a change needs, in minutes, e.g. PYTEST_ARGS='tests/unit -k jaas'
 ifdef CARGO
-	cd native && cargo test --quiet --release --lib
+	cd native && cargo test --quiet --release --workspace --lib --tests
 endif
 	$(PYTEST) $(PARALLEL) -m 'not slow and not crash and not network' $(PYTEST_ARGS)
 

@@ -75,15 +75,22 @@ def throughput(sizes: Sizes, count: int, against: str | None, tell: Tell) -> Ite
     with KafkaBroker(heap="1g") as broker, both(against) as drivers:
         tell("writing the records")
         options = _filled(broker, "throughput", partitions=8, records=sizes.records)
-        for name, function, aggregate in (
-            ("batch to noop", "batch", False),
-            ("batch, count and sum", "batch", True),
-            ("AvailableNow to noop", "available_now", False),
-            ("AvailableNow, count and sum", "available_now", True),
+        by_python = {"reader-implementation": "python"}  # an option that the JVM connector does not know
+        for name, function, aggregate, more in (
+            ("batch to noop", "batch", False, {}),
+            ("batch to noop, Python reads", "batch", False, by_python),
+            ("batch, count and sum", "batch", True, {}),
+            ("AvailableNow to noop", "available_now", False, {}),
+            ("AvailableNow, count and sum", "available_now", True, {}),
         ):
 
-            def measure(driver: Driver, function: str = function, aggregate: bool = aggregate) -> float:  # noqa: FBT001
-                found = driver(function, options=options, aggregate=aggregate)
+            def measure(
+                driver: Driver,
+                function: str = function,
+                aggregate: bool = aggregate,  # noqa: FBT001
+                more: dict[str, str] = more,
+            ) -> float:
+                found = driver(function, options=options | more, aggregate=aggregate)
                 return _seconds(found, sizes.records)
 
             tell(f"{name}: warming up")

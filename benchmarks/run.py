@@ -14,6 +14,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 from benchmarks.cases import FULL, QUICK, latency, many_partitions, throughput  # noqa: E402
 from benchmarks.drivers import RIVAL  # noqa: E402
 from benchmarks.formats import avro_decoding, json_decoding  # noqa: E402
+from benchmarks.reading import reading  # noqa: E402
 from benchmarks.report import Result, save, show  # noqa: E402
 from benchmarks.scaling import growth, memory  # noqa: E402
 from benchmarks.sink import exactly_once_against, exactly_once_cost, sink_throughput  # noqa: E402
@@ -52,6 +53,7 @@ def main() -> int:
         "f": partial(sink_throughput, 100_000 if quick else 2_000_000, count, against),
         "h": partial(json_decoding, 100_000 if quick else 2_000_000, count),
         "i": partial(avro_decoding, count),
+        "k": partial(reading, 100_000 if quick else 4_000_000, count),
         "g": partial(exactly_once_cost, 50_000 if quick else 1_000_000, count, 10 if quick else 60),
     }
     if against is not None:

@@ -25,12 +25,15 @@ def python() -> str:
         SystemExit: If pip fails.
     """
     stamp = _VENV / "made-from"
-    recipe = f"{_PYSPARK}\n{(ROOT / 'pyproject.toml').read_text()}"
+    kernel = [path for path in sorted((ROOT / "native").rglob("*.rs")) if "target" not in path.parts]
+    recipe = "\n".join([_PYSPARK, *(path.read_text() for path in [ROOT / "pyproject.toml", *kernel])])
     if not stamp.is_file() or stamp.read_text() != recipe:
         print(f"creating {_VENV.name} (only once) ...", file=sys.stderr, flush=True)
         _run("python -m venv", [sys.executable, "-m", "venv", str(_VENV)])
         install = [str(_PYTHON), "-m", "pip", "install", "--quiet", _PYSPARK, "--editable"]
         _run("pip", [*install, f"{ROOT}[sql,avro,rich,delta]"])
+        if shutil.which("cargo"):
+            _run("pip (native kernel)", [str(_PYTHON), "-m", "pip", "install", "--quiet", str(ROOT / "native")])
         stamp.write_text(recipe)
     return str(_PYTHON)
 
