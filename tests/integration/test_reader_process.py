@@ -67,7 +67,7 @@ options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
 enumerator = SourceEnumerator(configure_source(options, default_starting=KafkaOffsetsInitializer.earliest()))
 
 def say() -> None:
-    while not any(monitor.failing_for_s for monitor in list(enumerator._view.monitors.values())):
+    while not any(monitor.failing_for_s is not None for monitor in list(enumerator._view.monitors.values())):
         time.sleep(0.01)
     print("waiting", flush=True)
 

@@ -101,6 +101,7 @@ class ClusterMonitor:
         self.fatal: DynamicKafkaError | None = None
         self.authentication_failed = False
         self._failing_since: float | None = None
+        self._failed_at = 0.0
         self._failures = 0
         # Used by the monitor's thread only:
         self._infos: dict[str, TopicInfo] = {}
@@ -119,7 +120,8 @@ class ClusterMonitor:
         with self._changed:
             if self._failures and target.properties != self._target.properties:
                 # These have not failed yet: they get patience and quick attempts of their own.
-                self._failures, self._failing_since, self.authentication_failed = 1, time.monotonic(), False
+                self._failures, self.authentication_failed = 1, False
+                self._failing_since = self._failed_at = time.monotonic()
             self._target = target
             return self._next_ticket()
 
@@ -153,9 +155,12 @@ class ClusterMonitor:
 
     @property
     def failing_for_s(self) -> float | None:
-        """The seconds since the cluster stopped answering; None if it answers."""
-        since = self._failing_since
-        return None if since is None else time.monotonic() - since
+        """The seconds between the first and the last look that the cluster did not answer; None if it answers.
+
+        While Spark runs a long batch nobody looks, and nothing is known of that time.
+        """
+        with self._changed:
+            return None if self._failing_since is None else self._failed_at - self._failing_since
 
     def forget_answers(self, still_open: Collection[OffsetRequest]) -> None:
         """Drop the answers, because their positions are in a document now; answers to what is still open may come yet."""
@@ -261,7 +266,8 @@ class ClusterMonitor:
         with self._changed:
             self.error = _naming_cluster(self.cluster_id, error)
             self._failures += 1
-            self._failing_since = self._failing_since or time.monotonic()
+            self._failed_at = time.monotonic()
+            self._failing_since = self._failing_since or self._failed_at
             self.authentication_failed = (
                 connection.authentication_failed and target.properties == self._target.properties
             )

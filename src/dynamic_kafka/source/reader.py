@@ -14,8 +14,8 @@ Rules:
 5. A planned range must be read. If nothing arrives for a few seconds, the reader asks the cluster whether the range can
    still be read (`loss.prove`), and goes on asking. Only an answer of the physical cluster that the offsets belong to proves
    that offsets are lost. Without an answer the reader waits, up to `poll_timeout_ms` without progress. It makes new
-   clients if a secret or a file behind the cluster's properties is replaced meanwhile, and if the cluster answers but no
-   record arrives, because a connection may be dead without a word.
+   clients if a secret or a file behind the cluster's properties is replaced meanwhile, and from time to time if
+   nothing arrives, because a connection may be dead without a word.
 6. A cluster that the metadata does not name any more, or that the metadata service calls inactive (`ClusterAccess.removed`),
    may be gone for good. Its ranges are given up as in 3 if it refuses the login, or does not answer for
    `unavailable_after_ms`. Any other cluster that does not answer is an error.
@@ -266,10 +266,8 @@ class _ClusterReader:
         self._ask_at = time.monotonic() + (_PAUSE_S if self._doubts else self._stall_s)
         if self._open:
             self._wait_or_give_up(time.monotonic() - progress_at, answered=answered)
-        if answered and self._open and now >= max(progress_at, self._connected_at) + self._silence_s:
-            _log.info(
-                "Cluster '%s' answers, but sends no records over the connections of now; connecting again", self.cluster
-            )
+        if self._open and time.monotonic() >= max(progress_at, self._connected_at) + self._silence_s:
+            _log.info("Cluster '%s': nothing arrives over the connections of this task; connecting again", self.cluster)
             self._silence_s *= 2  # a slow link may need longer for one answer
             self._clients.renew()
             self.start()
