@@ -13,6 +13,7 @@ use arrow_array::{
 use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
+use dynamic_kafka_decode::{Decoder, Outcome};
 
 /// A record, as the columns need it.
 pub trait Record {
@@ -35,8 +36,10 @@ pub trait Record {
 pub enum Column {
     /// The key.
     Key,
-    /// The value.
+    /// The value. If values are decoded, only of the records that are left to Spark.
     Value,
+    /// The decoded values.
+    ValueRow,
     /// The topic.
     Topic,
     /// The partition.
@@ -59,7 +62,8 @@ impl Column {
     /// Return the column with this name.
     pub fn named(name: &str) -> Option<Self> {
         use Column::*;
-        let all = [Key, Value, Topic, Partition, Offset, Timestamp, TimestampType, Cluster, Headers, LeaderEpoch];
+        let all =
+            [Key, Value, ValueRow, Topic, Partition, Offset, Timestamp, TimestampType, Cluster, Headers, LeaderEpoch];
         all.into_iter().find(|column| column.name() == name)
     }
 
@@ -67,6 +71,7 @@ impl Column {
         match self {
             Self::Key => "key",
             Self::Value => "value",
+            Self::ValueRow => "value_row",
             Self::Topic => "topic",
             Self::Partition => "partition",
             Self::Offset => "offset",
@@ -147,6 +152,7 @@ pub struct Columns {
     bytes: usize,
     keys: Option<Bytes>,
     values: Option<Bytes>,
+    decoder: Option<Decoder>,
     offsets: Vec<i64>,
     times: Option<Vec<i64>>,
     time_types: Option<Vec<i32>>,
@@ -155,8 +161,8 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Begin a batch with these columns, of records of this cluster.
-    pub fn new(wanted: &[Column], cluster: &Arc<str>) -> Self {
+    /// Begin a batch with these columns, of records of this cluster. The column `ValueRow` needs a decoder.
+    pub fn new(wanted: &[Column], cluster: &Arc<str>, decoder: Option<Decoder>) -> Self {
         let has = |column| wanted.contains(&column);
         let headers = || {
             ListBuilder::new(StructBuilder::new(
@@ -172,6 +178,7 @@ impl Columns {
             bytes: 0,
             keys: has(Column::Key).then(Bytes::new),
             values: has(Column::Value).then(Bytes::new),
+            decoder,
             offsets: Vec::new(), // always: an error names the record
             times: has(Column::Timestamp).then(Vec::new),
             time_types: has(Column::TimestampType).then(Vec::new),
@@ -209,10 +216,13 @@ impl Columns {
             self.bytes += key.map_or(0, <[u8]>::len);
             keys.push(key);
         }
-        if let Some(values) = &mut self.values {
+        if self.values.is_some() || self.decoder.is_some() {
             let value = record.value();
             self.bytes += value.map_or(0, <[u8]>::len);
-            values.push(value);
+            let is_left = self.decoder.as_mut().is_none_or(|decoder| decoder.append(value) == Outcome::Left);
+            if let Some(values) = &mut self.values {
+                values.push(value.filter(|_| is_left));
+            }
         }
         self.offsets.push(record.offset());
         if self.times.is_some() || self.time_types.is_some() {
@@ -257,6 +267,9 @@ impl Columns {
             let array: ArrayRef = match column {
                 Column::Key => finished(self.keys.as_mut().map(Bytes::finish))?,
                 Column::Value => finished(self.values.as_mut().map(Bytes::finish))?,
+                Column::ValueRow => {
+                    finished(self.decoder.as_mut().map(|decoder| Ok(Arc::new(decoder.finish()) as ArrayRef)))?
+                }
                 Column::Topic => self.topics(),
                 Column::Partition => self.partitions(),
                 Column::Offset => Arc::new(Int64Array::from(std::mem::take(&mut self.offsets))),
@@ -358,6 +371,8 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
 
+    use dynamic_kafka_decode::Spec;
+
     use super::*;
 
     struct Given {
@@ -407,7 +422,7 @@ mod tests {
 
     fn columns(records: Vec<(&str, i32, Given)>) -> Columns {
         let wanted: Vec<Column> = NAMES.iter().filter_map(|name| Column::named(name)).collect();
-        let mut columns = Columns::new(&wanted, &Arc::from("c"));
+        let mut columns = Columns::new(&wanted, &Arc::from("c"), None);
         for (topic, partition, given) in records {
             columns.begin_run(&Arc::from(topic), partition);
             columns.push(&given);
@@ -453,8 +468,25 @@ mod tests {
     }
 
     #[test]
+    fn values_are_decoded_or_left() {
+        let spec = r#"{"format":"json","schema":{"fields":[{"name":"a","type":"long"}]}}"#;
+        let decoder = Decoder::new(&Spec::parse(spec).unwrap()).unwrap();
+        let mut columns = Columns::new(&[Column::Value, Column::ValueRow], &Arc::from("c"), Some(decoder));
+        columns.begin_run(&Arc::from("t"), 0);
+        for value in [Some(&br#"{"a":7}"#[..]), Some(br#"{"a":"7"}"#), None] {
+            columns.push(&Given { value, ..record(1) });
+        }
+        let batch = columns.finish(&[]).unwrap().unwrap();
+        let values = batch.column(0).as_binary::<i32>();
+        assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some(&br#"{"a":"7"}"#[..]), None]);
+        let rows = batch.column(1).as_struct();
+        assert_eq!((0..3).map(|i| rows.is_valid(i)).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), 7);
+    }
+
+    #[test]
     fn a_batch_may_have_no_column() {
-        let mut columns = Columns::new(&[], &Arc::from("c"));
+        let mut columns = Columns::new(&[], &Arc::from("c"), None);
         columns.begin_run(&Arc::from("t"), 0);
         columns.push(&record(1));
         assert_eq!(columns.finish(&[]).unwrap().unwrap().num_rows(), 1);

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dynamic_kafka_decode::{Decoder, Spec};
+
 use crate::columns::{Column, Columns, Record};
-use crate::librdkafka::{Client, Error, Message, Messages, PARTITION_EOF, Partition};
+use crate::librdkafka::{Client, Error, INVALID_ARG, Message, Messages, PARTITION_EOF, Partition};
 
 /// The most records of a batch.
 const BATCH_RECORDS: usize = 20_000;
@@ -91,6 +93,7 @@ pub struct Consumer {
     client: Client,
     spans: Spans,
     wanted: Vec<Column>,
+    decode: Option<Spec>,
     cluster: Arc<str>,
     bytes_per_record: usize,
 }
@@ -102,7 +105,14 @@ impl Consumer {
     /// If librdkafka does not accept the properties.
     pub fn new(properties: &[(String, String)]) -> Result<Self, Error> {
         let client = Client::new(properties)?;
-        Ok(Self { client, spans: Spans::new(), wanted: Vec::new(), cluster: Arc::from(""), bytes_per_record: 0 })
+        Ok(Self {
+            client,
+            spans: Spans::new(),
+            wanted: Vec::new(),
+            decode: None,
+            cluster: Arc::from(""),
+            bytes_per_record: 0,
+        })
     }
 
     /// Return the client.
@@ -110,7 +120,8 @@ impl Consumer {
         &self.client
     }
 
-    /// Fetch these ranges (topic, partition, position, end) and no others, into these columns.
+    /// Fetch these ranges (topic, partition, position, end) and no others, into these columns. `decode` says how the
+    /// values become the column `ValueRow`, if it is wanted.
     ///
     /// # Errors
     /// If librdkafka refuses it.
@@ -118,6 +129,7 @@ impl Consumer {
         &mut self,
         ranges: &[(String, i32, i64, i64)],
         wanted: Vec<Column>,
+        decode: Option<Spec>,
         cluster: &str,
     ) -> Result<(), Error> {
         self.spans.clear();
@@ -125,6 +137,7 @@ impl Consumer {
             self.set(topic, *partition, Span::new(*position, *end));
         }
         self.wanted = wanted;
+        self.decode = decode;
         self.cluster = Arc::from(cluster);
         let partitions: Vec<Partition<'_>> =
             ranges.iter().map(|(topic, partition, position, _)| (&**topic, *partition, *position)).collect();
@@ -164,7 +177,7 @@ impl Consumer {
     /// If librdkafka refuses to end a range.
     pub fn fetch(&mut self, timeout: Duration) -> Result<Fetched, Error> {
         let deadline = Instant::now() + timeout;
-        let mut columns = Columns::new(&self.wanted, &self.cluster);
+        let mut columns = Columns::new(&self.wanted, &self.cluster, self.decoder()?);
         let mut events = Vec::new();
         let mut is_empty = true;
         while events.is_empty() {
@@ -197,6 +210,11 @@ impl Consumer {
             .collect();
         self.stop(&finished)?;
         Ok(Fetched { positions, columns, events, is_empty })
+    }
+
+    fn decoder(&self) -> Result<Option<Decoder>, Error> {
+        let made = self.decode.as_ref().map(Decoder::new).transpose();
+        made.map_err(|error| Error { code: INVALID_ARG, text: error.to_string() })
     }
 
     fn set(&mut self, topic: &str, partition: i32, span: Span) {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_array::{RecordBatch, StructArray, ffi};
+use dynamic_kafka_decode::{Decoder, Spec};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
@@ -13,7 +14,7 @@ use crate::consumer::{self, Span};
 use crate::librdkafka::{self, Report};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 type Range = (String, i32, i64, i64);
 type Reports = (Vec<(i32, String)>, Vec<String>);
@@ -116,13 +117,23 @@ impl Consumer {
         Ok(Self { consumer: Mutex::new(Some(made)) })
     }
 
-    /// Fetch these ranges (topic, partition, position, end), and no others, into these columns.
-    fn assign(&self, py: Python<'_>, ranges: Vec<Range>, columns: Vec<String>, cluster: &str) -> PyResult<()> {
+    /// Fetch these ranges (topic, partition, position, end), and no others, into these columns. `decode` is the spec of the
+    /// column `value_row`.
+    #[pyo3(signature = (ranges, columns, cluster, decode=None))]
+    fn assign(
+        &self,
+        py: Python<'_>,
+        ranges: Vec<Range>,
+        columns: Vec<String>,
+        cluster: &str,
+        decode: Option<&str>,
+    ) -> PyResult<()> {
+        let decode = decode.map(Spec::parse).transpose().map_err(|error| PyValueError::new_err(error.to_string()))?;
         let wanted = columns
             .iter()
             .map(|name| Column::named(name).ok_or_else(|| PyValueError::new_err(format!("no column '{name}'"))))
             .collect::<PyResult<Vec<_>>>()?;
-        self.detached(py, |consumer| consumer.assign(&ranges, wanted, cluster))
+        self.detached(py, |consumer| consumer.assign(&ranges, wanted, decode, cluster))
     }
 
     /// Fetch a range from a position on.
@@ -179,12 +190,19 @@ fn load_librdkafka(path: &str) -> PyResult<String> {
     librdkafka::load(path).map_err(PyRuntimeError::new_err)
 }
 
+/// Return whether values can be decoded as a spec says.
+#[pyfunction]
+fn can_decode(spec: &str) -> bool {
+    Spec::parse(spec).is_ok_and(|spec| Decoder::new(&spec).is_ok())
+}
+
 /// The native kernel.
 #[pymodule]
 fn dynamic_kafka_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(load_librdkafka, module)?)?;
+    module.add_function(wrap_pyfunction!(can_decode, module)?)?;
     module.add_class::<Batch>()?;
     module.add_class::<Fetched>()?;
     module.add_class::<Consumer>()

@@ -14,14 +14,14 @@ from typing import Any, Literal, NamedTuple
 
 from dynamic_kafka.errors import DynamicKafkaError, MissingDependencyError
 
-__all__ = ["Implementation", "Kernel", "find_librdkafka", "implementation", "kernel"]
+__all__ = ["Implementation", "Kernel", "can_decode", "find_librdkafka", "implementation", "kernel"]
 
 _log = logging.getLogger(__name__)
 
 Implementation = Literal["auto", "native", "python"]
 """What reads: `auto` is the native kernel where it can be used."""
 
-_INTERFACE = 1
+_INTERFACE = 2
 _REPAIR = "install the version of pyspark-dynamic-kafka-native that belongs to this pyspark-dynamic-kafka"
 
 
@@ -86,6 +86,12 @@ def implementation(wanted: Implementation) -> Literal["native", "python"]:
             )
         raise MissingDependencyError("pyspark-dynamic-kafka-native", "native", "for reader-implementation=native")
     return "python"
+
+
+def can_decode(spec: str) -> bool:
+    """Return whether the native kernel is there and decodes messages as a spec says (`native/decode/src/spec.rs`)."""
+    module = kernel().module
+    return module is not None and bool(module.can_decode(spec))
 
 
 def find_librdkafka() -> str | None:

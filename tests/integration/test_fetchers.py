@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from dynamic_kafka.native import Implementation, Kernel, kernel
 from dynamic_kafka.source.fetchers import make_fetcher
 from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, Fetcher, FetchEvent, Span
 from dynamic_kafka.source.python_fetcher import PythonFetcher
-from dynamic_kafka.source.rows import COLUMNS, arrow_schema
+from dynamic_kafka.source.rows import COLUMNS, SPEC, VALUE_ROW, arrow_schema
 from dynamic_kafka.testing import KafkaBroker, MockCluster, produce, wait_until
 
 T0, T1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
@@ -83,17 +84,40 @@ def open_at(implementation: Implementation) -> Iterator[Callable[..., Fetching]]
     """A function that opens a fetcher at a cluster: `open_at(servers, {T0: Span(0, 10)})`."""
     opened: list[ClusterClients] = []
 
-    def at(servers: str, spans: dict[KafkaTopicPartition, Span], columns: Sequence[str] = tuple(COLUMNS)) -> Fetching:
+    def at(
+        servers: str,
+        spans: dict[KafkaTopicPartition, Span],
+        columns: Sequence[str] = tuple(COLUMNS),
+        value_row: pa.Field | None = None,
+    ) -> Fetching:
         properties = {"bootstrap.servers": servers}
         clients = ClusterClients(properties, consumer=SETTINGS)
         opened.append(clients)
-        fetcher = make_fetcher(implementation, clients, properties, "c", arrow_schema(columns))
+        fetcher = make_fetcher(implementation, clients, properties, "c", arrow_schema(columns, value_row))
         fetcher.assign(spans)
         return Fetching(fetcher, clients)
 
     yield at
     for clients in opened:
         clients.close()
+
+
+def test_values_are_decoded_or_left(cluster: MockCluster, open_at: Open, implementation: Implementation) -> None:
+    """A value is a row, or bytes for Spark; the Python fetcher leaves all of them."""
+    fine, odd = b'{"a": 1, "b": "x"}', b'{"a": "1"}'
+    produce(cluster.bootstrap_servers, "t", [(b"k", value) for value in (fine, odd, None, b"", fine)], partition=0)
+    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]
+    spec = json.dumps({"format": "json", "schema": {"type": "struct", "fields": fields}})
+    assert native.can_decode(spec) == (kernel().module is not None)
+    row_type = pa.struct([("a", pa.int64()), ("b", pa.string()), ("__error", pa.string())])
+    value_row = pa.field(VALUE_ROW, row_type, metadata={SPEC: spec})
+    columns = ("value", "partition", "offset", VALUE_ROW)
+    fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 5)}, columns, value_row)
+    fetching.until(p0=5)
+    row = {"a": 1, "b": "x", "__error": None}
+    decoded = [(None, row), (odd, None), (None, None), (None, None), (None, row)]
+    left = [(value, None) for value in (fine, odd, None, b"", fine)]
+    assert [(r["value"], r[VALUE_ROW]) for r in fetching.rows] == (decoded if implementation == "native" else left)
 
 
 def test_a_range_is_fetched_and_nothing_else(cluster: MockCluster, open_at: Open) -> None:

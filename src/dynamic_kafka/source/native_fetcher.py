@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
 from dynamic_kafka.source.fetching import Fetched, FetchEvent, Span
-from dynamic_kafka.source.rows import time_error
+from dynamic_kafka.source.rows import SPEC, VALUE_ROW, time_error
 
 __all__ = ["NativeFetcher"]
 
@@ -30,11 +30,14 @@ class NativeFetcher:
 
     def __init__(self, clients: ClusterClients, cluster: str, schema: pa.Schema) -> None:
         self._clients, self._cluster, self._columns = clients, cluster, list(schema.names)
+        self._decode: str | None = None
+        if VALUE_ROW in self._columns:
+            self._decode = (schema.field(VALUE_ROW).metadata or {})[SPEC].decode()
 
     def assign(self, spans: Mapping[KafkaTopicPartition, Span]) -> None:
         """See `Fetcher`."""
         ranges = [(*tp, *span) for tp, span in sorted(spans.items())]
-        self._clients.native_consumer.assign(ranges, self._columns, self._cluster)
+        self._clients.native_consumer.assign(ranges, self._columns, self._cluster, self._decode)
 
     def fetch(self, timeout_s: float) -> Fetched:
         """See `Fetcher`."""

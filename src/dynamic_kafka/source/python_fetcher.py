@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
 from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, FetchEvent, Span
-from dynamic_kafka.source.rows import COLUMNS, time_error
+from dynamic_kafka.source.rows import COLUMNS, VALUE_ROW, time_error
 
 __all__ = ["PythonFetcher"]
 
@@ -219,6 +219,8 @@ def to_batch(schema: pa.Schema, cluster: str, runs: Sequence[_Run]) -> pa.Record
         elif name in ("timestamp", "timestampType"):
             times = times or list(map(Message.timestamp, messages))
             array = _timestamps(cluster, times, messages) if name == "timestamp" else _timestamp_types(times)
+        elif name == VALUE_ROW:
+            array = pa.nulls(n, data_type)  # all values are left to Spark
         elif name == "headers":
             array = pa.array(list(map(_headers, messages)), data_type)
         else:

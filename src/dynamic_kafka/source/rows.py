@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dynamic_kafka.errors import RecordError
 
-__all__ = ["COLUMNS", "arrow_schema", "time_error"]
+__all__ = ["COLUMNS", "SPEC", "VALUE_ROW", "arrow_schema", "time_error"]
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "key": pa.binary(),
@@ -29,9 +29,16 @@ COLUMNS: Mapping[str, pa.DataType] = {
 """All columns, in order. `spark.datasource` declares them again as Spark's types; the reason stands there."""
 
 
-def arrow_schema(columns: Iterable[str]) -> pa.Schema:
-    """Return the schema of batches with these columns."""
-    return pa.schema([(name, COLUMNS[name]) for name in columns])
+VALUE_ROW = "value_row"
+"""The column with the values that were decoded where they were read, a struct. It is null for those that are left to Spark,
+and `value` is null for the others. `sql.scan` asks for it; it is no column for users."""
+SPEC = b"spec"
+"""The key in the metadata of the field `VALUE_ROW` that says how it is decoded."""
+
+
+def arrow_schema(columns: Iterable[str], value_row: pa.Field | None = None) -> pa.Schema:
+    """Return the schema of batches with these columns. `value_row` is the field `VALUE_ROW`, if it is one of them."""
+    return pa.schema([value_row if name == VALUE_ROW else pa.field(name, COLUMNS[name]) for name in columns])
 
 
 def time_error(cluster: str, topic: str, partition: int, offset: int, time_ms: int) -> RecordError:
