@@ -54,6 +54,10 @@ def _nothing_to_check(schema: StructType, options: FormatOptions) -> None:
     """Accept any schema and options."""
 
 
+def _not_native(schema: StructType, options: FormatOptions) -> None:
+    """Leave all messages to Spark."""
+
+
 @dataclass(frozen=True)
 class Format:
     """A format by its name in `format`, `key.format` and `value.format`.
@@ -70,6 +74,8 @@ class Format:
         changelog: True if a message describes how a row changed, not only the row.
         metadata: The types of the format's metadata by name, without `value.`.
         registry: The option for the subject in a schema registry, if the format has one.
+        native: Returns what the native kernel is told to decode messages (`native/decode/src/spec.rs`), without the columns;
+            None if it cannot decode them.
     """
 
     name: str
@@ -80,3 +86,4 @@ class Format:
     changelog: bool = False
     metadata: Mapping[str, DataType] = field(default_factory=dict)
     registry: str | None = None
+    native: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native

@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["COLUMN_TYPES", "NAME", "DynamicKafkaDataSource", "registered"]
+__all__ = ["COLUMN_TYPES", "NAME", "VALUE_ROW", "DynamicKafkaDataSource", "registered"]
 
 NAME = "dynamic-kafka"
+_SPEC = "spec"  # as in `source.rows`
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 COLUMN_TYPES: Mapping[str, DataType] = {
@@ -66,6 +67,10 @@ COLUMN_TYPES: Mapping[str, DataType] = {
 }
 """The source's columns, in order. `source.rows` declares them again, as Arrow types: importing pyarrow here would cost every
 Spark session 0.2 s, and the reader must not depend on Spark. A test compares the two."""
+
+
+VALUE_ROW = "value_row"
+"""The column `source.rows.VALUE_ROW`. Its metadata has the spec of the decoder."""
 
 
 class DynamicKafkaDataSource(DataSource):
@@ -117,11 +122,11 @@ class DynamicKafkaDataSource(DataSource):
                 "latest",
                 "another start: a batch query reads up to the latest offset, so it would read nothing",
             )
-        return DynamicKafkaReader(settings, _checked(schema))
+        return DynamicKafkaReader(settings, *_checked(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader for `spark.readStream`: from latest on by default."""
-        return DynamicKafkaStreamReader(self._settings(KafkaOffsetsInitializer.latest()), _checked(schema))
+        return DynamicKafkaStreamReader(self._settings(KafkaOffsetsInitializer.latest()), *_checked(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001  # Spark's signature
         """Return the writer for `df.write`, which only supports the mode append."""
@@ -189,11 +194,15 @@ def registered(spark: SparkSession, builder_id: str, **objects: object) -> str:
     return name
 
 
-def _checked(schema: StructType) -> tuple[str, ...]:
-    """Return the columns of a schema. It may be the user's own, which Spark passes on unchecked."""
+def _checked(schema: StructType) -> tuple[tuple[str, ...], StructField | None]:
+    """Return the columns of a schema, which may be the user's own and unchecked, and the field `VALUE_ROW`."""
+    decoded = None
     if not schema.fields:
         raise ConfigurationError(f"The schema has no column; name at least one of {', '.join(COLUMN_TYPES)}")
     for column in schema.fields:
+        if column.name == VALUE_ROW and _SPEC in column.metadata:
+            decoded = column
+            continue
         expected = COLUMN_TYPES.get(column.name)
         if expected is None:
             raise ConfigurationError(
@@ -206,7 +215,7 @@ def _checked(schema: StructType) -> tuple[str, ...]:
             )
     if len(set(schema.names)) < len(schema.names):
         raise ConfigurationError(f"A column is named twice in the schema: {', '.join(schema.names)}")
-    return tuple(schema.names)
+    return tuple(schema.names), decoded
 
 
 @dataclass
@@ -221,9 +230,13 @@ class _ExecutorSide:
 
     _settings: SourceSettings
     _columns: tuple[str, ...]
+    _value_row: StructField | None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's ranges; Spark calls it on an executor."""
+        import pyarrow as pa
+
+        from dynamic_kafka.formats.arrow import arrow_type
         from dynamic_kafka.source.reader import read
         from dynamic_kafka.source.rows import arrow_schema
         from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
@@ -231,14 +244,20 @@ class _ExecutorSide:
         acknowledge_at_once()
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark creates an empty partition if a plan has none
-        return read(partition.task, arrow_schema(self._columns), self._settings)
+        value_row = None
+        if self._value_row is not None:
+            row = self._value_row
+            value_row = pa.field(row.name, arrow_type(row.dataType), metadata={_SPEC: row.metadata[_SPEC]})
+        return read(partition.task, arrow_schema(self._columns, value_row), self._settings)
 
 
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
     """The reader of batch queries: planned once, from the starting to the stopping offsets."""
 
-    def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
-        self._settings, self._columns = settings, columns
+    def __init__(
+        self, settings: SourceSettings, columns: tuple[str, ...], value_row: StructField | None = None
+    ) -> None:
+        self._settings, self._columns, self._value_row = settings, columns, value_row
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""
@@ -250,8 +269,10 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
 class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of streaming queries: a `SourceEnumerator`, created at the first call, answers Spark's calls."""
 
-    def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
-        self._settings, self._columns = settings, columns
+    def __init__(
+        self, settings: SourceSettings, columns: tuple[str, ...], value_row: StructField | None = None
+    ) -> None:
+        self._settings, self._columns, self._value_row = settings, columns, value_row
         self._enumerator: SourceEnumerator | None = None
 
     def _open(self) -> SourceEnumerator:

@@ -6,21 +6,24 @@ watermark come last, on the table's own names.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import DELETE, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
-from dynamic_kafka.formats.expressions import named, once, quoted
+from dynamic_kafka.formats.expressions import named, once, quoted, with_error
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.native import can_decode
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.spark.datasource import COLUMN_TYPES, NAME
+from dynamic_kafka.spark.datasource import COLUMN_TYPES, NAME, VALUE_ROW
 from dynamic_kafka.sql.dead_letters import set_aside
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, VALUE_PREFIX, metadata_types
@@ -62,7 +65,11 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             "another start: a batch query reads up to the latest offset, so it would read nothing",
         )
     reader = spark.readStream if streaming else spark.read
-    messages = reader.format(NAME).schema(_needed(table)).options(**options).load()
+    value_row = _value_row(spark, table) if settings.reader_implementation != "python" else None
+    needed = _needed(table)
+    if value_row is not None:
+        needed = StructType([*needed.fields, value_row])
+    messages = reader.format(NAME).schema(needed).options(**options).load()
     dead_letter = None if table.letters is None else set_aside(table.letters)
     decoded = apply_error_policy(_decoded(messages, table), _parts(table), table.on_error, _name(table), dead_letter)
     rows = _rows(decoded, table)
@@ -124,9 +131,46 @@ def _needed(table: KafkaTable) -> StructType:
     return StructType([StructField(name, COLUMN_TYPES[name]) for name in COLUMN_TYPES if name in needed])
 
 
+def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
+    """Return the source's column with the decoded values, if the native kernel can decode them; None if not.
+
+    It decodes only what it is certain about, and leaves the bytes of all other values to Spark.
+    """
+    form, schema, options = table.value.format, table.value.schema, table.value.options
+    # A tombstone has neither bytes nor a row, and the dead letter of a bad key needs the value's bytes.
+    if table.upsert or (table.on_error == "dead-letter" and table.key is not None):
+        return None
+    # Spark's parser reads dates as this setting says.
+    if spark.conf.get("spark.sql.legacy.timeParserPolicy") == "LEGACY":
+        return None
+    found = form.native(schema, options)
+    if found is None:
+        return None
+    spec = json.dumps({**found, "schema": schema.jsonValue()})
+    if not can_decode(spec):
+        return None
+    return StructField(VALUE_ROW, _nullable(with_error(schema)), metadata={"spec": spec})
+
+
+def _nullable(type_: DataType) -> Any:
+    """Return a type with nullable parts and without metadata."""
+    match type_:
+        case StructType():
+            return StructType([StructField(f.name, _nullable(f.dataType)) for f in type_.fields])
+        case ArrayType(elementType=element):
+            return ArrayType(_nullable(element))
+        case MapType(keyType=key, valueType=value):
+            return MapType(key, _nullable(value))
+        case _:
+            return type_
+
+
 def _decoded(messages: DataFrame, table: KafkaTable) -> DataFrame:
     """Return the messages with their decoded parts."""
-    decoded = messages.select("*", *(once(_decode(e)).alias(f"__{e.name}") for e in _encodings(table)))
+    found = {e.name: _decode(e) for e in _encodings(table)}
+    if VALUE_ROW in messages.columns:
+        found["value"] = F.coalesce(F.col(VALUE_ROW), found["value"])
+    decoded = messages.select("*", *(once(column).alias(f"__{name}") for name, column in found.items()))
     if table.upsert:  # skip messages without a key; a value skipped by the format is not a tombstone
         read = F.col("value").isNull() | F.col("__value").isNotNull()
         return decoded.where(F.col("__key").isNotNull() & read)

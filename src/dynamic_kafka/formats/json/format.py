@@ -8,8 +8,8 @@ Source: org.apache.flink.formats.json of Flink 2.3. The differences are in docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     StringType,
     StructType,
     TimestampType,
+    TimeType,
     VarcharType,
 )
 
@@ -171,6 +172,12 @@ def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
     return json_text(row, schema, style).cast(BinaryType())
 
 
+def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    if has(schema, (TimeType,)):
+        return None  # Spark reads Arrow's times as TIME(6) only
+    return {"format": "json", "options": {_FAIL_ON_MISSING_FIELD.key: _FAIL_ON_MISSING_FIELD.of(options)}}
+
+
 JSON = Format(
     "json",
     (
@@ -184,5 +191,6 @@ JSON = Format(
     _decode,
     _encode,
     _check,
+    native=_native,
 )
 """Flink's format `json`."""
