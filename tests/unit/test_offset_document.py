@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import functools
 import gc
 import json
 import re
 import time
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -77,6 +80,12 @@ def everything() -> Document:
         starting={"timestamp": 5},
         done=1,
     )
+
+
+def grown(document: Document) -> Document:
+    """The same document with one cluster more, which makes it large."""
+    large = wide(2, 1_000).clusters["c"]
+    return dataclasses.replace(document, clusters={**document.clusters, "large": large})
 
 
 def shuffled(value: Any) -> Any:
@@ -192,15 +201,15 @@ def test_rule_2_each_name_of_a_cluster_goes_on_where_it_stood() -> None:
 
 def test_rule_3_equal_documents_have_equal_text() -> None:
     """No order of a dict or a set reaches the text."""
-    document = everything()
-    other = shuffled(document)
-    assert other == document
-    assert text_of(other) == text_of(document)
+    for document in (everything(), grown(everything())):
+        other = shuffled(document)
+        assert other == document
+        assert text_of(other) == text_of(document)
 
 
 def test_rule_3_reading_and_writing_returns_the_text() -> None:
     """A document that went through the checkpoint is written as the same text."""
-    for document in (Document(), one_topic(0, 0), everything(), wide(200, 1), wide(1, 200)):
+    for document in (Document(), one_topic(0, 0), everything(), grown(everything()), wide(200, 1), wide(1, 200)):
         assert text_of(stored(document)) == text_of(document)
 
 
@@ -208,9 +217,9 @@ def test_rule_3_the_document_is_versioned() -> None:
     """The version comes first; a newer one says which package is needed."""
     assert next(iter(encode(Document()).items())) == ("version", 1)
     with pytest.raises(
-        CheckpointError, match=r"version 2, .*; upgrade pyspark-dynamic-kafka, or start with a new check"
+        CheckpointError, match=r"version 3, .*; upgrade pyspark-dynamic-kafka, or start with a new check"
     ):
-        decode(encode(Document()) | {"version": 2})
+        decode(encode(Document()) | {"version": 3})
 
 
 # --- rule 4 -------------------------------------------------------------------------------------------------------
@@ -219,6 +228,74 @@ def test_rule_3_the_document_is_versioned() -> None:
 def test_rule_4_nothing_is_lost_on_the_way() -> None:
     """Every field survives, together with every other one."""
     assert stored(everything()) == everything()
+    assert stored(grown(everything())) == grown(everything())
+
+
+@pytest.mark.parametrize(("partitions", "version"), [(1_998, 1), (1_999, 2)])
+def test_rule_5_only_a_large_document_has_version_2(partitions: int, version: int) -> None:
+    """With its topic it has 2,000 entries then. Smaller ones are read by every version of this package."""
+    document = wide(1, partitions)
+    document.streams = {}
+    assert encode(document)["version"] == version
+    assert stored(document) == document
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 300])
+def test_rule_5_columns_of_any_length_say_the_same_in_a_large_document(count: int) -> None:
+    """Small clusters beside a large one have lists or packed columns."""
+    document = grown(wide(count, 2))
+    state = document.clusters["c"]
+    first, last = min(state.ranges), max(state.ranges)
+    state.topics[first.topic] = ""
+    state.stops = {first: 0, last: 2**63 - 1, TP("a topic that is not read", 3): 5}
+    state.resets = frozenset({last})
+    state.draining = frozenset({last.topic})
+    state.unseen = {f"u{i}": i % 2 * 1_700_000_000_000 for i in range(count)}
+    state.unresolved = {TP(first.topic, 2): 0, TP("new", 1): 1_700_000_000_000}
+    state.retained = {
+        f"r{i}": RetainedTopic(ID if i else "", 5 + i, {p: 2**40 * p for p in range(i)}) for i in range(3)
+    }
+    assert stored(document) == document
+
+
+@pytest.mark.parametrize("gap", [0, 1, 1_500, 2_999])
+def test_rule_5_a_missing_partition_is_kept_missing_in_a_large_document(gap: int) -> None:
+    """A partition without leader leaves a gap, and its start is kept apart."""
+    document = wide(3, 1_000)
+    state = document.clusters["c"]
+    missing = sorted(state.ranges)[gap]
+    del state.ranges[missing]
+    state.unresolved = {missing: 1_700_000_000_000}
+    assert stored(document) == document
+
+
+def test_rule_5_streams_with_the_names_of_topics_are_not_repeated() -> None:
+    """Exactly those that the cluster's topics say are left out; every other one stays."""
+    document = wide(2_000, 1)
+    topics = list(document.clusters["c"].topics)
+    document.streams = {topic: {"c": frozenset({topic})} for topic in topics}
+    assert "streams by topic" in encode(document)
+    assert stored(document) == document
+    document.streams |= {"t-missing": {"c": frozenset({"t-missing"})}, "empty": {}}
+    document.streams[topics[0]]["d"] = frozenset({topics[0]})
+    assert stored(document) == document
+    document.streams[topics[1]]["c"] = frozenset({topics[0], topics[1]})
+    assert "streams by topic" not in encode(document)
+    assert stored(document) == document
+
+
+def test_rule_5_a_document_that_was_large_in_version_1_is_read() -> None:
+    """Earlier versions of this package wrote documents of any size in version 1."""
+    document = wide(500, 1)
+    state = document.clusters["c"]
+    state.stops = {tp: end + 5 for tp, (_, end) in state.ranges.items() if tp.topic < "t00200"}
+    state.retained = {"gone": RetainedTopic(ID, 7, {p: p for p in range(300)})}
+    value = encode(document)
+    assert value["version"] == 1
+    value["clusters"]["d"] = encode(wide(500, 1))["clusters"]["c"]
+    document.clusters["d"] = wide(500, 1).clusters["c"]
+    assert decode(json.loads(json.dumps(value))) == document
+    assert encode(document)["version"] == 2
 
 
 def test_rule_4_every_field_is_tested() -> None:
@@ -386,6 +463,84 @@ def test_rule_7_one_leaderless_partition_does_not_make_the_document_fat() -> Non
     assert len(text_of(document)) < 300_000
 
 
+@functools.cache
+def large(partitions: int, topics: int) -> ClusterOffsets:
+    """The state of a cluster with so many partitions, with names, ids and offsets as real ones."""
+    random = Random(topics)
+    document = real_names(wide(topics, partitions // topics))
+    state = document.clusters["c"]
+    state.topics = {t: base64.urlsafe_b64encode(random.randbytes(9)).decode()[:11] for t in state.topics}
+    starts = {tp: random.randrange(10**10) for tp in state.ranges}
+    state.ranges = {tp: (start, start + random.randrange(100_000)) for tp, start in starts.items()}
+    state.stops = {tp: end + random.randrange(10**6) for tp, (_, end) in state.ranges.items()}
+    return state
+
+
+def removed(state: ClusterOffsets, *, within_ms: int) -> ClusterOffsets:
+    """A cluster of which all topics were removed, at random moments of this time."""
+    random = Random(1)
+    retained = {
+        t: RetainedTopic(topic_id, 1_700_000_000_000 + random.randrange(within_ms), {})
+        for t, topic_id in state.topics.items()
+    }
+    for (topic, partition), (_, end) in state.ranges.items():
+        retained[topic].offsets[partition] = end
+    return ClusterOffsets("k", retained=retained)
+
+
+SHAPES: dict[str, Callable[[ClusterOffsets], ClusterOffsets]] = {
+    "running": lambda c: dataclasses.replace(c, stops={}),
+    "with stops": lambda c: c,
+    "half of it with stops": lambda c: dataclasses.replace(c, stops={k: v for k, v in c.stops.items() if v % 2}),
+    "removed at once": lambda c: removed(c, within_ms=1),
+    "removed within a week": lambda c: removed(c, within_ms=7 * 24 * 3600 * 1000),
+    "draining to stops": lambda c: dataclasses.replace(c, draining=frozenset(c.topics)),
+    "lost and read again": lambda c: dataclasses.replace(c, stops={}, resets=frozenset(c.ranges)),
+    "without a leader": lambda c: ClusterOffsets(
+        "k", topics=c.topics, unresolved=dict.fromkeys(c.ranges, 1_700_000_000_000)
+    ),
+    "only some partitions": lambda c: dataclasses.replace(
+        c, ranges={TP(t, 3 * p + 1): r for (t, p), r in c.ranges.items()}, stops={}
+    ),
+    "not seen yet": lambda c: ClusterOffsets("k", unseen=dict.fromkeys(c.topics, 1_700_000_000_000)),
+}
+
+
+@pytest.mark.parametrize(
+    ("shape", "partitions", "topics"),
+    [
+        *((shape, 10_000, topics) for shape in SHAPES for topics in (1, 100, 10_000)),
+        # It is the same for more partitions, so the shapes that take most of the room stand for all.
+        *((shape, 100_000, 100_000) for shape in ("with stops", "removed within a week")),
+    ],
+)
+def test_rule_5_many_partitions_take_30_bytes_each(shape: str, partitions: int, topics: int) -> None:
+    """Whatever their state is, also with each topic as a stream of its own."""
+    state = SHAPES[shape](large(partitions, topics))
+    names = {*state.topics, *state.retained, *state.unseen}
+    one: dict[str, dict[str, frozenset[str] | None]] = {"s": {"c": None}}
+    own: dict[str, dict[str, frozenset[str] | None]] = {t: {"c": frozenset({t})} for t in names if state.topics}
+    for streams in (one, own):
+        document = Document(streams=streams, clusters={"c": state})
+        text = text_of(document)
+        print(f"{shape}, {topics} topics: {len(text) / partitions:.1f} B each")
+        assert len(text) <= 30 * partitions
+    assert decode(json.loads(text)) == document
+
+
+def test_rule_5_clusters_that_are_small_do_not_make_a_large_document_fat() -> None:
+    """1,000 clusters with 100 partitions each have the same bound, with what each cluster itself needs."""
+    clusters = {}
+    for i in range(1_000):
+        state = real_names(wide(10, 10)).clusters["c"]
+        state.properties = {"bootstrap.servers": f"broker-{i}.example.com:9092"}
+        state.stops = {tp: end + 1_000 for tp, (_, end) in state.ranges.items()}
+        clusters[f"cluster-{i:04}"] = state
+    document = Document(streams={"s": dict.fromkeys(clusters)}, clusters=clusters)
+    assert len(text_of(document)) <= 30 * 100_000
+    assert stored(document) == document
+
+
 # --- rule 8 -------------------------------------------------------------------------------------------------------
 
 
@@ -447,7 +602,11 @@ def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("document", [everything(), wide(200, 1), wide(1, 200)], ids=["small", "topics", "partitions"])
+@pytest.mark.parametrize(
+    "document",
+    [everything(), wide(200, 1), wide(1, 200), grown(everything()), wide(1_000, 1)],
+    ids=["small", "topics", "partitions", "large", "compact"],
+)
 @pytest.mark.parametrize(
     "damage", [None, True, -1, 1.5, "", "x", "0:0:", "1:9:AAAA", "a:b:c", [], [None], {}, {"a": 1}]
 )

@@ -1,7 +1,8 @@
 """What the first version (commit 7e712b2) stored is read, and written again, byte for byte.
 
 `data/stored` holds what that version wrote: offset documents of a checkpoint, records of a commit log, and the names it
-gave to commit logs and transactional ids. Spark compares offset documents as texts, so a changed text is a changed offset.
+gave to commit logs and transactional ids. `offset-documents-2.json` has large documents as the version wrote them that
+introduced version 2 of the format. Spark compares offset documents as texts, so a changed text is a changed offset.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dynamic_kafka.source import offsets
 
 STORED = Path(__file__).parent / "data" / "stored"
 DOCUMENTS: dict[str, Any] = json.loads((STORED / "offset-documents.json").read_text())
+DOCUMENTS_2: dict[str, Any] = json.loads((STORED / "offset-documents-2.json").read_text())
 RECORDS = (STORED / "commit-log.jsonl").read_text().splitlines()
 NAMES: dict[str, dict[str, str]] = json.loads((STORED / "names.json").read_text())
 
@@ -29,6 +31,14 @@ NAMES: dict[str, dict[str, str]] = json.loads((STORED / "names.json").read_text(
 def test_an_offset_document_is_the_same_text_after_reading(name: str) -> None:
     """Otherwise Spark would plan an empty batch after each upgrade, or for ever."""
     stored = DOCUMENTS[name]
+    assert json.dumps(offsets.encode(offsets.decode(stored))) == json.dumps(stored)
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTS_2))
+def test_a_large_offset_document_is_the_same_text_after_reading(name: str) -> None:
+    """Documents of version 2 are stored too now, and have to stay what they are."""
+    stored = DOCUMENTS_2[name]
+    assert stored["version"] == 2
     assert json.dumps(offsets.encode(offsets.decode(stored))) == json.dumps(stored)
 
 

@@ -10,12 +10,14 @@ Rules that the rest of the source relies on:
    cause an endless loop of empty batches. Keys have a fixed order, partitions are sorted, and the document contains no
    clock and no health: its times (`retained`, `unresolved`) are those of an event, written once.
 4. No secrets: properties pass through `storable` first.
-5. Compact: small columns are JSON lists that a person can read and edit; from `_PACK_FROM` entries on they are packed
-   strings. 10,000 partitions stay under 300 KB; they are read in 5 ms (one topic) to 9 ms (a topic for each).
+5. Compact: small columns are JSON lists that a person can read and edit; longer ones are packed strings (see `columns`).
+   A document with `_COMPACT_FROM` entries or more has version 2, in which everything that grows with topics and
+   partitions is a column: 100,000 partitions stay under 30 bytes each. Smaller documents have version 1, the same text
+   as that of every earlier version of this package.
 6. A topic id is kept as its first 11 characters (66 bits), as `kafka-topics --describe` prints it. That is enough to
    recognize a topic that was recreated under the old name.
 
-Layout (version 1)::
+Layout of version 1::
 
     {"version": 1,
      "streams": {stream: {cluster: [topic, ...] | null}},       null: all topics read from that cluster
@@ -31,20 +33,42 @@ Layout (version 1)::
         "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
      "cursor": {...}, "packing": [records per task, minimum tasks, maximum tasks, cuts],
      "starting": the starting offsets of the first start, "done": number of runs that found every stop reached}
+
+Version 2 is the same, except for the following. KEYS are the columns "partitions" (a number for each of the topics) and, if
+these are not the first ones of each topic, "numbers". A field without KEYS is about the partitions of "start"::
+
+    "streams": one deflated text, if there are many,
+    "streams by topic": clusters of which each topic is also a stream with this name, which "streams" leaves out
+    in a cluster: KEYS instead of "partitions" and "only",
+        "stops": {KEYS, "after": [offset minus the end of the range, or minus 0 if there is none]},
+        "unresolved": {KEYS, "since": [...]}, "unseen": {"topics": [...], "since": [...]},
+        "draining": true for all topics, or [topic, ...], "resets": {KEYS},
+        "retained": {"topics": [...], "ids": [...], "since": [...], KEYS, "offsets": [...]}
+
+Stops, unresolved and reset partitions of topics that are not in "topics" add "more topics": [...] to their KEYS.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import zlib
-from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.initializer import KafkaTopicPartition, topic_partition
+from dynamic_kafka.source.columns import (
+    pack_bytes,
+    pack_ids,
+    pack_ints,
+    pack_names,
+    unpack_bytes,
+    unpack_ids,
+    unpack_ints,
+    unpack_names,
+)
+from dynamic_kafka.source.compact import decode_compact, encode_compactly, paired, settings_of, settings_text
+from dynamic_kafka.source.document import ClusterOffsets, Cursor, Document, Packing, RetainedTopic
 
 __all__ = [
     "MARKER",
@@ -61,75 +85,11 @@ __all__ = [
     "topic_id_text",
 ]
 
-VERSION = 1
-MARKER: dict[str, Any] = {"version": VERSION, "initial": True}
-_PACK_FROM = 128
+VERSION = 2
+MARKER: dict[str, Any] = {"version": 1, "initial": True}
+_COMPACT_FROM = 2_000
+_PACK_STREAMS_FROM = 16
 _ID_CHARS = 11
-_UNKNOWN_ID = "-" * _ID_CHARS
-
-
-class Packing(NamedTuple):
-    """The settings for packing ranges into tasks; part of the document, so that a replay packs the same way.
-
-    Attributes:
-        records_per_task: The work that a task should get, in records.
-        min_tasks: The minimum number of tasks if there is something to read (Spark's `minPartitions`).
-        max_tasks: The maximum number of tasks; 0 means no limit (Flink's `scan.parallelism`).
-        cuts: If true, a partition's range may be cut between tasks. Its records are then not in order across these tasks.
-    """
-
-    records_per_task: int = 1_000_000
-    min_tasks: int = 1
-    max_tasks: int = 0
-    cuts: bool = False
-
-
-class Cursor(NamedTuple):
-    """The cluster and partitions served last when a limit was too small for all; the next batch starts after them."""
-
-    cluster: str = ""
-    partitions: Mapping[str, KafkaTopicPartition] = {}
-
-
-@dataclass(slots=True)
-class RetainedTopic:
-    """The positions of a removed topic, in case it comes back."""
-
-    topic_id: str
-    since_ms: int
-    offsets: dict[int, int]
-
-
-@dataclass(slots=True)
-class ClusterOffsets:
-    """A cluster's part of the document; the top of the module explains the fields."""
-
-    kafka_id: str = ""
-    properties: dict[str, str] = field(default_factory=dict)
-    starting: Any = None
-    stopping: Any = None
-    discovered: bool = False
-    since_ms: int | None = None
-    topics: dict[str, str] = field(default_factory=dict)
-    ranges: dict[KafkaTopicPartition, tuple[int, int]] = field(default_factory=dict)
-    stops: dict[KafkaTopicPartition, int] = field(default_factory=dict)
-    unresolved: dict[KafkaTopicPartition, int] = field(default_factory=dict)
-    draining: frozenset[str] = frozenset()
-    resets: frozenset[KafkaTopicPartition] = frozenset()
-    retained: dict[str, RetainedTopic] = field(default_factory=dict)
-    unseen: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Document:
-    """The state between two micro-batches, and the ranges of the batch before it."""
-
-    streams: dict[str, dict[str, frozenset[str] | None]] = field(default_factory=dict)
-    clusters: dict[str, ClusterOffsets] = field(default_factory=dict)
-    cursor: Cursor = field(default_factory=Cursor)
-    packing: Packing = field(default_factory=Packing)
-    starting: Any = None
-    done: int = 0
 
 
 def topic_id_text(topic_id: object) -> str:
@@ -156,17 +116,24 @@ def is_spark_kafka_offset(offset: Mapping[str, Any]) -> bool:
 
 def encode(document: Document) -> dict[str, Any]:
     """Return the document as a JSON value with a fixed key order."""
-    result: dict[str, Any] = {
-        "version": VERSION,
-        "streams": {
-            stream: {
-                cluster: None if topics is None else _pack_names(sorted(topics))
-                for cluster, topics in sorted(clusters.items())
-            }
-            for stream, clusters in sorted(document.streams.items())
-        },
-        "clusters": {name: _encode_cluster(c) for name, c in sorted(document.clusters.items())},
+    compact = _entries(document) >= _COMPACT_FROM
+    encode_cluster = encode_compactly if compact else _encode_cluster
+    by_topic = _read_by_topic(document) if compact else []
+    streams = {
+        stream: {
+            cluster: None if topics is None else pack_names(sorted(topics)) for cluster, topics in sorted(parts.items())
+        }
+        for stream, parts in sorted(_without(by_topic, document).items())
     }
+    result: dict[str, Any] = {
+        "version": VERSION if compact else 1,
+        "streams": streams
+        if not compact or len(streams) < _PACK_STREAMS_FROM
+        else pack_bytes(json.dumps(streams).encode()),
+    }
+    if by_topic:
+        result["streams by topic"] = by_topic
+    result["clusters"] = {name: encode_cluster(c) for name, c in sorted(document.clusters.items())}
     if document.cursor.cluster or document.cursor.partitions:
         result["cursor"] = {
             "cluster": document.cursor.cluster,
@@ -180,23 +147,55 @@ def encode(document: Document) -> dict[str, Any]:
     return result
 
 
+def _read_by_topic(document: Document) -> list[str]:
+    """Return the clusters of which each topic is a stream with its name: the metadata service for one cluster says so."""
+    return [
+        name
+        for name, c in sorted(document.clusters.items())
+        if c.topics and all(document.streams.get(topic, {}).get(name) == frozenset((topic,)) for topic in c.topics)
+    ]
+
+
+def _without(by_topic: list[str], document: Document) -> Mapping[str, Mapping[str, frozenset[str] | None]]:
+    """Return the streams without what `_read_by_topic` says of these clusters."""
+    if not by_topic:
+        return document.streams
+    said = {name: document.clusters[name].topics for name in by_topic}
+    return {
+        stream: rest
+        for stream, parts in document.streams.items()
+        if (rest := {name: topics for name, topics in parts.items() if stream not in said.get(name, ())}) or not parts
+    }
+
+
+def _entries(document: Document) -> int:
+    """Return the number of entries by which a document grows."""
+    return len(document.streams) + sum(
+        len(c.topics)
+        + len(c.ranges)
+        + len(c.stops)
+        + len(c.unresolved)
+        + len(c.unseen)
+        + len(c.retained)
+        + sum(len(kept.offsets) for kept in c.retained.values())
+        for c in document.clusters.values()
+    )
+
+
 def _encode_cluster(c: ClusterOffsets) -> dict[str, Any]:
-    result: dict[str, Any] = {"id": c.kafka_id, "properties": dict(sorted(c.properties.items()))}
-    optional = {"starting": c.starting, "stopping": c.stopping, "since": c.since_ms}
-    result |= {key: value for key, value in optional.items() if value is not None}
-    result["discovered"] = c.discovered
+    result = settings_text(c)
     topics = sorted(c.topics)
     tps = sorted(c.ranges)
     highest = dict(tps)  # the last partition of each topic stays
     counts = [highest.get(topic, -1) + 1 for topic in topics]
-    result["topics"] = _pack_names(topics)
-    result["ids"] = _pack_ids([c.topics[topic] for topic in topics])
-    result["partitions"] = _pack_ints(counts)
+    result["topics"] = pack_names(topics)
+    result["ids"] = pack_ids([c.topics[topic] for topic in topics])
+    result["partitions"] = pack_ints(counts)
     if sum(counts) != len(tps):
         result["only"] = {t: numbers for t, numbers in _nest(tps).items() if len(numbers) <= highest[t]}
     ranges = [c.ranges[tp] for tp in tps]
-    result["start"] = _pack_ints([start for start, _ in ranges])
-    result["count"] = _pack_ints([end - start for start, end in ranges])
+    result["start"] = pack_ints([start for start, _ in ranges])
+    result["count"] = pack_ints([end - start for start, end in ranges])
     if c.stops:
         result["stops"] = _nest_values(c.stops)
     if c.unresolved:
@@ -233,30 +232,6 @@ def _nest_values(values: Mapping[KafkaTopicPartition, int]) -> dict[str, dict[st
     return nested
 
 
-def _pack_ints(values: list[int]) -> list[int] | str:
-    """Pack as `base:width:bytes`: the values minus their minimum, as planes of bytes, without planes that are all zero."""
-    if len(values) < _PACK_FROM:
-        return values
-    base = min(values)
-    data = array("Q", [value - base for value in values]).tobytes()
-    width = max(1, (max(values) - base + 7).bit_length() + 7 >> 3)
-    planes = b"".join(data[i::8] for i in range(width))
-    return f"{base}:{width}:{base64.b64encode(planes).decode()}"
-
-
-def _pack_names(names: list[str]) -> list[str] | str:
-    # A topic's name cannot contain a comma.
-    if len(names) < _PACK_FROM:
-        return names
-    return base64.b64encode(zlib.compress(",".join(names).encode(), 1)).decode()
-
-
-def _pack_ids(ids: list[str]) -> list[str] | str:
-    if len(ids) < _PACK_FROM:
-        return ids
-    return "".join([topic_id or _UNKNOWN_ID for topic_id in ids])
-
-
 # --- decoding ---------------------------------------------------------------------------------------------------
 
 
@@ -267,7 +242,7 @@ def decode(value: Mapping[str, Any]) -> Document:
         CheckpointError: If the value is not a document of this source, is damaged, or has a newer version.
     """
     version = value.get("version")
-    if version != VERSION or is_marker(value):
+    if type(version) is not int or not 1 <= version <= VERSION or is_marker(value):
         if isinstance(version, int) and version > VERSION:
             raise CheckpointError(
                 f"The checkpoint's offsets have version {version}, but this package reads only up to version {VERSION}; "
@@ -276,12 +251,11 @@ def decode(value: Mapping[str, Any]) -> Document:
         raise CheckpointError(f"The checkpoint's offsets are not of the dynamic-kafka source: {_excerpt(value)}")
     try:
         cursor = value.get("cursor", {})
+        decode_cluster = _decode_cluster if version == 1 else decode_compact
+        clusters = {name: decode_cluster(c) for name, c in value["clusters"].items()}
         return Document(
-            streams={
-                stream: {c: None if t is None else frozenset(_unpack_names(t)) for c, t in clusters.items()}
-                for stream, clusters in value["streams"].items()
-            },
-            clusters={name: _decode_cluster(c) for name, c in value["clusters"].items()},
+            streams=_decode_streams(value, clusters),
+            clusters=clusters,
             cursor=Cursor(
                 cursor.get("cluster", ""),
                 {c: KafkaTopicPartition(str(t), int(p)) for c, (t, p) in cursor.get("splits", {}).items()},
@@ -297,6 +271,20 @@ def decode(value: Mapping[str, Any]) -> Document:
         ) from error
 
 
+def _decode_streams(
+    value: Mapping[str, Any], clusters: Mapping[str, ClusterOffsets]
+) -> dict[str, dict[str, frozenset[str] | None]]:
+    packed = value["streams"]
+    streams: dict[str, dict[str, frozenset[str] | None]] = {
+        stream: {name: None if topics is None else frozenset(unpack_names(topics)) for name, topics in parts.items()}
+        for stream, parts in (json.loads(unpack_bytes(packed)) if isinstance(packed, str) else packed).items()
+    }
+    for name in value.get("streams by topic", ()):
+        for topic in clusters[name].topics:
+            streams.setdefault(topic, {})[name] = frozenset((topic,))
+    return streams
+
+
 def _packing(value: Sequence[int]) -> Packing:
     per_task, least, most, cuts = value
     packing = Packing(per_task, least, most, bool(cuts))
@@ -306,28 +294,19 @@ def _packing(value: Sequence[int]) -> Packing:
 
 
 def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
-    topics = _unpack_names(value["topics"])
+    topics = unpack_names(value["topics"])
     only = value.get("only", {})
-    counts = _unpack_ints(value["partitions"])
+    counts = unpack_ints(value["partitions"])
     tps = [
         topic_partition((topic, p))
         for topic, n in zip(topics, counts, strict=True)
         for p in only.get(topic) or range(n)
     ]
-    starts = _unpack_ints(value["start"])
-    lengths = _unpack_ints(value["count"])
-    if min(starts, default=0) < 0 or min(lengths, default=0) < 0:
-        raise ValueError("an offset or a count is negative")
-    ranges = [(start, start + n) for start, n in zip(starts, lengths, strict=True)]
+    ranges = paired(tps, unpack_ints(value["start"]), unpack_ints(value["count"]))
     return ClusterOffsets(
-        kafka_id=value["id"],
-        properties=dict(value["properties"]),
-        starting=value.get("starting"),
-        stopping=value.get("stopping"),
-        discovered=value["discovered"],
-        since_ms=value.get("since"),
-        topics=dict(zip(topics, _unpack_ids(value["ids"]), strict=True)),
-        ranges=dict(zip(tps, ranges, strict=True)),
+        **settings_of(value),
+        topics=dict(zip(topics, unpack_ids(value["ids"]), strict=True)),
+        ranges=ranges,
         stops=_flatten(value.get("stops", {})),
         unresolved=_flatten(value.get("unresolved", {})),
         unseen=dict(value.get("unseen", {})),
@@ -348,31 +327,6 @@ def _flatten(nested: Mapping[str, Mapping[str, int]]) -> dict[KafkaTopicPartitio
         for topic, by_partition in nested.items()
         for p, value in by_partition.items()
     }
-
-
-def _unpack_ints(packed: list[int] | str) -> list[int]:
-    if isinstance(packed, list):
-        return packed
-    base_text, width_text, text = packed.split(":")
-    base, width, planes = int(base_text), int(width_text), base64.b64decode(text, validate=True)
-    n = len(planes) // width
-    data = bytearray(8 * n)
-    for i in range(width):
-        data[i::8] = planes[i * n : (i + 1) * n]
-    return [value + base for value in array("Q", bytes(data))]
-
-
-def _unpack_names(packed: list[str] | str) -> list[str]:
-    if isinstance(packed, list):
-        return packed
-    return zlib.decompress(base64.b64decode(packed, validate=True)).decode().split(",")
-
-
-def _unpack_ids(packed: list[str] | str) -> list[str]:
-    if isinstance(packed, list):
-        return packed
-    ids = [packed[i : i + _ID_CHARS] for i in range(0, len(packed), _ID_CHARS)]
-    return ["" if topic_id == _UNKNOWN_ID else topic_id for topic_id in ids]
 
 
 def _excerpt(value: object) -> str:

@@ -1,0 +1,75 @@
+"""The state between two micro-batches as objects. `offsets` turns it into the text of the checkpoint, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dynamic_kafka.initializer import KafkaTopicPartition
+
+__all__ = ["ClusterOffsets", "Cursor", "Document", "Packing", "RetainedTopic"]
+
+
+class Packing(NamedTuple):
+    """The settings for packing ranges into tasks; part of the document, so that a replay packs the same way.
+
+    Attributes:
+        records_per_task: The work that a task should get, in records.
+        min_tasks: The minimum number of tasks if there is something to read (Spark's `minPartitions`).
+        max_tasks: The maximum number of tasks; 0 means no limit (Flink's `scan.parallelism`).
+        cuts: If true, a partition's range may be cut between tasks. Its records are then not in order across these tasks.
+    """
+
+    records_per_task: int = 1_000_000
+    min_tasks: int = 1
+    max_tasks: int = 0
+    cuts: bool = False
+
+
+class Cursor(NamedTuple):
+    """The cluster and partitions served last when a limit was too small for all; the next batch starts after them."""
+
+    cluster: str = ""
+    partitions: Mapping[str, KafkaTopicPartition] = {}
+
+
+@dataclass(slots=True)
+class RetainedTopic:
+    """The positions of a removed topic, in case it comes back."""
+
+    topic_id: str
+    since_ms: int
+    offsets: dict[int, int]
+
+
+@dataclass(slots=True)
+class ClusterOffsets:
+    """A cluster's part of the document; the top of `offsets` explains the fields."""
+
+    kafka_id: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+    starting: Any = None
+    stopping: Any = None
+    discovered: bool = False
+    since_ms: int | None = None
+    topics: dict[str, str] = field(default_factory=dict)
+    ranges: dict[KafkaTopicPartition, tuple[int, int]] = field(default_factory=dict)
+    stops: dict[KafkaTopicPartition, int] = field(default_factory=dict)
+    unresolved: dict[KafkaTopicPartition, int] = field(default_factory=dict)
+    draining: frozenset[str] = frozenset()
+    resets: frozenset[KafkaTopicPartition] = frozenset()
+    retained: dict[str, RetainedTopic] = field(default_factory=dict)
+    unseen: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Document:
+    """The state between two micro-batches, and the ranges of the batch before it."""
+
+    streams: dict[str, dict[str, frozenset[str] | None]] = field(default_factory=dict)
+    clusters: dict[str, ClusterOffsets] = field(default_factory=dict)
+    cursor: Cursor = field(default_factory=Cursor)
+    packing: Packing = field(default_factory=Packing)
+    starting: Any = None
+    done: int = 0
