@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from tests.chaos.declared import Fault, Seen, first_line, judge
+from tests.chaos.declared import RECOVERY_S, Fault, Seen, first_line, judge
 from tests.chaos.report import Result
 from tests.chaos.world import World
 
@@ -15,6 +15,7 @@ __all__ = ["run_fault"]
 _LOOK_S = 0.1
 _PATIENCE_S = 200.0
 _FLOW_S = 30.0
+_HITCH_S = 10.0
 _MOST_STOPS = 6
 
 Say = Callable[[str], None]
@@ -98,8 +99,11 @@ def run_fault(world: World, fault: Fault, say: Say) -> Result:
         world.restart()
     if fault.outcome.has_to_stop and not watch.errors:
         watch.wait_for(lambda: bool(watch.errors), _FLOW_S)
-    later = world.feeder.next
-    seen.flows = watch.wait_for(lambda: world.is_settled_between(mark, later), _FLOW_S)
+    later, since = world.feeder.next, time.monotonic()
+    patience_s = max(_FLOW_S, RECOVERY_S - (since - ended))
+    seen.flows = watch.wait_for(lambda: world.is_settled_between(mark, later), patience_s)
+    if seen.recovery_s is not None and time.monotonic() - since > _HITCH_S:  # a second stop belongs to the recovery
+        seen.recovery_s = time.monotonic() - ended
     seen.errors, seen.reports = watch.errors, [text for text in world.reports() if text not in told]
     balance = world.balance(mark)
     verdict = judge(fault.outcome, seen, balance)

@@ -23,7 +23,20 @@ if TYPE_CHECKING:
     from tests.chaos.ledger import Balance
     from tests.chaos.world import World
 
-__all__ = ["FAULTS", "GOES_ON", "RESTARTS", "Fault", "Outcome", "Seen", "draw", "fault", "first_line", "judge", "stops"]
+__all__ = [
+    "FAULTS",
+    "GOES_ON",
+    "RECOVERY_S",
+    "RESTARTS",
+    "Fault",
+    "Outcome",
+    "Seen",
+    "draw",
+    "fault",
+    "first_line",
+    "judge",
+    "stops",
+]
 
 WayOn: TypeAlias = "Callable[[World, str], dict[str, str]]"
 
