@@ -249,6 +249,18 @@ def test_commit_is_a_dry_run_by_default(cluster: Cluster, run: Run, which: str) 
     assert "Dry run" not in out
 
 
+def test_commit_of_all_that_is_decided_tells_what_still_blocks_readers(cluster: Cluster, run: Run) -> None:
+    """An open transaction without a decision holds readers up as well. Those of other prefixes do not matter."""
+    other = ID.removesuffix("0") + "9"
+    cluster.log = log("decided", mine())
+    _, out, _ = run("commit", *ORDERS, "--decided", "--execute")
+    assert "Open without a decision" not in out
+    cluster.transactions[other] = described(producer_id=9)
+    _, out, _ = run("commit", *ORDERS, "--decided", "--execute")
+    assert "Open without a decision: 1. Readers with read_committed wait" in out
+    assert "transactions abort --all-open" in out
+
+
 def test_commit_refuses_what_is_not_decided(cluster: Cluster, run: Run) -> None:
     """--force does it, after a warning that says what can go wrong."""
     code, out, _ = run("commit", *ORDERS, ID, "--execute")

@@ -179,8 +179,20 @@ def _end(args: argparse.Namespace, *, commit: bool) -> int:
                 _supersede(args, view)
             ended = _execute(client, todo, args.timeout, commit=commit)
             steps = [ended.get(f.transactional_id, step) for f, step in zip(found, steps, strict=True)]
+        undecided = _undecided(args, client, found) if commit and args.every else 0
     _show_steps(args, view, found, steps, commit=commit)
+    if undecided and args.output != "json":
+        show_line(
+            f"Open without a decision: {undecided}. Readers with read_committed wait for them until they time out. If no "
+            "job writes with this prefix now, end them with: transactions abort --all-open"
+        )
     return 1 if any(step.kind == "refused" for step in steps) else 0
+
+
+def _undecided(args: argparse.Namespace, client: TransactionClient, decided: Collection[TransactionView]) -> int:
+    """Return how many transactions of the prefix are open and not among those that the commit log has decided."""
+    known = {f.transactional_id for f in decided}
+    return sum(belongs_to(args.prefix, name) and name not in known for name in client.list_open())
 
 
 def _wanted(args: argparse.Namespace, client: TransactionClient, *, commit: bool) -> list[str]:

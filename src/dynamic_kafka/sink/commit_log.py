@@ -251,13 +251,12 @@ class CommitLog:
         self._clients.close()
 
     def _bounds(self) -> tuple[int, int]:
-        consumer, name, ask_s = self._clients.consumer, self.topic.name, min(ASK_S, self.topic.timeout_s)
-
+        name, ask_s = self.topic.name, min(ASK_S, self.topic.timeout_s)
         began = time.monotonic()
 
         def ask() -> tuple[int, int] | None:
             try:
-                return consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=ask_s)
+                return self._clients.consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=ask_s)
             except KafkaException as error:
                 # A broker that starts does not know all topics at once.
                 unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -266,7 +265,9 @@ class CommitLog:
                 raise
 
         try:
-            bounds = self.topic.patiently(lambda: with_known_leaders(consumer, [name], ask, timeout_s=ask_s))
+            bounds = self.topic.patiently(
+                lambda: with_known_leaders(self._clients.consumer, [name], ask, timeout_s=ask_s)
+            )
         except KafkaException as error:
             raise self.topic.unavailable(f"did not report its end ({error.args[0].str()})") from error
         assert bounds is not None

@@ -161,6 +161,8 @@ class LogTopic:
                 denied = self._clients.errors.authentication_failed
                 if denied or time.monotonic() > deadline or not may_pass(error.args[0]):
                     raise
+                if error.args[0].code() == KafkaError._TIMED_OUT:
+                    self._clients.renew()  # its connections may be dead without a word
                 time.sleep(_PAUSE_S)
             else:
                 self._clients.errors.clear()

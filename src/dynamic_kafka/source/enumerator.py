@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -89,6 +89,7 @@ class SourceEnumerator:
             before, self._seen = self._seen, self._view.collect(previous, at_once=self._available_now)
             if self._available_now:
                 self._frozen = self._seen
+                self._log_events(_not_found(self._seen))
             elif previous is None and self._policy.stopping is not None and settings.metadata_interval_ms <= 0:
                 check_streams(self._seen.streams, settings)
             if self._seen is before and self._idle:
@@ -362,6 +363,18 @@ def _backlog(
         if tps:
             backlog[name] = tps
     return backlog
+
+
+def _not_found(seen: SourceSnapshot) -> Iterator[Event]:
+    """Yield a warning for each listed topic that may not exist. A run of AvailableNow ends before it is certain."""
+    for name, view in sorted(seen.views.items()):
+        listed_topics = seen.desired[name].topics if name in seen.desired else frozenset()
+        for topic in sorted(listed_topics & view.unconfirmed):
+            yield Event(
+                "warning",
+                f"Cluster '{name}', topic '{topic}' does not exist, say its brokers. This run reads nothing of it. "
+                "A later one reads it once it exists. If the name is wrong, correct it in the metadata or the options",
+            )
 
 
 def _state_word(state: ClusterOffsets, *, failing: bool) -> str:

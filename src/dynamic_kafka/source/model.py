@@ -52,6 +52,8 @@ class ClusterView:
         missing: The monitored topics that do not exist, which the brokers have said for long enough.
         denied: The monitored topics that the user may not see.
         last_ends: The last known end of each partition that has none in `ends` now.
+        unconfirmed: The monitored topics that do not exist according to the last answer. It may be wrong for a moment, and
+            they are not in `missing` yet.
     """
 
     kafka_id: str
@@ -61,6 +63,7 @@ class ClusterView:
     missing: frozenset[str] = frozenset()
     denied: frozenset[str] = frozenset()
     last_ends: Mapping[KafkaTopicPartition, int] = field(default_factory=dict)
+    unconfirmed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,6 +307,7 @@ class ClusterMonitor:
             missing=missing,
             denied=self._denied & target.topics,
             last_ends={tp: known.get(tp, last_ends.get(tp, 0)) for tp in unanswered if tp.topic in target.topics},
+            unconfirmed=(target.topics & self._absent.keys()) - missing,
         )
         return view if view != self.view else self.view  # the same object means that nothing is new
 

@@ -360,7 +360,9 @@ class _Reconciliation:
         self._fail_if_lost(name, state, tps, view, reason)
         for topic, partition in tps:
             where = f"Cluster '{name}', topic '{topic}', partition {partition}"
-            self.events.append(Event("warning", f"{where}: {reason}; continuing without the lost records"))
+            known = state.ranges.get(KafkaTopicPartition(topic, partition))
+            which = "" if known is None else f" from offset {known[1]} on"
+            self.events.append(Event("warning", f"{where}: {reason}; continuing without the lost records{which}"))
 
     # --- removal ---
 
