@@ -28,6 +28,8 @@ are published. Meanwhile the faults happen one after the other. A seed decides t
 * A fault has *recovered* when all rows written before its end are published, and those written until then follow
   within ten seconds; if they do not, when they are published, too. The target is {RECOVERY_S:.0f} s.
 * Results of faults that did not go as expected are removed by hand after the mend, and the fault is caused again.
+
+What an operator met who had to put such accidents right is in [accidents.md](accidents.md).
 * Rows that a fault itself destroys (a deleted topic, retention) do not count as lost in the table. The query has to report
   them, and the campaign compares the number.
 * If the query stops with an error, the campaign does what the documentation says about this error, and starts it again.
