@@ -18,7 +18,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel lint format test test-slow test-crash test-all soak mutation chaos demo changes bench clean
+.PHONY: help install wheel lint format test test-kernel test-slow test-crash test-all soak mutation chaos demo changes bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
@@ -32,7 +32,7 @@ PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	  /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SOAK_ARGS=... (soak), ARGS=... (chaos), BENCH_ARGS=... (bench)\n'
 
 install: $(STAMP) $(KERNEL) ## Make .venv with the project (editable) and all that developing it needs
@@ -77,10 +77,14 @@ endif
 ##@ Tests
 
 test: install ## Run what a change needs, in minutes, e.g. PYTEST_ARGS='tests/unit -k jaas'
+	$(PYTEST) $(PARALLEL) -m 'not slow and not crash and not network' $(PYTEST_ARGS)
+
+test-kernel: install ## Run the tests of the native kernel that are in Rust; the first time it is compiled for two minutes
 ifdef CARGO
 	cd native && cargo test --quiet --release --workspace --lib --tests
+else
+	@echo 'cargo is not installed, so there is no native kernel to test'
 endif
-	$(PYTEST) $(PARALLEL) -m 'not slow and not crash and not network' $(PYTEST_ARGS)
 
 test-slow: install ## Run the longer tests, and those of properties with more examples
 	HYPOTHESIS_PROFILE=ci $(PYTEST) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
