@@ -626,3 +626,30 @@ def test_a_leader_that_moved_is_looked_up_again(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(connection, "_clients", SimpleNamespace(consumer=Stale(), errors=BackgroundErrors(), poll=list))
     assert connection.end_offsets([KafkaTopicPartition("t", 0)]) == {KafkaTopicPartition("t", 0): 7}
     assert calls == ["offsets", "topic", "offsets"]
+
+
+def test_thousands_of_partitions_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Librdkafka's time grows with the square of the number of partitions in one question."""
+    parts: list[int] = []
+    failing: set[int] = set()
+
+    class Many:
+        """A consumer that knows all partitions except `failing`."""
+
+        def offsets_for_times(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+            assert 0 < timeout <= 0.1
+            parts.append(len(asked))
+            if failing & {tp.partition for tp in asked}:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            return [TopicPartition(tp.topic, tp.partition, 7 * tp.partition) for tp in asked]
+
+    connection = ClusterConnection("a", {"bootstrap.servers": "127.0.0.1:1"}, group_id="g", timeout_ms=100)
+    monkeypatch.setattr(connection, "_clients", SimpleNamespace(consumer=Many(), errors=BackgroundErrors(), poll=list))
+    tps = [KafkaTopicPartition("t", partition) for partition in range(2_001)]
+    infos = {"t": TopicInfo("", (1,) * 2_001)}
+    assert connection.available_ends(tps, infos) == {tp: 7 * tp.partition for tp in tps}
+    assert sorted(parts) == [1] + [250] * 8
+    failing.add(700)
+    with pytest.raises(ClusterUnavailableError, match="offsets"):
+        connection.available_ends(tps, infos)
+    assert connection.available_ends(tps[:500], infos)[tps[499]] == 7 * 499

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+import dynamic_kafka.source.enumerator as enumerator_module
 from dynamic_kafka.errors import (
     ClusterUnavailableError,
     ConfigurationError,
@@ -23,9 +26,10 @@ from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.source import monitor
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER
+from dynamic_kafka.source.offsets import MARKER, Document, decode
 from dynamic_kafka.source.planning import ReadTask
 from dynamic_kafka.spark.datasource import DynamicKafkaStreamReader
+from dynamic_kafka.testing.helpers import wait_until
 
 Logs = dict[str, list[tuple[int, int]]]
 
@@ -167,6 +171,81 @@ def test_a_batch_that_is_given_up_whole_has_no_task(enumerator: Enumerate) -> No
     end = batch(enumerator())
     query = enumerator(**{"skip-offsets": "kafka/t/0:0-100;kafka/t/1:0-10"})
     assert query.tasks(MARKER, end) == []
+
+
+# --- thousands of idle partitions ---
+
+
+def idle_call_s(query: SourceEnumerator, document: dict[str, Any]) -> float:
+    """The least CPU time of what Spark asks in each poll, of several polls."""
+    times = []
+    for _ in range(20):
+        began = time.thread_time()
+        assert query.latest_offset(document, limited=True) == document
+        query.report()
+        times.append(time.thread_time() - began)
+    return min(times)
+
+
+def test_a_poll_with_a_hundred_times_the_partitions_does_not_look_at_each(
+    enumerator: Enumerate, clusters: dict[str, Logs]
+) -> None:
+    """While nothing changes, it compares objects. It waits for news longer, which costs a little."""
+    costs = []
+    for partitions in (100, 10_000):
+        clusters["kafka"] = {"t": [(0, 10)] * partitions}
+        query = enumerator()
+        costs.append(idle_call_s(query, batch(query, batch(query))))
+    assert costs[1] < 30 * costs[0]
+
+
+def test_ten_thousand_idle_partitions_are_looked_at_seldom_and_a_record_is_noticed_in_two_seconds(
+    enumerator: Enumerate, clusters: dict[str, Logs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refresh of them takes 30 ms of CPU on real brokers, so there is one in 1.5 s; with a record, soon the next one."""
+    looks = []
+    real = Connection.available_ends
+
+    def available_ends(self: Connection, tps: Collection[KafkaTopicPartition], infos: Any) -> Any:
+        looks.append(time.monotonic())
+        return real(self, tps, infos)
+
+    monkeypatch.setattr(Connection, "available_ends", available_ends)
+    clusters["kafka"] = {"t": [(0, 10)] * 10_000}
+    query = enumerator()
+    document = batch(query)
+    wait_until(lambda: batch(query, document) == document and len(looks) >= 4, 20, "an idle query")
+    idle = [later - earlier for earlier, later in pairwise(looks)][2:]
+    assert min(idle) >= 1.4
+    clusters["kafka"]["t"][77] = (0, 11)
+    began = time.monotonic()
+    wait_until(lambda: batch(query, document) != document, 20, "the record")
+    assert looks[-1] - began < 2
+
+
+@pytest.mark.parametrize(("partitions", "rest_s"), [(1, 0), (1_000, 0), (4_500, 0.75), (8_000, 1.5), (100_000, 1.5)])
+def test_clusters_of_usual_size_are_refreshed_at_each_call(partitions: int, rest_s: float) -> None:
+    """Only thousands of partitions are given a rest because nothing changes."""
+    assert monitor._rest_unchanged_s(partitions) == rest_s
+
+
+def test_a_batch_is_read_from_its_text_once(enumerator: Enumerate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark hands the same two texts to several calls."""
+    read = []
+
+    def counted(value: Mapping[str, Any]) -> Document:
+        read.append(value)
+        return decode(value)
+
+    monkeypatch.setattr(enumerator_module, "decode", counted)
+    query = enumerator()
+    first = batch(query)
+    query.tasks(MARKER, first)
+    second = batch(enumerator(), first)
+    assert second == first
+    assert len(read) == 1, "the other enumerator had not written it"
+    query.tasks(first, batch(query, first))
+    assert len(read) == 1
 
 
 # --- what a task knows about its clusters ---

@@ -55,7 +55,10 @@ class SourceEnumerator:
         self._available_now = False
         self._frozen: SourceSnapshot | None = None
         self._seen: SourceSnapshot | None = None
-        self._last: tuple[Mapping[str, Any], Document] | None = None
+        self._recent: deque[tuple[Mapping[str, Any], Document]] = deque(
+            maxlen=2
+        )  # a batch's start and end, newest last
+        self._behind: dict[str, tuple[ClusterOffsets, ClusterView | None, int]] = {}
         self._last_batch_at = time.monotonic()
         self._began = time.time(), time.monotonic()
         self._committed: Document | None = None
@@ -126,8 +129,8 @@ class SourceEnumerator:
         document.packing = settings.packing
         self._view.forget_answers(result.requests)
         self._last_batch_at = time.monotonic()
-        self._last = encode(document), document
-        return self._last[0]
+        self._recent.append((encode(document), document))
+        return self._recent[-1][0]
 
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadTask]:
         """Return the tasks of the batch that ends with `end`: the same for the same arguments, in any process."""
@@ -159,18 +162,17 @@ class SourceEnumerator:
 
     def report(self) -> dict[str, Any]:
         """Return the source's state for Spark's progress: lag of each cluster, health of the metadata, last events."""
-        document = self._last[1] if self._last is not None else Document()
+        document = self._recent[-1][1] if self._recent else Document()
         views = self._seen.views if self._seen is not None else {}
         clusters = {}
         for name, state in document.clusters.items():
             monitor = self._view.monitors.get(name)
             error = monitor.error if monitor is not None else None
-            ends = views[name].ends if name in views else {}
             clusters[name] = {
                 "state": _state_word(state, failing=error is not None),
                 "topics": len(state.topics),
                 "partitions": len(state.ranges),
-                "behind": sum(max(0, ends.get(s, 0) - end) for s, (_, end) in state.ranges.items()),
+                "behind": self._records_behind(name, state, views.get(name)),
                 "error": None if error is None else str(error),
             }
         return {
@@ -182,6 +184,15 @@ class SourceEnumerator:
             "done": bool(document.done),
             "reader": self._reader,
         }
+
+    def _records_behind(self, name: str, state: ClusterOffsets, view: ClusterView | None) -> int:
+        """Return the number of records to read. Spark asks at each poll, so the sum is kept while nothing changes."""
+        known = self._behind.get(name)
+        if known is None or known[0] is not state or known[1] is not view:
+            ends = view.ends if view is not None else {}
+            known = state, view, sum(max(0, ends.get(tp, 0) - end) for tp, (_, end) in state.ranges.items())
+            self._behind[name] = known
+        return known[2]
 
     def close(self) -> None:
         """Have all threads end."""
@@ -195,9 +206,11 @@ class SourceEnumerator:
         return self._imported(offset) if is_spark_kafka_offset(offset) else self._decoded(offset)
 
     def _decoded(self, offset: Mapping[str, Any]) -> Document:
-        if self._last is None or self._last[0] != offset:
-            self._last = offset, decode(offset)
-        return self._last[1]
+        for known, document in self._recent:
+            if known == offset:
+                return document
+        self._recent.append((offset, decode(offset)))
+        return self._recent[-1][1]
 
     def _imported(self, offset: Mapping[str, Any], since: Mapping[str, Any] | None = None) -> Document:
         """Return the document for an offset of Spark's own Kafka source, which has neither cluster nor topic ids."""

@@ -24,8 +24,9 @@ import re
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 
 from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition, checked_offsets
@@ -50,6 +51,11 @@ _REFUSED_BACKOFF_S = 10.0
 # refreshed at each call.
 _IDLE_SHARE = 4
 _LONGEST_REST_S = 1.0
+# While nothing changes, thousands of partitions are asked less often: a record is noticed after this rest at the latest, and
+# the next ones at the pace of above. It does not depend on how long a refresh took, which a busy machine changes.
+_UNCHANGED_REST_S = 1.5
+_UNCHANGED_REST_FROM = 1_000
+_UNCHANGED_REST_FULL_AT = 8_000
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,8 @@ class ClusterMonitor:
         self._failures = 0
         # Used by the monitor's thread only:
         self._infos: dict[str, TopicInfo] = {}
+        self._asked_for: dict[str, TopicInfo] | None = None  # the infos that `_asked` was made from
+        self._asked: list[KafkaTopicPartition] = []
         self._denied: frozenset[str] = frozenset()
         self._absent: dict[str, tuple[float, float]] = {}  # since when, and when last, a topic was said not to exist
         self._doubtful: frozenset[str] = frozenset()  # topics with an end that was not answered
@@ -200,17 +208,19 @@ class ClusterMonitor:
                 )
             else:
                 stop_polling(connection)
-            started = time.monotonic()
+            started, before = time.monotonic(), self.view
             self._serve(connection, target, requests)
             if self._failures and connection.authentication_failed:
                 connection.close()  # else it would try the same login again and again
             elif not self._failures:
                 start_polling(connection)
-            rest_s = _IDLE_SHARE * (time.monotonic() - started)
+            rest_s = min(_IDLE_SHARE * (time.monotonic() - started), _LONGEST_REST_S)
+            if self.view is before:
+                rest_s = max(rest_s, _rest_unchanged_s(len(self._asked)))
             with self._changed:
                 self._served = ticket
                 self._changed.notify_all()
-                self._changed.wait_for(partial(self._is_urgent, target), min(rest_s, _LONGEST_REST_S))
+                self._changed.wait_for(partial(self._is_urgent, target), rest_s)
             if self._failures:
                 self._pause(connection, target)
                 connection.close()  # it may be dead without a word, or have old secrets
@@ -288,12 +298,12 @@ class ClusterMonitor:
         ends = self._ends(connection)
         before = self.view
         known = before.ends if before is not None else {}
-        if any(end < known.get(tp, 0) for tp, end in ends.items()):
+        if ends is not known and any(end < known.get(tp, 0) for tp, end in ends.items()):
             self._discovered_for = None
             self._discover(connection, target)
             ends = self._ends(connection)
         last_ends = before.last_ends if before is not None else {}
-        unanswered = (known.keys() | last_ends.keys()) - ends.keys()
+        unanswered = (known.keys() | last_ends.keys()) - ends.keys() if ends is not known or last_ends else ()
         missing = frozenset(
             name
             for name, (since, last) in self._absent.items()
@@ -309,7 +319,7 @@ class ClusterMonitor:
             last_ends={tp: known.get(tp, last_ends.get(tp, 0)) for tp in unanswered if tp.topic in target.topics},
             unconfirmed=(target.topics & self._absent.keys()) - missing,
         )
-        return view if view != self.view else self.view  # the same object means that nothing is new
+        return view if before is None or not _equal(view, before) else before  # the same object: nothing is new
 
     def _discover(self, connection: ClusterConnection, target: MonitorTarget) -> None:
         """Look up all topics if it is time, else those that are new or not known well."""
@@ -342,17 +352,37 @@ class ClusterMonitor:
         self._absent = {name: times for name, times in self._absent.items() if name not in names} | absent
 
     def _ends(self, connection: ClusterConnection) -> Mapping[KafkaTopicPartition, int]:
-        tps = [
-            KafkaTopicPartition(name, partition)
-            for name, info in self._infos.items()
-            for partition, leader in enumerate(info.leaders)
-            if leader >= 0
-        ]
+        """Return all ends: the very object of the last view if none has changed."""
+        if self._asked_for is not self._infos:
+            by_leader = [
+                (leader, KafkaTopicPartition(name, partition))
+                for name, info in self._infos.items()
+                for partition, leader in enumerate(info.leaders)
+                if leader >= 0
+            ]
+            by_leader.sort(key=itemgetter(0))
+            self._asked_for, self._asked = self._infos, [tp for _, tp in by_leader]
+        asked = self._asked
         self._doubtful = frozenset(self._infos)  # also if this fails: the topic may be gone, not the cluster
-        ends = connection.available_ends(tps, self._infos)
+        ends = connection.available_ends(asked, self._infos)
         # A leader has changed, or the topic is gone: it is looked up again next time.
-        self._doubtful = frozenset(tp.topic for tp in tps if tp not in ends) if len(ends) < len(tps) else frozenset()
-        return ends
+        self._doubtful = (
+            frozenset(tp.topic for tp in asked if tp not in ends) if len(ends) < len(asked) else frozenset()
+        )
+        return self.view.ends if self.view is not None and ends == self.view.ends else ends
+
+
+def _rest_unchanged_s(partitions: int) -> float:
+    """Return the rest while nothing changes; 0 for a cluster of usual size, which is refreshed at each call."""
+    share = (partitions - _UNCHANGED_REST_FROM) / (_UNCHANGED_REST_FULL_AT - _UNCHANGED_REST_FROM)
+    return _UNCHANGED_REST_S * min(max(share, 0.0), 1.0)
+
+
+def _equal(one: ClusterView, other: ClusterView) -> bool:
+    """Return whether two views are equal. Their ends are mostly one object, which `==` would compare entry by entry."""
+    if one.ends is other.ends:
+        one, other = replace(one, ends={}), replace(other, ends={})
+    return one == other
 
 
 def _naming_cluster(cluster_id: str, error: Exception, what: str = "") -> DynamicKafkaError:

@@ -69,7 +69,10 @@ class SourceView:
         self._checked: Snapshot | None = None
         self._first_start = False
         self._refresh_requested: dict[str, float] = {}
-        self._last: tuple[Snapshot | None, Document | None, SourceSnapshot] | None = None
+        self._targets_of: tuple[Snapshot | None, Document | None] | None = None
+        self._targets: dict[str, MonitorTarget] = {}
+        self._names_of_server: dict[str, list[str]] = {}
+        self._last: tuple[Snapshot | None, Document | None, Collection[str], SourceSnapshot] | None = None
         self._quiet_since: dict[tuple[str, str], tuple[list[int], float]] = {}
         self._regressed_since: dict[tuple[str, KafkaTopicPartition], tuple[float, int]] = {}
 
@@ -121,15 +124,17 @@ class SourceView:
             self._watcher.start(resuming=previous is not None, had_topics=had_topics)
             self._watcher.wait_first(_FIRST_METADATA_S if previous is None else _RESUMED_METADATA_S)
         snapshot = self._watcher.snapshot()
-        if snapshot is not None:
+        if snapshot is not None and snapshot is not self._checked:
+            self._checked = snapshot
             self._own_properties |= {name: c.properties for name, c in snapshot.clusters.items()}
+            self._names_of_server = {}
+            for name, properties in self._own_properties.items():
+                for server in _servers(properties):
+                    self._names_of_server.setdefault(server, []).append(name)
             self._warn_of_unused(snapshot)
         return snapshot
 
     def _warn_of_unused(self, snapshot: Snapshot) -> None:
-        if snapshot is self._checked:
-            return
-        self._checked = snapshot
         for name, cluster in snapshot.clusters.items():
             if "group.id" in cluster.properties:
                 _log.warning(
@@ -154,10 +159,10 @@ class SourceView:
     def _name_today(self, name: str, stored: Mapping[str, str]) -> str | None:
         """Return the name that the metadata has for a cluster of the document; None if the metadata does not have it."""
         own = self._own_properties
-        same = [other for other, properties in own.items() if _share_a_server(properties, stored)]
+        same = {other for server in _servers(stored) for other in self._names_of_server.get(server, ())}
         if name in own and (name in same or not same):
             return name
-        return same[0] if same else None
+        return next(other for other in own if other in same) if same else None
 
     def access(self, clusters: Mapping[str, ClusterOffsets]) -> dict[str, ClusterAccess]:
         """Return how tasks reach clusters, and the evidence that some are not wanted any more. Call `snapshot` first."""
@@ -207,7 +212,10 @@ class SourceView:
         assert self._watcher is not None
         clusters = _clusters(snapshot, previous)
         known = previous.clusters if previous is not None else {}
-        targets = {name: self._target(name, clusters, known.get(name)) for name in _to_monitor(clusters, previous)}
+        if self._targets_of is None or self._targets_of[0] is not snapshot or self._targets_of[1] is not previous:
+            self._targets_of = snapshot, previous
+            self._targets = {n: self._target(n, clusters, known.get(n)) for n in _to_monitor(clusters, previous)}
+        targets = self._targets
         self._sync_monitors(targets)
         patience_s = self._settings.unavailable_after_ms / 1000 if first else _NEWS_S
         while True:
@@ -215,21 +223,14 @@ class SourceView:
             inactive = self._inactive(clusters, targets)
             views = self._views(targets, clusters, inactive, first=first)
             fresh = {name: view for name, view in views.items() if self.monitors[name].failing_for_s is None}
+            if not at_once and self._is_as_before(snapshot, previous, views, fresh.keys(), inactive):
+                assert self._last is not None
+                return self._last[-1]
             regressed = self._regressed(known, fresh)
             decided = self._regressed_since.keys() <= regressed.keys()
             if not at_once or (decided and not _is_undecided(known, clusters, views, inactive)):
                 break
             time.sleep(self._settings.call_retry_interval_ms / 1000)
-        last = self._last
-        timeless = not regressed and not self._regressed_since and not self._quiet_since
-        if (
-            last is not None
-            and timeless
-            and last[0] is snapshot
-            and last[1] is previous
-            and last[2].sees(views, inactive)
-        ):
-            return last[2]
         observation = SourceSnapshot(
             streams=_streams(snapshot, previous, clusters),
             desired={
@@ -242,8 +243,27 @@ class SourceView:
             quiet=self._quiet(known, fresh, at_once=at_once),
             regressed=regressed,
         )
-        self._last = snapshot, previous, observation
+        self._last = snapshot, previous, fresh.keys(), observation
         return observation
+
+    def _is_as_before(
+        self,
+        snapshot: Snapshot | None,
+        previous: Document | None,
+        views: Mapping[str, ClusterView],
+        fresh: Collection[str],
+        inactive: frozenset[str],
+    ) -> bool:
+        """Return whether the last observation still holds: it was made of these very objects, and time changes nothing."""
+        if self._last is None or self._regressed_since or self._quiet_since:
+            return False
+        its_snapshot, its_previous, its_fresh, observation = self._last
+        return (
+            its_snapshot is snapshot
+            and its_previous is previous
+            and its_fresh == fresh
+            and observation.sees(views, inactive)
+        )
 
     def answers(self) -> OffsetAnswers:
         """Return all answers that are not in a document yet."""
@@ -469,9 +489,8 @@ def _raise_fatal(monitor: ClusterMonitor) -> None:
         raise monitor.fatal
 
 
-def _share_a_server(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    servers = [{s.strip() for s in p.get("bootstrap.servers", "").split(",")} - {""} for p in (one, other)]
-    return bool(servers[0] & servers[1])
+def _servers(properties: Mapping[str, str]) -> set[str]:
+    return {server.strip() for server in properties.get("bootstrap.servers", "").split(",")} - {""}
 
 
 def _clusters(snapshot: Snapshot | None, previous: Document | None) -> Mapping[str, ClusterMetadata]:
