@@ -14,7 +14,6 @@ from dynamic_kafka.source.reconcile import reconcile
 
 __all__ = ["micro_batch"]
 
-_CLUSTER = "cluster"
 _POLICY = ReadPolicy(
     KafkaOffsetsInitializer.earliest(), None, fail_on_data_loss=True, retention_ms=7 * 24 * 3600 * 1000, drain=False
 )
@@ -22,40 +21,49 @@ _MIXED = 7_777_777_777  # topic ids look random
 _OFFSET = 123_456_789
 
 
-def micro_batch(partitions: int, per_topic: int) -> Callable[[], list[list[Range]]]:
+def micro_batch(partitions: int, per_topic: int, clusters: int = 1) -> Callable[[], list[list[Range]]]:
     """Return a function that does the work of one batch: decode, reconcile, admit, encode and plan.
 
     Args:
         partitions: The number of partitions. Each of them has new records.
         per_topic: The number of partitions of each topic.
+        clusters: The number of clusters, which have equal shares of the partitions.
     """
-    topics = {f"topic-{i:05d}": topic_id_text(f"{i * _MIXED % 10**11:011d}") for i in range(partitions // per_topic)}
+    names = [f"cluster-{i:04d}" for i in range(clusters)]
+    topics = {
+        f"topic-{i:05d}": topic_id_text(f"{i * _MIXED % 10**11:011d}")
+        for i in range(partitions // per_topic // clusters)
+    }
     ends = {
         KafkaTopicPartition(topic, p): _OFFSET + 1000 + 7 * i
         for i, topic in enumerate(topics)
         for p in range(per_topic)
     }
-    view = ClusterView("kafka-id", topics, dict.fromkeys(topics, per_topic), ends)
-    desired = {_CLUSTER: DesiredCluster(frozenset(topics), {"bootstrap.servers": "broker:9092"})}
-    streams = {"stream": {_CLUSTER: frozenset(topics)}}
+    views = {name: ClusterView(f"kafka-{name}", topics, dict.fromkeys(topics, per_topic), dict(ends)) for name in names}
+    desired = {name: DesiredCluster(frozenset(topics), {"bootstrap.servers": f"{name}:9092"}) for name in names}
+    streams = {"stream": dict.fromkeys(names, frozenset(topics))}
 
     def resolve(previous: Document | None, answers: OffsetAnswers) -> Document:
         return reconcile(
-            previous, streams, desired, {_CLUSTER: view}, policy=_POLICY, answers=answers, now_ms=0, fresh=True
+            previous, streams, desired, views, policy=_POLICY, answers=answers, now_ms=0, fresh=True
         ).document
 
-    known = OffsetAnswers(start={(_CLUSTER, tp): _OFFSET for tp in ends})
+    known = OffsetAnswers(start={(name, tp): _OFFSET for name in names for tp in ends})
     start = json.dumps(encode(resolve(None, known)))
 
     def step() -> list[list[Range]]:
         previous = decode(json.loads(start))
         document = resolve(previous, OffsetAnswers())
-        cluster = document.clusters[_CLUSTER]
-        backlog = {_CLUSTER: {tp: ends[tp] - position for tp, (_, position) in cluster.ranges.items()}}
+        backlog = {
+            name: {tp: ends[tp] - position for tp, (_, position) in cluster.ranges.items()}
+            for name, cluster in document.clusters.items()
+        }
         admitted, document.cursor = admit(backlog, Cursor(), limit=500 * partitions)
-        for tp, count in admitted[_CLUSTER].items():
-            position = cluster.ranges[tp][0]
-            cluster.ranges[tp] = (position, position + count)
+        for name, tps in admitted.items():
+            ranges = document.clusters[name].ranges
+            for tp, count in tps.items():
+                position = ranges[tp][0]
+                ranges[tp] = (position, position + count)
         text = json.dumps(encode(document))
         end = decode(json.loads(text))  # Spark hands the text back
         check_chain(previous, end)

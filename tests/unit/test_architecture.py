@@ -35,7 +35,7 @@ LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}
 PURE = (
     *("source.identity", "source.differences", "source.loss", "source.model"),
     *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
-    *("source.document", "source.columns", "source.compact"),
+    *("source.document", "source.columns", "source.compact", "source.collector"),
     *("sink.protocol", "sink.chain", "sink.identity", "sink.log_place", "sink.log_records"),
 )
 IMPURE = {

@@ -96,7 +96,7 @@ def _share_in_proportion(
     spare, rest = share - len(backlog), total - len(backlog)
     given = {tp: 1 + (n - 1) * spare // rest for tp, n in backlog.items()}
     left = share - sum(given.values())  # by rounding down: less than one for each partition that wants more
-    for tp in sorted(backlog, key=lambda s: (given[s] - backlog[s], s))[:left]:
+    for _, tp in sorted([(n - backlog[tp], tp) for tp, n in given.items()])[:left]:
         given[tp] += 1
     return given, None
 

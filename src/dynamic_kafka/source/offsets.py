@@ -57,6 +57,7 @@ from typing import Any
 
 from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.initializer import KafkaTopicPartition, topic_partition
+from dynamic_kafka.source.collector import without_collector
 from dynamic_kafka.source.columns import (
     pack_bytes,
     pack_ids,
@@ -114,6 +115,7 @@ def is_spark_kafka_offset(offset: Mapping[str, Any]) -> bool:
 # --- encoding ---------------------------------------------------------------------------------------------------
 
 
+@without_collector
 def encode(document: Document) -> dict[str, Any]:
     """Return the document as a JSON value with a fixed key order."""
     compact = _entries(document) >= _COMPACT_FROM
@@ -235,6 +237,7 @@ def _nest_values(values: Mapping[KafkaTopicPartition, int]) -> dict[str, dict[st
 # --- decoding ---------------------------------------------------------------------------------------------------
 
 
+@without_collector
 def decode(value: Mapping[str, Any]) -> Document:
     """Return the document that was encoded.
 
@@ -343,16 +346,19 @@ def check_chain(start: Document, end: Document) -> None:
     Raises:
         CheckpointError: If a range would skip or repeat offsets, because offset files were edited or mixed up.
     """
+    by_id: dict[str, list[tuple[str, ClusterOffsets]]] = {}
+    for name, state in start.clusters.items():
+        by_id.setdefault(state.kafka_id, []).append((name, state))
+    nameless = dict(by_id.pop("", ()))
     for name, cluster in end.clusters.items():
         # A cluster may have got another name (see `identity`); one that was never reached has only its name.
-        before = [
-            state
-            for old, state in sorted(start.clusters.items(), key=lambda item: item[0] != name)
-            if (state.kafka_id == cluster.kafka_id if state.kafka_id else old == name)
-        ]
+        same = sorted(by_id.get(cluster.kafka_id, ()), key=lambda item: item[0] != name)
+        before = [nameless[name]] if name in nameless else []
+        before += [state for _, state in same]
+        closed = before[0].ranges if before else {}
         for tp, (first, last) in cluster.ranges.items():
-            position = _position(before, tp, cluster.topics[tp.topic])
-            if position not in (None, first) and tp not in cluster.resets:
+            position = closed[tp][1] if tp in closed else _position(before, tp, cluster.topics[tp.topic])
+            if position != first and position is not None and tp not in cluster.resets:
                 raise CheckpointError(
                     f"Cluster '{name}', topic '{tp.topic}', partition {tp.partition}: the checkpoint ends one batch at "
                     f"offset {position} and starts the next range [{first}, {last}) elsewhere; offset files of "

@@ -19,10 +19,12 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
+from dynamic_kafka.source.collector import without_collector
 from dynamic_kafka.source.offsets import Document, Packing
 
 __all__ = ["ClusterAccess", "OffsetRange", "Range", "ReadTask", "parse_offset_ranges", "plan", "skip"]
@@ -41,6 +43,11 @@ class Range(NamedTuple):
     partition: int
     start: int
     end: int
+
+
+_range: Callable[[tuple[str, str, str, int, int, int]], Range] = partial(
+    tuple.__new__, Range
+)  # quick, as `topic_partition`
 
 
 class OffsetRange(NamedTuple):
@@ -81,10 +88,11 @@ class ReadTask(NamedTuple):
     clusters: Mapping[str, ClusterAccess]
 
 
+@without_collector
 def plan(document: Document) -> list[list[Range]]:
     """Return the tasks of the document's batch; an empty list if there is nothing to read."""
     ranges = [
-        Range(name, topic, cluster.topics[topic], partition, start, end)
+        _range((name, topic, cluster.topics[topic], partition, start, end))
         for name, cluster in sorted(document.clusters.items())
         for (topic, partition), (start, end) in sorted(cluster.ranges.items())
         if end > start
@@ -92,7 +100,7 @@ def plan(document: Document) -> list[list[Range]]:
     if not ranges:
         return []
     packing = document.packing
-    records = sum(r.end - r.start for r in ranges)
+    records = sum([r[-1] - r[-2] for r in ranges])
     work = records + _RANGE_COST * len(ranges)
     if not packing.cuts:
         return _whole(ranges, work, packing)
@@ -104,14 +112,16 @@ def _whole(ranges: list[Range], left: int, packing: Packing) -> list[list[Range]
     """Pack whole ranges. A range goes to the next task if less than half of it still fits."""
     count = max(round(left / packing.records_per_task), 1)
     count = min(count, packing.max_tasks or count)
-    tasks: list[list[Range]] = [[]]
+    task: list[Range] = []
+    tasks = [task]
     room = max(left / count, packing.records_per_task)
     for r in ranges:
-        work = r.end - r.start + _RANGE_COST
-        if tasks[-1] and room < work / 2 and len(tasks) < count:
-            tasks.append([])
+        work = r[-1] - r[-2] + _RANGE_COST  # by index: there may be a million ranges
+        if room < work / 2 and task and len(tasks) < count:
+            task = []
+            tasks.append(task)
             room = max(left / (count - len(tasks) + 1), packing.records_per_task)
-        tasks[-1].append(r)
+        task.append(r)
         room -= work
         left -= work
     return tasks

@@ -57,6 +57,7 @@ from dynamic_kafka.initializer import (
     initializer_to_json,
     topic_partition,
 )
+from dynamic_kafka.source.collector import without_collector
 from dynamic_kafka.source.identity import identify
 from dynamic_kafka.source.model import (
     ClusterView,
@@ -79,6 +80,7 @@ _COMMITTED = KafkaOffsetsInitializer.committed_offsets()
 _COMMITTED_OR_EARLIEST = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
 
 
+@without_collector
 def reconcile(
     previous: Document | None,
     streams: Mapping[str, Mapping[str, frozenset[str]]],
@@ -119,6 +121,12 @@ def reconcile(
     step.all_seen = desired.keys() <= views.keys()
     step.changed = known.moved
     step.events = [Event(*event) for event in known.events]
+    quiet_topics: dict[str, set[str]] = {}
+    for name, topic in quiet:
+        quiet_topics.setdefault(name, set()).add(topic)
+    lowest_ends: dict[str, dict[KafkaTopicPartition, int]] = {}
+    for (name, tp), end in regressed.items():
+        lowest_ends.setdefault(name, {})[tp] = end
     clusters: dict[str, ClusterOffsets] = {}
     for name in sorted({*before, *desired}):
         held = name in known.held
@@ -129,8 +137,8 @@ def reconcile(
             views.get(name),
             held=held,
             inactive=name in inactive or name in known.gone,
-            quiet={topic for cluster, topic in quiet if cluster == name},
-            regressed={tp: end for (cluster, tp), end in regressed.items() if cluster == name},
+            quiet=quiet_topics.get(name, ()),
+            regressed=lowest_ends.get(name, {}),
         )
         if state.topics or state.retained or name in desired:
             clusters[name] = state

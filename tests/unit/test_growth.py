@@ -1,0 +1,85 @@
+"""The cost of planning a batch grows with partitions and clusters, and not faster: measured in CPU time."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import pytest
+from benchmarks.simulation import micro_batch
+
+from dynamic_kafka.source.collector import without_collector
+
+MOST = 5.0
+ROUNDS = 15
+
+
+def growth(small: tuple[int, int, int], large: tuple[int, int, int]) -> float:
+    """The ratio of the least CPU times of several batches, taken in turns: what else runs disturbs both alike."""
+    steps = micro_batch(*small), micro_batch(*large)
+    gc.collect()
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for step, taken in zip(steps, times, strict=True):
+            began = time.process_time()
+            step()
+            taken.append(time.process_time() - began)
+    print([round(min(taken), 4) for taken in times])
+    return min(times[1]) / min(times[0])
+
+
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        ((2_500, 100, 1), (10_000, 100, 1)),
+        ((2_500, 1, 1), (10_000, 1, 1)),
+        ((5_000, 10, 50), (20_000, 10, 200)),
+        ((20_000, 10, 100), (20_000, 10, 400)),
+    ],
+    ids=["partitions", "one-partition topics", "clusters", "the same partitions on more clusters"],
+)
+def test_four_times_the_size_takes_at_most_five_times_as_long(
+    small: tuple[int, int, int], large: tuple[int, int, int]
+) -> None:
+    """No rule compares each partition or cluster with each other one.
+
+    The sizes fit the processor's caches: 160,000 partitions of one cluster cost 1.6 times as much each as 40,000, because
+    looking an entry up in a large dictionary takes longer. So a ratio of larger ones would measure the machine.
+    """
+    ratio = growth(small, large)
+    if ratio > MOST:  # something else ran meanwhile, or it is true
+        ratio = min(ratio, growth(small, large))
+    assert ratio <= MOST
+
+
+@pytest.mark.slow
+def test_a_million_partitions_on_a_thousand_clusters_are_planned_in_five_seconds() -> None:
+    """In CPU time of one core."""
+    step = micro_batch(1_000_000, 100, 1_000)
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        step()
+        times.append(time.process_time() - began)
+    print(f"{min(times):.2f} s")
+    assert min(times) < 5
+
+
+def test_the_collector_is_as_it_was_afterwards() -> None:
+    """Also after an error, and if the caller does without it."""
+
+    @without_collector
+    def divide(by: int) -> bool:
+        return 1 // by > 0 and gc.isenabled()
+
+    assert gc.isenabled()
+    assert divide(1) is False
+    with pytest.raises(ZeroDivisionError):
+        divide(0)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        divide(1)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
