@@ -12,8 +12,6 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.clients import ClusterClients, calls_python
 from dynamic_kafka.native import Implementation, implementation
 from dynamic_kafka.source.fetching import Fetcher
-from dynamic_kafka.source.native_fetcher import NativeFetcher
-from dynamic_kafka.source.python_fetcher import PythonFetcher
 
 __all__ = ["make_fetcher"]
 
@@ -40,10 +38,15 @@ def make_fetcher(
         DynamicKafkaError: If the native kernel is wanted and not installed, or cannot be used.
     """
     found = implementation(wanted)
+    # A new worker imports only what reads: pyarrow's functions take 40 ms.
     if found == "native" and not _calls_python(properties):
+        from dynamic_kafka.source.native_fetcher import NativeFetcher
+
         _tell(cluster, "the native kernel")
         return NativeFetcher(clients, cluster, schema)
     why = " (its tokens come from Python code, which the native kernel does not call)" if found == "native" else ""
+    from dynamic_kafka.source.python_fetcher import PythonFetcher
+
     _tell(cluster, f"Python{why}")
     return PythonFetcher(clients, cluster, schema)
 
