@@ -292,7 +292,7 @@ def cluster_offsets(draw: st.DrawFn) -> ClusterOffsets:
         ranges,
         {tp: draw(offsets) for tp in draw(some)},
         draw(st.dictionaries(partitions, st.integers(0, 10**13), max_size=3)),
-        frozenset(draw(st.sets(st.sampled_from(sorted(topics)), max_size=3)) if topics else ()),
+        set(draw(st.sets(st.sampled_from(sorted(topics)), max_size=3)) if topics else ()),
         frozenset(draw(some)),
         draw(
             st.dictionaries(

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 
 import pytest
 from benchmarks.simulation import micro_batch
 
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.collector import without_collector
+from dynamic_kafka.source.document import ClusterOffsets, Document
+from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy
+from dynamic_kafka.source.reconcile import reconcile
 
 # At four times the size, a linear cost is four times as high and a quadratic one sixteen times. Between them is eight:
 # a machine that does other work meanwhile was seen to give 5.0 for a linear cost.
@@ -16,9 +21,8 @@ MOST = 8.0
 ROUNDS = 15
 
 
-def growth(small: tuple[int, int, int], large: tuple[int, int, int]) -> float:
-    """The ratio of the least CPU times of several batches, taken in turns: what else runs disturbs both alike."""
-    steps = micro_batch(*small), micro_batch(*large)
+def growth(*steps: Callable[[], object]) -> float:
+    """The ratio of the least CPU times of two steps, taken in turns: what else runs disturbs both alike."""
     gc.collect()
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
@@ -48,9 +52,61 @@ def test_four_times_the_size_costs_about_four_times_as_much(
     The sizes fit the processor's caches: 160,000 partitions of one cluster cost 1.6 times as much each as 40,000, because
     looking an entry up in a large dictionary takes longer. So a ratio of larger ones would measure the machine.
     """
-    ratio = growth(small, large)
+    steps = micro_batch(*small), micro_batch(*large)
+    ratio = growth(*steps)
     if ratio > MOST:  # something else ran meanwhile, or it is true
-        ratio = min(ratio, growth(small, large))
+        ratio = min(ratio, growth(*steps))
+    assert ratio <= MOST
+
+
+def change(topics: int, what: str) -> Callable[[], object]:
+    """A step in which all topics of a cluster are removed, deleted or recreated, or the cluster has another name."""
+    names = [f"topic-{i:05d}" for i in range(topics)]
+    tps = [KafkaTopicPartition(name, 0) for name in names]
+    state = ClusterOffsets(
+        kafka_id="k",
+        discovered=True,
+        topics=dict.fromkeys(names, "id"),
+        ranges=dict.fromkeys(tps, (0, 5)),
+        draining=set(names) if what == "drained" else set(),
+    )
+    previous = Document({"stream": {"c": frozenset(names)}}, {"c": state})
+    name = "d" if what == "renamed" else "c"
+    found = {} if what == "deleted" else dict.fromkeys(names, "other" if what == "recreated" else "id")
+    view = ClusterView(
+        "k", found, dict.fromkeys(found, 1), dict.fromkeys(tps, 5), missing=frozenset(names) - found.keys()
+    )
+    wanted = frozenset[str]() if what in ("removed", "drained") else frozenset(names)
+    policy = ReadPolicy(KafkaOffsetsInitializer.earliest(), None, fail_on_data_loss=False, retention_ms=1, drain=True)
+    answers = OffsetAnswers(start={(name, tp): 0 for tp in tps})
+
+    def step() -> object:
+        document = reconcile(
+            previous,
+            {"stream": {name: wanted}},
+            {name: DesiredCluster(wanted, {"bootstrap.servers": "c:9092"})},
+            {name: view},
+            policy=policy,
+            answers=answers,
+            now_ms=0,
+            fresh=True,
+            quiet={(name, topic) for topic in names} if what == "drained" else (),
+        ).document
+        left = document.clusters[name]
+        assert len(left.topics) == (0 if what in ("drained", "deleted") else topics)
+        assert len(left.draining) == (topics if what == "removed" else 0)
+        return document
+
+    return step
+
+
+@pytest.mark.parametrize("what", ["removed", "drained", "deleted", "recreated", "renamed"])
+def test_a_change_of_all_topics_of_a_cluster_grows_like_their_number(what: str) -> None:
+    """No rule looks at all partitions of a cluster for each of its topics."""
+    steps = change(2_000, what), change(8_000, what)
+    ratio = growth(*steps)
+    if ratio > MOST:
+        ratio = min(ratio, growth(*steps))
     assert ratio <= MOST
 
 

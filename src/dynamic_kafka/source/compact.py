@@ -137,7 +137,7 @@ def decode_compact(value: Mapping[str, Any]) -> ClusterOffsets:
         stops={tp: n + ranges.get(tp, (0, 0))[1] for tp, n in after.items()},
         unresolved=with_keys(unresolved, _ints(unresolved["since"])) if unresolved else {},
         unseen=dict(zip(unpack_names(unseen["topics"]), _ints(unseen["since"]), strict=True)) if unseen else {},
-        draining=frozenset(topics if draining is True else unpack_names(draining)),
+        draining=set(topics if draining is True else unpack_names(draining)),
         resets=frozenset(of_resets),
         retained=_decode_retained(value["retained"]) if "retained" in value else {},
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from dynamic_kafka.initializer import KafkaTopicPartition
@@ -57,10 +59,21 @@ class ClusterOffsets:
     ranges: dict[KafkaTopicPartition, tuple[int, int]] = field(default_factory=dict)
     stops: dict[KafkaTopicPartition, int] = field(default_factory=dict)
     unresolved: dict[KafkaTopicPartition, int] = field(default_factory=dict)
-    draining: frozenset[str] = frozenset()
+    draining: set[str] = field(default_factory=set)
     resets: frozenset[KafkaTopicPartition] = frozenset()
     retained: dict[str, RetainedTopic] = field(default_factory=dict)
     unseen: dict[str, int] = field(default_factory=dict)
+
+    def partitions_by_topic(self) -> dict[str, list[KafkaTopicPartition]]:
+        """Return the partitions that are read or wait for their first position, in order, by topic."""
+        return {topic: list(tps) for topic, tps in groupby(sorted({*self.ranges, *self.unresolved}), itemgetter(0))}
+
+    def forget(self, tps: Iterable[KafkaTopicPartition]) -> None:
+        """Remove the positions and stops of partitions."""
+        for tp in tps:
+            self.ranges.pop(tp, None)
+            self.stops.pop(tp, None)
+            self.unresolved.pop(tp, None)
 
 
 @dataclass(slots=True)

@@ -23,11 +23,12 @@ A desired cluster that was never reached may be any cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from dynamic_kafka.errors import CheckpointError, listed
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.model import ClusterView, DesiredCluster
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic
 
@@ -171,10 +172,11 @@ def _move(
         if not target.topics:
             target.stopping = source.stopping
         target.kafka_id = source.kafka_id
+        partitions = source.partitions_by_topic()
         for topic in topics:
-            _hand_over(source, target, topic)
+            _hand_over(source, target, topic, partitions.get(topic, []))
             if found.clusters[old].kafka_id == source.kafka_id:
-                _drop(found.clusters[old], topic)
+                _drop(found.clusters[old], topic, partitions.get(topic, []))
         found.moved = True
         what = (
             f"Cluster '{new}' is the cluster that was '{old}' (cluster.id {source.kafka_id}): reading"
@@ -195,13 +197,16 @@ def _copied(state: ClusterOffsets) -> ClusterOffsets:
         ranges=dict(state.ranges),
         stops=dict(state.stops),
         unresolved=dict(state.unresolved),
+        draining=set(state.draining),
         retained=dict(state.retained),
         unseen=dict(state.unseen),
     )
 
 
-def _hand_over(source: ClusterOffsets, target: ClusterOffsets, topic: str) -> None:
-    """Give the target what the source holds of a topic; what the target reads already stays."""
+def _hand_over(
+    source: ClusterOffsets, target: ClusterOffsets, topic: str, partitions: Collection[KafkaTopicPartition]
+) -> None:
+    """Give the target what the source holds of a topic and its partitions; what the target reads already stays."""
     if topic in target.topics:
         return
     if topic not in source.topics:
@@ -211,21 +216,19 @@ def _hand_over(source: ClusterOffsets, target: ClusterOffsets, topic: str) -> No
         return
     target.retained.pop(topic, None)
     target.topics[topic] = source.topics[topic]
-    target.ranges |= {tp: found for tp, found in source.ranges.items() if tp.topic == topic}
-    target.unresolved |= {tp: since for tp, since in source.unresolved.items() if tp.topic == topic}
-    target.draining |= source.draining & {topic}
+    target.ranges |= {tp: source.ranges[tp] for tp in partitions if tp in source.ranges}
+    target.unresolved |= {tp: source.unresolved[tp] for tp in partitions if tp in source.unresolved}
+    if topic in source.draining:
+        target.draining.add(topic)
     if target.stopping == source.stopping:  # else they are made again, from the option of the target
-        target.stops |= {tp: stop for tp, stop in source.stops.items() if tp.topic == topic}
+        target.stops |= {tp: source.stops[tp] for tp in partitions if tp in source.stops}
 
 
-def _drop(state: ClusterOffsets, topic: str) -> None:
+def _drop(state: ClusterOffsets, topic: str, partitions: Iterable[KafkaTopicPartition]) -> None:
     state.topics.pop(topic, None)
     state.retained.pop(topic, None)
-    state.draining -= {topic}
-    for tp in [tp for tp in state.ranges if tp.topic == topic]:
-        del state.ranges[tp]
-        state.stops.pop(tp, None)
-    state.unresolved = {tp: since for tp, since in state.unresolved.items() if tp.topic != topic}
+    state.draining.discard(topic)
+    state.forget(partitions)
 
 
 def _hold(previous: Document, homes: Mapping[str, list[str]], found: Identified) -> None:

@@ -313,7 +313,7 @@ def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
         stops=_flatten(value.get("stops", {})),
         unresolved=_flatten(value.get("unresolved", {})),
         unseen=dict(value.get("unseen", {})),
-        draining=frozenset(value.get("draining", ())),
+        draining=set(value.get("draining", ())),
         resets=frozenset(
             KafkaTopicPartition(topic, p) for topic, numbers in value.get("resets", {}).items() for p in numbers
         ),

@@ -45,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -220,10 +221,6 @@ class _Unread(NamedTuple):
         return f"at least {self.known}" if self.known else "an unknown number of"
 
 
-def _partitions_of(topic: str, state: ClusterOffsets) -> list[KafkaTopicPartition]:
-    return sorted(tp for tp in {*state.ranges, *state.unresolved} if tp.topic == topic)
-
-
 class _Reconciliation:
     """One application of the rules; collects requests and events."""
 
@@ -291,6 +288,7 @@ class _Reconciliation:
             ranges={tp: (end, end) for tp, (_, end) in before.ranges.items()},
             stops=dict(before.stops),
             unresolved=dict(before.unresolved),
+            draining=set(before.draining),
             unseen=dict(before.unseen),
             retained=dict(before.retained),
         )
@@ -321,17 +319,16 @@ class _Reconciliation:
     def _handle_lost(
         self, name: str, state: ClusterOffsets, view: ClusterView, regressed: Mapping[KafkaTopicPartition, int]
     ) -> None:
+        partitions = cache(state.partitions_by_topic)  # for the few topics that need it
         for topic, known in state.topics.items():
             now = view.topics.get(topic) or known  # a broker before 2.8 has no topic ids
             state.topics[topic] = now  # an imported checkpoint has no topic ids: the first one seen is adopted
             if not known or now == known:
                 continue
-            tps = [tp for tp in state.ranges if tp.topic == topic]
-            self._lost(name, state, tps, view, f"the topic was recreated (topic id {known} is now {now})")
-            for tp in tps:  # added again below, as partitions of a new topic: from the earliest offset
-                del state.ranges[tp]
-                state.stops.pop(tp, None)
-            state.unresolved = {tp: since for tp, since in state.unresolved.items() if tp.topic != topic}
+            tps = partitions().get(topic, [])
+            read = [tp for tp in tps if tp in state.ranges]
+            self._lost(name, state, read, view, f"the topic was recreated (topic id {known} is now {now})")
+            state.forget(tps)  # added again below, as partitions of a new topic: from the earliest offset
             self.changed = True
         for tp in sorted(regressed.keys() & state.ranges.keys()):
             lowest, position = regressed[tp], state.ranges[tp][1]
@@ -343,13 +340,14 @@ class _Reconciliation:
                 self.changed = True
 
     def _handle_deleted(self, name: str, state: ClusterOffsets, wanted: Collection[str], view: ClusterView) -> None:
+        partitions = cache(state.partitions_by_topic)
         for topic in sorted(state.topics.keys() & view.missing & set(wanted)):
-            tps = _partitions_of(topic, state)
+            tps = partitions().get(topic, [])
             unread = _Unread.of(tps, state, view)
             if unread.some:
-                tps = [tp for tp in tps if _Unread.of([tp], state, view).some]
-                self._fail_if_lost(name, state, tps, view, f"the topic was deleted; {unread} records are left unread")
-            self._cut(name, state, topic, unread, "deleted")
+                left = [tp for tp in tps if _Unread.of([tp], state, view).some]
+                self._fail_if_lost(name, state, left, view, f"the topic was deleted; {unread} records are left unread")
+            self._cut(name, state, topic, tps, unread, verb="deleted")
 
     def _fail_if_lost(
         self, name: str, state: ClusterOffsets, tps: list[KafkaTopicPartition], view: ClusterView, reason: str
@@ -385,49 +383,55 @@ class _Reconciliation:
         quiet: Collection[str],
     ) -> None:
         kept = desired.topics if desired is not None else frozenset()
+        partitions = cache(state.partitions_by_topic)
         for topic in sorted(state.topics):
             if topic in kept:
                 if topic in state.draining:
-                    state.draining -= {topic}
-                    if (
-                        desired is None or (desired.stopping or self.policy.stopping) is None
-                    ):  # else they are stops of the user
-                        state.stops = {tp: stop for tp, stop in state.stops.items() if tp.topic != topic}
+                    state.draining.remove(topic)
+                    # Else they are stops of the user.
+                    if desired is None or (desired.stopping or self.policy.stopping) is None:
+                        for tp in partitions().get(topic, ()):
+                            state.stops.pop(tp, None)
                     self.changed = True
                     self.events.append(Event("info", f"Cluster '{name}', topic '{topic}' is back while it is draining"))
                 continue
             if view is None and not inactive:
                 continue
-            tps = [tp for tp in state.ranges if tp.topic == topic]
-            unread = _Unread.of(_partitions_of(topic, state), state, view)
+            tps = partitions().get(topic, [])
+            read = [tp for tp in tps if tp in state.ranges]
+            unread = _Unread.of(tps, state, view)
             gone = view is None or topic in view.missing
             if self.policy.drain and topic not in state.draining and not gone:
-                state.draining |= {topic}
+                state.draining.add(topic)
                 self.changed = True
                 self.events.append(
                     Event("info", f"Cluster '{name}', topic '{topic}' was removed; draining {unread} records")
                 )
             if topic in state.draining and inactive and view is not None:
-                for tp in (set(tps) & view.ends.keys()) - state.stops.keys():
+                for tp in (set(read) & view.ends.keys()) - state.stops.keys():
                     state.stops[tp] = max(state.ranges[tp][1], view.ends[tp])
                     self.changed = True
-            at_stops = all(s in state.stops and state.ranges[s][1] >= state.stops[s] for s in tps)
+            at_stops = all(s in state.stops and state.ranges[s][1] >= state.stops[s] for s in read)
             if self.policy.drain and topic in state.draining and not (at_stops or topic in quiet or gone):
                 continue
-            self._cut(
-                name, state, topic, unread, "drained" if topic in state.draining and not unread.some else "removed"
-            )
+            verb = "drained" if topic in state.draining and not unread.some else "removed"
+            self._cut(name, state, topic, tps, unread, verb=verb)
 
-    def _cut(self, name: str, state: ClusterOffsets, topic: str, unread: _Unread, verb: str) -> None:
-        tps = [tp for tp in state.ranges if tp.topic == topic]
+    def _cut(
+        self,
+        name: str,
+        state: ClusterOffsets,
+        topic: str,
+        tps: list[KafkaTopicPartition],
+        unread: _Unread,
+        *,
+        verb: str,
+    ) -> None:
         if self.policy.retention_ms > 0 or not self.all_seen:  # a cluster that has not answered may be this one
-            positions = {tp.partition: state.ranges[tp][1] for tp in tps}
+            positions = {tp.partition: state.ranges[tp][1] for tp in tps if tp in state.ranges}
             state.retained[topic] = RetainedTopic(state.topics[topic], self.now_ms, positions)
-        for tp in tps:
-            del state.ranges[tp]
-            state.stops.pop(tp, None)
-        state.unresolved = {tp: t for tp, t in state.unresolved.items() if tp.topic != topic}
-        state.draining -= {topic}
+        state.forget(tps)
+        state.draining.discard(topic)
         del state.topics[topic]
         self.changed = True
         text = f"Cluster '{name}', topic '{topic}' was {verb}; {unread} records are left unread"

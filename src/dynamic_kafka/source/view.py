@@ -448,10 +448,12 @@ class SourceView:
         draining = {(name, topic) for name, c in known.items() if name in views for topic in c.draining}
         for key in set(self._quiet_since) - draining:
             del self._quiet_since[key]
+        partitions = {name: known[name].partitions_by_topic() for name in {name for name, _ in draining}}
         for name, topic in draining:
-            ranges = {tp: positions for tp, positions in known[name].ranges.items() if tp.topic == topic}
-            ends = [views[name].ends.get(tp, -1) for tp in ranges]
-            caught_up = all(position >= end >= 0 for (_, position), end in zip(ranges.values(), ends, strict=True))
+            ranges = known[name].ranges
+            tps = [tp for tp in partitions[name].get(topic, ()) if tp in ranges]
+            ends = [views[name].ends.get(tp, -1) for tp in tps]
+            caught_up = all(ranges[tp][1] >= end >= 0 for tp, end in zip(tps, ends, strict=True))
             now = self.monitors[name].seen_at
             before, since = self._quiet_since.get((name, topic), ([], now))
             if not caught_up or ends != before:
