@@ -156,6 +156,14 @@ def test_list_shows_the_prefixs_open_transactions(cluster: Cluster, run: Run) ->
     assert cluster.closed == 1
 
 
+def test_list_names_the_queries_that_share_a_prefix(cluster: Cluster, run: Run) -> None:
+    """Each with its last batch, so that it is seen which ones have to be separated."""
+    assert cluster.log is not None
+    cluster.log = replace(cluster.log, state=replace(cluster.log.state, applied={"query-1": 12, "query-2": 9}))
+    _, out, _ = run("list", *ORDERS)
+    assert out.endswith("last decided batch 12 of 'query-1'; it also has batches of 'query-2' (batch 9)\n")
+
+
 def test_list_all_shows_other_prefixes(cluster: Cluster, run: Run) -> None:
     """Without a prefix no commit log is read; with one, only its own transactions are compared with it."""
     code, out, _ = run("list", "--all", *CONNECT, "--output", "json")

@@ -627,13 +627,32 @@ def test_a_superseded_generation_publishes_nothing(world: World) -> None:
     owner, new = world.claim(), world.prepare("p-1")
     message = error(lambda: world.commit(zombie, Identity("q", 0), old), ProducerFencedError)
     assert message == (
-        "Generation 1 of the transactional id prefix was superseded (now 2): another run of this query, a query with the "
-        "same prefix, or `dynamic-kafka transactions abort` took over; give each query its own "
-        "sink.transactional-id-prefix. This run has published nothing of the batch"
+        "Generation 1 of the transactional id prefix was superseded (now 2): another run of this query, another query "
+        "with the same prefix, or `dynamic-kafka transactions abort` took over. This run has published nothing of the "
+        "batch. Let only one run of a query go on. Give each query its own sink.transactional-id-prefix; a query with a "
+        "checkpoint then needs sink.accept-gaps for its next batch, see 'Queries that share a prefix' in "
+        "docs/exactly-once.md"
     )
     assert world.asked() == [ReadLog]
     assert world.commit(owner, Identity("q", 0), new) == "published"
     assert world.outcomes() == ["aborted", "committed"]
+
+
+def test_the_first_batch_of_a_query_in_the_log_of_another_one_is_told(world: World) -> None:
+    """Two queries with one prefix work until they write at once. Versions of `txnAppId` share a prefix on purpose."""
+    for number in range(3):
+        world.write(Identity("payments", number))
+    world.write(version("app", 1))
+    assert world.warnings() == []
+    world.write(Identity("refunds", 0))
+    (warning,) = world.warnings()
+    assert warning == (
+        "The transactional id prefix was last used by 'app' (batch 1), and is now used by batch 0 of query refunds. If that "
+        "query is to go on, give each of the two its own sink.transactional-id-prefix"
+    )
+    world.write(Identity("refunds", 1))
+    world.write(Identity("payments", 3))
+    assert world.warnings() == []
 
 
 def test_a_claim_decides_once(world: World) -> None:

@@ -25,7 +25,7 @@ from dynamic_kafka.cli.verdicts import (
     plan_commit,
     this_cluster,
 )
-from dynamic_kafka.errors import ConfigurationError, TransactionError
+from dynamic_kafka.errors import ConfigurationError, TransactionError, listed
 from dynamic_kafka.kafka.config.property_names import ADDRESSES
 from dynamic_kafka.kafka.config.secrets import resolve
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
@@ -456,7 +456,9 @@ def _head(view: CommitLogView) -> str:
     last = f", last decided batch {head.batch}" if head.batch >= 0 else ""
     query = f" of '{head.identity}'" if head.identity else ""
     meaning = " (a batch is being written, or its query ended before the end of it)" if head.status == "owned" else ""
-    return f"'{view.topic}', generation {head.generation}, {head.status}{meaning}{last}{query}"
+    others = [f"'{name}' (batch {batch})" for name, batch in head.applied.items() if name != head.identity]
+    also = f"; it also has batches of {listed(others, 3)}" if others else ""
+    return f"'{view.topic}', generation {head.generation}, {head.status}{meaning}{last}{query}{also}"
 
 
 def _state(found: TransactionView) -> str:

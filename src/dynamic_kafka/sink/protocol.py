@@ -279,6 +279,8 @@ def commit(
     decided, forgotten = _decided(head, batch, accepted=found.accepted)
     if forgotten:
         yield Warn(_forgets(forgotten))
+    if batch.identity.consecutive and batch.identity.name not in head.applied and head.identity:
+        yield Warn(_shares(batch.identity, head))
     if prepared:
         _check_open(prepared, (yield Describe(prepared)), policy)
         decision = yield from _append(chain, name, decided)
@@ -480,8 +482,17 @@ def _check_open(
 def _fenced(claimed: Claim, head: State) -> ProducerFencedError:
     return ProducerFencedError(
         f"Generation {claimed.generation} of the transactional id prefix was superseded (now {head.generation}): another "
-        "run of this query, a query with the same prefix, or `dynamic-kafka transactions abort` took over; give each query "
-        "its own sink.transactional-id-prefix. This run has published nothing of the batch"
+        "run of this query, another query with the same prefix, or `dynamic-kafka transactions abort` took over. This run "
+        "has published nothing of the batch. Let only one run of a query go on. Give each query its own "
+        "sink.transactional-id-prefix; a query with a checkpoint then needs sink.accept-gaps for its next batch, see "
+        "'Queries that share a prefix' in docs/exactly-once.md"
+    )
+
+
+def _shares(identity: Identity, head: State) -> str:
+    return (
+        f"The transactional id prefix was last used by '{head.identity}' (batch {head.batch}), and is now used by "
+        f"{identity}. If that query is to go on, give each of the two its own sink.transactional-id-prefix"
     )
 
 
