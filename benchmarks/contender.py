@@ -12,9 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
+from benchmarks.ready import ReadyBatches
 from benchmarks.records import produce_one_each
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +28,7 @@ from dynamic_kafka.sql.environment import TableEnvironment
 
 _POLL_S = 0.005
 _DEADLINE_S = 900.0
+_VALUE_ONLY = "value BINARY"
 
 Options = Mapping[str, str]
 Result = dict[str, Any]
@@ -66,16 +68,52 @@ class Contender:
         environment.get_config().set("execution.runtime-mode", "batch")
         return environment
 
-    def batch(self, options: Options, *, aggregate: bool) -> Result:
-        """Read a topic to its end in a batch query, and return the seconds it takes."""
+    def batch(self, options: Options, *, aggregate: bool, value_only: bool = False) -> Result:
+        """Read a topic to its end in a batch query, and return the seconds it takes.
+
+        For `value` only, Spark's connector gets a `select`, ours a schema with this column.
+        """
         began = time.perf_counter()
-        df = self._spark.read.format(self._format).options(**options).load()
+        reader = self._spark.read.format(self._format).options(**options)
+        if value_only:
+            df = reader.load().select("value") if self._format == "kafka" else reader.schema(_VALUE_ONLY).load()
+        else:
+            df = reader.load()
         rows = None
         if aggregate:
             rows = _aggregated(df).collect()[0][0]
         else:
             df.write.format("noop").mode("overwrite").save()
         return {"seconds": time.perf_counter() - began, "rows": rows}
+
+    def union(self, sources: list[Options]) -> float:
+        """Read all sources to their ends in one batch query, and return the seconds it takes."""
+        began = time.perf_counter()
+        frames = [self._spark.read.format(self._format).options(**options).load() for options in sources]
+        reduce(DataFrame.union, frames).write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - began
+
+    def ready_batches(self, *, records: int, value_bytes: int, value_only: bool) -> float:
+        """Read ready-made batches from memory, and return the seconds it takes."""
+        self._spark.dataSource.register(ReadyBatches)
+        began = time.perf_counter()
+        reader = self._spark.read.format(ReadyBatches.name()).options(
+            **{"records": records, "value-bytes": value_bytes}
+        )
+        df = reader.schema(_VALUE_ONLY).load() if value_only else reader.load()
+        df.write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - began
+
+    def first_batch(self, options: Options) -> float:
+        """Start a stream, and return the seconds from `load()` until its first batch is done."""
+        began = time.perf_counter()
+        query = self._start(self._stream(options).writeStream)
+        while not any(p["numInputRows"] for p in query.recentProgress):
+            _check(query, began)
+            time.sleep(_POLL_S)
+        seconds = time.perf_counter() - began
+        query.stop()
+        return seconds
 
     def available_now(self, options: Options, *, aggregate: bool) -> Result:
         """Read a topic to its end in a streaming query that then ends, and return the seconds it takes."""

@@ -1,4 +1,4 @@
-"""The two contenders as child processes, and pairs of measurements that alternate between them."""
+"""The contenders as child processes, and measurements that alternate between them."""
 
 from __future__ import annotations
 
@@ -6,41 +6,47 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from scripts.spark42 import ROOT, jars, python
 
-__all__ = ["JVM", "OURS", "RIVAL", "Driver", "both", "checkout", "pairs"]
+__all__ = ["JVM", "OURS", "RIVAL", "Child", "Driver", "alternate", "both", "checkout", "pairs"]
 
 OURS = "dynamic-kafka"
 JVM = "kafka"
 RIVAL = ROOT / "benchmarks" / "pom.xml"
 
+T = TypeVar("T")
 
-class Driver:
-    """One Spark driver as a child process. It is idle until a measurement is requested.
+
+class Child:
+    """A contender as a child process. It is idle until a measurement is requested.
+
+    Each line on its standard input is a JSON list [function, arguments], each line on its standard output the JSON result.
+    Its first line is "ready".
 
     Args:
-        connector: `OURS` or `JVM`.
+        label: The name in the results.
+        command: What to run.
         tree: The checkout that holds the code to run.
-        label: The name in the results. The default is the connector.
     """
 
-    def __init__(self, connector: str, tree: Path = ROOT, label: str | None = None) -> None:
+    def __init__(self, label: str, command: Sequence[str], tree: Path = ROOT) -> None:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in __exit__
         self._process = subprocess.Popen(
-            [python(), "-m", "benchmarks.contender", connector, jars(RIVAL)],
+            command,
             cwd=tree,
-            env={**os.environ, "PYTHONPATH": str(tree / "src")},
+            env={**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
         )
-        self.label = label or connector
+        self.label = label
         self.pid = self._process.pid
         self._ready = False
 
@@ -52,10 +58,10 @@ class Driver:
         self._log.close()
 
     def __call__(self, function: str, **arguments: Any) -> Any:
-        """Run a method of `benchmarks.contender.Contender` in the driver, and return its result.
+        """Run a function in the child, and return its result.
 
         Raises:
-            RuntimeError: If the driver failed. The error has the end of the driver's log.
+            RuntimeError: If the child failed. The error has the end of its log.
         """
         assert self._process.stdin is not None
         self.wait_until_ready()
@@ -64,7 +70,7 @@ class Driver:
         return json.loads(self._answer())
 
     def wait_until_ready(self) -> None:
-        """Wait until the Spark session exists. Several drivers can start at the same time."""
+        """Wait until it can measure. Several children can start at the same time."""
         if not self._ready:
             self._ready = self._answer() == "ready\n"
 
@@ -75,6 +81,19 @@ class Driver:
             self._log.seek(0)
             raise RuntimeError(f"The driver of '{self.label}' ended:\n{self._log.read()[-4000:]}")
         return line
+
+
+class Driver(Child):
+    """A Spark driver. Its functions are the methods of `benchmarks.contender.Contender`.
+
+    Args:
+        connector: `OURS` or `JVM`.
+        tree: The checkout that holds the code to run.
+        label: The name in the results. The default is the connector.
+    """
+
+    def __init__(self, connector: str, tree: Path = ROOT, label: str | None = None) -> None:
+        super().__init__(label or connector, [python(), "-m", "benchmarks.contender", connector, jars(RIVAL)], tree)
 
 
 @contextmanager
@@ -107,7 +126,7 @@ def checkout(commit: str) -> Iterator[Path]:
 def pairs(
     drivers: tuple[Driver, Driver], count: int, measure: Callable[[Driver], float], tell: Callable[[str], None]
 ) -> tuple[list[float], list[float]]:
-    """Measure by turns (A B, B A, A B), because the first one may find the machine in another state.
+    """Measure two drivers by turns.
 
     Args:
         drivers: Our driver and the rival's.
@@ -118,10 +137,25 @@ def pairs(
     Returns:
         Our values and the rival's, pair by pair.
     """
-    found: dict[str, list[float]] = {driver.label: [] for driver in drivers}
-    for i in range(count):
-        for driver in drivers if i % 2 == 0 else reversed(drivers):
-            tell(f"pair {i + 1} of {count}: {driver.label}")
-            found[driver.label].append(measure(driver))
+    found = alternate({driver.label: partial(measure, driver) for driver in drivers}, count, tell)
     ours, theirs = (found[driver.label] for driver in drivers)
     return ours, theirs
+
+
+def alternate(measures: Mapping[str, Callable[[], T]], count: int, tell: Callable[[str], None]) -> dict[str, list[T]]:
+    """Measure by turns (A B C, C B A, A B C), because the first one may find the machine in another state.
+
+    Args:
+        measures: Each contender's name and measurement.
+        count: The number of rounds.
+        tell: A function that shows progress.
+
+    Returns:
+        Each contender's values, round by round.
+    """
+    found: dict[str, list[T]] = {name: [] for name in measures}
+    for i in range(count):
+        for name in measures if i % 2 == 0 else reversed(list(measures)):
+            tell(f"round {i + 1} of {count}: {name}")
+            found[name].append(measures[name]())
+    return found

@@ -1,4 +1,4 @@
-"""Formats: (h) JSON through the SQL API compared with Spark's connector and `from_json`, (i) Avro decoding on one core."""
+"""Formats: (h) JSON through the SQL API beside `from_json` and Flink SQL, (i) Avro decoding on one core."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 
 import fastavro
 import pyarrow as pa
-from benchmarks.drivers import Driver, both, pairs
+from benchmarks.drivers import Child, Driver
+from benchmarks.flink import FLINK
 from benchmarks.records import fill
-from benchmarks.report import Result, compare
+from benchmarks.report import Result
+from benchmarks.rivals import Measure, Target, all_three, compared
 from pyspark.sql.types import BooleanType, DoubleType, LongType, StringType, StructType
 
 from dynamic_kafka.formats.avro.format import decoder
@@ -37,8 +40,8 @@ Tell = Callable[[str], None]
 
 
 def json_decoding(records: int, count: int, tell: Tell) -> Iterator[Result]:
-    """Measure case (h): the same records of 120 bytes, five columns, to noop."""
-    with KafkaBroker(heap="1g") as broker, both() as drivers:
+    """Measure case (h): the same records of 120 bytes, five columns, to noop; in Flink to `blackhole`."""
+    with KafkaBroker(heap="1g") as broker, all_three() as (ours, jvm, flink):
         broker.create_topic("json", 8)
         tell("writing the records")
         fill(broker.bootstrap_servers, "json", partitions=8, records=records)
@@ -47,15 +50,19 @@ def json_decoding(records: int, count: int, tell: Tell) -> Iterator[Result]:
             "subscribe": "json",
             "startingOffsets": "earliest",
         }
+        table = {"topic": "json", "format": "json", "properties.bootstrap.servers": broker.bootstrap_servers}
+        flink.create_tables(_COLUMNS, table, records=records)
 
         def measure(driver: Driver) -> float:
             return float(driver("decode", options=options, columns=_COLUMNS)["seconds"])
 
-        for driver in drivers:
-            tell(f"warming up: {driver.label}")
-            measure(driver)
-        ours, theirs = pairs(drivers, count, measure, tell)
-    yield compare("h", "JSON to columns, SQL API", ours, theirs, unit="s", target=1.1, better="at most")
+        measures: dict[str, tuple[Child, Measure]] = {
+            "ours": (ours, partial(measure, ours)),
+            "JVM": (jvm, partial(measure, jvm)),
+            FLINK: (flink, flink.decode),
+        }
+        targets: dict[str, Target] = {"JVM": (3.0, "at least"), FLINK: (1.5, "at least")}
+        yield from compared("h", "JSON to columns, SQL API", measures, targets, records=records, count=count, tell=tell)
 
 
 def avro_decoding(count: int, tell: Tell) -> Iterator[Result]:

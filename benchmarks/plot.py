@@ -15,13 +15,14 @@ from matplotlib import pyplot as plt
 
 _HERE = Path(__file__).resolve().parent
 _IMAGES = _HERE.parent / "docs" / "img"
-_OURS, _JVM = "#1f77b4", "#c7c7c7"
+_COLOURS = {"dynamic-kafka": "#1f77b4", "JVM connector": "#c7c7c7", "Flink": "#e6a3c5", "ready batches": "#e0d9a8"}
 _TITLES = {
     "a": ("throughput", "Reading one large topic (s, less is better)"),
     "b": ("partitions", "Many quiet partitions (s, less is better)"),
     "c": ("latency", "Latency at 200 records/s (ms, less is better)"),
     "f": ("write", "Writing, at-least-once (s, less is better)"),
     "h": ("json", "JSON to columns (s, less is better)"),
+    "q": ("clusters", "Reading 1, 2 and 8 clusters (s, less is better)"),
 }
 
 
@@ -54,21 +55,38 @@ def _save(figure: Any, name: str) -> None:
 
 
 def _bars(results: list[dict[str, Any]], title: str) -> Any:
-    figure, axes = plt.subplots(figsize=(6, 0.6 + 0.6 * len(results)))
-    for side, colour, label, shift in (("ours", _OURS, "dynamic-kafka", -0.2), ("theirs", _JVM, "JVM connector", 0.2)):
-        medians = [median(r["data"][side]) for r in results]
-        below = [m - min(r["data"][side]) for m, r in zip(medians, results, strict=True)]
-        above = [max(r["data"][side]) - m for m, r in zip(medians, results, strict=True)]
-        rows = [i + shift for i in range(len(results))]
-        bars = axes.barh(rows, medians, 0.38, xerr=[below, above], color=colour, label=label, error_kw={"lw": 0.8})
+    # Measurement to contender to values. Ours are the same beside each rival.
+    lines: dict[str, dict[str, list[float]]] = {}
+    for r in results:
+        lines.setdefault(r["name"], {"dynamic-kafka": r["data"]["ours"]})[_label(r)] = r["data"]["theirs"]
+    contenders = [name for name in _COLOURS if any(name in line for line in lines.values())]
+    figure, axes = plt.subplots(figsize=(6, 0.6 + 0.3 * len(contenders) * len(lines)))
+    width = 0.76 / len(contenders)
+    for i, name in enumerate(contenders):
+        rows, values = [], []
+        for row, line in enumerate(lines.values()):
+            if name in line:
+                rows.append(row + (i - (len(contenders) - 1) / 2) * width)
+                values.append(line[name])
+        medians = [median(v) for v in values]
+        below = [m - min(v) for m, v in zip(medians, values, strict=True)]
+        above = [max(v) - m for m, v in zip(medians, values, strict=True)]
+        bars = axes.barh(
+            rows, medians, width, xerr=[below, above], color=_COLOURS[name], label=name, error_kw={"lw": 0.8}
+        )
         axes.bar_label(bars, fmt="%.3g", padding=4)
-    axes.set_yticks(range(len(results)), [r["name"] for r in results])
+    axes.set_yticks(range(len(lines)), list(lines))
     axes.invert_yaxis()
     axes.set_title(title)
-    _legend_below(axes, columns=2)
+    _legend_below(axes, columns=len(contenders))
     axes.margins(x=0.12)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def _label(result: dict[str, Any]) -> str:
+    rival = str(result.get("rival", "JVM"))
+    return "JVM connector" if rival == "JVM" else rival
 
 
 def _growth(results: list[dict[str, Any]]) -> Any:

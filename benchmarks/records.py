@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from random import Random
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from scripts.spark42 import ROOT
@@ -20,12 +21,13 @@ __all__ = ["VALUE_BYTES", "fill", "produce_one_each", "steady"]
 VALUE_BYTES = 120
 _BLOCK = 5_000
 _TICK_S = 0.01
+_NOISE = Random(1).randbytes(2**21).hex()
 _FAST = {"compression.type": "lz4", "linger.ms": 50, "batch.num.messages": 10_000, "batch.size": 1_000_000}
 
 
-def fill(servers: str, topic: str, *, partitions: int, records: int) -> None:
-    """Write `records` values of 120 bytes, evenly over the partitions, compressed with lz4."""
-    _call("fill", servers, topic, partitions, records)
+def fill(servers: str, topic: str, *, partitions: int, records: int, value_bytes: int = VALUE_BYTES) -> None:
+    """Write `records` values, 120 bytes by default, evenly over the partitions, compressed with lz4."""
+    _call("fill", servers, topic, partitions, records, value_bytes)
 
 
 @contextmanager
@@ -61,12 +63,12 @@ def _call(*arguments: object) -> None:
     )
 
 
-def _fill(servers: str, topic: str, partitions: int, records: int) -> None:
+def _fill(servers: str, topic: str, partitions: int, records: int, value_bytes: int) -> None:
     producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 500_000, **_FAST})
     for partition in range(partitions):
         first, end = records * partition // partitions, records * (partition + 1) // partitions
         for begin in range(first, end, _BLOCK):
-            messages = [{"value": _value(i)} for i in range(begin, min(begin + _BLOCK, end))]
+            messages = [{"value": _value(i, value_bytes)} for i in range(begin, min(begin + _BLOCK, end))]
             while len(producer) > 400_000:
                 producer.poll(0.05)
             producer.produce_batch(topic, messages, partition=partition, on_delivery=_check)
@@ -74,13 +76,16 @@ def _fill(servers: str, topic: str, partitions: int, records: int) -> None:
     producer.flush()
 
 
-def _value(i: int) -> bytes:
+def _value(i: int, size: int) -> bytes:
     # Half of it differs from record to record, as in most JSON: lz4 makes it about 2.5 times smaller.
     mixed = i * 0x9E3779B97F4A7C15 % 2**64
     text = (
         f'{{"id":{i:10d},"user":"user-{mixed >> 44:07d}","session":"{mixed:016x}","amount":{mixed % 100_000:5d},"x":"'
     )
-    return (text + "x" * (VALUE_BYTES - 2 - len(text)) + '"}').encode()
+    if size > VALUE_BYTES:
+        at = mixed % (len(_NOISE) - size)
+        text += _NOISE[at : at + size // 2 - len(text) // 2]
+    return (text + "x" * (size - 2 - len(text)) + '"}').encode()
 
 
 def _steady(servers: str, topic: str, partitions: int, rate: int) -> None:
@@ -110,4 +115,7 @@ def _check(error: KafkaError | None, _: object) -> None:
 
 if __name__ == "__main__":
     what, to, name, *numbers = sys.argv[1:]
-    {"fill": _fill, "steady": _steady}[what](to, name, *map(int, numbers))
+    if what == "fill":
+        _fill(to, name, *map(int, numbers))
+    else:
+        _steady(to, name, *map(int, numbers))

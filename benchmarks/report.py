@@ -11,10 +11,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
+from benchmarks.processes import Cost
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["RESULTS", "Result", "compare", "limit", "save", "show"]
+__all__ = ["RESULTS", "Result", "compare", "compare_costs", "limit", "save", "show"]
 
 RESULTS = Path(__file__).with_name("results") / "latest.json"
 
@@ -27,12 +28,13 @@ class Result:
         case: The letter of the case.
         name: The name of the measurement.
         ours: Our figure as text, with its unit.
-        theirs: The JVM connector's figure, or "" if it was not measured.
+        theirs: The rival's figure, or "" if none was measured.
         value: The value to compare with the target: a median, or the worst of `values`.
         values: All values, one for each pair, step or repetition.
-        target: The target.
+        target: The target, or None if there is none.
         better: If the value must be at least or at most the target.
         data: The measured data, for plots.
+        rival: Whose figure `theirs` is.
     """
 
     case: str
@@ -41,13 +43,16 @@ class Result:
     theirs: str
     value: float
     values: Sequence[float]
-    target: float
+    target: float | None
     better: Literal["at least", "at most"]
     data: dict[str, Any] = field(default_factory=dict)
+    rival: str = "JVM"
 
     @property
     def passed(self) -> bool:
-        """Return whether the target is met."""
+        """Return whether the target is met, or there is none."""
+        if self.target is None:
+            return True
         return self.value >= self.target if self.better == "at least" else self.value <= self.target
 
 
@@ -58,14 +63,35 @@ def compare(
     theirs: Sequence[float],
     *,
     unit: str,
-    target: float,
+    target: float | None,
     better: Literal["at least", "at most"],
+    rival: str = "JVM",
 ) -> Result:
-    """Compare pairs: how many times faster we are (`at least`), or our time divided by the JVM's (`at most`)."""
+    """Compare pairs: how many times faster we are (`at least`), or our time divided by the rival's (`at most`)."""
     ratios = [b / a if better == "at least" else a / b for a, b in zip(ours, theirs, strict=True)]
     figures = f"{median(ours):.3g} {unit}", f"{median(theirs):.3g} {unit}"
     data = {"ours": list(ours), "theirs": list(theirs), "unit": unit}
-    return Result(case, name, *figures, median(ratios), ratios, target, better, data)
+    return Result(case, name, *figures, median(ratios), ratios, target, better, data, rival)
+
+
+def compare_costs(
+    case: str,
+    name: str,
+    ours: Sequence[Cost],
+    theirs: Sequence[Cost],
+    *,
+    records: int,
+    target: float | None,
+    better: Literal["at least", "at most"],
+    rival: str,
+) -> Result:
+    """Compare the times of pairs, and keep what they cost, which `show` prints in a table of its own."""
+    times = [cost.seconds for cost in ours], [cost.seconds for cost in theirs]
+    found = compare(case, name, *times, unit="s", target=target, better=better, rival=rival)
+    for side, costs in (("ours", ours), ("theirs", theirs)):
+        cpu = [cost.cpu_seconds / records * 1e6 for cost in costs]
+        found.data[f"{side}_cost"] = {"cpu_s_per_million": cpu, "peak_mib": [cost.peak_mib for cost in costs]}
+    return found
 
 
 def limit(
@@ -82,17 +108,43 @@ def limit(
     return Result(case, name, ours, "", value, values, target, "at most", data or {})
 
 
-def show(results: Iterable[Result], console: Console, rival: str) -> None:
-    """Print the table; `rival` is the heading of the other contender's figures."""
-    table = Table(title=f"Benchmarks: dynamic-kafka and {rival}, same machine, same run")
-    for heading in ("case", "measured", "ours", rival, "target", "value", "min..max", ""):
-        table.add_column(heading, justify="left" if heading in ("case", "measured", "") else "right")
+def show(results: Sequence[Result], console: Console) -> None:
+    """Print the table, and a second one with the cost of each contender."""
+    table = Table(title="Benchmarks: dynamic-kafka and its rivals, same machine, same run")
+    for heading in ("case", "measured", "ours", "rival", "its figure", "target", "value", "min..max", ""):
+        table.add_column(heading, justify="left" if heading in ("case", "measured", "rival", "") else "right")
     for r in results:
         sign = "≥" if r.better == "at least" else "≤"
+        target = "" if r.target is None else f"{sign} {r.target:g}"
         spread = f"{min(r.values):.3g}..{max(r.values):.3g}" if len(r.values) > 1 else ""
-        verdict = "[green]pass[/green]" if r.passed else "[red]FAIL[/red]"
-        table.add_row(r.case, r.name, r.ours, r.theirs, f"{sign} {r.target:g}", f"{r.value:.3g}", spread, verdict)
+        verdict = "" if r.target is None else "[green]pass[/green]" if r.passed else "[red]FAIL[/red]"
+        rival = r.rival if r.theirs else ""
+        table.add_row(r.case, r.name, r.ours, rival, r.theirs, target, f"{r.value:.3g}", spread, verdict)
     console.print(table)
+    _show_costs([r for r in results if "ours_cost" in r.data], console)
+
+
+def _show_costs(results: Sequence[Result], console: Console) -> None:
+    if not results:
+        return
+    # Contender to its figures, for each measurement.
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    for r in results:
+        line = lines.setdefault((r.case, r.name), {"ours": _cost(r.data["ours_cost"])})
+        line[r.rival] = _cost(r.data["theirs_cost"])
+    contenders = list(dict.fromkeys(name for line in lines.values() for name in line))
+    table = Table(
+        title="Cost: CPU seconds per million records (median), and resident memory at its peak (all processes)"
+    )
+    for heading in ("case", "measured", *contenders):
+        table.add_column(heading, justify="left" if heading in ("case", "measured") else "right")
+    for (case, name), line in lines.items():
+        table.add_row(case, name, *(line.get(contender, "") for contender in contenders))
+    console.print(table)
+
+
+def _cost(cost: dict[str, list[float]]) -> str:
+    return f"{median(cost['cpu_s_per_million']):.2f} s, {max(cost['peak_mib']):,.0f} MiB"
 
 
 def save(results: Iterable[Result], *, quick: bool) -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +14,17 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.cases import FULL, QUICK, latency, many_partitions, throughput  # noqa: E402
 from benchmarks.drivers import RIVAL  # noqa: E402
+from benchmarks.flink import FLINK_POM  # noqa: E402
 from benchmarks.formats import avro_decoding, json_decoding  # noqa: E402
 from benchmarks.reading import reading  # noqa: E402
 from benchmarks.report import Result, save, show  # noqa: E402
+from benchmarks.rivals import cluster_counts, first_batch, shapes  # noqa: E402
 from benchmarks.scaling import growth, memory  # noqa: E402
 from benchmarks.sink import exactly_once_against, exactly_once_cost, sink_throughput  # noqa: E402
 from rich.console import Console  # noqa: E402
 from scripts import spark42  # noqa: E402
+
+Case = Callable[[Callable[[str], None]], Iterator[Result]]
 
 
 def main() -> int:
@@ -44,7 +49,7 @@ def main() -> int:
     arguments = parser.parse_args()
     quick, against = arguments.quick, arguments.against
     sizes, count = (QUICK, 2) if quick else (FULL, arguments.pairs)
-    cases: dict[str, Callable[[Callable[[str], None]], Iterator[Result]]] = {
+    cases: dict[str, Case] = {
         "a": partial(throughput, sizes, count, against),
         "b": partial(many_partitions, sizes, arguments.partition_pairs),
         "c": partial(latency, sizes, 2 if quick else arguments.latency_pairs, against),
@@ -55,8 +60,12 @@ def main() -> int:
         "i": partial(avro_decoding, count),
         "k": partial(reading, 100_000 if quick else 4_000_000, count),
         "g": partial(exactly_once_cost, 50_000 if quick else 1_000_000, count, 10 if quick else 60),
+        "p": partial(first_batch, count),
+        "q": partial(cluster_counts, sizes.records, count),
     }
-    if against is not None:
+    if against is None:
+        cases["a"] = _both(partial(shapes, sizes.records, count), cases["a"])
+    else:
         rows, batches = (50_000, 10) if quick else (1_000_000, 60)
         cases = {letter: cases[letter] for letter in "acf"} | {
             "g": partial(exactly_once_against, rows, count, batches, against)
@@ -67,6 +76,8 @@ def main() -> int:
 
     spark42.python()  # prepare both now, not during a measurement
     spark42.jars(RIVAL)
+    if against is None:
+        spark42.jars(FLINK_POM)
     # The table is wide, and a pipe does not limit the width.
     console = Console() if sys.stdout.isatty() else Console(width=160)
     began = time.monotonic()
@@ -79,10 +90,20 @@ def main() -> int:
         for result in cases[letter](tell):
             results.append(result)
             tell(f"{result.name}: {result.value:.3g}")
-    show(results, console, rival=against or "JVM")
     if against is None:
+        show(results, console)
         save(results, quick=quick)
+    else:
+        show([replace(r, rival=against) for r in results], console)
     return 0 if quick or all(result.passed for result in results) else 1
+
+
+def _both(first: Case, second: Case) -> Case:
+    def case(tell: Callable[[str], None]) -> Iterator[Result]:
+        yield from first(tell)
+        yield from second(tell)
+
+    return case
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.cases import Sizes, Tell
 from benchmarks.drivers import OURS, Driver
+from benchmarks.processes import descendants, resident_mib
 from benchmarks.records import steady
 from benchmarks.report import Result, limit
 from benchmarks.simulation import micro_batch
@@ -135,8 +135,8 @@ def _watch(driver: Driver, seconds: float, tell: Tell) -> dict[str, list[tuple[f
     readers: list[tuple[float, float]] = []
     workers: dict[int, list[tuple[float, float]]] = {}
     while (at := time.monotonic() - began) < seconds:
-        for pid, command in _descendants(driver.pid):
-            mib = _resident_mib(pid)
+        for pid, command in descendants(driver.pid):
+            mib = resident_mib(pid)
             if mib and "python_streaming_source_runner" in command:
                 readers.append((at, mib))
             elif mib and "pyspark.daemon" in command:
@@ -147,30 +147,3 @@ def _watch(driver: Driver, seconds: float, tell: Tell) -> dict[str, list[tuple[f
         time.sleep(_SAMPLE_S)
     longest = [series for series in workers.values() if series[-1][0] > seconds - 5]
     return {"reader": readers, "worker": max(longest, key=lambda series: series[-1][1])}
-
-
-def _descendants(pid: int) -> Iterator[tuple[int, str]]:
-    """Yield the pid and command line of all descendants of a process."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = stat.read_text().rpartition(")")[2].split()[1]
-        except OSError:
-            continue  # the process ended
-        children.setdefault(int(parent), []).append(int(stat.parent.name))
-    todo = list(children.get(pid, ()))
-    while todo:
-        child = todo.pop()
-        todo += children.get(child, ())
-        try:
-            yield child, Path(f"/proc/{child}/cmdline").read_text()
-        except OSError:
-            continue
-
-
-def _resident_mib(pid: int) -> float | None:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except OSError:
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
