@@ -66,7 +66,8 @@ def differences(truth: pa.StructArray, rows: pa.StructArray, outcomes: pa.Array,
     expected, actual = truth.take(kept), rows.take(kept)
     for field in rows.type:
         one, other = _bits(pc.struct_field(expected, field.name)), _bits(pc.struct_field(actual, field.name))
-        if not one.cast(other.type).equals(other):
+        same = one if one.type == other.type else one.cast(other.type)
+        if not same.equals(other):
             pairs = zip(kept.to_pylist(), one.to_pylist(), other.to_pylist(), strict=True)
             found.update(i for i, a, b in pairs if repr(a) != repr(b))
     return [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,7 +20,7 @@ from typing import IO, Self
 from dynamic_kafka.testing.configuration import HOST, free_ports
 from dynamic_kafka.testing.jars import BrokerError, cached, find_java, run_maven
 
-__all__ = ["APICURIO_VERSION", "SchemaRegistry"]
+__all__ = ["APICURIO_VERSION", "Proxy", "SchemaRegistry", "forward"]
 
 APICURIO_VERSION = "2.6.13.Final"
 
@@ -145,3 +147,63 @@ def _fetch(scratch: Path) -> Path:
     with zipfile.ZipFile(next(scratch.glob("*.zip"))) as archive:
         archive.extractall(unpacked)  # Maven has checked its sum
     return unpacked
+
+
+class Proxy:
+    """An HTTP server before the registry: counts requests, wants a login, fails on demand."""
+
+    def __init__(self, target: str) -> None:
+        self.requests: list[str] = []
+        self.authorization: str | None = None
+        self.failures: list[int] = []
+        proxy = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def handle_one(self) -> None:
+                proxy.requests.append(f"{self.command} {self.path}")
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                if proxy.authorization is not None and self.headers["Authorization"] != proxy.authorization:
+                    self.answer(401, b'{"error_code": 40101, "message": "who are you"}')
+                elif proxy.failures:
+                    self.answer(proxy.failures.pop(0), b"no JSON")
+                else:
+                    self.answer(*forward(target + self.path, self.command, body))
+
+            do_GET = do_POST = do_PUT = handle_one  # noqa: N815
+
+            def answer(self, status: int, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Nothing on standard error."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+
+def forward(url: str, method: str, body: bytes) -> tuple[int, bytes]:
+    """The registry's own answer."""
+    headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+    request = urllib.request.Request(url, body or None, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()

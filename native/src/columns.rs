@@ -3,6 +3,7 @@
 //! A record's key and value are copied once, into the buffer of their column. What is the same for a whole run of records of
 //! one partition is kept once for the run until the batch is finished.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Int32Builder, ListBuilder, StringBuilder, StructBuilder};
@@ -131,6 +132,11 @@ impl Bytes {
         self.ends.push(self.values.len() as i32);
     }
 
+    fn get(&self, index: usize) -> Option<&[u8]> {
+        let bytes = self.ends[index] as usize..self.ends[index + 1] as usize;
+        self.nulls.is_valid(index).then(|| &self.values[bytes])
+    }
+
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(std::mem::take(&mut self.ends)));
         let values = Buffer::from_vec(std::mem::take(&mut self.values));
@@ -153,6 +159,8 @@ pub struct Columns {
     keys: Option<Bytes>,
     values: Option<Bytes>,
     decoder: Option<Decoder>,
+    /// The ids of schemas that are not known. The values from the first message of such a schema on are decoded at the end.
+    unknown_schemas: BTreeSet<u32>,
     offsets: Vec<i64>,
     times: Option<Vec<i64>>,
     time_types: Option<Vec<i32>>,
@@ -179,6 +187,7 @@ impl Columns {
             keys: has(Column::Key).then(Bytes::new),
             values: has(Column::Value).then(Bytes::new),
             decoder,
+            unknown_schemas: BTreeSet::new(),
             offsets: Vec::new(), // always: an error names the record
             times: has(Column::Timestamp).then(Vec::new),
             time_types: has(Column::TimestampType).then(Vec::new),
@@ -195,6 +204,11 @@ impl Columns {
     /// Return the bytes of keys and values.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Return the ids of schemas that the decoder does not know yet, ascending. What it learns before `finish` is used.
+    pub fn unknown_schemas(&self) -> Vec<u32> {
+        self.unknown_schemas.iter().copied().collect()
     }
 
     /// Add a run of records of one partition: begin it, and then `push` each record.
@@ -219,7 +233,7 @@ impl Columns {
         if self.values.is_some() || self.decoder.is_some() {
             let value = record.value();
             self.bytes += value.map_or(0, <[u8]>::len);
-            let is_left = self.decoder.as_mut().is_none_or(|decoder| decoder.append(value) == Outcome::Left);
+            let is_left = self.decode(value);
             if let Some(values) = &mut self.values {
                 values.push(value.filter(|_| is_left));
             }
@@ -254,11 +268,39 @@ impl Columns {
         }
     }
 
+    /// Decode a value, or let it wait; return whether its bytes have to be kept.
+    fn decode(&mut self, value: Option<&[u8]>) -> bool {
+        let Some(decoder) = &mut self.decoder else { return true };
+        if self.values.is_some() {
+            self.unknown_schemas.extend(decoder.unknown_schema(value));
+            if !self.unknown_schemas.is_empty() {
+                return true;
+            }
+        }
+        decoder.append(value) == Outcome::Left
+    }
+
+    /// Decode the values that wait.
+    fn decode_waiting(&mut self) {
+        let (Some(decoder), Some(values)) = (&mut self.decoder, &mut self.values) else { return };
+        let first = decoder.len();
+        if first == self.records {
+            return;
+        }
+        let kept = std::mem::replace(values, Bytes::new());
+        for index in 0..self.records {
+            let value = kept.get(index);
+            let is_left = index < first || decoder.append(value) == Outcome::Left;
+            values.push(value.filter(|_| is_left));
+        }
+    }
+
     /// Return the batch without the records of some topics; None if none is left.
     ///
     /// # Errors
     /// If a record's time does not fit.
     pub fn finish(mut self, without: &[String]) -> Result<Option<RecordBatch>, Problem> {
+        self.decode_waiting();
         let is_out = |run: &Run| without.iter().any(|topic| **topic == *run.topic);
         let times = self.times.take().map(|times_ms| self.microseconds(times_ms, &is_out)).transpose()?;
         let mut fields = Vec::with_capacity(self.wanted.len());
@@ -367,128 +409,4 @@ fn finished(array: Option<Result<ArrayRef, ArrowError>>) -> Result<ArrayRef, Arr
 }
 
 #[cfg(test)]
-mod tests {
-    use arrow_array::cast::AsArray;
-    use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
-
-    use dynamic_kafka_decode::Spec;
-
-    use super::*;
-
-    struct Given {
-        offset: i64,
-        value: Option<&'static [u8]>,
-        time: (i64, i32),
-        headers: Vec<(&'static str, Option<&'static [u8]>)>,
-    }
-
-    impl Record for Given {
-        fn offset(&self) -> i64 {
-            self.offset
-        }
-        fn key(&self) -> Option<&[u8]> {
-            None
-        }
-        fn value(&self) -> Option<&[u8]> {
-            self.value
-        }
-        fn timestamp(&self) -> (i64, i32) {
-            self.time
-        }
-        fn leader_epoch(&self) -> Option<i32> {
-            None
-        }
-        fn for_each_header(&self, mut each: impl FnMut(&str, Option<&[u8]>)) {
-            self.headers.iter().for_each(|(name, value)| each(name, *value));
-        }
-    }
-
-    const NAMES: [&str; 10] = [
-        "key",
-        "value",
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        "timestampType",
-        "cluster",
-        "headers",
-        "leader_epoch",
-    ];
-
-    fn record(offset: i64) -> Given {
-        Given { offset, value: Some(b"v"), time: (1_700_000_000_123, 1), headers: vec![] }
-    }
-
-    fn columns(records: Vec<(&str, i32, Given)>) -> Columns {
-        let wanted: Vec<Column> = NAMES.iter().filter_map(|name| Column::named(name)).collect();
-        let mut columns = Columns::new(&wanted, &Arc::from("c"), None);
-        for (topic, partition, given) in records {
-            columns.begin_run(&Arc::from(topic), partition);
-            columns.push(&given);
-        }
-        columns
-    }
-
-    #[test]
-    fn a_batch_has_all_columns() {
-        let tombstone =
-            Given { value: None, time: (-1, 0), headers: vec![("h", Some(b"1")), ("h", None)], ..record(9) };
-        let batch = columns(vec![("t", 3, record(7)), ("u", 4, tombstone)]).finish(&[]).unwrap().unwrap();
-        let names: Vec<_> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
-        assert_eq!(names, NAMES);
-        assert_eq!(batch.column(0).null_count(), 2);
-        assert_eq!(batch.column(1).as_binary::<i32>().iter().collect::<Vec<_>>(), [Some(&b"v"[..]), None]);
-        assert_eq!(batch.column(2).as_string::<i32>().iter().collect::<Vec<_>>(), [Some("t"), Some("u")]);
-        assert_eq!(batch.column(3).as_primitive::<Int32Type>().values(), &[3, 4]);
-        assert_eq!(batch.column(4).as_primitive::<Int64Type>().values(), &[7, 9]);
-        let times = batch.column(5).as_primitive::<TimestampMicrosecondType>();
-        assert_eq!(times.values(), &[1_700_000_000_123_000, -1000]);
-        assert_eq!(batch.column(6).as_primitive::<Int32Type>().values(), &[0, -1]);
-        let headers = batch.column(8).as_list::<i32>();
-        assert!(headers.is_null(0));
-        assert_eq!(headers.value(1).as_struct().column(1).null_count(), 1);
-        assert!(batch.column(9).is_null(0));
-    }
-
-    #[test]
-    fn a_time_that_does_not_fit_names_its_record() {
-        let late = Given { time: (i64::MAX / 1000 + 1, 1), ..record(8) };
-        let problem = columns(vec![("t", 3, record(7)), ("u", 4, late)]).finish(&[]);
-        assert!(matches!(problem, Err(Problem::Time(topic, 4, 8, _)) if topic == "u"));
-    }
-
-    #[test]
-    fn topics_are_left_out_with_their_wrong_times() {
-        let late = Given { time: (i64::MIN, 1), ..record(8) };
-        let batch = columns(vec![("t", 3, record(7)), ("u", 4, late), ("t", 3, record(8))]);
-        let batch = batch.finish(&["u".to_owned()]).unwrap().unwrap();
-        assert_eq!(batch.column(4).as_primitive::<Int64Type>().values(), &[7, 8]);
-        assert!(columns(vec![("t", 3, record(7))]).finish(&["t".to_owned()]).unwrap().is_none());
-    }
-
-    #[test]
-    fn values_are_decoded_or_left() {
-        let spec = r#"{"format":"json","schema":{"fields":[{"name":"a","type":"long"}]}}"#;
-        let decoder = Decoder::new(&Spec::parse(spec).unwrap()).unwrap();
-        let mut columns = Columns::new(&[Column::Value, Column::ValueRow], &Arc::from("c"), Some(decoder));
-        columns.begin_run(&Arc::from("t"), 0);
-        for value in [Some(&br#"{"a":7}"#[..]), Some(br#"{"a":"7"}"#), None] {
-            columns.push(&Given { value, ..record(1) });
-        }
-        let batch = columns.finish(&[]).unwrap().unwrap();
-        let values = batch.column(0).as_binary::<i32>();
-        assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some(&br#"{"a":"7"}"#[..]), None]);
-        let rows = batch.column(1).as_struct();
-        assert_eq!((0..3).map(|i| rows.is_valid(i)).collect::<Vec<_>>(), [true, false, false]);
-        assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), 7);
-    }
-
-    #[test]
-    fn a_batch_may_have_no_column() {
-        let mut columns = Columns::new(&[], &Arc::from("c"), None);
-        columns.begin_run(&Arc::from("t"), 0);
-        columns.push(&record(1));
-        assert_eq!(columns.finish(&[]).unwrap().unwrap().num_rows(), 1);
-    }
-}
+mod tests;

@@ -144,6 +144,14 @@ impl Consumer {
         self.client.assign(&partitions)
     }
 
+    /// Let the decoder know schemas by their id, also for what was fetched and is no batch yet. None is a schema whose
+    /// messages are left.
+    pub fn learn(&self, schemas: &[(u32, Option<String>)]) {
+        for (id, schema) in schemas {
+            self.decode.iter().for_each(|spec| spec.learn(*id, schema.as_deref()));
+        }
+    }
+
     /// Fetch a range from a position on.
     ///
     /// # Errors

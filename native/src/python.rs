@@ -14,7 +14,7 @@ use crate::consumer::{self, Span};
 use crate::librdkafka::{self, Report};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 2;
+const INTERFACE: u32 = 3;
 
 type Range = (String, i32, i64, i64);
 type Reports = (Vec<(i32, String)>, Vec<String>);
@@ -68,6 +68,8 @@ struct Fetched {
     events: Vec<consumer::Event>,
     #[pyo3(get)]
     is_empty: bool,
+    #[pyo3(get)]
+    unknown_schemas: Vec<u32>,
     columns: Mutex<Option<Columns>>,
 }
 
@@ -136,6 +138,14 @@ impl Consumer {
         self.detached(py, |consumer| consumer.assign(&ranges, wanted, decode, cluster))
     }
 
+    /// Let the decoder know schemas by their id (see `Fetched.unknown_schemas`); None leaves the messages of a schema.
+    fn learn(&self, py: Python<'_>, schemas: Vec<(u32, Option<String>)>) -> PyResult<()> {
+        self.detached(py, |consumer| {
+            consumer.learn(&schemas);
+            Ok(())
+        })
+    }
+
     /// Fetch a range from a position on.
     fn seek(&self, py: Python<'_>, topic: &str, partition: i32, position: i64, end: i64) -> PyResult<()> {
         self.detached(py, |consumer| consumer.seek(topic, partition, Span::new(position, end)))
@@ -155,6 +165,7 @@ impl Consumer {
             records: fetched.columns.records(),
             events: fetched.events,
             is_empty: fetched.is_empty,
+            unknown_schemas: fetched.columns.unknown_schemas(),
             columns: Mutex::new(Some(fetched.columns)),
         })
     }

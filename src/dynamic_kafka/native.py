@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 Implementation = Literal["auto", "native", "python"]
 """What reads: `auto` is the native kernel where it can be used."""
 
-_INTERFACE = 2
+_INTERFACE = 3
 _REPAIR = "install the version of pyspark-dynamic-kafka-native that belongs to this pyspark-dynamic-kafka"
 
 

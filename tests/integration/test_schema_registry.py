@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import datetime as dt
-import http.server
 import io
 import json
 import ssl
@@ -16,7 +15,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -32,7 +31,7 @@ from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.schema_registry import RegisteredSchema, Registry
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
-from tests.schema_registry import SchemaRegistry
+from tests.schema_registry import Proxy, SchemaRegistry, forward
 
 pytestmark = pytest.mark.broker
 
@@ -50,66 +49,6 @@ def server() -> Iterator[SchemaRegistry]:
 def subject(request: pytest.FixtureRequest) -> str:
     """A subject of the test's own."""
     return f"{request.node.name}-value"
-
-
-class Proxy:
-    """An HTTP server before the registry: counts requests, wants a login, fails on demand."""
-
-    def __init__(self, target: str) -> None:
-        self.requests: list[str] = []
-        self.authorization: str | None = None
-        self.failures: list[int] = []
-        proxy = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def handle_one(self) -> None:
-                proxy.requests.append(f"{self.command} {self.path}")
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                if proxy.authorization is not None and self.headers["Authorization"] != proxy.authorization:
-                    self.answer(401, b'{"error_code": 40101, "message": "who are you"}')
-                elif proxy.failures:
-                    self.answer(proxy.failures.pop(0), b"no JSON")
-                else:
-                    self.answer(*forward(target + self.path, self.command, body))
-
-            do_GET = do_POST = do_PUT = handle_one  # noqa: N815
-
-            def answer(self, status: int, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Nothing on standard error."""
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
-
-
-def forward(url: str, method: str, body: bytes) -> tuple[int, bytes]:
-    """The registry's own answer."""
-    headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
-    request = urllib.request.Request(url, body or None, headers, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
 
 
 @pytest.fixture
@@ -132,7 +71,8 @@ def settings() -> Iterator[Callable[..., RegistrySettings]]:
         return made[-1]
 
     yield make
-    avro_confluent._reader.cache_clear()
+    for cached in (avro_confluent._writer, avro_confluent._reader, avro_confluent._resolved):
+        cached.cache_clear()
     for one in made:
         with contextlib.suppress(Exception):
             schema_registry.client(one).close()
@@ -312,7 +252,8 @@ def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., Reg
         messages = avro_confluent._encode_batch(rows, where, subject, text).to_pylist()
     assert len(proxy.requests) == 1
     schema_registry.client(where).close()  # as another process
-    avro_confluent._reader.cache_clear()
+    for cached in (avro_confluent._writer, avro_confluent._reader, avro_confluent._resolved):
+        cached.cache_clear()
     for _ in range(5):
         assert decode(where, messages, schema) == [(n,) for n in range(10)]
     assert len(proxy.requests) == 2

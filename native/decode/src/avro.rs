@@ -18,10 +18,15 @@
 //! | ARRAY, MAP, ROW | array, map with different keys, record with all columns by name |
 //! | all | a union with one of these, or null if the column may be null |
 //!
-//! Fields that are not wanted are skipped. What is left to Spark: bytes behind the record, a column that the writer does not
-//! have (it has a default), a schema that is not known, recursive schemas, and everything else.
+//! Fields that are not wanted are skipped. What is left: bytes behind the record, a schema that is not known, and everything
+//! else.
+//!
+//! A schema is the writer's, resolved to the columns by `formats/avro/native.py`: all names are replaced by what they stand
+//! for, a field has the name of its column or none, a column without a field is a field of the type null, a part that is an
+//! error where it occurs is of the type `unreadable`, and so is a symbol that is null.
 
 use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
@@ -29,14 +34,40 @@ use crate::columns::{Certain, Column, Struct, Uncertain, Values};
 use crate::spec::Unsupported;
 
 const NANOS_A_DAY: i64 = 86_400_000_000_000;
+/// How deep a schema may be. Python counts up to two levels for each, and refuses messages of more than 200.
+const DEEPEST: usize = 60;
+/// How many parts a schema may have.
+const MOST_PARTS: usize = 20_000;
 
 /// How messages are written.
 #[derive(Debug, Clone)]
 pub(crate) enum Writers {
     /// All with one schema.
-    One(Step),
+    One(Arc<Step>),
     /// Each with the schema whose id is in its header.
-    ById(HashMap<u32, Step>),
+    ById(ById),
+}
+
+/// Schemas by their id. None is a schema whose messages are left.
+type Known = HashMap<u32, Option<Arc<Step>>>;
+
+/// The schemas that are known by now. All clones have the same.
+#[derive(Debug, Clone)]
+pub(crate) struct ById {
+    known: Arc<RwLock<Known>>,
+    last: Option<(u32, Option<Arc<Step>>)>,
+}
+
+impl ById {
+    /// Return the schema with an id; None if it is not known yet.
+    #[inline]
+    fn find(&mut self, id: u32) -> Option<&Option<Arc<Step>>> {
+        if self.last.as_ref().is_none_or(|(last, _)| *last != id) {
+            let found = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&id)?.clone();
+            self.last = Some((id, found));
+        }
+        self.last.as_ref().map(|(_, step)| step)
+    }
 }
 
 /// How a value is written.
@@ -54,11 +85,15 @@ pub(crate) enum Step {
     Bytes(Option<i64>),
     /// The number of bytes, and their scale if they are a decimal number.
     Fixed(usize, Option<i64>),
-    Enum(Vec<String>),
+    /// The symbols; None is one that is an error.
+    Enum(Vec<Option<String>>),
     Array(Box<Step>),
     Map(Box<Step>),
-    Record(Vec<(String, Step)>),
+    /// The fields with their columns; those without one are skipped.
+    Record(Vec<(Option<String>, Step)>),
     Union(Vec<Step>),
+    /// An error wherever it occurs.
+    Unreadable,
 }
 
 /// The logical type of a number.
@@ -72,18 +107,26 @@ pub(crate) enum Unit {
 }
 
 /// Append the columns of a message.
-pub(crate) fn read(message: &[u8], columns: &mut Struct, writers: &Writers) -> Certain<bool> {
-    let (step, body) = match (writers, message) {
-        (Writers::One(step), body) => (step, body),
-        (Writers::ById(steps), [0, a, b, c, d, body @ ..]) => {
-            (steps.get(&u32::from_be_bytes([*a, *b, *c, *d])).ok_or(Uncertain)?, body)
+pub(crate) fn read(message: &[u8], columns: &mut Struct, writers: &mut Writers) -> Certain<bool> {
+    let (step, body) = match writers {
+        Writers::One(step) => (&*step, message),
+        Writers::ById(schemas) => {
+            let (id, body) = header(message).ok_or(Uncertain)?;
+            (schemas.find(id).and_then(Option::as_ref).ok_or(Uncertain)?, body)
         }
-        _ => return Err(Uncertain),
     };
-    let Step::Record(fields) = step else { return Err(Uncertain) };
+    let Step::Record(fields) = &**step else { return Err(Uncertain) };
     let mut reader = Reader { rest: body, budget: 16 * body.len() + 1024 };
     reader.record(fields, columns)?;
     if reader.rest.is_empty() { Ok(true) } else { Err(Uncertain) }
+}
+
+/// Return the id in front of a message, and the rest of the message.
+fn header(message: &[u8]) -> Option<(u32, &[u8])> {
+    match message {
+        [0, a, b, c, d, body @ ..] => Some((u32::from_be_bytes([*a, *b, *c, *d]), body)),
+        _ => None,
+    }
 }
 
 struct Reader<'a> {
@@ -93,11 +136,11 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn record(&mut self, fields: &[(String, Step)], columns: &mut Struct) -> Certain<()> {
+    fn record(&mut self, fields: &[(Option<String>, Step)], columns: &mut Struct) -> Certain<()> {
         let row = columns.len;
         let mut guess = 0;
         for (name, step) in fields {
-            match columns.find(name.as_bytes(), guess) {
+            match name.as_ref().and_then(|name| columns.find(name.as_bytes(), guess)) {
                 Some(found) => {
                     self.value(step, &mut columns.columns[found])?;
                     guess = found + 1;
@@ -152,7 +195,8 @@ impl<'a> Reader<'a> {
                 v.end()?;
             }
             (Step::Enum(symbols), Values::String(v)) => {
-                let symbol = usize::try_from(self.int()?).ok().and_then(|i| symbols.get(i)).ok_or(Uncertain)?;
+                let symbol =
+                    usize::try_from(self.int()?).ok().and_then(|i| symbols.get(i)?.as_ref()).ok_or(Uncertain)?;
                 v.data.extend_from_slice(symbol.as_bytes());
                 v.end()?;
             }
@@ -243,6 +287,7 @@ impl<'a> Reader<'a> {
                 let branch = usize::try_from(self.long()?).ok().and_then(|i| branches.get(i)).ok_or(Uncertain)?;
                 self.skip(branch)?;
             }
+            Step::Unreadable => return Err(Uncertain),
         }
         Ok(())
     }
@@ -334,70 +379,50 @@ fn time(value: i64, unit_ns: i64, digits: usize) -> Certain<i64> {
 impl Writers {
     /// Return the writers of a spec: `writer` is a schema, or `writers` has schemas by id.
     pub(crate) fn parse(spec: &Value) -> Result<Self, Unsupported> {
-        let Some(writers) = spec["writers"].as_object() else { return Ok(Self::One(parse(&spec["writer"])?)) };
-        let mut steps = HashMap::new();
-        for (id, schema) in writers {
-            let id = id.parse().map_err(|_| Unsupported(format!("schema id {id}")))?;
-            // The messages of a schema that cannot be read are left.
-            if let Ok(step) = parse(schema) {
-                steps.insert(id, step);
-            }
+        if spec["format"] == "avro" {
+            return Ok(Self::One(Arc::new(parse(&spec["writer"])?)));
         }
-        Ok(Self::ById(steps))
+        let mut known = Known::new();
+        for (id, schema) in spec["writers"].as_object().into_iter().flatten() {
+            let id = id.parse().map_err(|_| Unsupported(format!("schema id {id}")))?;
+            known.insert(id, parse(schema).ok().map(Arc::new));
+        }
+        Ok(Self::ById(ById { known: Arc::new(RwLock::new(known)), last: None }))
+    }
+
+    /// Return the id of a message's schema, if that is not known yet.
+    #[inline]
+    pub(crate) fn unknown(&mut self, message: &[u8]) -> Option<u32> {
+        let Self::ById(schemas) = self else { return None };
+        let (id, _) = header(message)?;
+        if schemas.find(id).is_none() { Some(id) } else { None }
+    }
+
+    /// Add the schema with an id; None if its messages are left, like those of a schema that cannot be read.
+    pub(crate) fn learn(&self, id: u32, schema: Option<&str>) {
+        let Self::ById(schemas) = self else { return };
+        let parsed = schema.and_then(|text| serde_json::from_str(text).ok()).and_then(|schema| parse(&schema).ok());
+        schemas.known.write().unwrap_or_else(PoisonError::into_inner).insert(id, parsed.map(Arc::new));
     }
 }
 
 fn parse(schema: &Value) -> Result<Step, Unsupported> {
-    let mut names = HashMap::new();
-    collect(schema, &mut names);
-    step(schema, &names, &mut Vec::new())
+    let mut parts = MOST_PARTS;
+    step(schema, DEEPEST, &mut parts)
 }
 
-/// Find the named types in a schema. Names are full names, as fastavro's parsed schemas have them.
-fn collect<'a>(schema: &'a Value, names: &mut HashMap<&'a str, &'a Value>) {
-    match schema {
-        Value::Array(branches) => branches.iter().for_each(|branch| collect(branch, names)),
-        Value::Object(parts) => {
-            if let Some(name) = parts.get("name").and_then(Value::as_str) {
-                names.insert(name, schema);
-            }
-            for part in ["type", "items", "values"] {
-                parts.get(part).into_iter().for_each(|inner| collect(inner, names));
-            }
-            for field in parts.get("fields").and_then(Value::as_array).into_iter().flatten() {
-                collect(&field["type"], names);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn step<'a>(
-    schema: &'a Value,
-    names: &HashMap<&'a str, &'a Value>,
-    within: &mut Vec<&'a str>,
-) -> Result<Step, Unsupported> {
+/// Return the step of a schema; it may be so deep, and has so many parts left.
+fn step(schema: &Value, depth: usize, parts: &mut usize) -> Result<Step, Unsupported> {
     let unsupported = || Unsupported(format!("Avro schema {schema}"));
-    let kind = match schema {
-        Value::Array(branches) => {
-            return branches.iter().map(|b| step(b, names, within)).collect::<Result<_, _>>().map(Step::Union);
-        }
-        Value::String(name) => match names.get(name.as_str()) {
-            Some(named) if named.is_object() => return step(named, names, within),
-            _ => name,
-        },
-        Value::Object(_) => match &schema["type"] {
-            Value::String(kind) => match names.get(kind.as_str()) {
-                Some(named) => return step(named, names, within),
-                None => kind,
-            },
-            inner => return step(inner, names, within),
-        },
-        _ => return Err(unsupported()),
-    };
+    let depth = depth.checked_sub(1).ok_or_else(unsupported)?;
+    *parts = parts.checked_sub(1).ok_or_else(unsupported)?;
+    if let Value::Array(branches) = schema {
+        return branches.iter().map(|branch| step(branch, depth, parts)).collect::<Result<_, _>>().map(Step::Union);
+    }
+    let kind = schema.as_str().or_else(|| schema["type"].as_str()).ok_or_else(unsupported)?;
     let logical = schema["logicalType"].as_str();
     let scale = (logical == Some("decimal")).then(|| schema["scale"].as_i64().unwrap_or(0));
-    Ok(match kind.as_str() {
+    Ok(match kind {
         "null" => Step::Null,
         "boolean" => Step::Boolean,
         "int" => Step::Int(if logical == Some("time-millis") { Unit::TimeMillis } else { Unit::None }),
@@ -417,24 +442,16 @@ fn step<'a>(
         }
         "enum" => {
             let symbols = schema["symbols"].as_array().ok_or_else(unsupported)?;
-            Step::Enum(symbols.iter().map(|s| s.as_str().unwrap_or_default().to_owned()).collect())
+            Step::Enum(symbols.iter().map(|symbol| symbol.as_str().map(str::to_owned)).collect())
         }
-        "array" => Step::Array(Box::new(step(&schema["items"], names, within)?)),
-        "map" => Step::Map(Box::new(step(&schema["values"], names, within)?)),
+        "array" => Step::Array(Box::new(step(&schema["items"], depth, parts)?)),
+        "map" => Step::Map(Box::new(step(&schema["values"], depth, parts)?)),
         "record" => {
-            let name = schema["name"].as_str().ok_or_else(unsupported)?;
-            if within.contains(&name) || within.len() > 50 {
-                return Err(unsupported()); // it contains itself
-            }
-            within.push(name);
             let fields = schema["fields"].as_array().ok_or_else(unsupported)?;
-            let steps = fields
-                .iter()
-                .map(|f| Ok((f["name"].as_str().unwrap_or_default().to_owned(), step(&f["type"], names, within)?)))
-                .collect::<Result<_, _>>()?;
-            within.pop();
-            Step::Record(steps)
+            let field = |f: &Value| Ok((f["name"].as_str().map(str::to_owned), step(&f["type"], depth, parts)?));
+            Step::Record(fields.iter().map(field).collect::<Result<_, _>>()?)
         }
+        "unreadable" => Step::Unreadable,
         _ => return Err(unsupported()),
     })
 }

@@ -60,7 +60,7 @@ impl Decoder {
     pub fn append(&mut self, message: Option<&[u8]>) -> Outcome {
         let len = self.rows.len();
         let Values::Struct(columns) = &mut self.rows.values else { unreachable!("rows are structs") };
-        let read = match (&self.format, message) {
+        let read = match (&mut self.format, message) {
             (_, None) => Ok(false),
             (Format::Json(options), Some(message)) => json::read(message, columns, options),
             (Format::Avro(writers), Some(message)) => avro::read(message, columns, writers),
@@ -79,6 +79,14 @@ impl Decoder {
                 self.rows.push_null();
                 Outcome::Left
             }
+        }
+    }
+
+    /// Return the id of a message's schema, if that is not known yet (see `Spec::learn`). The message would be left.
+    pub fn unknown_schema(&mut self, message: Option<&[u8]>) -> Option<u32> {
+        match (&mut self.format, message) {
+            (Format::Avro(writers), Some(message)) => writers.unknown(message),
+            _ => None,
         }
     }
 

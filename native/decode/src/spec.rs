@@ -39,15 +39,17 @@ impl Spec {
     }
 
     /// Return the spec that is written as a JSON object: `format`, `options` (true or false by name) and `schema`, which is
-    /// the JSON of Spark's `StructType`. For `avro` it has the writer's schema as `writer`, for `avro-confluent` the schemas
-    /// that are known by their id as `writers`, both as fastavro parses them.
+    /// the JSON of Spark's `StructType`. For `avro` it has the writer's schema as `writer`, for `avro-confluent` it may have
+    /// schemas by their id as `writers`, all in the form that the documentation of the module `avro` describes.
     ///
     /// # Errors
     ///
     /// `Unsupported` if there is no decoder for it.
     pub fn parse(text: &str) -> Result<Self, Unsupported> {
         let spec: Value = serde_json::from_str(text).map_err(|error| Unsupported(format!("no JSON: {error}")))?;
-        let columns = fields(&spec["schema"])?;
+        // Spark's expressions for JSON return types whose parts may all be null; those for Avro keep the table's types.
+        let columns = fields(&spec["schema"], spec["format"] == "json")?;
+        let columns: Fields = columns.iter().map(|column| column.as_ref().clone().with_nullable(true)).collect();
         let option = |name: &str| spec["options"][name].as_bool().unwrap_or(false);
         match spec["format"].as_str() {
             Some("json") => {
@@ -58,15 +60,23 @@ impl Spec {
             _ => Err(Unsupported(format!("format {}", spec["format"]))),
         }
     }
+
+    /// Let all decoders of this spec know the schema with an id; None if its messages are to be left.
+    pub fn learn(&self, id: u32, schema: Option<&str>) {
+        if let Format::Avro(writers) = &self.format {
+            writers.learn(id, schema);
+        }
+    }
 }
 
-fn fields(structure: &Value) -> Result<Fields, Unsupported> {
+/// Return the fields of a struct. `lenient` says that a null is allowed by the Arrow type of all parts.
+fn fields(structure: &Value, lenient: bool) -> Result<Fields, Unsupported> {
     let fields = structure["fields"].as_array().ok_or_else(|| unsupported(structure))?;
     let name = |f: &'_ Value| f["name"].as_str().unwrap_or_default().to_owned();
-    fields.iter().map(|f| field(&name(f), &f["type"], f["nullable"].as_bool())).collect()
+    fields.iter().map(|f| field(&name(f), &f["type"], f["nullable"].as_bool(), lenient)).collect()
 }
 
-fn field(name: &str, type_: &Value, nullable: Option<bool>) -> Result<Field, Unsupported> {
+fn field(name: &str, type_: &Value, nullable: Option<bool>, lenient: bool) -> Result<Field, Unsupported> {
     let mut metadata = Vec::new();
     let digits = type_.as_str().and_then(|text| text.strip_prefix("time(")).and_then(|rest| rest.strip_suffix(')'));
     if let Some(digits) = digits {
@@ -75,21 +85,24 @@ fn field(name: &str, type_: &Value, nullable: Option<bool>) -> Result<Field, Uns
     if nullable == Some(false) {
         metadata.push((REQUIRED.to_owned(), String::new()));
     }
-    Ok(Field::new(name, data_type(type_)?, true).with_metadata(HashMap::from_iter(metadata)))
+    let nullable = lenient || nullable != Some(false);
+    Ok(Field::new(name, data_type(type_, lenient)?, nullable).with_metadata(HashMap::from_iter(metadata)))
 }
 
-fn data_type(type_: &Value) -> Result<DataType, Unsupported> {
+fn data_type(type_: &Value, lenient: bool) -> Result<DataType, Unsupported> {
     if let Some(name) = type_.as_str() {
         return simple(name).ok_or_else(|| unsupported(type_));
     }
     match type_["type"].as_str() {
-        Some("struct") => Ok(DataType::Struct(fields(type_)?)),
+        Some("struct") => Ok(DataType::Struct(fields(type_, lenient)?)),
         Some("array") => {
-            Ok(DataType::List(Arc::new(field("element", &type_["elementType"], type_["containsNull"].as_bool())?)))
+            let element = field("element", &type_["elementType"], type_["containsNull"].as_bool(), lenient)?;
+            Ok(DataType::List(Arc::new(element)))
         }
         Some("map") if type_["keyType"] == "string" => {
             let key = Field::new("key", DataType::Utf8, false);
-            let pair = vec![key, field("value", &type_["valueType"], type_["valueContainsNull"].as_bool())?];
+            let value = field("value", &type_["valueType"], type_["valueContainsNull"].as_bool(), lenient)?;
+            let pair = vec![key, value];
             let entries = Field::new("entries", DataType::Struct(pair.into()), false);
             Ok(DataType::Map(Arc::new(entries), false))
         }

@@ -18,6 +18,7 @@ from dynamic_kafka.formats.format import (
     ROW_KINDS,
     ROWS,
     UPDATE_AFTER,
+    Decoder,
     Format,
     FormatOptions,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "ROW_KIND",
     "ROW_KINDS",
     "UPDATE_AFTER",
+    "Decoder",
     "Format",
     "FormatOptions",
     "format_named",

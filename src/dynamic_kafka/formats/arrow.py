@@ -17,7 +17,7 @@ from dynamic_kafka.formats.format import ERROR
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["arrow_type", "bisect_errors", "decoded", "evaluated"]
+__all__ = ["arrow_type", "bisect_errors", "decoded", "decoded_type", "evaluated"]
 
 T = TypeVar("T")
 
@@ -67,6 +67,18 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     return simple[name]
 
 
+def decoded_type(schema: StructType) -> StructType:
+    """Return the type of decoded messages: the columns, each of which may be null, and `ERROR`; without metadata."""
+    columns = [StructField(f.name, f.dataType, nullable=True) for f in schema.fields]
+    # The result of an Arrow function has no metadata, and Spark treats a type with metadata as another type.
+    return StructType.fromJson(
+        json.loads(
+            StructType([*columns, StructField(ERROR, StringType())]).json(),
+            object_hook=lambda part: part | {"metadata": {}} if "metadata" in part else part,
+        )
+    )
+
+
 def decoded(function: Callable[[pa.Array], pa.Array], schema: StructType, column: Column) -> Column:
     """Return a column that Spark's workers decode over Arrow batches.
 
@@ -75,14 +87,7 @@ def decoded(function: Callable[[pa.Array], pa.Array], schema: StructType, column
         schema: The columns. Each of them may be null in the result.
         column: The messages, binary.
     """
-    columns = [StructField(f.name, f.dataType, nullable=True) for f in schema.fields]
-    # The result of an Arrow function has no metadata, and Spark treats a type with metadata as another type.
-    result = StructType.fromJson(
-        json.loads(
-            StructType([*columns, StructField(ERROR, StringType())]).json(),
-            object_hook=lambda part: part | {"metadata": {}} if "metadata" in part else part,
-        )
-    )
+    result = decoded_type(schema)
     # Spark reads Arrow's times as TIME(6) only.
     returned = StructType.fromJson(json.loads(re.sub(r'"time\(\d\)"', '"time(6)"', result.json())))
     found = evaluated(function, returned, column)

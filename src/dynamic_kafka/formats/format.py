@@ -7,13 +7,14 @@ over Arrow batches (Avro, Protobuf). They do not raise for a bad message. They p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.options import Option
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
@@ -28,6 +29,7 @@ __all__ = [
     "ROW_KINDS",
     "UPDATE_AFTER",
     "UPDATE_BEFORE",
+    "Decoder",
     "Format",
     "FormatOptions",
 ]
@@ -48,6 +50,21 @@ DELETES = (UPDATE_BEFORE, DELETE)
 
 FormatOptions = Mapping[str, Any]
 """Values by the option's whole name, such as `json.ignore-parse-errors`; options that were not given are missing."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """What decodes a format's messages in a worker of Spark that reads them.
+
+    Args:
+        rows: Takes a binary array and returns a struct array of the columns and `ERROR`, as `Format.decode` does.
+        schemas: Takes ids of schemas in a registry, and returns what the native kernel has to know to read their messages;
+            None for a schema whose messages it cannot read. An id that the registry does not know is left out. None if
+            messages have no ids.
+    """
+
+    rows: Callable[[pa.Array], pa.Array]
+    schemas: Callable[[Collection[int]], Mapping[int, str | None]] | None = None
 
 
 def _nothing_to_check(schema: StructType, options: FormatOptions) -> None:
@@ -76,6 +93,8 @@ class Format:
         registry: The option for the subject in a schema registry, if the format has one.
         native: Returns what the native kernel is told to decode messages (`native/decode/src/spec.rs`), without the columns;
             None if it cannot decode them.
+        decoder: Returns what decodes messages in the worker that reads them. A format that is a function over Arrow batches
+            has it: Spark would call that function for all messages, also for those that the native kernel has decoded.
     """
 
     name: str
@@ -87,3 +106,4 @@ class Format:
     metadata: Mapping[str, DataType] = field(default_factory=dict)
     registry: str | None = None
     native: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
+    decoder: Callable[[StructType, FormatOptions], Decoder] | None = None

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.clients import ClusterClients, calls_python
 from dynamic_kafka.native import Implementation, implementation
-from dynamic_kafka.source.fetching import Fetcher
+from dynamic_kafka.source.fetching import Fetcher, LookUpSchemas
 
 __all__ = ["make_fetcher"]
 
@@ -24,6 +24,8 @@ def make_fetcher(
     properties: Mapping[str, str],
     cluster: str,
     schema: pa.Schema,
+    *,
+    look_up_schemas: LookUpSchemas | None = None,
 ) -> Fetcher:
     """Return the fetcher for a cluster, and log once in a process which one it is.
 
@@ -33,6 +35,7 @@ def make_fetcher(
         properties: The properties that the clients are made of.
         cluster: The name of the cluster.
         schema: The columns of the batches.
+        look_up_schemas: Looks up what the native kernel needs to decode values with ids of schemas.
 
     Raises:
         DynamicKafkaError: If the native kernel is wanted and not installed, or cannot be used.
@@ -43,7 +46,7 @@ def make_fetcher(
         from dynamic_kafka.source.native_fetcher import NativeFetcher
 
         _tell(cluster, "the native kernel")
-        return NativeFetcher(clients, cluster, schema)
+        return NativeFetcher(clients, cluster, schema, look_up_schemas)
     why = " (its tokens come from Python code, which the native kernel does not call)" if found == "native" else ""
     from dynamic_kafka.source.python_fetcher import PythonFetcher
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 
-__all__ = ["BATCH_BYTES", "BATCH_RECORDS", "DAMAGED", "FetchEvent", "Fetched", "Fetcher", "Span"]
+__all__ = ["BATCH_BYTES", "BATCH_RECORDS", "DAMAGED", "FetchEvent", "Fetched", "Fetcher", "LookUpSchemas", "Span"]
 
 BATCH_RECORDS = 20_000
 """The most records of a batch."""
@@ -23,6 +23,14 @@ BATCH_BYTES = 16 * 2**20
 """A batch ends soon after it has this many bytes of keys and values, so that large records do not fill the memory."""
 DAMAGED = (-199, -198, 2)
 """The error codes of records that cannot be decoded: librdkafka's _BAD_MSG and _BAD_COMPRESSION, Kafka's CORRUPT_MESSAGE."""
+
+
+LookUpSchemas = Callable[[Collection[int]], Mapping[int, str | None]]
+"""Takes ids of schemas in the registry of the values' format, and returns the schemas for the native kernel's decoder.
+
+None is a schema whose values the kernel leaves. An id that is left out may be asked for again. It raises what the format
+raises if the registry cannot be asked.
+"""
 
 
 class Span(NamedTuple):

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
-from dynamic_kafka.source.fetching import Fetched, FetchEvent, Span
+from dynamic_kafka.source.fetching import Fetched, FetchEvent, LookUpSchemas, Span
 from dynamic_kafka.source.rows import SPEC, VALUE_ROW, time_error
 
 __all__ = ["NativeFetcher"]
@@ -26,10 +26,19 @@ class NativeFetcher:
         clients: The clients of the cluster.
         cluster: The name of the cluster.
         schema: The columns of the batches, from `rows.arrow_schema`.
+        look_up_schemas: Called once for each batch that has values of schemas that the kernel does not know yet. None leaves
+            them.
     """
 
-    def __init__(self, clients: ClusterClients, cluster: str, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        clients: ClusterClients,
+        cluster: str,
+        schema: pa.Schema,
+        look_up_schemas: LookUpSchemas | None = None,
+    ) -> None:
         self._clients, self._cluster, self._columns = clients, cluster, list(schema.names)
+        self._look_up_schemas = look_up_schemas
         self._decode: str | None = None
         if VALUE_ROW in self._columns:
             self._decode = (schema.field(VALUE_ROW).metadata or {})[SPEC].decode()
@@ -67,6 +76,9 @@ class NativeFetcher:
 
     def _batch_of(self, found: Any) -> Callable[[Collection[str]], pa.RecordBatch | None]:
         def batch(without: Collection[str]) -> pa.RecordBatch | None:
+            if found.unknown_schemas and self._look_up_schemas is not None:
+                learned = self._look_up_schemas(found.unknown_schemas)
+                self._clients.native_consumer.learn(list(learned.items()))
             try:
                 made = found.batch(list(without))
             except OverflowError as error:

@@ -37,7 +37,7 @@ from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, Da
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
 from dynamic_kafka.source.fetchers import make_fetcher
-from dynamic_kafka.source.fetching import BATCH_RECORDS, DAMAGED, Fetcher, FetchEvent, Span
+from dynamic_kafka.source.fetching import BATCH_RECORDS, DAMAGED, Fetcher, FetchEvent, LookUpSchemas, Span
 from dynamic_kafka.source.inquiry import GONE, Inquiry
 from dynamic_kafka.source.loss import Proof, prove
 from dynamic_kafka.source.planning import ClusterAccess, OffsetRange, Range, ReadTask
@@ -64,13 +64,16 @@ _TUNING = {
 _TRUNCATION = KafkaError(KafkaError._LOG_TRUNCATION).str().removeprefix("Local: ")
 
 
-def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterator[pa.RecordBatch]:
+def read(
+    task: ReadTask, schema: pa.Schema, settings: SourceSettings, look_up_schemas: LookUpSchemas | None = None
+) -> Iterator[pa.RecordBatch]:
     """Read all ranges of a task.
 
     Args:
         task: The ranges, and the client properties of their clusters.
         schema: The columns to return (`rows.arrow_schema`).
         settings: The source's settings.
+        look_up_schemas: Looks up what the native kernel needs to decode values with ids of schemas.
 
     Yields:
         Batches of up to 20,000 records of one cluster; the records of a partition are in order of offset.
@@ -89,7 +92,14 @@ def read(task: ReadTask, schema: pa.Schema, settings: SourceSettings) -> Iterato
                 access = task.clusters[cluster]
                 clients = kept_clients("read", cluster, access.properties, consumer=_consumer_of(settings))
                 opened = stack.enter_context(clients)
-                fetcher = make_fetcher(settings.reader_implementation, opened, access.properties, cluster, schema)
+                fetcher = make_fetcher(
+                    settings.reader_implementation,
+                    opened,
+                    access.properties,
+                    cluster,
+                    schema,
+                    look_up_schemas=look_up_schemas,
+                )
                 reader = _ClusterReader(cluster, list(ranges), opened, fetcher, settings=settings, access=access)
                 readers.append(reader)
             for reader in readers:

@@ -234,9 +234,6 @@ class _ExecutorSide:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's ranges; Spark calls it on an executor."""
-        import pyarrow as pa
-
-        from dynamic_kafka.formats.arrow import arrow_type
         from dynamic_kafka.source.reader import read
         from dynamic_kafka.source.rows import arrow_schema
         from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
@@ -244,11 +241,14 @@ class _ExecutorSide:
         acknowledge_at_once()
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark creates an empty partition if a plan has none
-        value_row = None
-        if self._value_row is not None:
-            row = self._value_row
-            value_row = pa.field(row.name, arrow_type(row.dataType), metadata={_SPEC: row.metadata[_SPEC]})
-        return read(partition.task, arrow_schema(self._columns, value_row), self._settings)
+        if self._value_row is None:
+            return read(partition.task, arrow_schema(self._columns), self._settings)
+        from dynamic_kafka.spark.value_rows import completed, decoder_of, field_of
+
+        schema, decoder = arrow_schema(self._columns, field_of(self._value_row)), decoder_of(self._value_row)
+        if decoder is None:
+            return read(partition.task, schema, self._settings)
+        return completed(read(partition.task, schema, self._settings, decoder.schemas), decoder)
 
 
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):

@@ -134,7 +134,7 @@ def _needed(table: KafkaTable) -> StructType:
 def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
     """Return the source's column with the decoded values, if the native kernel can decode them; None if not.
 
-    It decodes only what it is certain about, and leaves the bytes of all other values to Spark.
+    It decodes only what it is certain about, and leaves all other values to Spark, or to the format's decoder.
     """
     form, schema, options = table.value.format, table.value.schema, table.value.options
     # A tombstone has neither bytes nor a row, and the dead letter of a bad key needs the value's bytes.
@@ -149,7 +149,12 @@ def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
     spec = json.dumps({**found, "schema": schema.jsonValue()})
     if not can_decode(spec):
         return None
-    return StructField(VALUE_ROW, _nullable(with_error(schema)), metadata={"spec": spec})
+    if form.decoder is None:
+        return StructField(VALUE_ROW, _nullable(with_error(schema)), metadata={"spec": spec})
+    from dynamic_kafka.formats.arrow import decoded_type  # imports pyarrow, which takes a while
+
+    # Options hold references to secrets, which are looked up where values are decoded. Plans show no column's metadata.
+    return StructField(VALUE_ROW, decoded_type(schema), metadata={"spec": spec, "options": json.dumps(dict(options))})
 
 
 def _nullable(type_: DataType) -> Any:
@@ -167,10 +172,15 @@ def _nullable(type_: DataType) -> Any:
 
 def _decoded(messages: DataFrame, table: KafkaTable) -> DataFrame:
     """Return the messages with their decoded parts."""
-    found = {e.name: _decode(e) for e in _encodings(table)}
-    if VALUE_ROW in messages.columns:
-        found["value"] = F.coalesce(F.col(VALUE_ROW), found["value"])
-    decoded = messages.select("*", *(once(column).alias(f"__{name}") for name, column in found.items()))
+    found = {}
+    for encoding in _encodings(table):
+        if encoding.name != "value" or VALUE_ROW not in messages.columns:
+            found[encoding.name] = once(_decode(encoding))
+        elif encoding.format.decoder is None:
+            found[encoding.name] = once(F.coalesce(F.col(VALUE_ROW), _decode(encoding)))
+        else:  # it is decoded already
+            found[encoding.name] = F.col(VALUE_ROW)
+    decoded = messages.select("*", *(column.alias(f"__{name}") for name, column in found.items()))
     if table.upsert:  # skip messages without a key; a value skipped by the format is not a tombstone
         read = F.col("value").isNull() | F.col("__value").isNotNull()
         return decoded.where(F.col("__key").isNotNull() & read)

@@ -11,12 +11,13 @@ not answer, or a schema does not fit the columns, the query fails, as in Flink: 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import BinaryType
+from pyspark.sql.types import BinaryType, TimeType
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
@@ -24,9 +25,11 @@ from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
 from dynamic_kafka.formats.avro.decoding import decode, reader, unreadable
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.format import legacy_option, parsed
-from dynamic_kafka.formats.avro.schemas import parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.avro.native import resolved
+from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.avro.values import Cursor, Indices, Read, UnreadableError
-from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.expressions import has
+from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 if TYPE_CHECKING:
@@ -43,6 +46,10 @@ _HEADER_BYTES = 5  # a magic byte, 0, and the id, highest byte first
 
 
 def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    return decoded(_decoder(schema, options).rows, schema, column)
+
+
+def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     settings, text, target = (
         schema_registry_settings.settings(_NAME, options),
         _text(schema, options),
@@ -52,7 +59,15 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     def from_avro_confluent(messages: pa.Array) -> pa.Array:
         return _decode_batch(messages, settings, text, target)
 
-    return decoded(from_avro_confluent, schema, column)
+    def schemas(ids: Collection[int]) -> Mapping[int, str | None]:
+        return _resolved_schemas(ids, settings, text, target)
+
+    return Decoder(from_avro_confluent, schemas)
+
+
+def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    del options
+    return None if has(schema, (TimeType,)) else {"format": _NAME}  # Spark reads Arrow's times as TIME(6) only
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
@@ -128,15 +143,48 @@ def _reader_or_fault(settings: RegistrySettings, schema_id: int, text: str, targ
         return unreadable(str(error), target)
 
 
+def _resolved_schemas(
+    ids: Collection[int], settings: RegistrySettings, text: str, target: pa.StructType
+) -> dict[int, str | None]:
+    """Return schemas for the native kernel, by id; without those that the registry does not know.
+
+    Errors of the registry and of schemas that do not fit the columns are those of `_decode_batch`.
+    """
+    found = {}
+    for schema_id in ids:
+        try:
+            found[schema_id] = _resolved(settings, schema_id, text, target)
+        except RegistryError as error:
+            if not error.not_found:
+                raise
+    return found
+
+
 @functools.lru_cache(1000)
-def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:
+def _resolved(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> str | None:
+    _reader(settings, schema_id, text, target)  # raises if the schema does not fit
+    writer = _writer(settings, schema_id)
+    found = None if isinstance(writer, str) else resolved(writer, parsed(text), target)
+    return None if found is None else json.dumps(found)
+
+
+@functools.lru_cache(1000)
+def _writer(settings: RegistrySettings, schema_id: int) -> AvroSchema | str:
+    """Return a schema of the registry, or why its messages cannot be read."""
     found = schema_registry.client(settings).schema(schema_id)
     if found.type != "AVRO":
-        return unreadable(f"its schema {schema_id} is not an Avro schema, but {found.type}", target)
+        return f"its schema {schema_id} is not an Avro schema, but {found.type}"
     try:
-        writer = parse_schema(found.text, schema_registry.client(settings).references(found))
+        return parse_schema(found.text, schema_registry.client(settings).references(found))
     except ValueError as error:
-        return unreadable(f"with its schema {schema_id}, {error}", target)
+        return f"with its schema {schema_id}, {error}"
+
+
+@functools.lru_cache(1000)
+def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:
+    writer = _writer(settings, schema_id)
+    if isinstance(writer, str):
+        return unreadable(writer, target)
     try:
         return reader(writer, parsed(text), target)
     except UnreadableError as error:
@@ -146,6 +194,13 @@ def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.St
 
 
 AVRO_CONFLUENT = Format(
-    _NAME, (*schema_registry_settings.options(_NAME), _LEGACY), _decode, _encode, _check, registry=_SUBJECT
+    _NAME,
+    (*schema_registry_settings.options(_NAME), _LEGACY),
+    _decode,
+    _encode,
+    _check,
+    registry=_SUBJECT,
+    native=_native,
+    decoder=_decoder,
 )
 """Flink's format `avro-confluent`."""

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from dynamic_kafka.formats.avro.blocks import entry_skipper, read_blocks, value_skipper
-from dynamic_kafka.formats.avro.schemas import AvroSchema
+from dynamic_kafka.formats.avro.schemas import AvroSchema, fields_by_name, matched
 from dynamic_kafka.formats.avro.values import (
     DEEPEST,
     Build,
@@ -198,19 +198,18 @@ class _Compiler:
         return found
 
     def _record(self, written: Any, schema: Any, target: pa.StructType, path: str) -> Read:
-        wanted = {name: field for field in schema["fields"] for name in (*field.get("aliases", ()), field["name"])}
         steps: list[Read] = []
         step_of: dict[str, int] = {}  # by column
-        for field in written["fields"]:
+        for field, found in matched(written, schema, [column.name for column in target]):
             shown = f"{path}.{field['name']}".lstrip(".")
-            found = wanted.get(field["name"])
-            if found is None or found["name"] in step_of or target.get_field_index(found["name"]) < 0:
+            if found is None:
                 steps.append(self.skip(field["type"], shown))
             else:
                 step_of[found["name"]] = len(steps)
                 steps.append(self.read(field["type"], found["type"], target.field(found["name"]).type, shown))
+        by_name = fields_by_name(schema)
         defaults = {
-            column.name: self._default(wanted.get(column.name), column, path)
+            column.name: self._default(by_name.get(column.name), column, path)
             for column in target
             if column.name not in step_of
         }

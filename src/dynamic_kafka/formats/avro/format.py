@@ -9,21 +9,23 @@ from __future__ import annotations
 import functools
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import BinaryType
+from pyspark.sql.types import BinaryType, TimeType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import arrow_type, bisect_errors, decoded, evaluated
 from dynamic_kafka.formats.avro.decoding import decode, reader
 from dynamic_kafka.formats.avro.encoding import encode
+from dynamic_kafka.formats.avro.native import resolved
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.avro.values import Cursor, Indices, Read
-from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.expressions import has
+from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.options import Option, boolean, choice, non_blank
 
 if TYPE_CHECKING:
@@ -86,6 +88,13 @@ def _check(schema: StructType, options: FormatOptions) -> None:
         parsed(_text(schema, options))
     except ValueError as error:
         raise ConfigurationError(f"The columns cannot become a valid Avro schema: {error}") from None
+
+
+def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    if _ENCODING.of(options) == "json" or has(schema, (TimeType,)):  # Spark reads Arrow's times as TIME(6) only
+        return None
+    own = parsed(_text(schema, options))
+    return {"format": _NAME, "writer": resolved(own, own, arrow_type(schema))}
 
 
 def _text(schema: StructType, options: FormatOptions) -> str:
@@ -185,5 +194,7 @@ AVRO = Format(
     _decode,
     _encode,
     _check,
+    native=_native,
+    decoder=lambda schema, options: Decoder(decoder(schema, options)),
 )
 """Flink's format `avro`."""

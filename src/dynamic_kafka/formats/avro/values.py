@@ -29,6 +29,7 @@ __all__ = [
     "cursor_over",
     "longs",
     "scan",
+    "symbols",
     "take",
 ]
 
@@ -255,8 +256,8 @@ def converter(written: Typed, wanted: Typed, target: pa.DataType, path: str) -> 
         scale = (written if written[1].get("logicalType") == "decimal" else wanted)[1].get("scale", 0)
         return lambda span, cursor: _decimals(span, scale, target, cursor, path)
     if written[0] == "enum":
-        symbols = _symbols(written[1], wanted)
-        return lambda index, cursor: _symbol(symbols, index, cursor, path)
+        known = symbols(written[1], wanted)
+        return lambda index, cursor: _symbol(known, index, cursor, path)
     if types.is_binary(target) or types.is_string(target):
         return lambda span, cursor: _cast(_binary(span, cursor), target, cursor, f"{path} is not a text in UTF-8")
     if types.is_timestamp(target) or types.is_time(target):
@@ -343,7 +344,7 @@ def _cast(array: pa.Array, target: pa.DataType, cursor: Cursor, reason: str) -> 
     return pa.concat_arrays(parts)
 
 
-def _symbols(written: Any, wanted: Typed) -> list[str | None]:
+def symbols(written: Any, wanted: Typed) -> list[str | None]:
     """Return the text of each of the writer's symbols; None for one that the reader's enum does not have."""
     kind, schema = wanted
     if kind != "enum":
@@ -351,8 +352,8 @@ def _symbols(written: Any, wanted: Typed) -> list[str | None]:
     return [symbol if symbol in schema["symbols"] else schema.get("default") for symbol in written["symbols"]]
 
 
-def _symbol(symbols: list[str | None], index: Indices, cursor: Cursor, path: str) -> pa.Array:
-    found = pa.array(symbols, pa.string()).take(pa.array(index))
+def _symbol(known: list[str | None], index: Indices, cursor: Cursor, path: str) -> pa.Array:
+    found = pa.array(known, pa.string()).take(pa.array(index))
     if found.null_count:
         unknown = found.is_null().to_numpy(zero_copy_only=False)
         cursor.fail(unknown, f"{path} is a symbol that the enum of the reader's schema does not have")

@@ -1,0 +1,68 @@
+"""The column `value_row` on the executors: what decodes it, beside the native kernel.
+
+A format that is a function over Arrow batches decodes in this process also what the kernel has left. Spark could call the
+function for those values, but it would call it for all of them: their rows would go to another process and back, mostly with
+nulls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from dynamic_kafka.formats import ERROR, Decoder, format_named
+from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.source.rows import SPEC, VALUE_ROW
+
+__all__ = ["completed", "decoder_of", "field_of"]
+
+
+def field_of(column: StructField) -> pa.Field:
+    """Return the Arrow field of the column."""
+    spec = SPEC.decode()
+    return pa.field(column.name, arrow_type(column.dataType), metadata={spec: column.metadata[spec]})
+
+
+def decoder_of(column: StructField) -> Decoder | None:
+    """Return what decodes the values that the kernel leaves; None if Spark does.
+
+    The column's metadata has the options of a format that decodes here.
+    """
+    if "options" not in column.metadata:
+        return None
+    spec = json.loads(column.metadata[SPEC.decode()])
+    decoder = format_named(spec["format"]).decoder
+    assert decoder is not None
+    return decoder(StructType.fromJson(spec["schema"]), json.loads(column.metadata["options"]))
+
+
+def completed(batches: Iterator[pa.RecordBatch], decoder: Decoder) -> Iterator[pa.RecordBatch]:
+    """Yield batches with all values decoded. Only values that cannot be decoded keep their bytes, for the error."""
+    for batch in batches:
+        values = batch["value"]
+        yield batch if values.null_count == len(values) else _completed(batch, decoder)
+
+
+def _completed(batch: pa.RecordBatch, decoder: Decoder) -> pa.RecordBatch:
+    import pyarrow.compute as pc  # takes 40 ms, and most tasks do not need it
+
+    values, rows = batch["value"], batch[VALUE_ROW]
+    left = np.flatnonzero(values.is_valid())
+    decoded = decoder.rows(values.take(pa.array(left)))
+    if len(left) == len(batch):
+        rows = decoded
+    else:
+        order = np.arange(len(batch))
+        order[left] = np.arange(len(batch), len(batch) + len(left))
+        rows = pa.concat_arrays([rows, decoded]).take(pa.array(order))
+    is_bad = pc.is_valid(pc.struct_field(rows, ERROR))
+    return _with(_with(batch, VALUE_ROW, rows), "value", pc.if_else(is_bad, values, None))
+
+
+def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(name)
+    return batch.set_column(place, batch.schema.field(place), column)
