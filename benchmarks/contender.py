@@ -19,7 +19,8 @@ from benchmarks.ready import ReadyBatches
 from benchmarks.records import produce_one_each
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, count, from_json, length, lit, rpad
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.functions import col, count, expr, from_json, length, lit, rpad
 from pyspark.sql.functions import sum as total
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -190,25 +191,35 @@ class Contender:
         query.stop()
         return [latency_ms for created_ms, latency_ms in found if begin_ms <= created_ms < end_ms]
 
-    def decode(self, options: Options, *, columns: str) -> Result:
-        """Read a topic's JSON to its end in a batch query, as columns, and return the seconds it takes.
+    def decode(
+        self, options: Options, *, columns: str, table: Options | None = None, avro_schema: str | None = None
+    ) -> Result:
+        """Read a topic's messages to its end in a batch query, as columns, and return the seconds it takes.
 
-        Spark's connector uses `from_json`, ours a table of the SQL API.
+        Spark's connector uses `from_json` or `from_avro`, ours a table of the SQL API.
 
         Args:
             options: The options of Spark's connector.
             columns: The columns in Spark's DDL, which is also valid in Flink's DDL here.
+            table: More options of the table; its format is `json`, unless they say otherwise.
+            avro_schema: The schema of Avro messages, which begin with the id that a registry gave it. None is JSON.
         """
         if self._format == "kafka":
             began = time.perf_counter()
             messages = self._spark.read.format(self._format).options(**options).load()
-            rows = messages.select(from_json(col("value").cast("string"), columns).alias("row")).select("row.*")
+            if avro_schema is None:
+                row = from_json(col("value").cast("string"), columns)
+            else:
+                row = from_avro(expr("substring(value, 6)"), avro_schema)
+            rows = messages.select(row.alias("row")).select("row.*")
         else:
             began = time.perf_counter()
             self._environment.execute_sql("DROP TABLE IF EXISTS decoded")
+            more = {"format": "json", **(table or {})}
             self._environment.execute_sql(
-                f"CREATE TABLE decoded ({columns}) WITH ('connector' = 'kafka', 'format' = 'json', "
-                f"'topic' = '{options['subscribe']}', 'scan.startup.mode' = 'earliest-offset', "
+                f"CREATE TABLE decoded ({columns}) WITH ('connector' = 'kafka', "
+                + "".join(f"'{name}' = '{text}', " for name, text in more.items())
+                + f"'topic' = '{options['subscribe']}', 'scan.startup.mode' = 'earliest-offset', "
                 f"'properties.bootstrap.servers' = '{options['kafka.bootstrap.servers']}')"
             )
             rows = self._environment.from_path("decoded")

@@ -1,24 +1,37 @@
-"""Write the records of the benchmarks, in its own process: `python -m benchmarks.records fill|steady ...`.
+"""Write the records of the benchmarks, in its own process: `python -m benchmarks.records fill|avro|steady ...`.
 
-`fill` writes a topic as fast as possible. `steady` writes at an even rate until its standard input ends.
+`fill` and `avro` write a topic as fast as possible. `steady` writes at an even rate until its standard input ends.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import Random
+from typing import Any
 
+import fastavro
 from confluent_kafka import KafkaError, KafkaException, Producer
 from scripts.spark42 import ROOT
 
-__all__ = ["VALUE_BYTES", "fill", "produce_one_each", "steady"]
+__all__ = ["AVRO_SCHEMA", "VALUE_BYTES", "fill", "fill_avro", "produce_one_each", "steady"]
 
 VALUE_BYTES = 120
+_FIELDS = {"id": "long", "user": "string", "session": "string", "amount": "int", "x": "string"}
+AVRO_SCHEMA = {
+    "type": "record",
+    "name": "record",
+    "namespace": "org.apache.flink.avro.generated",
+    "fields": [{"name": name, "type": ["null", of], "default": None} for name, of in _FIELDS.items()],
+}
+"""The schema that a table with these columns has in Flink and in ours."""
 _BLOCK = 5_000
 _TICK_S = 0.01
 _NOISE = Random(1).randbytes(2**21).hex()
@@ -28,6 +41,11 @@ _FAST = {"compression.type": "lz4", "linger.ms": 50, "batch.num.messages": 10_00
 def fill(servers: str, topic: str, *, partitions: int, records: int, value_bytes: int = VALUE_BYTES) -> None:
     """Write `records` values, 120 bytes by default, evenly over the partitions, compressed with lz4."""
     _call("fill", servers, topic, partitions, records, value_bytes)
+
+
+def fill_avro(servers: str, topic: str, *, partitions: int, records: int, schema_id: int) -> None:
+    """Write the same records as `fill` as Avro messages, with the id that a registry gave to `AVRO_SCHEMA`."""
+    _call("avro", servers, topic, partitions, records, schema_id)
 
 
 @contextmanager
@@ -63,12 +81,12 @@ def _call(*arguments: object) -> None:
     )
 
 
-def _fill(servers: str, topic: str, partitions: int, records: int, value_bytes: int) -> None:
+def _fill(servers: str, topic: str, partitions: int, records: int, value: Callable[[int], bytes]) -> None:
     producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 500_000, **_FAST})
     for partition in range(partitions):
         first, end = records * partition // partitions, records * (partition + 1) // partitions
         for begin in range(first, end, _BLOCK):
-            messages = [{"value": _value(i, value_bytes)} for i in range(begin, min(begin + _BLOCK, end))]
+            messages = [{"value": value(i)} for i in range(begin, min(begin + _BLOCK, end))]
             while len(producer) > 400_000:
                 producer.poll(0.05)
             producer.produce_batch(topic, messages, partition=partition, on_delivery=_check)
@@ -86,6 +104,13 @@ def _value(i: int, size: int) -> bytes:
         at = mixed % (len(_NOISE) - size)
         text += _NOISE[at : at + size // 2 - len(text) // 2]
     return (text + "x" * (size - 2 - len(text)) + '"}').encode()
+
+
+def _avro(i: int, schema_id: int, schema: Any) -> bytes:
+    message = io.BytesIO()
+    message.write(b"\0" + schema_id.to_bytes(4))
+    fastavro.schemaless_writer(message, schema, json.loads(_value(i, VALUE_BYTES)))
+    return message.getvalue()
 
 
 def _steady(servers: str, topic: str, partitions: int, rate: int) -> None:
@@ -114,8 +139,13 @@ def _check(error: KafkaError | None, _: object) -> None:
 
 
 if __name__ == "__main__":
-    what, to, name, *numbers = sys.argv[1:]
+    what, to, topic, *numbers = sys.argv[1:]
+    partitions, number, *more = map(int, numbers)
     if what == "fill":
-        _fill(to, name, *map(int, numbers))
+        _fill(to, topic, partitions, number, partial(_value, size=more[0]))
+    elif what == "avro":
+        _fill(
+            to, topic, partitions, number, partial(_avro, schema_id=more[0], schema=fastavro.parse_schema(AVRO_SCHEMA))
+        )
     else:
-        _steady(to, name, *map(int, numbers))
+        _steady(to, topic, partitions, number)

@@ -1,4 +1,4 @@
-"""Beside both rivals, Spark's JVM connector and Flink: (a) one large topic, (p) the first batch, (q) several clusters.
+"""Beside both rivals, the JVM connector and Flink: (a) a large topic, (l) Avro, (p) the first batch, (q) several clusters.
 
 Flink reads with its DynamicKafkaSource in two slots, only the values, into a sink that discards them.
 """
@@ -16,12 +16,14 @@ from typing import Literal
 from benchmarks.drivers import JVM, OURS, Child, Driver, alternate, both
 from benchmarks.flink import FLINK, Flink
 from benchmarks.processes import Cost, measured
-from benchmarks.records import VALUE_BYTES, fill
+from benchmarks.records import AVRO_SCHEMA, VALUE_BYTES, fill, fill_avro
 from benchmarks.report import Result, compare, compare_costs
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from tests.schema_registry import SchemaRegistry
 
 from dynamic_kafka.testing import KafkaBroker
 
-__all__ = ["READY", "Measure", "Target", "all_three", "cluster_counts", "compared", "first_batch", "shapes"]
+__all__ = ["READY", "Measure", "Target", "all_three", "avro", "cluster_counts", "compared", "first_batch", "shapes"]
 
 READY = "ready batches"
 _KILOBYTE = 1_000
@@ -108,6 +110,35 @@ def shapes(records: int, count: int, tell: Tell) -> Iterator[Result]:
                 }
                 name = f"{n / 1e6:g} M x {size} B, {columns}, batch to noop"
                 yield from compared("a", name, measures, targets, records=n, count=count, tell=tell)
+
+
+def avro(records: int, count: int, tell: Tell) -> Iterator[Result]:
+    """Measure case (l): Avro messages with a registry to five columns, to noop; in Flink to `blackhole`."""
+    columns = "`id` BIGINT, `user` STRING, `session` STRING, `amount` INT, `x` STRING"
+    text = json.dumps(AVRO_SCHEMA)
+    with KafkaBroker(heap="1g") as broker, SchemaRegistry() as registry, all_three() as (ours, jvm, flink):
+        broker.create_topic("avro", 8)
+        with SchemaRegistryClient({"url": registry.url}) as client:
+            schema_id = client.register_schema("avro-value", Schema(text, "AVRO"))
+        tell("writing the records")
+        fill_avro(broker.bootstrap_servers, "avro", partitions=8, records=records, schema_id=schema_id)
+        options = _options(broker, "avro")
+        table = {"format": "avro-confluent", "avro-confluent.url": registry.url}
+        of_flink = {"topic": "avro", "properties.bootstrap.servers": broker.bootstrap_servers, **table}
+        flink.create_tables(columns, of_flink, records=records)
+
+        def measure(driver: Driver) -> float:
+            found = driver("decode", options=options, columns=columns, table=table, avro_schema=text)
+            return float(found["seconds"])
+
+        measures: dict[str, tuple[Child, Measure]] = {
+            "ours": (ours, partial(measure, ours)),
+            "JVM": (jvm, partial(measure, jvm)),
+            FLINK: (flink, flink.decode),
+        }
+        targets: dict[str, Target] = {"JVM": (3.0, "at least"), FLINK: (1.5, "at least")}
+        name = "Avro with a registry to columns, SQL API"
+        yield from compared("l", name, measures, targets, records=records, count=count, tell=tell)
 
 
 def first_batch(count: int, tell: Tell) -> Iterator[Result]:

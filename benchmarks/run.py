@@ -18,7 +18,7 @@ from benchmarks.flink import FLINK_POM  # noqa: E402
 from benchmarks.formats import avro_decoding, json_decoding  # noqa: E402
 from benchmarks.reading import reading  # noqa: E402
 from benchmarks.report import Result, save, show  # noqa: E402
-from benchmarks.rivals import cluster_counts, first_batch, shapes  # noqa: E402
+from benchmarks.rivals import avro, cluster_counts, first_batch, shapes  # noqa: E402
 from benchmarks.scaling import growth, memory  # noqa: E402
 from benchmarks.sink import exactly_once_against, exactly_once_cost, sink_throughput  # noqa: E402
 from rich.console import Console  # noqa: E402
@@ -60,6 +60,7 @@ def main() -> int:
         "i": partial(avro_decoding, count),
         "k": partial(reading, 100_000 if quick else 4_000_000, count),
         "g": partial(exactly_once_cost, 50_000 if quick else 1_000_000, count, 10 if quick else 60),
+        "l": partial(avro, 100_000 if quick else 2_000_000, count),
         "p": partial(first_batch, count),
         "q": partial(cluster_counts, sizes.records, count),
     }
