@@ -17,8 +17,8 @@ PACKAGE = ROOT / "src" / "dynamic_kafka"
 DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md")
 TEXTS = {str(path.relative_to(ROOT)): path.read_text() for path in DOCUMENTS}
 
-# Files of a user's own, and files that exist only after a build.
-NOT_HERE = {".venv-spark42"}
+# Folders that exist only after a build, and those of a checkpoint.
+NOT_HERE = {".venv-spark42", "dist/", "offsets/", "commits/"}
 
 
 def prose(text: str) -> str:
