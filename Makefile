@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNEL := $(VENV)/.kernel
-KERNEL_SOURCES := $(shell find native -path native/target -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name Cargo.lock \) -print)
+KERNEL_SOURCES := $(shell find native -path native/target -prune -o -path native/fuzz -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name Cargo.lock \) -print)
 CARGO := $(shell command -v cargo)
 
 # Without these, Spark's workers start whatever `python3` is on PATH, which lacks this project's libraries.
@@ -18,7 +18,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel lint format test test-kernel test-slow test-crash test-all soak mutation chaos demo changes bench clean
+.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-all soak mutation chaos demo changes bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
@@ -85,6 +85,10 @@ ifdef CARGO
 else
 	@echo 'cargo is not installed, so there is no native kernel to test'
 endif
+
+fuzz: ## Give the native decoders damaged messages, with AddressSanitizer; for five minutes, e.g. ARGS=-max_total_time=60
+	@cargo +nightly fuzz --version >/dev/null || { echo 'Needed: rustup toolchain install nightly && cargo install cargo-fuzz'; exit 1; }
+	cd native && cargo +nightly fuzz run decode -- -max_len=600 $(or $(ARGS),-max_total_time=300)
 
 test-slow: install ## Run the longer tests, and those of properties with more examples
 	HYPOTHESIS_PROFILE=ci $(PYTEST) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
