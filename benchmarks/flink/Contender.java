@@ -53,7 +53,6 @@ public final class Contender {
         var address = cluster.getRestAddress().get();
         environment = StreamExecutionEnvironment.createRemoteEnvironment(address.getHost(), address.getPort());
         environment.setParallelism(SLOTS);
-        environment.getConfig().enableObjectReuse(); // faster, and nothing here keeps an object
         tables = StreamTableEnvironment.create(environment, EnvironmentSettings.inBatchMode());
     }
 
