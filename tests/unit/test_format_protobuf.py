@@ -448,6 +448,26 @@ def test_required_fields_have_to_be_there() -> None:
         encode(type_, schema, {"a": 1, "i": {"r": 1}}, {"a": 1, "i": {"r": None}})
 
 
+def test_required_fields_that_are_missing_in_many_places_are_an_error() -> None:
+    """Google's library crashes when it is asked for their names."""
+    type_ = message(
+        'syntax="proto2"; message M { repeated V a = 1; map<string, V> b = 2; required V c = 3; optional V d = 4; '
+        "message V { required int32 r = 1; map<int32, int32> m = 2; } }"
+    )
+    inner = columns(r=INT, m=MapType(INT, INT))
+    schema = columns(a=ArrayType(inner), b=MapType(TEXT, inner), d=inner)
+    lacks: dict[str, Any] = {"r": None, "m": [(1, 2)]}
+    row = {"a": [lacks, lacks, {"r": 1}], "b": [("x", lacks)], "d": lacks}
+    with pytest.raises(RowError, match="column 'c' is null or missing"):
+        encode(type_, schema, row)
+    payload = b"\x0a\x06\x12\x04\x08\x01\x10\x02" * 2 + b"\x0a\x02\x08\x01"
+    payload += b"\x12\x05\x0a\x01x\x12\x00" + b"\x22\x00"
+    not_utf8 = b"\x12\x05\x0a\x01\xff\x12\x00"
+    found, also = decode(type_, schema, payload, payload + not_utf8)
+    assert found[ERROR] == "Message of type 'M' lacks required fields: c, a[0].r, a[1].r, b[\"x\"].r, d.r"
+    assert also[ERROR].endswith(", d.r")
+
+
 def test_values_that_do_not_fit_their_column_are_errors_of_their_records(proto2: MessageType) -> None:
     """A number too large for a narrow column, text of proto2 that is no UTF-8, a time after the year 9999."""
     make = class_of(proto2)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from dynamic_kafka.formats.arrow import arrow_type, bisect_errors
 from dynamic_kafka.formats.format import ERROR
+from dynamic_kafka.formats.protobuf.required import has_required, lacking
 from dynamic_kafka.formats.protobuf.types import (
     STRINGS,
     TIMESTAMPS,
@@ -88,11 +89,10 @@ def decoder(message: MessageType, columns: StructType, missing: Missing, *, igno
     def parse_checked(payload: Any) -> Any:
         made = from_string(payload)
         if not made.IsInitialized():
-            lacking = ", ".join(made.FindInitializationErrors())
-            raise DecodeError(f"Message of type '{message.name}' lacks required fields: {lacking}")
+            raise DecodeError(f"Message of type '{message.name}' lacks required fields: {', '.join(lacking(made))}")
         return made
 
-    parse = parse_checked if _has_required(descriptor, set()) else from_string
+    parse = parse_checked if has_required(descriptor) else from_string
 
     def parse_each(payloads: Iterable[bytes | None]) -> tuple[list[Any], list[int | None], list[str | None]]:
         """Return the messages that can be parsed, and for each payload the index of its message or its error."""
@@ -165,16 +165,6 @@ def _read_all(read: _Reader, messages: list[Any]) -> tuple[pa.StructArray, list[
         (ValueError, OverflowError),  # ValueError is also UnicodeDecodeError and ArrowInvalid
     )
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts), errors
-
-
-def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
-    if descriptor.full_name in seen:
-        return False
-    seen.add(descriptor.full_name)
-    return any(
-        field.is_required or (field.message_type is not None and _has_required(field.message_type, seen))
-        for field in descriptor.fields
-    )
 
 
 def _row_reader(descriptor: Descriptor, columns: StructType, where: str, missing: Missing) -> _Reader:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dynamic_kafka.errors import RowError
+from dynamic_kafka.formats.protobuf.required import has_required, lacking
 from dynamic_kafka.formats.protobuf.types import (
     STRINGS,
     TIMESTAMPS,
@@ -63,11 +64,21 @@ def encoder(message: MessageType, columns: StructType, null_literal: str) -> Enc
     make: Callable[..., Any] = GetMessageClass(descriptor)
     write = _row_writer(descriptor, columns, "", null_literal)
 
+    def make_checked(**row: Any) -> Any:
+        made = make(**row)
+        if not made.IsInitialized():
+            raise EncodeError
+        return made
+
+    make_whole = make_checked if has_required(descriptor) else make
+
     def encode_chunk(rows: pa.StructArray) -> list[bytes | None]:
         arguments = write(rows)
         try:
             # Deterministic: another order of a map's entries would make another key.
-            return [None if row is None else make(**row).SerializeToString(deterministic=True) for row in arguments]
+            return [
+                None if row is None else make_whole(**row).SerializeToString(deterministic=True) for row in arguments
+            ]
         except (ValueError, TypeError, EncodeError):
             for row in filter(None, arguments):
                 _check_row(descriptor, make, row)
@@ -88,8 +99,8 @@ def _check_row(descriptor: Descriptor, make: Callable[..., Any], row: dict[str, 
             make(**{name: value})
         except (ValueError, TypeError):
             raise RowError(name, f"holds a value that does not fit field {descriptor.full_name}.{name}") from None
-    if lacking := make(**row).FindInitializationErrors():
-        raise RowError(lacking[0], f"is null or missing, but is a required field of message {descriptor.full_name}")
+    if (path := next(lacking(make(**row)), None)) is not None:
+        raise RowError(path, f"is null or missing, but is a required field of message {descriptor.full_name}")
 
 
 def _row_writer(descriptor: Descriptor, columns: StructType, where: str, null_literal: str) -> _Writer:
