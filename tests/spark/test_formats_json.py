@@ -515,3 +515,5 @@ def test_decimals_have_the_text_that_java_gives_them(spark: SparkSession) -> Non
     ).collect():
         assert row["short"] == (str(row["n"].normalize(all_digits)) if row["n"] else "0")
         assert row["plain"] == f"{row['n']:f}"
+    tiny = F.lit("-3E-38").cast("DECIMAL(38,38)")
+    assert spark.range(1).select(decimal_text(tiny, plain=False)).collect() == [("-3E-38",)]

@@ -204,7 +204,8 @@ def decimal_text(column: Column, *, plain: bool) -> Column:
     """
     if plain:
         return _plain(column)
-    sign = F.when(column < 0, "-").otherwise("")
+    # Not column < 0: to compare DECIMAL(38, 38) with 0, Spark rounds it to fewer digits.
+    sign = F.when(_plain(column).startswith("-"), "-").otherwise("")
     # Not abs: it rounds a negative number to 34 digits.
     parts = F.split(F.ltrim(_plain(column), F.lit("-")), r"\.", 2)
     return F.concat(
