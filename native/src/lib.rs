@@ -2,6 +2,8 @@
 
 pub mod columns;
 pub mod consumer;
-pub mod librdkafka;
 #[cfg(not(test))] // a test would have to be linked with Python
+mod encoder;
+pub mod librdkafka;
+#[cfg(not(test))]
 mod python;

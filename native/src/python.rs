@@ -11,10 +11,11 @@ use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::columns::{Column, Columns, Problem};
 use crate::consumer::{self, Span};
+use crate::encoder::Encoder;
 use crate::librdkafka::{self, Report};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 3;
+const INTERFACE: u32 = 4;
 
 type Range = (String, i32, i64, i64);
 type Reports = (Vec<(i32, String)>, Vec<String>);
@@ -35,8 +36,8 @@ fn raised(py: Python<'_>, error: &librdkafka::Error) -> PyErr {
 
 /// A batch, which pyarrow takes over by the Arrow C data interface.
 #[pyclass(frozen, module = "dynamic_kafka_native")]
-struct Batch {
-    batch: RecordBatch,
+pub(crate) struct Batch {
+    pub(crate) batch: RecordBatch,
 }
 
 #[pymethods]
@@ -216,5 +217,6 @@ fn dynamic_kafka_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(can_decode, module)?)?;
     module.add_class::<Batch>()?;
     module.add_class::<Fetched>()?;
-    module.add_class::<Consumer>()
+    module.add_class::<Consumer>()?;
+    module.add_class::<Encoder>()
 }

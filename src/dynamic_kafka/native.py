@@ -7,21 +7,37 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dynamic_kafka.errors import DynamicKafkaError, MissingDependencyError
 
-__all__ = ["Implementation", "Kernel", "can_decode", "find_librdkafka", "implementation", "kernel"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "Encode",
+    "Implementation",
+    "Kernel",
+    "can_decode",
+    "encode_all",
+    "encoder",
+    "find_librdkafka",
+    "implementation",
+    "kernel",
+]
 
 _log = logging.getLogger(__name__)
 
 Implementation = Literal["auto", "native", "python"]
 """What reads: `auto` is the native kernel where it can be used."""
+Encode = Callable[["pa.StructArray", bytes], tuple["pa.BinaryArray", list[int]]]
+"""Takes rows, and the bytes with which each message begins. Returns a message for each row, null for a row that is null, and
+the places of the rows that the kernel is not certain about; their messages are null, too."""
 
-_INTERFACE = 3
+_INTERFACE = 4
 _REPAIR = "install the version of pyspark-dynamic-kafka-native that belongs to this pyspark-dynamic-kafka"
 
 
@@ -92,6 +108,54 @@ def can_decode(spec: str) -> bool:
     """Return whether the native kernel is there and decodes messages as a spec says (`native/decode/src/spec.rs`)."""
     module = kernel().module
     return module is not None and bool(module.can_decode(spec))
+
+
+def encode_all(spec: str, rows: pa.StructArray, prefix: bytes = b"") -> pa.BinaryArray | None:
+    """Return a message for each row; None if there is no native encoder, or if it is not certain about one of the rows."""
+    encode = encoder(spec)
+    if encode is None:
+        return None
+    messages, left = encode(rows, prefix)
+    return None if left else messages
+
+
+@lru_cache(256)
+def encoder(spec: str) -> Encode | None:
+    """Return the native encoder of rows as a spec says (`native/encode/src/spec.rs`); None if the kernel has none."""
+    module = kernel().module
+    if module is None:
+        return None
+    try:
+        made = module.Encoder(spec)
+    except ValueError:
+        return None
+
+    def encode(rows: pa.StructArray, prefix: bytes) -> tuple[pa.BinaryArray, list[int]]:
+        import pyarrow as pa
+
+        messages, left = made.encode(rows.cast(_without_texts(rows.type)), prefix)
+        return pa.record_batch(messages).column(0), left
+
+    return encode
+
+
+def _without_texts(type_: pa.DataType) -> pa.DataType:
+    """Return a type with bytes in place of texts, and without Arrow's types of large columns.
+
+    Texts of Spark need not be valid UTF-8, and Rust accepts only those that are.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_string(type_) or types.is_large_string(type_) or types.is_large_binary(type_):
+        return pa.binary()
+    if types.is_struct(type_):
+        return pa.struct([field.with_type(_without_texts(field.type)) for field in type_])
+    if types.is_list(type_) or types.is_large_list(type_):
+        return pa.list_(type_.value_field.with_type(_without_texts(type_.value_type)))
+    if types.is_map(type_):
+        return pa.map_(_without_texts(type_.key_type), type_.item_field.with_type(_without_texts(type_.item_type)))
+    return type_
 
 
 def find_librdkafka() -> str | None:

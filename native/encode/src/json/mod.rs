@@ -1,0 +1,196 @@
+//! The format `json`: a row is a JSON object, as the expressions of `formats/json/encoding.py` write it.
+//!
+//! The encoder is certain about all values of these types:
+//!
+//! | column | is written as |
+//! |---|---|
+//! | BOOLEAN, TINYINT, SMALLINT, INT, BIGINT | `true`, `1` |
+//! | DECIMAL | Java's `toString` without trailing zeros, or with all digits |
+//! | STRING | a text with Jackson's escapes; what is not UTF-8 becomes U+FFFD as in Java |
+//! | BYTES | Base64 |
+//! | DATE, TIMESTAMP, TIMESTAMP_LTZ | a text with as few digits as possible, instants with `Z` |
+//! | ARRAY, MAP with texts as keys, ROW | of these types |
+//!
+//! FLOAT and DOUBLE are not: Java's texts of them depend on its version. Nor are TIME and intervals.
+
+mod numbers;
+mod text;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::Uncertain;
+use crate::columns::{Column, Values, part, range};
+use crate::spec::{Type, Unsupported};
+
+/// How JSON is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// The character between the date and the time of a timestamp.
+    pub separator: u8,
+    /// Decimal numbers never have an exponent.
+    pub plain_decimals: bool,
+    /// Fields that are null are not written.
+    pub ignore_nulls: bool,
+}
+
+impl Style {
+    pub(crate) fn parse(options: &Value) -> Self {
+        let option = |name: &str| options[name].as_bool().unwrap_or(false);
+        let separator = if options["separator"] == "T" { b'T' } else { b' ' };
+        Self { separator, plain_decimals: option("plain_decimals"), ignore_nulls: option("ignore_nulls") }
+    }
+}
+
+/// Writes rows as JSON.
+pub(crate) struct Writer {
+    row: Step,
+    style: Style,
+}
+
+/// How a value is written.
+enum Step {
+    Boolean,
+    Number,
+    Decimal(usize),
+    Text,
+    Binary,
+    Date,
+    Timestamp,
+    TimestampNtz,
+    List(Box<Step>),
+    Map(Box<Step>),
+    /// Each field's name in quotes, with a colon.
+    Struct(Vec<(Vec<u8>, Step)>),
+}
+
+impl Writer {
+    pub(crate) fn new(columns: &Type, style: Style) -> Result<Self, Unsupported> {
+        Ok(Self { row: step(columns)?, style })
+    }
+
+    /// Append a row, which is not null.
+    pub(crate) fn write(&self, rows: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Uncertain> {
+        self.value(&self.row, rows, row, out)
+    }
+
+    fn value(&self, step: &Step, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Uncertain> {
+        match (step, &column.values) {
+            (Step::Boolean, Values::Boolean(v)) => {
+                out.extend_from_slice(if v.value(row) { b"true" } else { b"false" });
+            }
+            (Step::Number, Values::Int8(v)) => numbers::whole(v[row].into(), out),
+            (Step::Number, Values::Int16(v)) => numbers::whole(v[row].into(), out),
+            (Step::Number, Values::Int32(v)) => numbers::whole(v[row].into(), out),
+            (Step::Number, Values::Int64(v)) => numbers::whole(v[row], out),
+            (Step::Decimal(scale), Values::Decimal(v)) if self.style.plain_decimals => {
+                numbers::plain_decimal(v[row], *scale, out);
+            }
+            (Step::Decimal(scale), Values::Decimal(v)) => numbers::decimal(v[row], *scale, out),
+            (Step::Text, Values::Bytes(offsets, data)) => text::quoted(part(offsets, data, row), out),
+            (Step::Binary, Values::Bytes(offsets, data)) => {
+                let bytes = part(offsets, data, row);
+                let begin = out.len() + 1;
+                out.push(b'"');
+                out.resize(begin + bytes.len().div_ceil(3) * 4, 0);
+                STANDARD.encode_slice(bytes, &mut out[begin..]).map_err(|_| Uncertain)?;
+                out.push(b'"');
+            }
+            (Step::Date, Values::Int32(v)) => {
+                out.push(b'"');
+                numbers::date(v[row].into(), out);
+                out.push(b'"');
+            }
+            (Step::Timestamp | Step::TimestampNtz, Values::Int64(v)) => {
+                out.push(b'"');
+                numbers::timestamp(v[row], self.style.separator, out);
+                if matches!(step, Step::Timestamp) {
+                    out.push(b'Z');
+                }
+                out.push(b'"');
+            }
+            (Step::List(element), Values::List(offsets, elements)) => {
+                out.push(b'[');
+                for (i, at) in range(offsets, row).enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    self.or_null(element, elements, at, out)?;
+                }
+                out.push(b']');
+            }
+            (Step::Map(step), Values::Map(offsets, keys, values)) => {
+                out.push(b'{');
+                for (i, at) in range(offsets, row).enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    let Values::Bytes(ends, names) = &keys.values else { return Err(Uncertain) };
+                    text::quoted(part(ends, names, at), out);
+                    out.push(b':');
+                    self.or_null(step, values, at, out)?;
+                }
+                out.push(b'}');
+            }
+            (Step::Struct(fields), Values::Struct(columns)) => {
+                out.push(b'{');
+                let first = out.len();
+                for ((name, step), column) in fields.iter().zip(columns) {
+                    if self.style.ignore_nulls && !column.is_valid(row) {
+                        continue;
+                    }
+                    if out.len() > first {
+                        out.push(b',');
+                    }
+                    out.extend_from_slice(name);
+                    self.or_null(step, column, row, out)?;
+                }
+                out.push(b'}');
+            }
+            _ => return Err(Uncertain),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn or_null(&self, step: &Step, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Uncertain> {
+        if column.is_valid(row) {
+            return self.value(step, column, row, out);
+        }
+        out.extend_from_slice(b"null");
+        Ok(())
+    }
+}
+
+fn step(type_: &Type) -> Result<Step, Unsupported> {
+    Ok(match type_ {
+        Type::Boolean => Step::Boolean,
+        Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64 => Step::Number,
+        Type::Decimal(_, scale) => {
+            Step::Decimal(usize::try_from(*scale).map_err(|_| Unsupported(format!("type {type_:?}")))?)
+        }
+        Type::String => Step::Text,
+        Type::Binary => Step::Binary,
+        Type::Date => Step::Date,
+        Type::Timestamp => Step::Timestamp,
+        Type::TimestampNtz => Step::TimestampNtz,
+        Type::List(element) => Step::List(Box::new(step(element)?)),
+        Type::Map(key, value) if **key == Type::String => Step::Map(Box::new(step(value)?)),
+        Type::Struct(fields) => Step::Struct(fields.iter().map(field).collect::<Result<_, _>>()?),
+        Type::Float32 | Type::Float64 | Type::Time | Type::Map(..) => {
+            return Err(Unsupported(format!("type {type_:?} as JSON")));
+        }
+    })
+}
+
+fn field((name, type_): &(String, Type)) -> Result<(Vec<u8>, Step), Unsupported> {
+    // The other code writes control characters in two ways.
+    if name.chars().any(|c| c < ' ') {
+        return Err(Unsupported(format!("the name {name:?} as JSON")));
+    }
+    let mut quoted = Vec::new();
+    text::quoted(name.as_bytes(), &mut quoted);
+    quoted.push(b':');
+    Ok((quoted, step(type_)?))
+}

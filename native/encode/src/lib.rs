@@ -1,0 +1,98 @@
+//! Arrow columns to Kafka messages: a struct array in, a message for each row out.
+//!
+//! An encoder writes only what it is certain to write byte by byte as the code does that runs without it (the package
+//! `dynamic_kafka.formats`). Whether it is certain depends on the types of the columns first: `Encoder::new` refuses all
+//! others. A single row with an odd value is `left` to the other code. The documentation of each format's module says what
+//! it is certain about.
+//!
+//! There is no I/O and no `unsafe` here.
+
+pub mod avro;
+mod columns;
+pub mod json;
+pub mod protobuf;
+mod spec;
+
+use arrow_array::{Array, BinaryArray, StructArray};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
+
+use columns::Column;
+use spec::Type;
+pub use spec::{Spec, Unsupported};
+
+/// A row cannot be encoded with certainty.
+struct Uncertain;
+
+/// The messages of a batch.
+#[derive(Debug)]
+pub struct Encoded {
+    /// A message for each row; null for a row that is null or left.
+    pub messages: BinaryArray,
+    /// The rows that are left to the other code.
+    pub left: Vec<usize>,
+}
+
+/// Turns the rows of one batch after the other into messages.
+pub struct Encoder {
+    columns: Type,
+    format: Format,
+}
+
+enum Format {
+    Json(json::Writer),
+    Avro(avro::Writer),
+    Protobuf(protobuf::Writer),
+}
+
+impl Encoder {
+    /// Return an encoder.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the format or the type of a column is not encoded natively.
+    pub fn new(spec: &Spec) -> Result<Self, Unsupported> {
+        let format = match &spec.format {
+            spec::Format::Json(style) => Format::Json(json::Writer::new(&spec.columns, *style)?),
+            spec::Format::Protobuf(message, null_literal) => {
+                Format::Protobuf(protobuf::Writer::new(&spec.columns, message, null_literal)?)
+            }
+            spec::Format::Avro(record, cut) => Format::Avro(avro::Writer::new(&spec.columns, record, cut)?),
+        };
+        Ok(Self { columns: spec.columns.clone(), format })
+    }
+
+    /// Return a message for each row, all of which begin with `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the rows have other columns than the spec.
+    pub fn encode(&self, rows: &StructArray, prefix: &[u8]) -> Result<Encoded, Unsupported> {
+        let column = Column::of(&self.columns, rows)?;
+        let mut data = Vec::with_capacity(rows.len() * (prefix.len() + 64));
+        let mut ends: Vec<i32> = Vec::with_capacity(rows.len() + 1);
+        let mut valid = NullBufferBuilder::new(rows.len());
+        let mut left = Vec::new();
+        ends.push(0);
+        for row in 0..rows.len() {
+            let begin = data.len();
+            let mut written = false;
+            if column.is_valid(row) {
+                data.extend_from_slice(prefix);
+                let found = match &self.format {
+                    Format::Json(writer) => writer.write(&column, row, &mut data),
+                    Format::Avro(writer) => writer.write(&column, row, &mut data),
+                    Format::Protobuf(writer) => writer.write(&column, row, &mut data),
+                };
+                written = found.is_ok() && i32::try_from(data.len()).is_ok();
+                if !written {
+                    data.truncate(begin);
+                    left.push(row);
+                }
+            }
+            valid.append(written);
+            ends.push(data.len() as i32);
+        }
+        let messages = BinaryArray::new(OffsetBuffer::new(ends.into()), data.into(), valid.finish());
+        Ok(Encoded { messages, left })
+    }
+}

@@ -1,0 +1,51 @@
+//! The encoder of rows for Python.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, StructArray};
+use arrow_data::ArrayData;
+use arrow_pyarrow::PyArrowType;
+use arrow_schema::DataType;
+use dynamic_kafka_encode::{self as encode, Spec};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::python::Batch;
+
+/// Turns rows into messages.
+#[pyclass(frozen, module = "dynamic_kafka_native")]
+pub(crate) struct Encoder {
+    encoder: encode::Encoder,
+}
+
+#[pymethods]
+impl Encoder {
+    /// Make an encoder.
+    ///
+    /// Raises:
+    ///     ValueError: If rows cannot be encoded as the spec says.
+    #[new]
+    fn new(spec: &str) -> PyResult<Self> {
+        let made = Spec::parse(spec).and_then(|spec| encode::Encoder::new(&spec));
+        Ok(Self { encoder: made.map_err(refused)? })
+    }
+
+    /// Return a batch with the messages of rows as its only column, and the places of the rows that are left.
+    ///
+    /// Raises:
+    ///     ValueError: If the rows have other columns than the spec.
+    fn encode(&self, py: Python<'_>, rows: PyArrowType<ArrayData>, prefix: &[u8]) -> PyResult<(Batch, Vec<usize>)> {
+        if !matches!(rows.0.data_type(), DataType::Struct(_)) {
+            return Err(refused("the rows are no structs"));
+        }
+        let rows = StructArray::from(rows.0);
+        let encoded = py.detach(|| self.encoder.encode(&rows, prefix)).map_err(refused)?;
+        let messages: ArrayRef = Arc::new(encoded.messages);
+        let batch = RecordBatch::try_from_iter_with_nullable([("messages", messages, true)]).map_err(refused)?;
+        Ok((Batch { batch }, encoded.left))
+    }
+}
+
+fn refused(error: impl ToString) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
