@@ -217,7 +217,7 @@ def through(service: KafkaMetadataService, **options: str) -> SinkSettings:
 
 def planned(settings: SinkSettings) -> Mapping[str, Destination]:
     """The destinations of the next batch."""
-    task = batch_writer(settings)._task
+    task = batch_writer(settings, {})._task
     assert task is not None
     return task.destinations
 

@@ -72,7 +72,7 @@ def _nothing_to_check(schema: StructType, options: FormatOptions) -> None:
 
 
 def _not_native(schema: StructType, options: FormatOptions) -> None:
-    """Leave all messages to Spark."""
+    """Leave everything to Spark."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,8 @@ class Format:
             None if it cannot decode them.
         decoder: Returns what decodes messages in the worker that reads them. A format that is a function over Arrow batches
             has it: Spark would call that function for all messages, also for those that the native kernel has decoded.
+        native_encode: Returns what the native kernel is told to encode rows (`native/encode/src/spec.rs`), without the
+            columns; None if it cannot encode them.
     """
 
     name: str
@@ -107,3 +109,4 @@ class Format:
     registry: str | None = None
     native: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
     decoder: Callable[[StructType, FormatOptions], Decoder] | None = None
+    native_encode: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native

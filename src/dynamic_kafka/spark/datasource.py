@@ -134,7 +134,7 @@ class DynamicKafkaDataSource(DataSource):
             raise ConfigurationError("Kafka cannot be overwritten; write with mode('append')")
         from dynamic_kafka.spark.writers import batch_writer
 
-        return batch_writer(self._sink_settings(schema))
+        return batch_writer(*self._sink_settings(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, FBT001
         """Return the writer for `df.writeStream`. Complete mode appends each batch, as in Spark's own sink."""
@@ -142,17 +142,21 @@ class DynamicKafkaDataSource(DataSource):
         from dynamic_kafka.spark.writers import stream_writer
 
         # In the process that only commits batches, Spark did not create this object but unpickled it.
-        return stream_writer(self._sink_settings(schema), plans=self._made_here)
+        return stream_writer(*self._sink_settings(schema), plans=self._made_here)
 
-    def _sink_settings(self, schema: StructType) -> SinkSettings:
+    def _sink_settings(self, schema: StructType) -> tuple[SinkSettings, Mapping[str, str]]:
+        """Return the settings, and the specs of the columns whose rows the sink encodes."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from dynamic_kafka.sink.configure import configure_sink
+        from dynamic_kafka.sink.encoding import ENCODER
         from dynamic_kafka.sink.records import check_schema
 
         settings = configure_sink(self.options, self.sink_objects)
-        check_schema(to_arrow_schema(schema, timezone="UTC"), settings)
-        return settings
+        specs = {f.name: f.metadata[ENCODER] for f in schema.fields if ENCODER in f.metadata}
+        bytes_ = [StructField(f.name, BinaryType()) if f.name in specs else f for f in schema.fields]
+        check_schema(to_arrow_schema(StructType(bytes_), timezone="UTC"), settings)
+        return settings, specs
 
     def _check(self) -> None:
         """Raise for invalid options. Spark does not say whether the object is for reading or writing: one has to fit."""

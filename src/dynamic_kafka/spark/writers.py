@@ -66,11 +66,18 @@ class KafkaCommitMessage(WriterCommitMessage):
 class _Writer:
     """The part that both writers share: a task in `write`, and the end of the batch on the driver."""
 
-    def __init__(self, settings: SinkSettings, task: WriteTask | None, claim: Claim | None) -> None:
-        self._settings, self._task, self._claim = settings, task, claim
+    def __init__(
+        self,
+        settings: SinkSettings,
+        task: WriteTask | None,
+        claim: Claim | None,
+        specs: Mapping[str, str] | None = None,
+    ) -> None:
+        self._settings, self._task, self._claim, self._specs = settings, task, claim, specs or {}
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task. Spark calls it on an executor."""
+        from dynamic_kafka.sink.encoding import encoded
         from dynamic_kafka.sink.producers import PooledProducers
         from dynamic_kafka.sink.transactional_producers import TransactionalProducers
         from dynamic_kafka.sink.writer import flush, write
@@ -82,7 +89,7 @@ class _Writer:
         number = context.partitionId()
         if self._settings.guarantee != "exactly-once":
             with PooledProducers(self._task) as producers:
-                written = write(iterator, self._task, producers, task_number=number)
+                written = write(encoded(iterator, self._specs), self._task, producers, task_number=number)
                 waits = self._settings.guarantee == "at-least-once"
                 return KafkaCommitMessage(flush(written) if waits else written.report)
         assert self._claim is not None
@@ -92,7 +99,7 @@ class _Writer:
             rows = sum(batch.num_rows for batch in iterator)
             return KafkaCommitMessage(TaskReport(), identity, self._claim, (), rows, run, destinations, log)
         with TransactionalProducers(self._task) as transactional:
-            written = write(iterator, self._task, transactional, task_number=number)
+            written = write(encoded(iterator, self._specs), self._task, transactional, task_number=number)
             report = flush(written)
             rows, transactions = report.total.records, transactional.prepare()
             return KafkaCommitMessage(report, identity, self._claim, transactions, rows, run, destinations, log)
@@ -191,8 +198,13 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         return Identity(query, int(batch))
 
 
-def stream_writer(settings: SinkSettings, *, plans: bool) -> KafkaStreamWriter:
-    """Return the writer of a stream. `plans` is true in the process that plans batches, not in one that only commits them.
+def stream_writer(settings: SinkSettings, specs: Mapping[str, str], *, plans: bool) -> KafkaStreamWriter:
+    """Return the writer of a stream.
+
+    Args:
+        settings: The settings.
+        specs: The specs of the columns whose rows the sink encodes.
+        plans: True in the process that plans batches, false in one that only commits them.
 
     Raises:
         ConfigurationError: If the settings are those of a batch write.
@@ -201,12 +213,13 @@ def stream_writer(settings: SinkSettings, *, plans: bool) -> KafkaStreamWriter:
         raise ConfigurationError(
             "Options 'txnAppId' and 'txnVersion' identify a batch write; a stream has its own identity, so leave them out"
         )
-    return KafkaStreamWriter(settings, *(_plan(settings) if plans else (None, None)))
+    task, claim = _plan(settings) if plans else (None, None)
+    return KafkaStreamWriter(settings, task, claim, specs)
 
 
-def batch_writer(settings: SinkSettings) -> KafkaBatchWriter:
-    """Return the writer of a batch write."""
-    return KafkaBatchWriter(settings, *_plan(settings))
+def batch_writer(settings: SinkSettings, specs: Mapping[str, str]) -> KafkaBatchWriter:
+    """Return the writer of a batch write; `specs` are those of the columns whose rows the sink encodes."""
+    return KafkaBatchWriter(settings, *_plan(settings), specs)
 
 
 def _plan(settings: SinkSettings) -> tuple[WriteTask, Claim | None]:

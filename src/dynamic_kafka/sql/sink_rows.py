@@ -7,15 +7,18 @@ too; without it, rows are inserted.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StringType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
+from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.configure import configure_sink
+from dynamic_kafka.sink.encoding import ENCODER
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
 from dynamic_kafka.sql.table import Encoding, KafkaTable, only_topic
@@ -68,6 +71,8 @@ def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
 def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | None = None) -> DataFrame:
     """Return the sink's rows: `key` and `value`, and `topic`, `headers`, `timestamp` or `cluster` if the table has them.
 
+    `key` and `value` are structs if the sink encodes them; the column's metadata then says how.
+
     Args:
         query: The rows to write; columns are matched by position.
         table: The table.
@@ -88,11 +93,8 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
     values |= {c.name: _not_null(values[c.name], c, table, kind_column) for c in columns if not c.type.nullable}
     selected = []
     if table.key is not None:
-        selected.append(_encoded(table.key, values, kind_column).alias("key"))
-    value = _encoded(table.value, values, kind_column)
-    if table.upsert:
-        value = F.when(~kind_column.isin(*DELETES), value)
-    selected.append(value.alias("value"))
+        selected.append(_encoded(table, table.key, values, kind_column, _spec(query.sparkSession, table, table.key)))
+    selected.append(_encoded(table, table.value, values, kind_column, _spec(query.sparkSession, table, table.value)))
     for column in columns:
         if isinstance(column, MetadataColumn):
             key = METADATA_KEYS[column.key]
@@ -119,13 +121,37 @@ def _not_null(value: Column, column: PhysicalColumn | MetadataColumn, table: Kaf
     return F.when(wrong, F.raise_error(F.lit(refusal))).otherwise(value)
 
 
-def _encoded(encoding: Encoding, values: dict[str, Column], kind: Column) -> Column:
+def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | None:
+    """Return how the sink's tasks encode rows with the native kernel; None if Spark encodes them.
+
+    The kernel encodes all rows of the types that it knows, so that no row is left to Spark.
+    """
+    # Spark writes dates as this setting says.
+    if (spark.conf.get("spark.sql.legacy.timeParserPolicy") or "").upper() == "LEGACY":
+        return None
+    # Spark spreads the rows over tasks by the bytes of their key.
+    if encoding is table.key and "sink.parallelism" in table.sink:
+        return None
+    found = encoding.format.native_encode(encoding.schema, encoding.options)
+    if found is None:
+        return None
+    spec = json.dumps({**found, "schema": encoding.schema.jsonValue()})
+    return None if encoder(spec) is None else spec
+
+
+def _encoded(
+    table: KafkaTable, encoding: Encoding, values: dict[str, Column], kind: Column, spec: str | None
+) -> Column:
     fields = [
         values[column].alias(field) for column, field in zip(encoding.columns, encoding.schema.names, strict=True)
     ]
     if encoding.format.changelog:
         fields.append(kind.alias(ROW_KIND))
-    return encoding.format.encode(F.struct(*fields), encoding.schema, encoding.options)
+    row = F.struct(*fields)
+    found = encoding.format.encode(row, encoding.schema, encoding.options) if spec is None else row
+    if table.upsert and encoding is table.value:
+        found = F.when(~kind.isin(*DELETES), found)
+    return found.alias(encoding.name) if spec is None else found.alias(encoding.name, metadata={ENCODER: spec})
 
 
 def _has_kind(query: DataFrame, table: KafkaTable, names: Sequence[str]) -> bool:

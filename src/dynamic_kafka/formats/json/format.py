@@ -9,6 +9,7 @@ Source: org.apache.flink.formats.json of Flink 2.3. The differences are in docs/
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -163,13 +164,21 @@ def _misread(column: Column, type_: DataType) -> Iterator[Column]:
             pass
 
 
-def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
-    style = Style(
+def _style(options: FormatOptions) -> Style:
+    return Style(
         separator=_TIMESTAMP_FORMAT.of(options),
         plain_decimals=_DECIMAL_AS_PLAIN_NUMBER.of(options),
         ignore_nulls=_IGNORE_NULL_FIELDS.of(options),
     )
-    return json_text(row, schema, style).cast(BinaryType())
+
+
+def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
+    return json_text(row, schema, _style(options)).cast(BinaryType())
+
+
+def _native_encode(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
+    del schema  # the kernel refuses types that it does not write
+    return {"format": "json", "options": asdict(_style(options))}
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
@@ -192,5 +201,6 @@ JSON = Format(
     _encode,
     _check,
     native=_native,
+    native_encode=_native_encode,
 )
 """Flink's format `json`."""

@@ -1,0 +1,52 @@
+"""Columns of structs become bytes before the sink makes records of its rows."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from dynamic_kafka.errors import MissingDependencyError
+from dynamic_kafka.native import kernel
+from dynamic_kafka.sink import encoding
+from dynamic_kafka.sink.encoding import encoded
+
+FIELDS = [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]
+SPEC = json.dumps({"format": "json", "options": {}, "schema": {"type": "struct", "fields": FIELDS}})
+
+
+def rows(count: int, text: str = "x") -> pa.RecordBatch:
+    """Rows with a struct as value; the last one is null."""
+    value = [{"a": i, "b": text} for i in range(count - 1)] + [None]
+    return pa.record_batch({"key": pa.array([b"k"] * count), "value": value, "topic": ["t"] * count})
+
+
+def test_structs_become_bytes_and_other_columns_stay() -> None:
+    """In slices if the batch is large, and in the same order."""
+    if kernel().module is None:
+        pytest.skip("the native kernel is not installed")
+    given = [rows(3), rows(2000, "x" * 10_000)]
+    found = list(encoded(iter(given), {"value": SPEC}))
+    assert found[0].to_pydict() == {
+        "key": [b"k"] * 3,
+        "value": [b'{"a":0,"b":"x"}', b'{"a":1,"b":"x"}', None],
+        "topic": ["t"] * 3,
+    }
+    assert len(found) > 2
+    values = pa.chunked_array([batch.column("value") for batch in found[1:]]).to_pylist()
+    assert [None if value is None else json.loads(value)["a"] for value in values] == [*range(1999), None]
+    assert found[0].schema.field("value").type == pa.binary()
+
+
+def test_bytes_stay_as_they_are() -> None:
+    """Without a spec, the batches are those of Spark."""
+    batch = pa.record_batch({"value": [b"a", None]})
+    assert list(encoded(iter([batch]), {})) == [batch]
+
+
+def test_an_executor_without_the_kernel_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver has it, so it has left the encoding to the executors."""
+    monkeypatch.setattr(encoding, "encoder", lambda _: None)
+    with pytest.raises(MissingDependencyError, match=r"needed on this executor, because the driver has it"):
+        list(encoded(iter([rows(1)]), {"value": SPEC}))
