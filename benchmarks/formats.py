@@ -1,4 +1,4 @@
-"""Formats: (h) JSON through the SQL API beside `from_json` and Flink SQL, (i) Avro decoding on one core."""
+"""Formats: (h) JSON beside `from_json` and Flink SQL, (i) Avro decoding on one core, (o) encoding on one core."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ import pyarrow as pa
 from benchmarks.drivers import Child, Driver
 from benchmarks.flink import FLINK
 from benchmarks.records import fill
-from benchmarks.report import Result
+from benchmarks.report import Result, compare
 from benchmarks.rivals import Measure, Target, all_three, compared
-from pyspark.sql.types import BooleanType, DoubleType, LongType, StringType, StructType
+from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructType
 
+from dynamic_kafka.formats import format_named
+from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.avro.encoding import encode, native_spec
 from dynamic_kafka.formats.avro.format import decoder
-from dynamic_kafka.formats.avro.schemas import schema_text
+from dynamic_kafka.formats.avro.schemas import parse_schema, schema_text
+from dynamic_kafka.native import encoder
 from dynamic_kafka.testing import KafkaBroker
 
-__all__ = ["avro_decoding", "json_decoding"]
+__all__ = ["avro_decoding", "encoding", "json_decoding"]
 
 _COLUMNS = "`id` BIGINT, `user` STRING, `session` STRING, `amount` INT, `x` STRING"
 _SCHEMA = (
@@ -33,6 +37,7 @@ _SCHEMA = (
     .add("amount", DoubleType())
     .add("paid", BooleanType())
 )
+_ROWS = StructType([*_SCHEMA.fields[:3]]).add("amount", IntegerType()).add("x", StringType())
 _AVRO_RECORDS = 200_000
 _BATCH = 10_000
 
@@ -102,3 +107,57 @@ def avro_decoding(count: int, tell: Tell) -> Iterator[Result]:
         "at least",
         {"records_per_second": rates},
     )
+
+
+def encoding(count: int, tell: Tell) -> Iterator[Result]:
+    """Measure case (o): the rows of case (h) to messages on one core, in batches of the size that Spark uses."""
+    rows = pa.array((_row(i) for i in range(_AVRO_RECORDS)), arrow_type(_ROWS))
+    batches = [rows.slice(start, _BATCH) for start in range(0, len(rows), _BATCH)]
+    spec = {**(format_named("json").native_encode(_ROWS, {}) or {}), "schema": _ROWS.jsonValue()}
+    to_json, avro = encoder(json.dumps(spec)), parse_schema(schema_text(_ROWS, legacy_timestamps=True))
+    if to_json is None:
+        raise RuntimeError("The native kernel is not installed; make install builds it, with cargo")
+    native = native_spec(_ROWS, avro, frozenset())
+    encoders: dict[str, Callable[[pa.StructArray], object]] = {
+        "JSON, native": lambda batch: to_json(batch, b""),
+        "Avro, native": lambda batch: encode(batch, avro, native=native),
+        "Avro, Python": lambda batch: encode(batch, avro),
+    }
+    found: dict[str, list[float]] = {name: [] for name in encoders}
+    for i in range(count + 1):
+        for name, function in encoders.items():
+            began = time.process_time()
+            for batch in batches:
+                function(batch)
+            if i:  # the first one does not count
+                found[name].append((time.process_time() - began) * 1e6 / len(rows))
+                tell(f"{name}: {found[name][-1]:.2f} us")
+    rates = [1e6 / us for us in found["JSON, native"]]
+    yield Result(
+        "o",
+        "rows to JSON, records a second and core",
+        f"{median(rates) / 1000:.0f} k",
+        "",
+        median(rates),
+        rates,
+        1_000_000,
+        "at least",
+        {"records_per_second": rates},
+    )
+    title = "rows to Avro: CPU of the kernel and of Python, for each"
+    yield compare(
+        "o",
+        title,
+        found["Avro, native"],
+        found["Avro, Python"],
+        unit="us",
+        target=2.0,
+        better="at least",
+        rival="Python",
+    )
+
+
+def _row(i: int) -> dict[str, object]:
+    mixed = i * 0x9E3779B97F4A7C15 % 2**64
+    texts = {"user": f"user-{mixed >> 44:07d}", "session": f"{mixed:016x}", "x": "x" * 40}
+    return {"id": i, "amount": mixed % 100_000, **texts}

@@ -23,7 +23,7 @@ from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
 from dynamic_kafka.formats.avro.decoding import decode, reader, unreadable
-from dynamic_kafka.formats.avro.encoding import encode
+from dynamic_kafka.formats.avro.encoding import encode, native_spec
 from dynamic_kafka.formats.avro.format import legacy_option, parsed
 from dynamic_kafka.formats.avro.native import resolved
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
@@ -77,9 +77,10 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
         raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
 
     cut = to_be_cut(schema)
+    native = native_spec(schema, parsed(text), cut)
 
     def to_avro_confluent(rows: pa.Array) -> pa.Array:
-        return _encode_batch(rows, settings, subject, text, cut)
+        return _encode_batch(rows, settings, subject, text, cut=cut, native=native)
 
     return evaluated(to_avro_confluent, BinaryType(), column)
 
@@ -124,13 +125,19 @@ def _decode_batch(messages: pa.Array, settings: RegistrySettings, text: str, tar
 
 
 def _encode_batch(
-    rows: pa.StructArray, settings: RegistrySettings, subject: str, text: str, cut: Collection[str] = frozenset()
+    rows: pa.StructArray,
+    settings: RegistrySettings,
+    subject: str,
+    text: str,
+    *,
+    cut: Collection[str] = frozenset(),
+    native: str | None = None,
 ) -> pa.Array:
     header = b""
     if rows.null_count < len(rows):
         schema_id = schema_registry.client(settings).register(subject, "AVRO", text)
         header = b"\x00" + schema_id.to_bytes(4, "big")
-    return encode(rows, parsed(text), header, cut)
+    return encode(rows, parsed(text), header, cut, native)
 
 
 def _reader_or_fault(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:

@@ -1,13 +1,14 @@
 """Arrow columns to Avro's binary encoding: field by field, each for all rows of a batch at once.
 
-Each field becomes a binary column; a record is the columns of its fields, joined row by row by Arrow. So no value becomes a
-Python object.
+Where the native kernel is installed, it encodes the batches that it is certain about. Otherwise each field becomes a binary
+column; a record is the columns of its fields, joined row by row by Arrow. So no value becomes a Python object.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,12 @@ import pyarrow.compute as pc
 from dynamic_kafka.errors import RowError
 from dynamic_kafka.formats.avro.schemas import UNIT_NS, AvroSchema
 from dynamic_kafka.formats.avro.values import take
+from dynamic_kafka.native import encode_all
 
-__all__ = ["encode"]
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["encode", "native_spec"]
 
 Parts: TypeAlias = list[pa.Array | pa.Scalar]  # binary, to be joined row by row
 
@@ -28,8 +33,18 @@ _JOINT = pa.scalar(b"", pa.binary())
 _END = pa.scalar(b"\x00", pa.binary())
 
 
+def native_spec(columns: StructType, schema: AvroSchema, cut: Collection[str]) -> str:
+    """Return what the native kernel is told to encode rows; the arguments are those of `encode`."""
+    spec = {"format": "avro", "schema": columns.jsonValue(), "record": schema.root, "cut": sorted(cut)}
+    return json.dumps(spec)
+
+
 def encode(
-    rows: pa.StructArray, schema: AvroSchema, prefix: bytes = b"", cut: Collection[str] = frozenset()
+    rows: pa.StructArray,
+    schema: AvroSchema,
+    prefix: bytes = b"",
+    cut: Collection[str] = frozenset(),
+    native: str | None = None,
 ) -> pa.Array:
     """Encode a batch.
 
@@ -38,6 +53,7 @@ def encode(
         schema: A record with a field for each column.
         prefix: The first bytes of each message.
         cut: Columns with times that are cut to the unit of their schema; see `to_be_cut`.
+        native: The result of `native_spec`; None to encode in Python.
 
     Returns:
         A binary array.
@@ -46,6 +62,8 @@ def encode(
         RowError: If a value does not fit its field, would lose digits there, or is null in a field that does not allow null.
         TypeError: If a column's type does not fit its field.
     """
+    if native is not None and (encoded := encode_all(native, rows, prefix)) is not None:
+        return encoded
     parts = _Writer(schema, cut).parts(rows.drop_null(), schema.root, "")
     messages = _join([pa.scalar(prefix, pa.binary()), *parts], rows)
     if not rows.null_count:

@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, TimeType
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import arrow_type, bisect_errors, decoded, evaluated
 from dynamic_kafka.formats.avro.decoding import decode, reader
-from dynamic_kafka.formats.avro.encoding import encode
+from dynamic_kafka.formats.avro.encoding import encode, native_spec
 from dynamic_kafka.formats.avro.native import resolved
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.avro.values import Cursor, Indices, Read
@@ -76,9 +76,10 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
     text, as_json, cut = _text(schema, options), _ENCODING.of(options) == "json", to_be_cut(schema)
+    native = native_spec(schema, parsed(text), cut)
 
     def to_avro(rows: pa.Array) -> pa.Array:
-        return _encode_batch(rows, text, cut, as_json=as_json)
+        return _encode_batch(rows, text, cut, native, as_json=as_json)
 
     return evaluated(to_avro, BinaryType(), column)
 
@@ -113,8 +114,10 @@ def _decode_batch(messages: pa.Array, text: str, target: pa.StructType, *, as_js
     return decode(messages, target, groups)
 
 
-def _encode_batch(rows: pa.StructArray, text: str, cut: Collection[str], *, as_json: bool) -> pa.Array:
-    messages = encode(rows, parsed(text), cut=cut)
+def _encode_batch(
+    rows: pa.StructArray, text: str, cut: Collection[str], native: str | None = None, *, as_json: bool
+) -> pa.Array:
+    messages = encode(rows, parsed(text), b"", cut, native)
     return _json_of_binary(messages, text) if as_json else messages
 
 
