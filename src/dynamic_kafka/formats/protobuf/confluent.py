@@ -34,11 +34,12 @@ from dynamic_kafka.formats.protobuf.descriptors import (
     message_of_set,
     require_protobuf,
 )
-from dynamic_kafka.formats.protobuf.encoding import encoder
+from dynamic_kafka.formats.protobuf.encoding import encoder, native_spec
 from dynamic_kafka.formats.protobuf.format import protobuf_options
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
+from dynamic_kafka.native import encode_all
 from dynamic_kafka.options import Option, non_blank
 
 if TYPE_CHECKING:
@@ -246,10 +247,14 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     written = _written(schema, options)
     literal: str = _PROTOBUF.null_literal.of(options)
     encoder(written.message, schema, literal)  # raises if the columns do not fit
+    native = native_spec(written.message, schema, literal)
 
     def to_protobuf_confluent(rows: pa.Array) -> pa.Array:
-        payloads = encoder(written.message, schema, literal)(rows)
         header = _header(settings, subject, written) if rows.null_count < len(rows) else b""
+        messages = encode_all(native, rows, header)
+        if messages is not None:
+            return messages
+        payloads = encoder(written.message, schema, literal)(rows)
         return pa.array([None if payload is None else header + payload for payload in payloads], pa.binary())
 
     return evaluated(to_protobuf_confluent, BinaryType(), column)

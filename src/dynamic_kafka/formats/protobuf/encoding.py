@@ -1,11 +1,13 @@
 """Arrow columns to Protobuf messages.
 
-Each column first becomes a list of arguments for messages: no nulls where Protobuf has none, enums as numbers, timestamps as
-seconds and nanoseconds. Then upb makes a message of each row's arguments and serializes it.
+Where the native kernel is installed, it encodes the batches that it is certain about (`native_spec`). Otherwise each column
+first becomes a list of arguments for messages: no nulls where Protobuf has none, enums as numbers, timestamps as seconds and
+nanoseconds. Then upb makes a message of each row's arguments and serializes it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from dynamic_kafka.formats.protobuf.types import (
     is_map,
     kind_of,
     message_of,
+    type_name,
     unsigned_type,
 )
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from dynamic_kafka.formats.protobuf.descriptors import MessageType
 
-__all__ = ["Encoder", "encoder"]
+__all__ = ["Encoder", "encoder", "native_spec"]
 
 Encoder = Callable[[pa.StructArray], list[bytes | None]]
 """Returns a message for each row; None for null."""
@@ -201,3 +204,56 @@ def _write_timestamps(array: pa.Array) -> list[Any]:
         None if value is None else {"seconds": value // 1_000_000, "nanos": value % 1_000_000 * 1000}
         for value in micros
     ]
+
+
+# --- for the native kernel ----------------------------------------------------------------------------------------------
+
+
+def native_spec(message: MessageType, columns: StructType, null_literal: str) -> str:
+    """Return what the native kernel is told to encode rows; the arguments are those of `encoder`, which checks them."""
+    return json.dumps(
+        {
+            "format": "protobuf",
+            "schema": columns.jsonValue(),
+            "message": _native_fields(message.descriptor, columns),
+            "null_literal": null_literal,
+        }
+    )
+
+
+def _native_fields(descriptor: Descriptor, columns: StructType) -> list[dict[str, Any]]:
+    # The kernel refuses a required field without a column, and the library has the error.
+    found: list[dict[str, Any]] = [
+        {"lacking": field.name} for field in descriptor.fields if field.is_required and field.name not in columns.names
+    ]
+    for place, column in enumerate(columns.fields):
+        field = field_of(descriptor, column.name)
+        described: dict[str, Any] = {"column": place, "number": field.number}
+        of: Any = column.dataType
+        if is_map(field):
+            key, value = entry_of(field)
+            described |= {"count": "map", "key": type_name(key), **_native_value(value, of.valueType)}
+        elif field.is_repeated:
+            count = "packed" if field.is_packed else "unpacked"
+            described |= {"count": count, **_native_value(field, of.elementType)}
+        else:
+            count = "required" if field.is_required else "explicit" if field.has_presence else "implicit"
+            described |= {"count": count, **_native_value(field, of)}
+        if field.containing_oneof is not None:
+            described["oneof"] = field.containing_oneof.name
+        found.append(described)
+    return found
+
+
+def _native_value(field: FieldDescriptor, type_: DataType) -> dict[str, Any]:
+    columns: Any = type_
+    if kind_of(type_) in TIMESTAMPS:
+        return {"type": "timestamp"}
+    if field.message_type is not None:
+        if field.type == field.TYPE_GROUP:
+            return {"type": "group"}  # which the kernel refuses
+        return {"type": "message", "fields": _native_fields(field.message_type, columns)}
+    if field.enum_type is not None:
+        values = enum_of(field).values
+        return {"type": "enum", "values": {v.name: v.number for v in values}, "first": values[0].number}
+    return {"type": type_name(field)}

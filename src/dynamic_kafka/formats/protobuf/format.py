@@ -26,7 +26,8 @@ from dynamic_kafka.formats.arrow import decoded, evaluated
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
 from dynamic_kafka.formats.protobuf.descriptors import MessageType, message_of_options, require_protobuf
-from dynamic_kafka.formats.protobuf.encoding import encoder
+from dynamic_kafka.formats.protobuf.encoding import encoder, native_spec
+from dynamic_kafka.native import encode_all
 from dynamic_kafka.options import Option, boolean, non_blank, text
 
 if TYPE_CHECKING:
@@ -119,9 +120,11 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     message = _message(options)
     literal: str = _OPTIONS.null_literal.of(options)
     encoder(message, schema, literal)  # raises if the columns do not fit
+    native = native_spec(message, schema, literal)
 
     def to_protobuf(rows: pa.Array) -> pa.Array:
-        return pa.array(encoder(message, schema, literal)(rows), pa.binary())
+        messages = encode_all(native, rows)
+        return messages if messages is not None else pa.array(encoder(message, schema, literal)(rows), pa.binary())
 
     return evaluated(to_protobuf, BinaryType(), column)
 

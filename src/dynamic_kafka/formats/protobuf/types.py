@@ -30,6 +30,7 @@ __all__ = [
     "is_map",
     "kind_of",
     "message_of",
+    "type_name",
     "unsigned_type",
 ]
 
@@ -136,7 +137,7 @@ def check_types(field: FieldDescriptor, type_: DataType, column: str, *, element
     Raises:
         ConfigurationError: If the types do not match.
     """
-    name = _type_name(field)
+    name = type_name(field)
     if is_map(field):
         wanted: tuple[str, ...] = ("map",)
     elif field.is_repeated and not element:
@@ -153,7 +154,7 @@ def check_types(field: FieldDescriptor, type_: DataType, column: str, *, element
         )
 
 
-def _type_name(field: FieldDescriptor) -> str:
+def type_name(field: FieldDescriptor) -> str:
     """Return a field's type as in .proto files."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
