@@ -37,7 +37,7 @@ pub trait Record {
 pub enum Column {
     /// The key.
     Key,
-    /// The value. If values are decoded, only of the records that are left to Spark.
+    /// The value. If values are decoded, only of the records that are left to Spark, and empty ones.
     Value,
     /// The decoded values.
     ValueRow,
@@ -235,7 +235,8 @@ impl Columns {
             self.bytes += value.map_or(0, <[u8]>::len);
             let is_left = self.decode(value);
             if let Some(values) = &mut self.values {
-                values.push(value.filter(|_| is_left));
+                // An empty value stays what it is: for `upsert-kafka` only a null is a tombstone.
+                values.push(value.filter(|value| is_left || value.is_empty()));
             }
         }
         self.offsets.push(record.offset());

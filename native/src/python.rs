@@ -15,7 +15,7 @@ use crate::encoder::Encoder;
 use crate::librdkafka::{self, Report};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 4;
+const INTERFACE: u32 = 5;
 
 type Range = (String, i32, i64, i64);
 type Reports = (Vec<(i32, String)>, Vec<String>);

@@ -6,7 +6,7 @@ import base64
 import json
 from random import Random
 
-__all__ = ["SCHEMAS", "messages"]
+__all__ = ["SCHEMAS", "anything", "blank", "columns", "damaged", "messages", "object_of", "simple", "text_of"]
 
 SCHEMAS = [
     "id BIGINT, user STRING, session STRING, amount INT, x STRING",
@@ -134,13 +134,18 @@ _PIECES = [
 def messages(ddl: str, count: int, seed: int) -> list[bytes]:
     """Return `count` messages for a schema of `SCHEMAS`: about six of ten are well-formed, the others odd or damaged."""
     random = Random(f"{ddl} {seed}")
-    fields = _fields(ddl)
+    fields = columns(ddl)
     return [_message(fields, random) for _ in range(count)]
 
 
 def _message(fields: list[tuple[str, str]], random: Random) -> bytes:
     odd = random.choice([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.02, 0.2])
-    text = _object(fields, random, odd)
+    text = object_of(fields, random, odd)
+    return damaged(text, random)
+
+
+def damaged(text: str, random: Random) -> bytes:
+    """Return a text as a message, sometimes damaged."""
     if random.random() < 0.03:
         text = random.choice([" ", "\n\t", "\ufeff", "x", "[", "\r\n"]) + text
     if random.random() < 0.03:
@@ -155,7 +160,7 @@ def _message(fields: list[tuple[str, str]], random: Random) -> bytes:
     return message
 
 
-def _fields(ddl: str) -> list[tuple[str, str]]:
+def columns(ddl: str) -> list[tuple[str, str]]:
     """Return the names and the types of a list of columns, which are separated by commas outside of brackets."""
     found, depth, begin = [], 0, 0
     for at, character in enumerate(ddl + ","):
@@ -167,34 +172,36 @@ def _fields(ddl: str) -> list[tuple[str, str]]:
     return found
 
 
-def _object(fields: list[tuple[str, str]], random: Random, odd: float) -> str:
+def object_of(fields: list[tuple[str, str]], random: Random, odd: float, *, texts: bool = False) -> str:
+    """Return an object with these fields; with `texts`, most numbers and booleans are in quotes."""
     parts = []
     for name, type_ in fields:
         if random.random() < 0.06:
             continue
-        parts.append((json.dumps(name), _value(type_, random, odd)))
+        parts.append((json.dumps(name), _value(type_, random, odd, texts=texts)))
         if random.random() < odd / 4:
-            parts.append((json.dumps(name), _value(type_, random, odd)))
+            parts.append((json.dumps(name), _value(type_, random, odd, texts=texts)))
     not_wanted = range(random.choice([0, 0, 0, 1, 3]))
-    parts += [(_text(random), _anything(random, odd, 3)) for _ in not_wanted]
+    parts += [(text_of(random), anything(random, odd, 3)) for _ in not_wanted]
     if random.random() < 0.02:
         parts.append(('"__error"', random.choice(['"x"', "1", "null"])))
     if random.random() < 0.3:
         random.shuffle(parts)
-    return _joined("{", [f"{n}{_blank(random)}:{_blank(random)}{v}" for n, v in parts], "}", random)
+    return _joined("{", [f"{n}{blank(random)}:{blank(random)}{v}" for n, v in parts], "}", random)
 
 
 def _joined(begin: str, parts: list[str], end: str, random: Random) -> str:
-    return begin + _blank(random) + f"{_blank(random)},{_blank(random)}".join(parts) + _blank(random) + end
+    return begin + blank(random) + f"{blank(random)},{blank(random)}".join(parts) + blank(random) + end
 
 
-def _blank(random: Random) -> str:
+def blank(random: Random) -> str:
+    """Return blanks, mostly none."""
     return random.choice(["", "", "", "", "", "", " ", "\n  "])
 
 
-def _value(type_: str, random: Random, odd: float) -> str:
+def _value(type_: str, random: Random, odd: float, *, texts: bool = False) -> str:
     if random.random() < odd:
-        return random.choice(_ODD) if random.random() < 0.8 else _anything(random, odd, 3)
+        return random.choice(_ODD) if random.random() < 0.8 else anything(random, odd, 3)
     if random.random() < 0.07:
         return "null"
     name, _, inside = type_.partition("<")
@@ -202,25 +209,27 @@ def _value(type_: str, random: Random, odd: float) -> str:
     match name:
         case "ARRAY":
             count = random.choice([0, 1, 2, 3, 7])
-            return _joined("[", [_value(inside, random, odd) for _ in range(count)], "]", random)
+            return _joined("[", [_value(inside, random, odd, texts=texts) for _ in range(count)], "]", random)
         case "MAP":
             pairs = {
-                _text(random): _value(inside.partition(",")[2].strip(), random, odd)
+                text_of(random): _value(inside.partition(",")[2].strip(), random, odd, texts=texts)
                 for _ in range(random.choice([0, 1, 2, 3, 17]))
             }
             if random.random() < odd:
                 return _joined("{", [f"{k}:{v}" for k, v in [*pairs.items()] * 2], "}", random)
             return _joined("{", [f"{k}:{v}" for k, v in pairs.items()], "}", random)
         case "STRUCT":
-            return _object(_fields(inside), random, odd)
+            return object_of(columns(inside), random, odd, texts=texts)
         case _:
-            return _simple(type_, random)
+            value = simple(type_, random)
+            return f'"{value}"' if texts and value[0] != '"' and random.random() < 0.9 else value
 
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 
-def _simple(type_: str, random: Random) -> str:
+def simple(type_: str, random: Random) -> str:
+    """Return a value of a simple type."""
     match type_.partition("(")[0]:
         case "BOOLEAN":
             return random.choice(["true", "false"])
@@ -249,7 +258,7 @@ def _simple(type_: str, random: Random) -> str:
                 return random.choice([decimal, f'"{decimal}"'])
             return random.choice([f"{decimal}e1", f"{decimal}1", f'"{decimal}0"', f'"0{decimal}"', f'"{decimal}E-1"'])
         case "STRING":
-            return _text(random)
+            return text_of(random)
         case "BINARY":
             return f'"{base64.b64encode(random.randbytes(random.randint(0, 40))).decode()}"'
         case "DATE":
@@ -280,7 +289,8 @@ def _time(random: Random, digits: int = 9) -> str:
     return f"{random.randint(0, 23):02}:{random.randint(0, 59):02}:{random.randint(0, 59):02}{fraction}"
 
 
-def _text(random: Random) -> str:
+def text_of(random: Random) -> str:
+    """Return a text in quotes."""
     length = random.choice([0, 1, 3, 7, 8, 9, 16, 17, 40, 300])
     kind = random.random()
     if kind < 0.6:
@@ -292,17 +302,18 @@ def _text(random: Random) -> str:
     return json.dumps(text, ensure_ascii=random.random() < 0.5)
 
 
-def _anything(random: Random, odd: float, depth: int) -> str:
+def anything(random: Random, odd: float, depth: int) -> str:
+    """Return any JSON value."""
     kind = random.random()
     if depth and kind < 0.15:
-        return _joined("[", [_anything(random, odd, depth - 1) for _ in range(random.randint(0, 3))], "]", random)
+        return _joined("[", [anything(random, odd, depth - 1) for _ in range(random.randint(0, 3))], "]", random)
     if depth and kind < 0.3:
-        pairs = [f"{_text(random)}:{_anything(random, odd, depth - 1)}" for _ in range(random.randint(0, 3))]
+        pairs = [f"{text_of(random)}:{anything(random, odd, depth - 1)}" for _ in range(random.randint(0, 3))]
         return _joined("{", pairs, "}", random)
     if random.random() < odd:
         return random.choice(_ODD)
     if kind < 0.301:
         return "[" * 100 + "]" * 100
     if kind < 0.6:
-        return _text(random)
-    return _simple(random.choice(["BOOLEAN", "DOUBLE", "BIGINT", "DATE"]), random)
+        return text_of(random)
+    return simple(random.choice(["BOOLEAN", "DOUBLE", "BIGINT", "DATE"]), random)

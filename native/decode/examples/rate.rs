@@ -13,6 +13,9 @@ fn main() {
     for count in [5, 4, 2] {
         measure(&format!("json, {count} columns"), &json, &format!(r#"{{"format":"json",{}}}"#, schema(count)));
     }
+    let changes: Vec<Vec<u8>> = (0..MESSAGES).map(change).collect();
+    let envelope = r#""images":["before","after"],"kind":"op","inserts":["c"],"update":"u","delete":"d","metadata":[]"#;
+    measure("debezium updates", &changes, &format!(r#"{{"format":"changelog",{envelope},{}}}"#, schema(5)));
     let avro: Vec<Vec<u8>> = (0..MESSAGES).map(avro).collect();
     let fields: Vec<String> = FIELDS
         .iter()
@@ -51,6 +54,15 @@ fn json(i: u64) -> Vec<u8> {
         mixed % 100_000
     );
     format!("{text}{:x<1$}\"}}", "", 118 - text.len()).into_bytes()
+}
+
+/// An update of the record, with what Debezium writes beside it.
+fn change(i: u64) -> Vec<u8> {
+    let row = String::from_utf8(json(i)).expect("a text");
+    let source = r#""source":{"version":"3.0.8.Final","connector":"postgresql","name":"shop","ts_ms":1795287122800,
+        "snapshot":"false","db":"postgres","sequence":"[null,\"22220296\"]","schema":"public","table":"orders","lsn":22220296}"#;
+    format!(r#"{{"before":{row},"after":{row},{source},"transaction":null,"op":"u","ts_ms":1795287123025}}"#)
+        .into_bytes()
 }
 
 /// The same record in Avro, each field a union with null.

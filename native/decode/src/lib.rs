@@ -8,6 +8,7 @@
 //! There is no I/O and no `unsafe` here. Damaged and hostile messages cost no more memory than in proportion to their size.
 
 pub mod avro;
+mod cast;
 mod columns;
 pub mod json;
 mod spec;
@@ -42,6 +43,7 @@ pub struct Decoder {
 #[derive(Debug, Clone)]
 enum Format {
     Json(json::Options),
+    Changelog(json::changelog::Envelope),
     Avro(avro::Writers),
 }
 
@@ -63,6 +65,7 @@ impl Decoder {
         let read = match (&mut self.format, message) {
             (_, None) => Ok(false),
             (Format::Json(options), Some(message)) => json::read(message, columns, options),
+            (Format::Changelog(envelope), Some(message)) => json::changelog::read(message, columns, envelope),
             (Format::Avro(writers), Some(message)) => avro::read(message, columns, writers),
         };
         match read {
@@ -71,6 +74,7 @@ impl Decoder {
                 Outcome::Decoded
             }
             Ok(false) => {
+                self.rows.truncate(len); // a format may find out late
                 self.rows.push_null();
                 Outcome::Null
             }

@@ -8,6 +8,7 @@ use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use serde_json::Value;
 
 use crate::columns::{PRECISION, REQUIRED};
+use crate::json::changelog::Envelope;
 use crate::{Format, avro, json};
 
 /// The name of the last field of all rows. It is null: a message with an error is left to Spark.
@@ -40,7 +41,8 @@ impl Spec {
 
     /// Return the spec that is written as a JSON object: `format`, `options` (true or false by name) and `schema`, which is
     /// the JSON of Spark's `StructType`. For `avro` it has the writer's schema as `writer`, for `avro-confluent` it may have
-    /// schemas by their id as `writers`, all in the form that the documentation of the module `avro` describes.
+    /// schemas by their id as `writers`, all in the form that the documentation of the module `avro` describes. For `changelog` it also has
+    /// the envelope (`json/changelog.rs`).
     ///
     /// # Errors
     ///
@@ -48,13 +50,18 @@ impl Spec {
     pub fn parse(text: &str) -> Result<Self, Unsupported> {
         let spec: Value = serde_json::from_str(text).map_err(|error| Unsupported(format!("no JSON: {error}")))?;
         // Spark's expressions for JSON return types whose parts may all be null; those for Avro keep the table's types.
-        let columns = fields(&spec["schema"], spec["format"] == "json")?;
+        let lenient = matches!(spec["format"].as_str(), Some("json" | "changelog"));
+        let columns = fields(&spec["schema"], lenient)?;
         let columns: Fields = columns.iter().map(|column| column.as_ref().clone().with_nullable(true)).collect();
         let option = |name: &str| spec["options"][name].as_bool().unwrap_or(false);
         match spec["format"].as_str() {
             Some("json") => {
                 let options = json::Options { fail_on_missing_field: option("json.fail-on-missing-field") };
                 Ok(Self::json(&columns, options))
+            }
+            Some("changelog") => {
+                let (envelope, columns) = Envelope::parse(&spec, columns)?;
+                Ok(Self { format: Format::Changelog(envelope), columns })
             }
             Some("avro" | "avro-confluent") => Ok(Self { format: Format::Avro(avro::Writers::parse(&spec)?), columns }),
             _ => Err(Unsupported(format!("format {}", spec["format"]))),
@@ -89,7 +96,8 @@ fn field(name: &str, type_: &Value, nullable: Option<bool>, lenient: bool) -> Re
     Ok(Field::new(name, data_type(type_, lenient)?, nullable).with_metadata(HashMap::from_iter(metadata)))
 }
 
-fn data_type(type_: &Value, lenient: bool) -> Result<DataType, Unsupported> {
+/// Return the Arrow type for the JSON of a type of Spark's.
+pub(crate) fn data_type(type_: &Value, lenient: bool) -> Result<DataType, Unsupported> {
     if let Some(name) = type_.as_str() {
         return simple(name).ok_or_else(|| unsupported(type_));
     }

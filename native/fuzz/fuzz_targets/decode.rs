@@ -9,7 +9,12 @@ use arrow_array::Array;
 use dynamic_kafka_decode::{Decoder, Outcome, Spec};
 use libfuzzer_sys::fuzz_target;
 
-const SPECS: &[&str] = &[include_str!("../specs/json.json"), include_str!("../specs/avro.json")];
+const SPECS: &[&str] = &[
+    include_str!("../specs/json.json"),
+    include_str!("../specs/avro.json"),
+    include_str!("../specs/debezium.json"),
+    include_str!("../specs/canal.json"),
+];
 
 thread_local! {
     static DECODERS: RefCell<Vec<Decoder>> = RefCell::new(SPECS.iter().map(|text| decoder(text)).collect());

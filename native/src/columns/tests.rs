@@ -104,14 +104,14 @@ fn values_are_decoded_or_left() {
     let decoder = Decoder::new(&Spec::parse(spec).unwrap()).unwrap();
     let mut columns = Columns::new(&[Column::Value, Column::ValueRow], &Arc::from("c"), Some(decoder));
     columns.begin_run(&Arc::from("t"), 0);
-    for value in [Some(&br#"{"a":7}"#[..]), Some(br#"{"a":"7"}"#), None] {
+    for value in [Some(&br#"{"a":7}"#[..]), Some(br#"{"a":"7"}"#), None, Some(b"")] {
         columns.push(&Given { value, ..record(1) });
     }
     let batch = columns.finish(&[]).unwrap().unwrap();
     let values = batch.column(0).as_binary::<i32>();
-    assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some(&br#"{"a":"7"}"#[..]), None]);
+    assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some(&br#"{"a":"7"}"#[..]), None, Some(b"")]);
     let rows = batch.column(1).as_struct();
-    assert_eq!((0..3).map(|i| rows.is_valid(i)).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!((0..4).map(|i| rows.is_valid(i)).collect::<Vec<_>>(), [true, false, false, false]);
     assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), 7);
 }
 

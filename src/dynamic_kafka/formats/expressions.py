@@ -25,17 +25,20 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.format import ERROR
+from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
+
+    from dynamic_kafka.formats.format import Format
 
 __all__ = [
     "INTERVALS",
     "TEMPORAL",
     "check_names",
     "decimal_text",
+    "decoded_struct",
     "either",
     "has",
     "let",
@@ -94,6 +97,15 @@ def either(conditions: Iterable[Column]) -> Column:
 def with_error(schema: StructType) -> StructType:
     """Return a schema with the additional field `ERROR`."""
     return StructType([*schema.fields, StructField(ERROR, StringType())])
+
+
+def decoded_struct(form: Format, schema: StructType) -> StructType:
+    """Return the type of what a format's `decode` returns for a schema."""
+    if not form.changelog:
+        return with_error(schema)
+    change = StructType([StructField(ROW_KIND, StringType()), StructField("row", schema)])
+    metadata = StructType([StructField(name, type_) for name, type_ in form.metadata.items()])
+    return with_error(StructType([StructField(ROWS, ArrayType(change)), StructField(METADATA, metadata)]))
 
 
 def parts(type_: DataType) -> Iterator[DataType]:

@@ -31,7 +31,7 @@ COLUMNS: Mapping[str, pa.DataType] = {
 
 VALUE_ROW = "value_row"
 """The column with the values that were decoded where they were read, a struct. It is null for those that are left to Spark,
-and `value` is null for the others. `sql.scan` asks for it; it is no column for users."""
+and `value` is null for the others, if it is not empty. `sql.scan` asks for it; it is no column for users."""
 SPEC = b"spec"
 """The key in the metadata of the field `VALUE_ROW` that says how it is decoded."""
 

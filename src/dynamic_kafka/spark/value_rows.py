@@ -41,7 +41,10 @@ def decoder_of(column: StructField) -> Decoder | None:
 
 
 def completed(batches: Iterator[pa.RecordBatch], decoder: Decoder) -> Iterator[pa.RecordBatch]:
-    """Yield batches with all values decoded. Only values that cannot be decoded keep their bytes, for the error."""
+    """Yield batches with all values decoded. Only values without a row keep their bytes.
+
+    A value that cannot be decoded needs them for the error, and one that is skipped is no tombstone.
+    """
     for batch in batches:
         values = batch["value"]
         yield batch if values.null_count == len(values) else _completed(batch, decoder)
@@ -59,8 +62,8 @@ def _completed(batch: pa.RecordBatch, decoder: Decoder) -> pa.RecordBatch:
         order = np.arange(len(batch))
         order[left] = np.arange(len(batch), len(batch) + len(left))
         rows = pa.concat_arrays([rows, decoded]).take(pa.array(order))
-    is_bad = pc.is_valid(pc.struct_field(rows, ERROR))
-    return _with(_with(batch, VALUE_ROW, rows), "value", pc.if_else(is_bad, values, None))
+    has_no_row = pc.or_(rows.is_null(), pc.is_valid(pc.struct_field(rows, ERROR)))
+    return _with(_with(batch, VALUE_ROW, rows), "value", pc.if_else(has_no_row, values, None))
 
 
 def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import DELETE, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
-from dynamic_kafka.formats.expressions import named, once, quoted, with_error
+from dynamic_kafka.formats.expressions import decoded_struct, named, once, quoted
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import can_decode
@@ -137,8 +137,8 @@ def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
     It decodes only what it is certain about, and leaves all other values to Spark, or to the format's decoder.
     """
     form, schema, options = table.value.format, table.value.schema, table.value.options
-    # A tombstone has neither bytes nor a row, and the dead letter of a bad key needs the value's bytes.
-    if table.upsert or (table.on_error == "dead-letter" and table.key is not None):
+    # The dead letter of a bad key needs the value's bytes.
+    if table.on_error == "dead-letter" and table.key is not None:
         return None
     # Spark's parser reads dates as this setting says.
     if spark.conf.get("spark.sql.legacy.timeParserPolicy") == "LEGACY":
@@ -146,11 +146,12 @@ def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
     found = form.native(schema, options)
     if found is None:
         return None
-    spec = json.dumps({**found, "schema": schema.jsonValue()})
+    wanted = [c.key.removeprefix(VALUE_PREFIX) for c in table.metadata if c.key.startswith(VALUE_PREFIX)]
+    spec = json.dumps({**found, "schema": schema.jsonValue(), "wanted": wanted})
     if not can_decode(spec):
         return None
     if form.decoder is None:
-        return StructField(VALUE_ROW, _nullable(with_error(schema)), metadata={"spec": spec})
+        return StructField(VALUE_ROW, _nullable(decoded_struct(form, schema)), metadata={"spec": spec})
     from dynamic_kafka.formats.arrow import decoded_type  # imports pyarrow, which takes a while
 
     # Options hold references to secrets, which are looked up where values are decoded. Plans show no column's metadata.
@@ -182,11 +183,17 @@ def _decoded(messages: DataFrame, table: KafkaTable) -> DataFrame:
             found[encoding.name] = F.col(VALUE_ROW)
     decoded = messages.select("*", *(column.alias(f"__{name}") for name, column in found.items()))
     if table.upsert:  # skip messages without a key; a value skipped by the format is not a tombstone
-        read = F.col("value").isNull() | F.col("__value").isNotNull()
+        read = _is_tombstone(decoded) | F.col("__value").isNotNull()
         return decoded.where(F.col("__key").isNotNull() & read)
     if table.value.format.changelog:
         return decoded
     return decoded.where(F.col("__value").isNotNull())
+
+
+def _is_tombstone(messages: DataFrame) -> Column:
+    """Return whether a message has no value. One that was decoded where it was read has a row in place of its bytes."""
+    no_bytes = F.col("value").isNull()
+    return no_bytes & F.col(VALUE_ROW).isNull() if VALUE_ROW in messages.columns else no_bytes
 
 
 def _encodings(table: KafkaTable) -> Iterator[Encoding]:
@@ -208,7 +215,7 @@ def _rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
     value = "__value"
     kind: list[Column] = []
     if table.upsert:
-        kind = [F.when(F.col("value").isNull(), DELETE).otherwise(UPDATE_AFTER).alias(ROW_KIND)]
+        kind = [F.when(_is_tombstone(decoded), DELETE).otherwise(UPDATE_AFTER).alias(ROW_KIND)]
     elif table.value.format.changelog:
         decoded = decoded.select("*", F.explode(f"__value.{ROWS}").alias(_ROW))
         value = f"{_ROW}.row"

@@ -22,10 +22,12 @@
 //! Fields that are not wanted are skipped. They have to be JSON, too, but may be anything and may appear twice. More than 60
 //! levels are left. With `fail_on_missing_field` a message that lacks a field is left: that is an error for Spark to report.
 
-mod scanner;
+pub(crate) mod changelog;
+mod loose;
+pub(crate) mod scanner;
 
-use crate::columns::{Bytes, Certain, Column, Struct, Uncertain, Values};
-use crate::text;
+use crate::columns::{Certain, Column, Struct, Uncertain, Values};
+use crate::{cast, text};
 use scanner::Scanner;
 
 const MOST_LEVELS: usize = 60;
@@ -44,9 +46,8 @@ pub(crate) fn read(message: &[u8], columns: &mut Struct, options: &Options) -> C
         return Ok(false);
     }
     let text = str::from_utf8(message).map_err(|_| Uncertain)?;
-    // Arrays of wide structs could take much more memory than their text.
-    let budget = 16 * message.len() + 1024;
-    let mut reader = Reader { scanner: Scanner::new(text), complete: options.fail_on_missing_field, budget };
+    let mut reader = Reader::new(text);
+    reader.complete = options.fail_on_missing_field;
     reader.scanner.blanks();
     reader.scanner.expect(b'{')?;
     reader.object(columns, MOST_LEVELS)?;
@@ -58,11 +59,19 @@ struct Reader<'a> {
     scanner: Scanner<'a>,
     /// Whether each field has to be there.
     complete: bool,
+    /// Whether numbers and booleans may be written as texts.
+    texts: bool,
     /// How many more values may be put into arrays and maps.
     budget: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        // Arrays of wide structs could take much more memory than their text.
+        let budget = 16 * text.len() + 1024;
+        Self { scanner: Scanner::new(text), complete: false, texts: false, budget }
+    }
+
     /// Read an object behind its brace into the columns of a struct.
     fn object(&mut self, columns: &mut Struct, levels: usize) -> Certain<()> {
         let row = columns.len;
@@ -106,12 +115,20 @@ impl Reader<'_> {
             column.push_null();
             return Ok(());
         }
+        if self.texts && scanner.peek() == Some(b'"') && cast::is_weak(&column.values) {
+            scanner.take(b'"');
+            cast::append(scanner.plain_text()?, &mut column.values)?;
+            column.valid.append_non_null();
+            return Ok(());
+        }
         match &mut column.values {
             Values::Boolean(v) => v.append(scanner.boolean()?),
             Values::Int8(v) => v.push(scanner.whole_number()?.try_into().map_err(|_| Uncertain)?),
             Values::Int16(v) => v.push(scanner.whole_number()?.try_into().map_err(|_| Uncertain)?),
             Values::Int32(v) => v.push(scanner.whole_number()?.try_into().map_err(|_| Uncertain)?),
             Values::Int64(v) => v.push(scanner.whole_number()?),
+            Values::Float32(v) if self.texts => v.push(whole(scanner.number()?)?.ok_or(Uncertain)? as f32),
+            Values::Float64(v) if self.texts => v.push(whole(scanner.number()?)?.ok_or(Uncertain)? as f64),
             Values::Float32(v) => v.push(float32(scanner.number()?)?),
             Values::Float64(v) => v.push(float64(scanner.number()?)?),
             Values::Decimal(v, precision, scale) => {
@@ -125,7 +142,7 @@ impl Reader<'_> {
             }
             Values::Binary(v) => {
                 scanner.expect(b'"')?;
-                base64(scanner.plain_text()?, v)?;
+                cast::base64(scanner.plain_text()?, v)?;
             }
             Values::Date(v) => v.push(text::date(scanner.quoted()?)?),
             Values::Time(v, digits) => v.push(text::time(scanner.quoted()?, *digits)?),
@@ -226,12 +243,4 @@ fn whole(number: &str) -> Certain<Option<i64>> {
         return Err(Uncertain);
     }
     number.parse().map(Some).map_err(|_| Uncertain)
-}
-
-/// Append the bytes that a text in base64 stands for.
-fn base64(text: &str, bytes: &mut Bytes) -> Certain<()> {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD;
-    STANDARD.decode_vec(text, &mut bytes.data).map_err(|_| Uncertain)?;
-    bytes.end()
 }

@@ -8,15 +8,29 @@ pub(crate) struct Scanner<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
+    /// How many escapes with `\u` were passed in texts that are not wanted.
+    pub(crate) unicode_escapes: usize,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, bytes: text.as_bytes(), at: 0 }
+        Self { text, bytes: text.as_bytes(), at: 0, unicode_escapes: 0 }
     }
 
     pub(crate) fn is_at_end(&self) -> bool {
         self.at == self.bytes.len()
+    }
+
+    /// Return how many bytes were passed.
+    #[inline]
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Return the text from an earlier place to here.
+    #[inline]
+    pub(crate) fn since(&self, begin: usize) -> &'a str {
+        &self.text[begin..self.at]
     }
 
     #[inline]
@@ -289,6 +303,7 @@ impl<'a> Scanner<'a> {
                 b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {}
                 b'u' => {
                     self.hex()?;
+                    self.unicode_escapes += 1;
                 }
                 _ => return Err(Uncertain),
             }

@@ -7,9 +7,9 @@ Source: Flink 2.1's `*JsonDecodingFormat.ReadableMetadata` and the constants of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructType, TimestampType
@@ -33,30 +33,36 @@ class Metadata:
         type: The column's type.
         field: The field of the envelope that contains it.
         field_type: The type with which that field is read.
-        get: Returns the metadata from the field.
+        key: The key of the field's map, if the metadata is one of its values.
+        form: How the value is written: as it is, as the text of a count since 1970, or as the text of a time in UTC.
     """
 
     type: DataType
     field: str
     field_type: DataType
-    get: Callable[[Column], Column] = lambda field: field
+    key: str | None = None
+    form: Literal["value", "seconds", "milliseconds", "utc"] = "value"
+
+    def get(self, field: Column) -> Column:
+        """Return the metadata from the field."""
+        value = field if self.key is None else field[self.key]
+        match self.form:
+            case "value":
+                return value
+            case "seconds":
+                return _time(value, 1)
+            case "milliseconds":
+                return _time(value, 1000)
+            case "utc":  # without an offset, as in Flink
+                return F.concat(value, F.lit("Z")).try_cast(TimestampType())
 
 
-def _time(per_second: int) -> Callable[[Column], Column]:
-    """Return a function that converts the text of a count of units since 1970 to a time; null if it is not a count."""
+def _time(count: Column, per_second: int) -> Column:
+    """Convert the text of a count of units since 1970 to a time; null if it is not a count."""
     limit = _MAX_SECONDS * per_second
     to_timestamp = F.timestamp_seconds if per_second == 1 else F.timestamp_millis
-
-    def get(count: Column) -> Column:
-        number = count.try_cast(LongType())
-        return F.when(number.between(-limit, limit), to_timestamp(number))
-
-    return get
-
-
-def _utc(local: Column) -> Column:
-    """Convert a text without offset to a time in UTC, as Flink does."""
-    return F.concat(local, F.lit("Z")).try_cast(TimestampType())
+    number = count.try_cast(LongType())
+    return F.when(number.between(-limit, limit), to_timestamp(number))
 
 
 _TEXT, _TEXTS = StringType(), ArrayType(StringType())
@@ -64,13 +70,13 @@ _PROPERTIES, _NUMBERS = MapType(StringType(), StringType()), MapType(StringType(
 
 
 def _of_source(key: str) -> Metadata:
-    return Metadata(_TEXT, "source", _PROPERTIES, lambda source: source[key])
+    return Metadata(_TEXT, "source", _PROPERTIES, key)
 
 
 _DEBEZIUM_METADATA = {
     "schema": Metadata(_TEXT, "schema", _TEXT),
-    "ingestion-timestamp": Metadata(TimestampType(), "ts_ms", _TEXT, _time(1000)),
-    "source.timestamp": Metadata(TimestampType(), "source", _PROPERTIES, lambda source: _time(1000)(source["ts_ms"])),
+    "ingestion-timestamp": Metadata(TimestampType(), "ts_ms", _TEXT, form="milliseconds"),
+    "source.timestamp": Metadata(TimestampType(), "source", _PROPERTIES, "ts_ms", "milliseconds"),
     "source.database": _of_source("db"),
     "source.schema": _of_source("schema"),
     "source.table": _of_source("table"),
@@ -81,20 +87,20 @@ _CANAL_METADATA = {
     "table": Metadata(_TEXT, "table", _TEXT),
     "sql-type": Metadata(_NUMBERS, "sqlType", _NUMBERS),
     "pk-names": Metadata(_TEXTS, "pkNames", _TEXTS),
-    "ingestion-timestamp": Metadata(TimestampType(), "ts", _TEXT, _time(1000)),
-    "event-timestamp": Metadata(TimestampType(), "es", _TEXT, _time(1000)),
+    "ingestion-timestamp": Metadata(TimestampType(), "ts", _TEXT, form="milliseconds"),
+    "event-timestamp": Metadata(TimestampType(), "es", _TEXT, form="milliseconds"),
 }
 _MAXWELL_METADATA = {
     "database": Metadata(_TEXT, "database", _TEXT),
     "table": Metadata(_TEXT, "table", _TEXT),
     "primary-key-columns": Metadata(_TEXTS, "primary_key_columns", _TEXTS),
-    "ingestion-timestamp": Metadata(TimestampType(), "ts", _TEXT, _time(1)),
+    "ingestion-timestamp": Metadata(TimestampType(), "ts", _TEXT, form="seconds"),
 }
 _OGG_METADATA = {
     "table": Metadata(_TEXT, "table", _TEXT),
     "primary-keys": Metadata(_TEXTS, "primary_keys", _TEXTS),
-    "ingestion-timestamp": Metadata(TimestampType(), "current_ts", _TEXT, _utc),
-    "event-timestamp": Metadata(TimestampType(), "op_ts", _TEXT, _utc),
+    "ingestion-timestamp": Metadata(TimestampType(), "current_ts", _TEXT, form="utc"),
+    "event-timestamp": Metadata(TimestampType(), "op_ts", _TEXT, form="utc"),
 }
 
 

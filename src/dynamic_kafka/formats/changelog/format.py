@@ -18,17 +18,19 @@ Source: org.apache.flink.formats.json.{debezium,canal,maxwell,ogg} of Flink 2.1.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, TimeType
 
 from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
-from dynamic_kafka.formats.expressions import let
+from dynamic_kafka.formats.expressions import has, let
 from dynamic_kafka.formats.format import (
     DELETE,
     DELETES,
@@ -254,6 +256,42 @@ def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, opt
     return JSON.encode(F.when(rows.isNotNull(), message), message_schema, _json_options(name, options))
 
 
+# --- in the native kernel ---
+
+
+def _native(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    include = {
+        field: options[option] for field in ("database", "table") if (option := f"{name}.{field}.include") in options
+    }
+    # The kernel knows no regular expressions, but such a name is one of itself.
+    if has(schema, (TimeType,)) or not all(re.fullmatch(r"\w+", text, re.ASCII) for text in include.values()):
+        return None
+    return {
+        "format": "changelog",
+        "images": envelope.images,
+        "kind": envelope.kind,
+        "inserts": envelope.inserts,
+        "update": envelope.update,
+        "delete": envelope.delete,
+        "partial": envelope.partial,
+        "batched": envelope.batched,
+        "texts": envelope.texts,
+        "payload": _SCHEMA_INCLUDE.of(options),
+        "include": include,
+        "metadata": [
+            {
+                "name": key,
+                "type": meta.type.jsonValue(),
+                "field": meta.field,
+                "field_type": meta.field_type.jsonValue(),
+                "key": meta.key,
+                "form": meta.form,
+            }
+            for key, meta in envelope.metadata.items()
+        ],
+    }
+
+
 # --- the formats ---
 
 
@@ -275,6 +313,7 @@ def _format(name: str, envelope: Envelope, *own_options: Option[Any]) -> Format:
         check=lambda schema, options: JSON.check(schema, _json_options(name, options)),
         changelog=True,
         metadata={key: meta.type for key, meta in envelope.metadata.items()},
+        native=partial(_native, name, envelope),
     )
 
 
