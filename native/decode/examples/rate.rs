@@ -13,6 +13,8 @@ fn main() {
     for count in [5, 4, 2] {
         measure(&format!("json, {count} columns"), &json, &format!(r#"{{"format":"json",{}}}"#, schema(count)));
     }
+    let csv: Vec<Vec<u8>> = (0..MESSAGES).map(csv).collect();
+    measure("csv, 5 columns", &csv, &format!(r#"{{"format":"csv","delimiter":",","quote":"\"",{}}}"#, schema(5)));
     let changes: Vec<Vec<u8>> = (0..MESSAGES).map(change).collect();
     let envelope = r#""images":["before","after"],"kind":"op","inserts":["c"],"update":"u","delete":"d","metadata":[]"#;
     measure("debezium updates", &changes, &format!(r#"{{"format":"changelog",{envelope},{}}}"#, schema(5)));
@@ -54,6 +56,12 @@ fn json(i: u64) -> Vec<u8> {
         mixed % 100_000
     );
     format!("{text}{:x<1$}\"}}", "", 118 - text.len()).into_bytes()
+}
+
+/// The same record in CSV.
+fn csv(i: u64) -> Vec<u8> {
+    let mixed = mixed(i);
+    format!("{i},user-{:07},{mixed:016x},{},{:x<40}", mixed >> 44, mixed % 100_000, "").into_bytes()
 }
 
 /// An update of the record, with what Debezium writes beside it.

@@ -10,6 +10,7 @@
 pub mod avro;
 mod cast;
 mod columns;
+mod csv;
 pub mod json;
 mod spec;
 mod text;
@@ -44,6 +45,7 @@ pub struct Decoder {
 enum Format {
     Json(json::Options),
     Changelog(json::changelog::Envelope),
+    Csv(csv::Dialect),
     Avro(avro::Writers),
 }
 
@@ -66,6 +68,7 @@ impl Decoder {
             (_, None) => Ok(false),
             (Format::Json(options), Some(message)) => json::read(message, columns, options),
             (Format::Changelog(envelope), Some(message)) => json::changelog::read(message, columns, envelope),
+            (Format::Csv(dialect), Some(message)) => csv::read(message, columns, dialect),
             (Format::Avro(writers), Some(message)) => avro::read(message, columns, writers),
         };
         match read {

@@ -8,6 +8,7 @@ use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use serde_json::Value;
 
 use crate::columns::{PRECISION, REQUIRED};
+use crate::csv::Dialect;
 use crate::json::changelog::Envelope;
 use crate::{Format, avro, json};
 
@@ -63,6 +64,7 @@ impl Spec {
                 let (envelope, columns) = Envelope::parse(&spec, columns)?;
                 Ok(Self { format: Format::Changelog(envelope), columns })
             }
+            Some("csv") => Ok(Self { format: Format::Csv(Dialect::parse(&spec)?), columns }),
             Some("avro" | "avro-confluent") => Ok(Self { format: Format::Avro(avro::Writers::parse(&spec)?), columns }),
             _ => Err(Unsupported(format!("format {}", spec["format"]))),
         }

@@ -14,6 +14,7 @@ const SPECS: &[&str] = &[
     include_str!("../specs/avro.json"),
     include_str!("../specs/debezium.json"),
     include_str!("../specs/canal.json"),
+    include_str!("../specs/csv.json"),
 ];
 
 thread_local! {

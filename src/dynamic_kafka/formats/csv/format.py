@@ -8,7 +8,8 @@ Source: org.apache.flink.formats.csv of Flink 2.3. The differences are in docs/m
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
@@ -38,7 +39,7 @@ from dynamic_kafka.formats.csv.lines import (
     unreadable,
     without_comments,
 )
-from dynamic_kafka.formats.expressions import TEMPORAL, check_names, either, let, or_error
+from dynamic_kafka.formats.expressions import TEMPORAL, check_names, either, has, let, or_error
 from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
 from dynamic_kafka.options import Option, Parser, boolean, text
 
@@ -295,6 +296,20 @@ def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
     return csv_text(row, schema, _dialect(options)).cast(BinaryType())
 
 
+def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    dialect = _dialect(options)
+    nested = any(has(field.dataType, (TimeType, ArrayType, StructType)) for field in schema.fields)
+    if nested or dialect.escape or _ALLOW_COMMENTS.of(options):
+        return None
+    return {
+        "format": "csv",
+        "delimiter": dialect.delimiter,
+        "quote": dialect.quote,
+        "null": dialect.null,
+        "ignore_parse_errors": dialect.ignore_errors,
+    }
+
+
 CSV = Format(
     "csv",
     (
@@ -311,5 +326,6 @@ CSV = Format(
     _decode,
     _encode,
     _check,
+    native=_native,
 )
 """Flink's format `csv`."""
