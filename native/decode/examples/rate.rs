@@ -25,6 +25,22 @@ fn main() {
         .collect();
     let writer = format!(r#""writer":{{"type":"record","name":"r","fields":[{}]}}"#, fields.join(","));
     measure("avro, 5 columns", &avro, &format!(r#"{{"format":"avro",{},{writer}}}"#, schema(5)));
+    let protobuf: Vec<Vec<u8>> = (0..MESSAGES).map(protobuf).collect();
+    for count in [5, 2] {
+        measure(&format!("protobuf, {count} columns"), &protobuf, &protobuf_spec(count));
+    }
+}
+
+/// Return the spec for a message with the fields of `FIELDS`, without presence, of which some are wanted.
+fn protobuf_spec(count: usize) -> String {
+    let field = |(at, (_, kind)): (usize, &(&str, &str))| {
+        let kind = kind.replace("long", "int64").replace("integer", "int32");
+        let column = if at < count { format!(r#","column":{at},"default":"AA==""#) } else { String::new() };
+        format!(r#"{{"number":{},"kind":"{kind}"{column}}}"#, at + 1)
+    };
+    let fields: Vec<String> = FIELDS.iter().enumerate().map(field).collect();
+    let plan = format!(r#"{{"fields":[{}],"columns":{count}}}"#, fields.join(","));
+    format!(r#"{{"format":"protobuf",{},"messages":[{plan}]}}"#, schema(count))
 }
 
 fn measure(name: &str, messages: &[Vec<u8>], spec: &str) {
@@ -90,9 +106,29 @@ fn avro(i: u64) -> Vec<u8> {
     message
 }
 
+/// The same record in Protobuf.
+fn protobuf(i: u64) -> Vec<u8> {
+    let mixed = mixed(i);
+    let mut message = vec![0x08];
+    varint(1_000_000_000 + i, &mut message);
+    for (tag, text) in [(0x12, format!("user-{:07}", mixed >> 44)), (0x1A, format!("{mixed:016x}"))] {
+        message.extend([tag, text.len() as u8]);
+        message.extend_from_slice(text.as_bytes());
+    }
+    message.push(0x20);
+    varint(mixed % 100_000, &mut message);
+    message.extend([0x2A, 52]);
+    message.extend([b'x'; 52]);
+    message
+}
+
 fn long(zigzag: u64, message: &mut Vec<u8>) {
     message.push(2);
-    let mut left = zigzag;
+    varint(zigzag, message);
+}
+
+fn varint(value: u64, message: &mut Vec<u8>) {
+    let mut left = value;
     while left > 0x7F {
         message.push(left as u8 | 0x80);
         left >>= 7;

@@ -189,7 +189,7 @@ impl Column {
             DataType::Timestamp(TimeUnit::Microsecond, zone) => Values::Timestamp(Vec::new(), zone.clone()),
             DataType::List(element) => Values::List(element.clone(), vec![0], Box::new(Column::new(element)?)),
             DataType::Map(entries, false) => match entries.data_type() {
-                DataType::Struct(pair) if pair.len() == 2 && pair[0].data_type() == &DataType::Utf8 => {
+                DataType::Struct(pair) if pair.len() == 2 && is_key(pair[0].data_type()) => {
                     let (key, value) = (Column::new(&pair[0])?, Column::new(&pair[1])?);
                     Values::Map(entries.clone(), vec![0], Box::new(key), Box::new(value))
                 }
@@ -315,6 +315,11 @@ impl Column {
             Values::Struct(v) => v.columns.iter().map(Column::size_bytes).sum(),
         }
     }
+}
+
+/// Return whether a type can be that of a map's keys.
+fn is_key(type_: &DataType) -> bool {
+    type_.is_signed_integer() || matches!(type_, DataType::Utf8 | DataType::Boolean)
 }
 
 fn unsupported(field: &Field) -> Unsupported {

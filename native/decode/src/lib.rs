@@ -12,6 +12,7 @@ mod cast;
 mod columns;
 mod csv;
 pub mod json;
+mod protobuf;
 mod spec;
 mod text;
 
@@ -47,6 +48,7 @@ enum Format {
     Changelog(json::changelog::Envelope),
     Csv(csv::Dialect),
     Avro(avro::Writers),
+    Protobuf(Arc<protobuf::Plan>),
 }
 
 impl Decoder {
@@ -70,6 +72,7 @@ impl Decoder {
             (Format::Changelog(envelope), Some(message)) => json::changelog::read(message, columns, envelope),
             (Format::Csv(dialect), Some(message)) => csv::read(message, columns, dialect),
             (Format::Avro(writers), Some(message)) => avro::read(message, columns, writers),
+            (Format::Protobuf(plan), Some(message)) => protobuf::read(message, columns, plan),
         };
         match read {
             Ok(true) => {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::columns::{PRECISION, REQUIRED};
 use crate::csv::Dialect;
 use crate::json::changelog::Envelope;
-use crate::{Format, avro, json};
+use crate::{Format, avro, json, protobuf};
 
 /// The name of the last field of all rows. It is null: a message with an error is left to Spark.
 pub(crate) const ERROR: &str = "__error";
@@ -43,7 +43,8 @@ impl Spec {
     /// Return the spec that is written as a JSON object: `format`, `options` (true or false by name) and `schema`, which is
     /// the JSON of Spark's `StructType`. For `avro` it has the writer's schema as `writer`, for `avro-confluent` it may have
     /// schemas by their id as `writers`, all in the form that the documentation of the module `avro` describes. For `changelog` it also has
-    /// the envelope (`json/changelog.rs`).
+    /// the envelope (`json/changelog.rs`). For `protobuf` and `protobuf-confluent` it has `messages`, the plan of
+    /// `formats/protobuf/native.py`.
     ///
     /// # Errors
     ///
@@ -66,6 +67,9 @@ impl Spec {
             }
             Some("csv") => Ok(Self { format: Format::Csv(Dialect::parse(&spec)?), columns }),
             Some("avro" | "avro-confluent") => Ok(Self { format: Format::Avro(avro::Writers::parse(&spec)?), columns }),
+            Some("protobuf" | "protobuf-confluent") => {
+                Ok(Self { format: Format::Protobuf(Arc::new(protobuf::Plan::parse(&spec)?)), columns })
+            }
             _ => Err(Unsupported(format!("format {}", spec["format"]))),
         }
     }
@@ -109,8 +113,8 @@ pub(crate) fn data_type(type_: &Value, lenient: bool) -> Result<DataType, Unsupp
             let element = field("element", &type_["elementType"], type_["containsNull"].as_bool(), lenient)?;
             Ok(DataType::List(Arc::new(element)))
         }
-        Some("map") if type_["keyType"] == "string" => {
-            let key = Field::new("key", DataType::Utf8, false);
+        Some("map") => {
+            let key = Field::new("key", data_type(&type_["keyType"], lenient)?, false);
             let value = field("value", &type_["valueType"], type_["valueContainsNull"].as_bool(), lenient)?;
             let pair = vec![key, value];
             let entries = Field::new("entries", DataType::Struct(pair.into()), false);

@@ -15,6 +15,7 @@ const SPECS: &[&str] = &[
     include_str!("../specs/debezium.json"),
     include_str!("../specs/canal.json"),
     include_str!("../specs/csv.json"),
+    include_str!("../specs/protobuf.json"),
 ];
 
 thread_local! {

@@ -91,8 +91,9 @@ class Format:
         changelog: True if a message describes how a row changed, not only the row.
         metadata: The types of the format's metadata by name, without `value.`.
         registry: The option for the subject in a schema registry, if the format has one.
-        native: Returns what the native kernel is told to decode messages (`native/decode/src/spec.rs`), without the columns;
-            None if it cannot decode them.
+        native: Returns what the native kernel is told to decode messages (`native/decode/src/spec.rs`); None if it cannot
+            decode them. `schema` has the columns if their types are not those of the given schema, and `decoder` has
+            options that `decoder` gets beside those of the user.
         decoder: Returns what decodes messages in the worker that reads them. A format that is a function over Arrow batches
             has it: Spark would call that function for all messages, also for those that the native kernel has decoded.
         native_encode: Returns what the native kernel is told to encode rows (`native/encode/src/spec.rs`), without the

@@ -146,6 +146,10 @@ def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
     found = form.native(schema, options)
     if found is None:
         return None
+    found = dict(found)
+    options = {**options, **found.pop("decoder", {})}
+    if "schema" in found:
+        schema = StructType.fromJson(found["schema"])
     wanted = [c.key.removeprefix(VALUE_PREFIX) for c in table.metadata if c.key.startswith(VALUE_PREFIX)]
     spec = json.dumps({**found, "schema": schema.jsonValue(), "wanted": wanted})
     if not can_decode(spec):

@@ -16,8 +16,8 @@ Flink does not have this format. Its options are those of `avro-confluent` and o
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType
@@ -25,6 +25,7 @@ from pyspark.sql.types import BinaryType
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.format import Decoder as RowsDecoder
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.protobuf.decoding import Decoder, Missing, decoder, with_errors
 from dynamic_kafka.formats.protobuf.descriptors import (
@@ -33,9 +34,12 @@ from dynamic_kafka.formats.protobuf.descriptors import (
     message_of_options,
     message_of_set,
     require_protobuf,
+    sent_message,
+    sent_options,
 )
 from dynamic_kafka.formats.protobuf.encoding import encoder, native_spec
 from dynamic_kafka.formats.protobuf.format import protobuf_options
+from dynamic_kafka.formats.protobuf.native import native_plan
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
@@ -82,6 +86,8 @@ class _Reading(NamedTuple):
 def _given_message(options: FormatOptions) -> MessageType | None:
     """Return the message type of the options; None if they give at most its name."""
     require_protobuf(_NAME)
+    if (sent := sent_message(_NAME, options)) is not None:
+        return sent
     found = message_of_options(_NAME, options)
     if found is None:
         return _message_of_text(options[_SCHEMA], options.get(_MESSAGE)) if _SCHEMA in options else None
@@ -122,12 +128,25 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 
 
 def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    return decoded(_rows_decoder(schema, options).rows, schema.toNullable(), column)
+
+
+def _rows_decoder(schema: StructType, options: FormatOptions) -> RowsDecoder:
     reading = _reading(schema, options)
 
     def from_protobuf_confluent(messages: pa.Array) -> pa.Array:
         return _decode_batch(messages.to_pylist(), reading)
 
-    return decoded(from_protobuf_confluent, schema.toNullable(), column)
+    return RowsDecoder(from_protobuf_confluent)
+
+
+def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    """Return the plan if the message type is given; otherwise the schema of a message is known only when it is read."""
+    reading = _reading(schema, options)
+    if reading.given is None:
+        return None
+    plan = native_plan(reading.given, schema, reading.missing)
+    return None if plan is None else {"format": _NAME, **plan, "decoder": sent_options(_NAME, reading.given)}
 
 
 def _decode_batch(messages: Sequence[bytes | None], reading: _Reading) -> pa.StructArray:
@@ -360,5 +379,7 @@ def _encoded(number: int) -> bytes:
     return bytes([*encoded, rest])
 
 
-PROTOBUF_CONFLUENT = Format(_NAME, _OPTIONS, _decode, _encode, _check, registry=_SUBJECT)
+PROTOBUF_CONFLUENT = Format(
+    _NAME, _OPTIONS, _decode, _encode, _check, registry=_SUBJECT, native=_native, decoder=_rows_decoder
+)
 """Protobuf with Confluent's schema registry."""

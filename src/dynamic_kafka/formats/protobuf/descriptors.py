@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,8 @@ __all__ = [
     "message_of_set",
     "pool_of",
     "require_protobuf",
+    "sent_message",
+    "sent_options",
     "set_of",
 ]
 
@@ -37,6 +40,9 @@ _HERE = (
     "package.module_pb2:Message (a class made by protoc --python_out), or the message's full name as in its .proto file "
     "with '{prefix}.descriptor-file' (made by protoc --descriptor_set_out --include_imports)"
 )
+
+
+_SENT = ".sent-message"  # no option for users
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,17 @@ class MessageType:
         """Return the descriptor, from this process's pool for these files."""
         found: Descriptor = pool_of(self.files).FindMessageTypeByName(self.name)
         return found
+
+
+def sent_options(prefix: str, message: MessageType) -> dict[str, Any]:
+    """Return options that hold a message type itself, for workers, which have neither its file nor its Python module."""
+    return {f"{prefix}{_SENT}": {"files": b64encode(message.files).decode(), "name": message.name}}
+
+
+def sent_message(prefix: str, options: Mapping[str, Any]) -> MessageType | None:
+    """Return the message type of `sent_options`; None if the options are those of the user."""
+    found = options.get(f"{prefix}{_SENT}")
+    return None if found is None else MessageType(b64decode(found["files"]), found["name"])
 
 
 def require_protobuf(format_name: str) -> None:

@@ -16,17 +16,25 @@ Source: org.apache.flink.formats.protobuf of Flink 2.1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import decoded, evaluated
-from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
-from dynamic_kafka.formats.protobuf.descriptors import MessageType, message_of_options, require_protobuf
+from dynamic_kafka.formats.protobuf.descriptors import (
+    MessageType,
+    message_of_options,
+    require_protobuf,
+    sent_message,
+    sent_options,
+)
 from dynamic_kafka.formats.protobuf.encoding import encoder, native_spec
+from dynamic_kafka.formats.protobuf.native import native_plan
 from dynamic_kafka.native import encode_all
 from dynamic_kafka.options import Option, boolean, non_blank, text
 
@@ -91,7 +99,7 @@ _OPTIONS = protobuf_options(_NAME)
 
 def _message(options: FormatOptions) -> MessageType:
     require_protobuf(_NAME)
-    message = message_of_options(_NAME, options)
+    message = sent_message(_NAME, options) or message_of_options(_NAME, options)
     if message is None:
         raise ConfigurationError(
             f"Option '{_NAME}.message-class-name' is missing; set it to package.module_pb2:Message, or to a message's full "
@@ -105,6 +113,10 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 
 
 def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    return decoded(_decoder(schema, options).rows, schema.toNullable(), column)
+
+
+def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     message = _message(options)
     missing = Missing(defaults=_OPTIONS.read_default_values.of(options))
     ignore_errors: bool = _OPTIONS.ignore_parse_errors.of(options)
@@ -113,7 +125,13 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     def from_protobuf(payloads: pa.Array) -> pa.Array:
         return decoder(message, schema, missing, ignore_errors=ignore_errors)(payloads.to_pylist())
 
-    return decoded(from_protobuf, schema.toNullable(), column)
+    return Decoder(from_protobuf)
+
+
+def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    message, missing = _message(options), Missing(defaults=_OPTIONS.read_default_values.of(options))
+    plan = native_plan(message, schema, missing)
+    return None if plan is None else {"format": _NAME, **plan, "decoder": sent_options(_NAME, message)}
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
@@ -129,5 +147,5 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     return evaluated(to_protobuf, BinaryType(), column)
 
 
-PROTOBUF = Format(_NAME, _OPTIONS, _decode, _encode, _check)
+PROTOBUF = Format(_NAME, _OPTIONS, _decode, _encode, _check, native=_native, decoder=_decoder)
 """Flink's format `protobuf`."""

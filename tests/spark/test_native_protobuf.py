@@ -1,0 +1,79 @@
+"""Tables with Protobuf values, decoded by the native kernel where they are read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+from dynamic_kafka.formats.protobuf.schemas import parse_schema
+from dynamic_kafka.native import kernel
+from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.testing import KafkaBroker, produce
+from tests.spark.tables import Topic, create, on, rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+TEXT = """syntax = "proto3"; package native;
+message Order { int64 id = 1; string item = 2; repeated Line lines = 3; map<int32, string> notes = 4; Kind kind = 5;
+  message Line { int32 amount = 1; optional string note = 2; } }
+enum Kind { NEW = 0; PAID = 1; }
+"""
+COLUMNS = (
+    "o BIGINT METADATA FROM 'offset', id BIGINT, lines ARRAY<ROW<amount INT, note STRING>>, notes MAP<INT, STRING>, "
+    "kind STRING, item STRING"
+)
+WHOLE = b"\x08\x07\x12\x01x\x1a\x05\x08\x02\x12\x01n\x1a\x00\x22\x05\x08\x01\x12\x01a\x28\x01"
+VALUES = [WHOLE, b"", None, b"\x08\x03\x28\x09", b"\x0f", b"\x1a\x01\x08", b"\x22\x04\x08\x01\x12\x00" * 2, WHOLE]
+FULL = (7, "x", [(2, "n"), (0, None)], {1: "a"}, "PAID")
+ROWS = [
+    (0, *FULL),
+    (1, 0, "", None, None, "NEW"),
+    (3, 3, "", None, None, "UNRECOGNIZED"),
+    (6, 0, "", None, {1: ""}, "NEW"),
+    (7, *FULL),
+]
+
+
+@pytest.mark.parametrize("name", ["protobuf", "protobuf-confluent"])
+def test_a_protobuf_table_is_decoded_where_it_is_read(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, name: str
+) -> None:
+    """With the same rows and errors, whatever reads; the plan says which it is."""
+    if kernel().module is None:
+        pytest.skip("the native kernel is not installed")
+    file = tmp_path / "order.desc"
+    files = parse_schema(TEXT, {}).SerializeToString()
+    file.write_bytes(files)
+    formats = {f"{name}.message-class-name": "native.Order", f"{name}.descriptor-file": str(file)}
+    header = b""
+    if name == "protobuf-confluent":
+        formats["protobuf-confluent.url"] = "http://localhost:9"  # the message type is given, and nobody is asked
+        header = b"\0\0\0\0\x07\0"
+    values = [None if value is None else header + value for value in VALUES]
+    at = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, at, [(b"k", value) for value in values], partition=0)
+    options = on(cluster_a, at, format=name) | formats
+    errors = []
+    for reader in ("python", "native"):
+        create(env, reader, COLUMNS, options | {"reader-implementation": reader, "format.on-error": "skip"})
+        create(env, f"strict_{reader}", COLUMNS, options | {"reader-implementation": reader})
+        assert rows(env, f"SELECT o, id, item, lines, notes, kind FROM {reader}") == ROWS
+        with pytest.raises(PySparkException) as raised:
+            rows(env, f"SELECT id FROM strict_{reader}")
+        found = re.search(f"offset 4: the value cannot be read as {name}: .*it begins with [^.]+", str(raised.value))
+        assert found is not None
+        errors.append(found[0])
+        env.execute_sql("SET 'execution.runtime-mode' = 'batch'")
+        query = env.sql_query(f"SELECT id FROM {reader}")
+        plan = query._jdf.queryExecution().toString()
+        env.execute_sql("SET 'execution.runtime-mode' = 'streaming'")
+        file.unlink()  # the workers do not need it
+        assert len(query.collect()) == len(ROWS)
+        file.write_bytes(files)
+        assert ("value_row" in plan) == (reader == "native")
+        assert ("ArrowEvalPython" in plan) == (reader == "python")
+    assert errors[0] == errors[1]
+    assert env.from_path("python").schema == env.from_path("native").schema
