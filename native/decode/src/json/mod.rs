@@ -24,6 +24,7 @@
 
 pub(crate) mod changelog;
 mod loose;
+mod metadata;
 pub(crate) mod scanner;
 
 use crate::columns::{Certain, Column, Struct, Uncertain, Values};
