@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -88,7 +90,34 @@ def grant(
     pattern: ResourcePatternType = ResourcePatternType.LITERAL,
 ) -> None:
     """Allow operations on a resource of `secured` to one of its users."""
-    admin = AdminClient(
+    admin = _admin(broker)
+    rules = [
+        AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        for operation in operations
+    ]
+    for future in admin.create_acls(rules).values():
+        future.result(15)
+
+
+def revoke_all(broker: KafkaBroker, user: str) -> None:
+    """Take back all rights that were granted to a user of the fixture `secured`."""
+    filtered: Any = AclBindingFilter  # None is any name, and any host
+    everything = filtered(
+        ResourceType.ANY,
+        None,
+        ResourcePatternType.ANY,
+        f"User:{user}",
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    admin = _admin(broker)
+    for done in admin.delete_acls([everything]).values():
+        done.result(15)
+
+
+def _admin(broker: KafkaBroker) -> AdminClient:
+    return AdminClient(
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "security.protocol": "SASL_PLAINTEXT",
@@ -97,9 +126,3 @@ def grant(
             "sasl.password": SECURED_USERS["admin"],
         }
     )
-    rules = [
-        AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
-        for operation in operations
-    ]
-    for future in admin.create_acls(rules).values():
-        future.result(15)

@@ -222,7 +222,7 @@ impl Consumer {
 
     fn decoder(&self) -> Result<Option<Decoder>, Error> {
         let made = self.decode.as_ref().map(Decoder::new).transpose();
-        made.map_err(|error| Error { code: INVALID_ARG, text: error.to_string() })
+        made.map_err(|error| Error::new(INVALID_ARG, error.to_string()))
     }
 
     fn set(&mut self, topic: &str, partition: i32, span: Span) {

@@ -1,9 +1,10 @@
-//! The native kernel of pyspark-dynamic-kafka: from Kafka's messages to Arrow columns, without a Python object for each.
+//! The native kernel of pyspark-dynamic-kafka: from Kafka's messages to Arrow columns and back, without a Python object for each.
 
 pub mod columns;
 pub mod consumer;
 #[cfg(not(test))] // a test would have to be linked with Python
 mod encoder;
 pub mod librdkafka;
+pub mod producer;
 #[cfg(not(test))]
 mod python;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_array::{RecordBatch, StructArray, ffi};
+use arrow_pyarrow::PyArrowType;
 use dynamic_kafka_decode::{Decoder, Spec};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -12,13 +13,16 @@ use pyo3::types::{PyCapsule, PyTuple};
 use crate::columns::{Column, Columns, Problem};
 use crate::consumer::{self, Span};
 use crate::encoder::Encoder;
-use crate::librdkafka::{self, Report};
+use crate::librdkafka::{self, Report, producer};
+use crate::producer::{self as rows, Stop};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 6;
 
 type Range = (String, i32, i64, i64);
 type Reports = (Vec<(i32, String)>, Vec<String>);
+/// Of a task: its number, how many records, and of the first one the code, topic, partition and size of the key.
+type Failures = (u32, u64, i32, String, i32, Option<usize>);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -28,7 +32,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn raised(py: Python<'_>, error: &librdkafka::Error) -> PyErr {
     let made = || -> PyResult<PyErr> {
         let module = py.import("confluent_kafka")?;
-        let inner = module.getattr("KafkaError")?.call1((error.code, &error.text))?;
+        let flags = error.flags;
+        let said = (error.code, &error.text, flags.fatal, flags.retriable, flags.requires_abort);
+        let inner = module.getattr("KafkaError")?.call1(said)?;
         Ok(PyErr::from_value(module.getattr("KafkaException")?.call1((inner,))?))
     };
     made().unwrap_or_else(|other| other)
@@ -105,7 +111,7 @@ impl Consumer {
         py: Python<'_>,
         call: impl FnOnce(&mut consumer::Consumer) -> Result<T, librdkafka::Error> + Send,
     ) -> PyResult<T> {
-        let closed = || librdkafka::Error { code: librdkafka::INVALID_ARG, text: "the consumer is closed".to_owned() };
+        let closed = || librdkafka::Error::new(librdkafka::INVALID_ARG, "the consumer is closed");
         py.detach(|| locked(&self.consumer).as_mut().ok_or_else(closed).and_then(call))
             .map_err(|error| raised(py, &error))
     }
@@ -179,21 +185,143 @@ impl Consumer {
 
     /// Return the errors (code and text) and the lines of the log since the last call.
     fn reports(&self, py: Python<'_>) -> PyResult<Reports> {
-        let reports = self.detached(py, |consumer| Ok(consumer.client().reports()))?;
-        let (mut errors, mut lines) = (Vec::new(), Vec::new());
-        for report in reports {
-            match report {
-                Report::Failed(error) => errors.push((error.code, error.text)),
-                Report::Logged(level, facility, text) => lines.push(format!("{facility} [{level}] {text}")),
-            }
-        }
-        Ok((errors, lines))
+        Ok(separated(self.detached(py, |consumer| Ok(consumer.client().reports()))?))
     }
 
     /// Close the consumer; waits for no broker.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(locked(&self.consumer).take()));
     }
+}
+
+/// Rows for one cluster, of which a producer takes one after the other.
+#[pyclass(frozen, module = "dynamic_kafka_native")]
+struct Rows {
+    rows: Mutex<rows::Rows>,
+}
+
+#[pymethods]
+impl Rows {
+    /// Take the columns over; nothing is copied. See `sink/records.py`.
+    #[new]
+    fn new(batch: PyArrowType<RecordBatch>, topics: Vec<String>) -> PyResult<Self> {
+        let rows = rows::Rows::new(&batch.0, topics).map_err(PyValueError::new_err)?;
+        Ok(Self { rows: Mutex::new(rows) })
+    }
+}
+
+/// A producer. Its calls may come from several threads.
+#[pyclass(frozen, module = "dynamic_kafka_native")]
+struct Producer {
+    producer: Mutex<Option<Arc<producer::Producer>>>,
+}
+
+impl Producer {
+    /// Call a function without the GIL.
+    fn detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&producer::Producer) -> Result<T, librdkafka::Error> + Send,
+    ) -> PyResult<T> {
+        let closed = || librdkafka::Error::new(librdkafka::INVALID_ARG, "the producer is closed");
+        py.detach(|| {
+            let producer = locked(&self.producer).clone();
+            producer.ok_or_else(closed).and_then(|producer| call(&producer))
+        })
+        .map_err(|error| raised(py, &error))
+    }
+}
+
+#[pymethods]
+impl Producer {
+    /// Make a producer from librdkafka's properties.
+    #[new]
+    fn new(py: Python<'_>, properties: Vec<(String, String)>) -> PyResult<Self> {
+        let made = py.detach(|| producer::Producer::new(&properties)).map_err(|error| raised(py, &error))?;
+        Ok(Self { producer: Mutex::new(Some(Arc::new(made))) })
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.detached(py, |producer| Ok(producer.waiting()))
+    }
+
+    /// Produce rows until all are taken, or until one is refused: then return it with the code of the error.
+    fn produce(&self, py: Python<'_>, rows: &Rows, task: u32) -> PyResult<Option<Stop>> {
+        self.detached(py, |producer| locked(&rows.rows).produce(producer, task))
+    }
+
+    /// Ask a broker for the number of a topic's partitions, and the code of its error.
+    fn look_up(&self, py: Python<'_>, topic: &str, timeout_s: f64) -> PyResult<(usize, i32)> {
+        self.detached(py, |producer| producer.look_up(topic, seconds(timeout_s)))
+    }
+
+    /// Take what librdkafka reports; wait for it up to a time.
+    fn poll(&self, py: Python<'_>, timeout_s: f64) -> PyResult<()> {
+        self.detached(py, |producer| producer.poll(seconds(timeout_s)))
+    }
+
+    /// Wait for acknowledgements up to a time, and return how many are missing.
+    fn flush(&self, py: Python<'_>, timeout_s: f64) -> PyResult<usize> {
+        self.detached(py, |producer| producer.flush(seconds(timeout_s)))
+    }
+
+    /// Drop all records that are not acknowledged.
+    fn purge(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, |producer| {
+            producer.purge();
+            Ok(())
+        })
+    }
+
+    /// Have the cluster fence earlier producers of the transactional id.
+    fn init_transactions(&self, py: Python<'_>, timeout_s: f64) -> PyResult<()> {
+        self.detached(py, |producer| producer.init_transactions(seconds(timeout_s)))
+    }
+
+    /// Begin a transaction.
+    fn begin_transaction(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, producer::Producer::begin_transaction)
+    }
+
+    /// Abort the transaction.
+    fn abort_transaction(&self, py: Python<'_>, timeout_s: f64) -> PyResult<()> {
+        self.detached(py, |producer| producer.abort_transaction(seconds(timeout_s)))
+    }
+
+    /// Return the errors (code and text) and the lines of the log since the last call.
+    fn reports(&self, py: Python<'_>) -> PyResult<Reports> {
+        Ok(separated(self.detached(py, |producer| Ok(producer.take_reports()))?))
+    }
+
+    /// Return the records that were not acknowledged since the last call, by task.
+    fn failures(&self, py: Python<'_>) -> PyResult<Vec<Failures>> {
+        let found = self.detached(py, |producer| Ok(producer.take_failures()))?;
+        let flat = |found: producer::Failures| {
+            let first = found.first;
+            (found.task, found.count, first.code, first.topic, first.partition, first.key_bytes)
+        };
+        Ok(found.into_iter().map(flat).collect())
+    }
+
+    /// Close the producer; waits for no broker.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(locked(&self.producer).take()));
+    }
+}
+
+fn seconds(time: f64) -> Duration {
+    Duration::try_from_secs_f64(time).unwrap_or_default()
+}
+
+fn separated(reports: Vec<Report>) -> Reports {
+    let (mut errors, mut lines) = (Vec::new(), Vec::new());
+    for report in reports {
+        match report {
+            Report::Failed(error) => errors.push((error.code, error.text)),
+            Report::Logged(level, facility, text) => lines.push(format!("{facility} [{level}] {text}")),
+        }
+    }
+    (errors, lines)
 }
 
 /// Load librdkafka from a file, and return its version.
@@ -218,5 +346,7 @@ fn dynamic_kafka_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Batch>()?;
     module.add_class::<Fetched>()?;
     module.add_class::<Consumer>()?;
-    module.add_class::<Encoder>()
+    module.add_class::<Encoder>()?;
+    module.add_class::<Rows>()?;
+    module.add_class::<Producer>()
 }

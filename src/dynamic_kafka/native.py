@@ -32,12 +32,12 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 Implementation = Literal["auto", "native", "python"]
-"""What reads: `auto` is the native kernel where it can be used."""
+"""What reads or writes: `auto` is the native kernel where it can be used."""
 Encode = Callable[["pa.StructArray", bytes], tuple["pa.BinaryArray", list[int]]]
 """Takes rows, and the bytes with which each message begins. Returns a message for each row, null for a row that is null, and
 the places of the rows that the kernel is not certain about; their messages are null, too."""
 
-_INTERFACE = 5
+_INTERFACE = 6
 _REPAIR = "install the version of pyspark-dynamic-kafka-native that belongs to this pyspark-dynamic-kafka"
 
 
@@ -80,11 +80,12 @@ def _unusable(problem: str) -> Kernel:
     return Kernel(None, problem)
 
 
-def implementation(wanted: Implementation) -> Literal["native", "python"]:
-    """Return what reads in this process, the native kernel or Python.
+def implementation(wanted: Implementation, option: str = "reader-implementation") -> Literal["native", "python"]:
+    """Return what reads or writes in this process, the native kernel or Python.
 
     Args:
-        wanted: The option `reader-implementation`.
+        wanted: The user's wish.
+        option: The name of the option with the wish, for errors.
 
     Raises:
         MissingDependencyError: If the native kernel is wanted and not installed.
@@ -97,10 +98,8 @@ def implementation(wanted: Implementation) -> Literal["native", "python"]:
         return "native"
     if wanted == "native":
         if found.problem:
-            raise DynamicKafkaError(
-                f"Option 'reader-implementation' is native, but the kernel cannot be used: {found.problem}"
-            )
-        raise MissingDependencyError("pyspark-dynamic-kafka-native", "native", "for reader-implementation=native")
+            raise DynamicKafkaError(f"Option '{option}' is native, but the kernel cannot be used: {found.problem}")
+        raise MissingDependencyError("pyspark-dynamic-kafka-native", "native", f"for {option}=native")
     return "python"
 
 

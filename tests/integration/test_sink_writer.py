@@ -13,12 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 from confluent_kafka.cimpl import NewPartitions
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, RowError
 from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.native import Implementation
 from dynamic_kafka.sink import producers as pooling
 from dynamic_kafka.sink.partitioners import FixedPartitioner, KafkaPartitioner, RoundRobinPartitioner
 from dynamic_kafka.sink.producers import ClusterProducer, PooledProducers
@@ -26,7 +27,7 @@ from dynamic_kafka.sink.report import TaskReport, Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
-from tests.brokers import SECURED_USERS, grant
+from tests.brokers import SECURED_USERS, grant, revoke_all
 
 pytestmark = pytest.mark.broker
 
@@ -40,6 +41,15 @@ TYPES: Mapping[str, pa.DataType] = {
     "cluster": pa.string(),
 }
 CREATE = {"allow.auto.create.topics": "true"}  # how topics come to be on a mock cluster
+
+
+wanted: Implementation = "auto"
+
+
+@pytest.fixture(autouse=True)
+def _implementation(implementation: Implementation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs with both implementations."""
+    monkeypatch.setattr(sys.modules[__name__], "wanted", implementation)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +68,8 @@ def rows(**columns: Sequence[Any]) -> pa.RecordBatch:
 
 def task_to(destinations: Mapping[str, Destination], **wishes: Any) -> WriteTask:
     """What a task is told."""
-    return WriteTask(destinations, SinkSettings(service=InMemoryMetadataService, stream="s", **wishes))
+    settings = SinkSettings(service=InMemoryMetadataService, stream="s", writer_implementation=wanted, **wishes)
+    return WriteTask(destinations, settings)
 
 
 def one_cluster(
@@ -257,9 +268,22 @@ def test_a_record_that_the_client_refuses(cluster_a: KafkaBroker, topic: Callabl
     assert "raise buffer.memory" in str(error)
 
 
+def test_a_topic_that_is_deleted(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Its records are given up after delivery.timeout.ms at the latest, although it was there when it was looked up."""
+    name = topic(cluster_a)
+    task = one_cluster(cluster_a.bootstrap_servers, name, {"delivery.timeout.ms": "3000", "linger.ms": "0"})
+    run(task, rows(value=[b"1"]))
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    admin.delete_topics([name])[name].result(15)
+    error = undelivered(task, *(rows(value=[b"2"], key=[b"k"]) for _ in range(10)))
+    assert error.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_MSG_TIMED_OUT")
+    assert error.topic == name
+
+
 def test_not_authorized(secured: KafkaBroker, topic: Callable[..., str]) -> None:
     """Neither to see a topic, nor to write to it; a wrong password is told at once, and not shown."""
     name = topic(secured)
+    revoke_all(secured, "reader")
     task = task_to({"east": Destination(secured.client_properties("reader"), name)})
     error = undelivered(task, rows(value=[b"v"]))
     assert (error.code, error.topic) == ("TOPIC_AUTHORIZATION_FAILED", name)
@@ -395,7 +419,9 @@ def test_the_end_of_the_process_sends_the_rest() -> None:
             from dynamic_kafka.sink.writer import write
 
             properties = {{"bootstrap.servers": "{cluster.bootstrap_servers}", "linger.ms": "60000", **{CREATE}}}
-            settings = SinkSettings(service=InMemoryMetadataService, stream="s", guarantee="none")
+            settings = SinkSettings(
+                service=InMemoryMetadataService, stream="s", guarantee="none", writer_implementation="{wanted}"
+            )
             task = WriteTask({{"east": Destination(properties, "t")}}, settings)
             rows = pa.RecordBatch.from_pydict({{"value": [b"v"], "partition": pa.array([0], pa.int32())}})
             with PooledProducers(task) as producers:
@@ -406,11 +432,11 @@ def test_the_end_of_the_process_sends_the_rest() -> None:
 
 
 def test_a_transactional_producer(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
-    """Exactly-once brings its own producers: `write` and `flush` are the same."""
+    """Exactly-once brings its own producers: `write` and `flush` are the same. What is not committed is not seen."""
     name = topic(cluster_a)
     task = one_cluster(cluster_a.bootstrap_servers, name)
     properties = task.destinations["east"].properties
-    own = ClusterProducer("east", properties, {"transactional.id": name})
+    own = ClusterProducer("east", properties, wanted, {"transactional.id": name})
     own.client.init_transactions(30)
 
     class Transactional:
@@ -421,10 +447,10 @@ def test_a_transactional_producer(cluster_a: KafkaBroker, topic: Callable[..., s
             assert cluster == "east"
             return own
 
-    for outcome in (Producer.abort_transaction, Producer.commit_transaction):
+    for value in (b"first", b"second"):
         own.client.begin_transaction()
-        written = write(iter([rows(value=[outcome.__name__.encode()])]), task, Transactional(), task_number=0)
+        written = write(iter([rows(value=[value])]), task, Transactional(), task_number=0)
         assert flush(written).total.records == 1
-        outcome(own.client)
-    assert values(cluster_a.bootstrap_servers, name) == [b"commit_transaction"]
+        own.client.abort_transaction(20)
+    assert values(cluster_a.bootstrap_servers, name) == []
     own.close()

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
 from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.native import Implementation
 from dynamic_kafka.sink import transactional_producers as module
 from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.producers import ClusterProducer
@@ -41,10 +42,25 @@ def _reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
 
 
+wanted: Implementation = "auto"
+
+
+@pytest.fixture(autouse=True)
+def _implementation(implementation: Implementation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs with both implementations."""
+    monkeypatch.setattr(sys.modules[__name__], "wanted", implementation)
+
+
 def task_to(broker: KafkaBroker, user: str | None = None) -> WriteTask:
     """A task that may write to any topic, with a prefix of its own."""
     prefix = f"transactional-{uuid.uuid4().hex}"
-    settings = SinkSettings(service=InMemoryMetadataService, stream="s", guarantee="exactly-once", prefix=prefix)
+    settings = SinkSettings(
+        service=InMemoryMetadataService,
+        stream="s",
+        guarantee="exactly-once",
+        prefix=prefix,
+        writer_implementation=wanted,
+    )
     return WriteTask({"east": Destination(broker.client_properties(user))}, settings, "chain", 1)
 
 
@@ -214,7 +230,13 @@ def test_a_worker_without_descriptors_says_so(cluster_a: KafkaBroker) -> None:
         from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 
         module._READY_S = module._CONNECT_S = 1.0
-        settings = SinkSettings(service=None, stream="s", guarantee="exactly-once", prefix="descriptors")
+        settings = SinkSettings(
+            service=None,
+            stream="s",
+            guarantee="exactly-once",
+            prefix="descriptors",
+            writer_implementation=sys.argv[3],
+        )
         task = WriteTask({"east": Destination({"bootstrap.servers": sys.argv[1]})}, settings, "chain", 1)
         module._id_pool("descriptors", "east")
         limit = len(os.listdir("/proc/self/fd")) + int(sys.argv[2])
@@ -225,11 +247,45 @@ def test_a_worker_without_descriptors_says_so(cluster_a: KafkaBroker) -> None:
             print(error)
     """)
     for spare in (0, 2):
-        command = [sys.executable, "-c", script, cluster_a.bootstrap_servers, str(spare)]
+        command = [sys.executable, "-c", script, cluster_a.bootstrap_servers, str(spare), wanted]
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
         assert re.search("ulimit -n|Too many open files", said), (spare, said)
 
 
+def test_a_fenced_producer(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """A newer producer of its id ends it: the task fails, whatever it still has to send, and no later call is accepted."""
+    name, transactional_id = topic(cluster_a), uuid.uuid4().hex
+    task = task_to(cluster_a)
+
+    def opened() -> ClusterProducer:
+        properties = task.destinations["east"].properties
+        producer = ClusterProducer("east", properties, wanted, {"transactional.id": transactional_id})
+        producer.client.init_transactions(30)
+        return producer
+
+    class Old:
+        def producer(self, _: str) -> ClusterProducer:
+            """The one that is fenced."""
+            return old
+
+    old = opened()
+    old.client.begin_transaction()
+    flush(write(iter([batch(name)]), task, Old(), task_number=0))
+    new = opened()
+    with pytest.raises(DeliveryError) as raised:
+        flush(write(iter([batch(name)]), task, Old(), task_number=0))
+    assert raised.value.code in ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
+    with pytest.raises(KafkaException) as refused:
+        old.client.begin_transaction()
+    assert refused.value.args[0].fatal()
+    with pytest.raises(KafkaException):
+        old.client.abort_transaction(5)
+    old.close()
+    new.client.begin_transaction()
+    new.close()
+
+
+@pytest.mark.parametrize("implementation", ["python"])  # confluent-kafka's own: both use its librdkafka
 def test_librdkafka_speaks_transactions_v1(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
     """Its EndTxn leaves the epoch as it is (below version 5), also on a cluster with transactions V2.
 

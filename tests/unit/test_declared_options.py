@@ -68,7 +68,7 @@ REWORDED = {
 
 # Options that the first version did not have.
 ADDED = {
-    "sink": {"sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"},
+    "sink": {"writer-implementation", "sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"},
     "source": {"skip-offsets", "reader-implementation"},
 }
 

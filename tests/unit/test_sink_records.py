@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dynamic_kafka.errors import ConfigurationError, RowError
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink.partitioners import RoundRobinPartitioner
+from dynamic_kafka.sink.python_producer import arguments
 from dynamic_kafka.sink.records import COLUMNS, Records, by_cluster, check_schema, to_records
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 
@@ -51,7 +52,12 @@ def on_delivery(*_: object) -> None:
 
 def records(rows: pa.RecordBatch, topic: str | None = "t", partitions: Any = eight, **wishes: Any) -> Records:
     """The records of rows that are for one cluster."""
-    return to_records(rows, Destination({}, topic), settings(**wishes), partitions, on_delivery)
+    return to_records(rows, Destination({}, topic), settings(**wishes), partitions)
+
+
+def argued(found: Records) -> list[list[Any]]:
+    """The records as arguments of produce()."""
+    return arguments(found, on_delivery)
 
 
 def fault(rows: pa.RecordBatch, topic: str | None = "t", **wishes: Any) -> str:
@@ -167,9 +173,9 @@ def test_records_are_the_rows(rows: list[dict[str, Any]], names: set[str], data:
             )
         )
     defaults = [None] * 5 + [None, 0, None]
-    padded = found.arguments + [[d] * len(expected) for d in defaults[len(found.arguments) :]]
+    padded = argued(found) + [[d] * len(expected) for d in defaults[len(argued(found)) :]]
     assert list(zip(*padded, strict=True)) == expected
-    assert set(found.arguments[0]) == {e[0] for e in expected}
+    assert set(argued(found)[0]) == {e[0] for e in expected}
     assert found.volume.records == len(expected)
     assert found.volume.bytes == sum(len(e[1] or b"") + len(e[2] or b"") for e in expected)
 
@@ -177,25 +183,25 @@ def test_records_are_the_rows(rows: list[dict[str, Any]], names: set[str], data:
 def test_a_tombstone_is_not_an_empty_value() -> None:
     """A null stays a null, for values and keys."""
     found = records(batch(key=[b"", None], value=[None, ""]))
-    assert found.arguments[1:3] == [[None, b""], [b"", None]]
+    assert argued(found)[1:3] == [[None, b""], [b"", None]]
 
 
 def test_only_keys() -> None:
     """Without a column `value`, every row is a tombstone."""
-    assert records(batch(key=[b"a", b"b"])).arguments[1:3] == [[None, None], [b"a", b"b"]]
+    assert argued(records(batch(key=[b"a", b"b"])))[1:3] == [[None, None], [b"a", b"b"]]
 
 
 def test_large_types() -> None:
     """As Spark sends them on request."""
     types = {"key": pa.large_string(), "value": pa.large_binary(), "topic": pa.large_string()}
     found = records(batch(types, key=["ä"], value=[b"v"], topic=["u"]))
-    assert found.arguments[:3] == [["u"], [b"v"], ["ä".encode()]]
+    assert argued(found)[:3] == [["u"], [b"v"], ["ä".encode()]]
 
 
 def test_what_is_not_given_is_not_passed() -> None:
     """Neither timestamps nor headers cost anything if there are none."""
-    assert len(records(batch(value=["v"])).arguments) == 5
-    assert len(records(batch(value=["v"], headers=[None], timestamp=[None])).arguments) == 5
+    assert len(argued(records(batch(value=["v"])))) == 5
+    assert len(argued(records(batch(value=["v"], headers=[None], timestamp=[None])))) == 5
 
 
 # --- topics and partitions ----------------------------------------------------------------------------------------------
@@ -204,8 +210,8 @@ def test_what_is_not_given_is_not_passed() -> None:
 def test_the_option_wins_over_the_column() -> None:
     """As in Spark's sink; what the column says is not even looked at."""
     rows = batch(value=["v", "w"], topic=["a", None])
-    found = to_records(rows, Destination({}, "o"), settings(topic="o"), eight, on_delivery)
-    assert set(found.arguments[0]) == {"o"}
+    found = to_records(rows, Destination({}, "o"), settings(topic="o"), eight)
+    assert set(argued(found)[0]) == {"o"}
 
 
 def test_no_topic() -> None:
@@ -223,7 +229,7 @@ def test_a_topic_that_is_not_allowed() -> None:
     assert "'orders-2', which does not match the option 'topic-pattern' (orders)" in fault(
         rows, pattern=re.compile("orders")
     )
-    assert set(records(rows, pattern=re.compile("orders.*")).arguments[0]) == {"orders", "orders-2"}
+    assert set(argued(records(rows, pattern=re.compile("orders.*")))[0]) == {"orders", "orders-2"}
 
 
 @pytest.mark.parametrize("partition", [-1, 8, 2**31 - 1])
@@ -243,7 +249,7 @@ def test_partitions_are_looked_up_again_before_they_are_missing() -> None:
         return {"a": 2, "b": 8 if at_least > 2 else 2}[topic]
 
     rows = batch(value=["1", "2", "3"], topic=["a", "b", "b"], partition=[1, 7, None])
-    assert records(rows, partitions=growing).arguments[3] == [1, 7, -1]
+    assert argued(records(rows, partitions=growing))[3] == [1, 7, -1]
     assert asked == [("a", 0), ("b", 0), ("b", 8)]
 
 
@@ -252,7 +258,7 @@ def test_the_column_wins_over_the_partitioner() -> None:
     partitioner = RoundRobinPartitioner()
     partitioner.open(0, 1)
     rows = batch(value=["a", "b", "c", "d"], partition=[None, 5, None, None])
-    assert records(rows, partitioner=partitioner).arguments[3] == [0, 5, 1, 2]
+    assert argued(records(rows, partitioner=partitioner))[3] == [0, 5, 1, 2]
 
 
 class Seen:
@@ -274,7 +280,7 @@ class Seen:
 def test_a_partitioner_sees_bytes() -> None:
     """Also if the columns are strings."""
     seen = Seen(7)
-    assert records(batch(key=[b"k", None], value=["v", None], topic=["u", "u"]), partitioner=seen).arguments[3] == [
+    assert argued(records(batch(key=[b"k", None], value=["v", None], topic=["u", "u"]), partitioner=seen))[3] == [
         7,
         7,
     ]
@@ -293,7 +299,7 @@ def test_a_header_without_a_key() -> None:
     said = fault(batch(value=["v"], headers=[[{"key": None, "value": b"1"}]]))
     assert said.startswith("A row's column 'headers' has a header without a key")
     assert "header without a key" in fault(batch(value=["v"], headers=[[None]]))
-    assert records(batch(value=["v"], headers=[[{"key": "a", "value": None}]])).arguments[7] == [[("a", None)]]
+    assert argued(records(batch(value=["v"], headers=[[{"key": "a", "value": None}]])))[7] == [[("a", None)]]
 
 
 # --- clusters -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -17,7 +17,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.properties import Role, client_config
 from dynamic_kafka.kafka.config.secrets import fingerprint, resolve
 from dynamic_kafka.kafka.pool import ClientPool
-from dynamic_kafka.native import kernel
+from dynamic_kafka.native import Implementation, implementation, kernel
 
 __all__ = [
     "LIBRDKAFKA_LOG",
@@ -29,6 +29,7 @@ __all__ = [
     "check_properties",
     "kept_clients",
     "pool_key",
+    "usable_implementation",
     "with_known_leaders",
 ]
 
@@ -135,9 +136,7 @@ class ClusterClients:
     @cached_property
     def native_consumer(self) -> Any:
         """The consumer of the native kernel, made of the same properties. Nothing is assigned to it at first."""
-        config = self._config("consumer", self._consumer) | _CONSUMER
-        own = ("logger", "error_cb")  # it has no callbacks: see `note_reports`
-        return kernel().module.Consumer([(name, str(value)) for name, value in config.items() if name not in own])
+        return kernel().module.Consumer(_without_callbacks(self._config("consumer", self._consumer) | _CONSUMER))
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -148,6 +147,11 @@ class ClusterClients:
     def producer(self) -> Producer:
         """The producer."""
         return Producer(self._config("producer", self._producer))
+
+    @cached_property
+    def native_producer(self) -> Any:
+        """The producer of the native kernel, made of the same properties."""
+        return kernel().module.Producer(_without_callbacks(self._config("producer", self._producer)))
 
     def _config(self, role: Role, settings: ClientSettings) -> dict[str, Any]:
         if self._fingerprint is None:
@@ -175,13 +179,15 @@ class ClusterClients:
         self.note_reports()
 
     def note_reports(self) -> None:
-        """Note the errors that the native consumer reports, and log its lines; for the others the callbacks do that."""
-        if "native_consumer" in self.__dict__:
-            errors, lines = self.native_consumer.reports()
-            for code, text in errors:
-                self.errors.note(KafkaError(code, text))
-            for line in lines:
-                LIBRDKAFKA_LOG.debug("%s", line)
+        """Note the errors that the native clients report, and log their lines; for the others the callbacks do that."""
+        for name, settings in (("native_consumer", self._consumer), ("native_producer", self._producer)):
+            if name in self.__dict__:
+                errors, lines = self.__dict__[name].reports()
+                for code, text in errors:
+                    self.errors.note(KafkaError(code, text))
+                logger = settings.fixed.get("logger", LIBRDKAFKA_LOG)
+                for line in lines:
+                    logger.log(logging.DEBUG, "%s", line)
 
     def poll_idle(self) -> bool:
         """Poll. Return False after a refused login: the client may hold old secrets (see `ClientPool`)."""
@@ -210,12 +216,41 @@ class ClusterClients:
 
     def close(self) -> None:
         """Close the clients that were made; never waits for a broker. A producer drops what it has not sent."""
-        consumers = [self.__dict__.pop(name, None) for name in ("consumer", "native_consumer")]
+        clients = [self.__dict__.pop(name, None) for name in ("consumer", "native_consumer", "native_producer")]
         for name in ("admin", "producer"):
             self.__dict__.pop(name, None)  # closed with the last reference
-        for consumer in consumers:
-            if consumer is not None:
-                consumer.close()
+        for client in clients:
+            if client is not None:
+                client.close()
+
+
+def _without_callbacks(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the properties for a client of the native kernel, which has no callbacks: see `note_reports`."""
+    return [(name, str(value)) for name, value in config.items() if name not in ("logger", "error_cb")]
+
+
+def usable_implementation(
+    wanted: Implementation, properties: Mapping[str, str], option: str
+) -> tuple[Literal["native", "python"], str]:
+    """Return what reads or writes a cluster, and the same in words.
+
+    Args:
+        wanted: The user's wish.
+        properties: The properties to reach the cluster.
+        option: The name of the option with the wish, for errors.
+
+    Raises:
+        DynamicKafkaError: If the native kernel is wanted and not installed, or cannot be used.
+    """
+    if implementation(wanted, option) == "python":
+        return "python", "Python"
+    try:
+        calls = calls_python(properties)
+    except ConfigurationError:
+        calls = False  # the client cannot be made, whichever it is: its user says so
+    if calls:
+        return "python", "Python (its tokens come from Python code, which the native kernel does not call)"
+    return "native", "the native kernel"
 
 
 def calls_python(properties: Mapping[str, str]) -> bool:

@@ -11,19 +11,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, pool_key
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.kafka.pool import ClientPool
+from dynamic_kafka.native import Implementation
+from dynamic_kafka.sink.producing import Failures, RecordProducer
+from dynamic_kafka.sink.record_producers import make_record_producer
 from dynamic_kafka.sink.settings import WriteTask
 
 __all__ = ["ClusterProducer", "PooledProducers", "TaskProducers", "kept_producer"]
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _POLL_S = 0.1
 _LOOKUP_S = 60.0  # Java's max.block.ms
@@ -59,25 +64,34 @@ class ClusterProducer:
     Args:
         cluster: The cluster.
         properties: The properties to reach it.
+        wanted: What shall produce: the option `writer-implementation`.
         config: More of librdkafka's properties, such as `transactional.id`; they win.
 
     Attributes:
         errors: The errors that it reported in the background.
     """
 
-    def __init__(self, cluster: str, properties: Mapping[str, str], config: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        properties: Mapping[str, str],
+        wanted: Implementation = "auto",
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
         self.cluster = cluster
+        self._properties, self._wanted = properties, wanted
         # The delivery report of errors only: no call into Python for each record.
         fixed = {"delivery.report.only.error": True, **(config or {})}
         self._clients = ClusterClients(properties, producer=ClientSettings(_TUNING, fixed))
         self.errors = self._clients.errors
         self._largest_bytes = properties.get("max.request.size", properties.get("message.max.bytes", "1000000"))
         self._partitions: dict[str, tuple[int, float]] = {}
+        self._told = 0
 
     @cached_property
-    def client(self) -> Producer:
+    def client(self) -> RecordProducer:
         """The producer of librdkafka; made on first use."""
-        return self._clients.producer
+        return make_record_producer(self._wanted, self._clients, self._properties, self.cluster)
 
     def partitions(self, topic: str, at_least: int = 0) -> int:
         """Return the number of a topic's partitions; remembered for five minutes.
@@ -100,7 +114,7 @@ class ClusterProducer:
         began = time.monotonic()
         while True:
             try:
-                found = self.client.list_topics(topic, timeout=_LOOKUP_ATTEMPT_S).topics[topic]
+                count, refused = self.client.look_up(topic, _LOOKUP_ATTEMPT_S)
             except KafkaException as error:
                 self.poll(_POLL_S)  # brings the errors that were noticed in the background
                 if self.errors.authentication_failed or time.monotonic() - began > _LOOKUP_S:
@@ -111,11 +125,11 @@ class ClusterProducer:
                         cluster_id=self.cluster,
                     ) from error
                 continue
-            if found.error is None and found.partitions:
-                return len(found.partitions)
-            error_found = found.error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
-            if error_found.code() not in _MAY_APPEAR or time.monotonic() - began > _APPEARS_S:
-                raise self.delivery_error(error_found, topic)
+            if refused is None and count:
+                return count
+            refused = refused or KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+            if refused.code() not in _MAY_APPEAR or time.monotonic() - began > _APPEARS_S:
+                raise self.delivery_error(refused, topic)
             self.poll(_POLL_S)
 
     def delivery_error(
@@ -123,7 +137,7 @@ class ClusterProducer:
         error: KafkaError,
         topic: str | None,
         partition: int = -1,
-        key: bytes | str | None = None,
+        key_bytes: int | None = None,
         *,
         refused_bytes: int | None = None,
     ) -> DeliveryError:
@@ -133,7 +147,7 @@ class ClusterProducer:
             error: The error.
             topic: The topic; None if it is not known.
             partition: The partition; -1 if it is not known.
-            key: The key of the record.
+            key_bytes: The size of the record's key; None if it has none.
             refused_bytes: The size of a record that the producer itself has refused; None if a broker did.
         """
         reason = _ADVICE.get(error.code(), error.str())
@@ -149,16 +163,13 @@ class ClusterProducer:
             cluster_id=self.cluster,
             topic=topic,
             partition=partition,
-            key_bytes=None if key is None else len(key),
+            key_bytes=key_bytes,
             code=error.name(),
             retriable=error.retriable() or error.code() == KafkaError._MSG_TIMED_OUT,
         )
 
     def transaction_error(self) -> DeliveryError:
-        """Return the reason why the transaction has failed. librdkafka then drops all its records, not only the bad ones.
-
-        Do not call it in a callback.
-        """
+        """Return the reason why the transaction has failed. librdkafka then drops all its records, not only the bad ones."""
         cause = KafkaError(KafkaError._PURGE_QUEUE)
         try:
             self.client.begin_transaction()  # refused within a transaction, with the reason why that has failed
@@ -184,7 +195,7 @@ class ClusterProducer:
         return None
 
     def poll(self, timeout_s: float) -> None:
-        """Call the callbacks that are due, or wait for the first one.
+        """Take what librdkafka reports; wait for it up to a time.
 
         Raise `DeliveryError` if the producer failed for good, as an idempotent one does when its numbers no longer fit.
         """
@@ -194,22 +205,35 @@ class ClusterProducer:
         """Wait for acknowledgements, and return how many are still missing. Raises as `poll` does."""
         return self._call(self.client.flush, timeout_s)
 
-    def _call(self, call: Callable[[float], int], timeout_s: float) -> int:
+    def failures(self, task: int | None = None) -> Failures | None:
+        """Return the records of a task that were not acknowledged, since the last call.
+
+        Those of other tasks are logged, once for each: nobody waited for them (guarantee `none`).
+        """
+        own = None
+        for failed in self.client.failures():
+            if failed.task == task:
+                own = failed
+            elif failed.task != self._told:
+                self._told = failed.task
+                topic, partition, key_bytes, error = failed.first
+                lost = self.delivery_error(error, topic, partition, key_bytes)
+                _log.warning("A record of an earlier batch was lost: %s", lost)
+        return own
+
+    def _call(self, call: Callable[[float], T], timeout_s: float) -> T:
         try:
             return call(timeout_s)
-        except (KafkaException, SystemError) as error:
-            # confluent-kafka raises fatal errors instead of calling error_cb, and stumbles when reports come with one.
-            cause = error if isinstance(error, KafkaException) else error.__cause__
-            if not isinstance(cause, KafkaException):
-                raise
-            raise self.delivery_error(cause.args[0], None) from error
+        except KafkaException as error:
+            raise self.delivery_error(error.args[0], None) from error
 
     def poll_idle(self) -> bool:
         """See `ClientPool`. With a refused login it is used on while it has records to send (guarantee `none`)."""
         if "client" not in self.__dict__:
             return True
         try:
-            self.poll(0)  # logs which records of guarantee `none` were lost
+            self.poll(0)
+            self.failures()
         except DeliveryError as error:
             _log.warning("Records of an earlier batch may be lost: %s", error)
             return False
@@ -219,7 +243,9 @@ class ClusterProducer:
         """Close the producer; wait up to five seconds for records that no task waited for (guarantee `none`)."""
         if "client" in self.__dict__:
             with suppress(DeliveryError):
-                if left := self.flush(_LAST_FLUSH_S):
+                left = self.flush(_LAST_FLUSH_S)
+                self.failures()
+                if left:
                     _log.warning("Cluster '%s': %d records that no task waited for are dropped", self.cluster, left)
         self.drop()
 
@@ -245,10 +271,12 @@ _pool = ClientPool[ClusterProducer]()
 
 
 @contextmanager
-def kept_producer(cluster: str, properties: Mapping[str, str]) -> Iterator[ClusterProducer]:
+def kept_producer(
+    cluster: str, properties: Mapping[str, str], wanted: Implementation = "auto"
+) -> Iterator[ClusterProducer]:
     """Use a cluster's producer for a `with` block. It is kept for the next one if the block ends well."""
-    key = pool_key("write", cluster, properties)
-    with _pool.lease(key, lambda: ClusterProducer(cluster, properties)) as producer:
+    key = pool_key("write", cluster, properties, wanted)
+    with _pool.lease(key, lambda: ClusterProducer(cluster, properties, wanted)) as producer:
         producer.errors.clear()  # errors from the time without use may be over
         try:
             yield producer
@@ -268,6 +296,7 @@ class PooledProducers(ExitStack):
     def producer(self, cluster: str) -> ClusterProducer:
         """As `TaskProducers` says."""
         if cluster not in self._taken:
-            kept = kept_producer(cluster, self._task.destinations[cluster].properties)
+            wanted = self._task.settings.writer_implementation
+            kept = kept_producer(cluster, self._task.destinations[cluster].properties, wanted)
             self._taken[cluster] = self.enter_context(kept)
         return self._taken[cluster]

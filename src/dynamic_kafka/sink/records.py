@@ -1,16 +1,12 @@
-"""From rows to records: the columns of a sink's input, and Arrow batches turned into the arguments of produce().
+"""From rows to records: the columns of a sink's input, and Arrow batches checked and turned into what is produced.
 
-A row becomes Python objects once, a column at a time, and everything that can be checked is checked a column at a time.
-Rows keep their order. Nothing is grouped by topic or partition: measured, one call of `Producer.produce` with ready-made
-positional arguments costs less than its part of `produce_batch`, which wants a dict for each record, and knows neither
-headers nor timestamps, nor more than one partition.
+Everything is done a column at a time. No row becomes Python objects here, unless a partitioner of Python code has to see it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +16,12 @@ from dynamic_kafka.sink.partitioners import KafkaPartitioner
 from dynamic_kafka.sink.report import Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 
-__all__ = ["COLUMNS", "Records", "by_cluster", "check_schema", "to_records"]
+__all__ = ["COLUMNS", "HEADERS", "UNASSIGNED", "Records", "by_cluster", "check_schema", "to_records"]
 
-_UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA: its partitioner chooses
+UNASSIGNED = -1
+"""The partition of a record for which librdkafka's partitioner chooses (RD_KAFKA_PARTITION_UA)."""
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+"""The type of headers."""
 
 
 def _is_text(data_type: pa.DataType) -> bool:
@@ -97,15 +96,19 @@ def _named(data_type: pa.DataType) -> str:
 
 
 class Records(NamedTuple):
-    """Rows of one cluster, as arguments of produce().
+    """Rows of one cluster, as they are produced.
 
     Args:
-        arguments: For each of produce()'s positional arguments a list with one element for each row: topic, value, key,
-            partition, callback, on_delivery, timestamp, headers; the last ones may be left out.
+        topics: The topics.
+        rows: The columns. `value` and `key` are bytes, and null for a tombstone and for no key. `topic` is the place of the
+            row's topic in `topics`; without it there is one topic. `partition` is null where librdkafka's partitioner
+            chooses. `timestamp` is in milliseconds, and 0 for the time of the call. `headers` are as in `COLUMNS`, each with
+            a key. All but `value` may be missing.
         volume: The number of records, and of bytes.
     """
 
-    arguments: list[list[Any]]
+    topics: list[str]
+    rows: pa.RecordBatch
     volume: Volume
 
 
@@ -136,7 +139,6 @@ def to_records(
     destination: Destination,
     settings: SinkSettings,
     partitions: Callable[[str, int], int],
-    on_delivery: Callable[..., None],
 ) -> Records:
     """Turn rows of one cluster into records.
 
@@ -146,27 +148,30 @@ def to_records(
         settings: The settings; the partitioner is open.
         partitions: Returns the number of partitions of a topic of the cluster; its second argument is the least that is
             expected.
-        on_delivery: The receiver of librdkafka's delivery reports.
 
     Raises:
         RowError: If a row names no topic, or one that it may not name, or a partition that does not exist, or if it has a
             header without a key.
     """
-    n = rows.num_rows
     topics, numbers = _topics(rows, destination, settings)
     counts = [partitions(topic, 0) for topic in topics]
     chosen = _given_partitions(rows, topics, counts, numbers, partitions)
-    (values, value_bytes), (keys, key_bytes) = _payload(rows, "value"), _payload(rows, "key")
-    named = [topics[0]] * n if numbers is None else [topics[i] for i in numbers.to_pylist()]
+    value, key = _payload(rows, "value"), _payload(rows, "key")
+    if value is None:
+        value = pa.nulls(rows.num_rows, pa.binary())  # a batch without any column would have no rows
     if settings.partitioner is not None:
-        chosen = _choose(settings.partitioner, [named, values, keys, chosen], dict(zip(topics, counts, strict=True)))
-    arguments: list[list[Any]] = [named, values, keys, chosen, [on_delivery] * n]
-    timestamps, headers = _timestamps(rows), _headers(rows)
-    if timestamps is not None or headers is not None:
-        arguments += [[None] * n, timestamps or [0] * n]
-    if headers is not None:
-        arguments.append(headers)
-    return Records(arguments, Volume(n, value_bytes + key_bytes))
+        chosen = _choose(settings.partitioner, (value, key, chosen), topics, counts, numbers)
+    columns = {
+        "topic": numbers,
+        "value": value,
+        "key": key,
+        "partition": chosen,
+        "timestamp": _timestamps(rows),
+        "headers": _headers(rows),
+    }
+    there = {name: column for name, column in columns.items() if column is not None}
+    payload_bytes = sum(pc.sum(pc.binary_length(c), min_count=0).as_py() for c in (value, key) if c is not None)
+    return Records(topics, pa.record_batch(there), Volume(rows.num_rows, payload_bytes))
 
 
 def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
@@ -175,13 +180,11 @@ def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
     return None if column is None or column.null_count == len(column) else column
 
 
-def _payload(rows: pa.RecordBatch, name: str) -> tuple[list[bytes | None], int]:
+def _payload(rows: pa.RecordBatch, name: str) -> pa.Array | None:
     column = _column(rows, name)
-    if column is None:
-        return [None] * rows.num_rows, 0
-    if _is_text(column.type):  # the same bytes, and cheaper to hand over
-        column = column.cast(pa.binary() if pa.types.is_string(column.type) else pa.large_binary())
-    return column.to_pylist(), pc.sum(pc.binary_length(column)).as_py()
+    if column is not None and _is_text(column.type):
+        return column.cast(pa.binary() if pa.types.is_string(column.type) else pa.large_binary())  # the same bytes
+    return column
 
 
 def _topics(
@@ -220,18 +223,15 @@ def _given_partitions(
     counts: list[int],
     numbers: pa.Array | None,
     partitions: Callable[[str, int], int],
-) -> list[int]:
-    """Return the partition that each row names; -1 if it names none. Update `counts` if a topic has grown."""
+) -> pa.Array | None:
+    """Return the partition that each row names, null if it names none. Update `counts` if a topic has grown."""
     column = _column(rows, "partition")
-    if column is None:
-        return [_UNASSIGNED] * rows.num_rows
-    while True:
+    while column is not None:
         limits = pa.scalar(counts[0], pa.int32()) if numbers is None else pa.array(counts, pa.int32()).take(numbers)
         wrong = pc.or_(pc.less(column, 0), pc.greater_equal(column, limits))
         place = pc.index(wrong, True).as_py()
         if place < 0:
-            given: list[int] = column.fill_null(_UNASSIGNED).to_pylist()
-            return given
+            break
         which = 0 if numbers is None else numbers[place].as_py()
         partition = column[place].as_py()
         counts[which] = partitions(topics[which], partition + 1)
@@ -239,43 +239,46 @@ def _given_partitions(
             raise RowError(
                 "partition", f"is {partition}; the topic '{topics[which]}' has the partitions 0 to {counts[which] - 1}"
             )
+    return column
 
 
-def _choose(partitioner: KafkaPartitioner, columns: Sequence[Sequence[Any]], counts: Mapping[str, int]) -> list[int]:
-    """Return the partition of each row (topic, value, key, partition). The partitioner chooses for rows that name none."""
-    choices = {topic: range(count) for topic, count in counts.items()}
+def _choose(
+    partitioner: KafkaPartitioner,
+    columns: tuple[pa.Array, pa.Array | None, pa.Array | None],
+    topics: Sequence[str],
+    counts: Sequence[int],
+    numbers: pa.Array | None,
+) -> pa.Array:
+    """Return the partition of each row (value, key, partition). The partitioner chooses for rows that name none."""
+    n = len(columns[0])
+    which = [0] * n if numbers is None else numbers.to_pylist()
+    values, keys, given = ([None] * n if column is None else column.to_pylist() for column in columns)
+    choices = [range(count) for count in counts]
     choose = partitioner.partition
     chosen = [
-        choose(key, value, topic, choices[topic]) if partition == _UNASSIGNED else partition
-        for topic, value, key, partition in zip(*columns, strict=True)
+        choose(key, value, topics[i], choices[i]) if partition is None else partition
+        for i, value, key, partition in zip(which, values, keys, given, strict=True)
     ]
-    for topic, partition in set(zip(columns[0], chosen, strict=True)):
-        if partition not in choices[topic]:
+    for i, partition in set(zip(which, chosen, strict=True)):
+        if partition not in choices[i]:
             raise ConfigurationError(
-                f"{type(partitioner).__name__} ('sink.partitioner') chose the partition {partition!r}; the topic '{topic}' "
-                f"has the partitions 0 to {counts[topic] - 1}"
+                f"{type(partitioner).__name__} ('sink.partitioner') chose the partition {partition!r}; the topic "
+                f"'{topics[i]}' has the partitions 0 to {counts[i] - 1}"
             )
-    return chosen
+    return pa.array(chosen, pa.int32())
 
 
-def _timestamps(rows: pa.RecordBatch) -> list[int] | None:
+def _timestamps(rows: pa.RecordBatch) -> pa.Array | None:
     """Milliseconds since 1970; 0 is unset: librdkafka then takes the time of the call."""
     column = _column(rows, "timestamp")
     if column is None:
         return None
     ms = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    timestamps: list[int] = pc.max_element_wise(ms, 0, skip_nulls=True).to_pylist()
-    return timestamps
+    return pc.max_element_wise(ms, 0, skip_nulls=True)
 
 
-def _headers(rows: pa.RecordBatch) -> list[list[tuple[str, bytes | None]] | None] | None:
+def _headers(rows: pa.RecordBatch) -> pa.Array | None:
     column = _column(rows, "headers")
-    if column is None:
-        return None
-    lengths = column.value_lengths().fill_null(0).to_pylist()
-    flat = column.flatten()
-    keys = pc.struct_field(flat, "key")
-    if keys.null_count:
+    if column is not None and pc.struct_field(column.flatten(), "key").null_count:
         raise RowError("headers", "has a header without a key; leave it out, or give it a key")
-    headers = iter(zip(keys.to_pylist(), pc.struct_field(flat, "value").to_pylist(), strict=True))
-    return [list(islice(headers, length)) or None for length in lengths]
+    return column

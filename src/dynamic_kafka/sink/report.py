@@ -28,12 +28,14 @@ class TaskReport:
         errors: The number of records known as not acknowledged; more than 0 with the guarantee `none` only.
         write_ms: The time to hand all records over; includes waits for a full queue, excludes waits for input.
         flush_ms: The time from then on until all records were acknowledged; 0 with the guarantee `none`.
+        writers: What has written, "native" or "python"; both if clusters differ.
     """
 
     clusters: Mapping[str, Volume] = field(default_factory=dict)
     errors: int = 0
     write_ms: float = 0.0
     flush_ms: float = 0.0
+    writers: frozenset[str] = frozenset()
 
     @property
     def total(self) -> Volume:

@@ -94,7 +94,7 @@ os.register_at_fork(after_in_child=_finishing.clear)
 
 
 def _key(cluster: str, task: WriteTask) -> Hashable:
-    more = task.settings.prefix, task.chain
+    more = task.settings.prefix, task.chain, task.settings.writer_implementation
     return pool_key("write in transactions", cluster, task.destinations[cluster].properties, more)
 
 
@@ -155,7 +155,8 @@ def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     properties.setdefault("socket.timeout.ms", str(hung_after_ms))
     log = _ProducerIdLog()
     debug = ",".join(filter(None, [properties.get("debug"), "eos"]))
-    producer = ClusterProducer(cluster, properties, {"transactional.id": taken.name, "debug": debug, "logger": log})
+    config = {"transactional.id": taken.name, "debug": debug, "logger": log}
+    producer = ClusterProducer(cluster, properties, task.settings.writer_implementation, config)
     try:
         producer_id, producer_epoch = _initialize(producer, taken.name, log)
     except BaseException:
@@ -215,7 +216,7 @@ def _connect(producer: ClusterProducer) -> None:
     """Connect to a broker first: `init_transactions` sleeps for 500 ms if it finds none, and does not report the cause."""
     with suppress(KafkaException):
         for _ in range(2):  # the first answer comes from a bootstrap server, the second one from a broker by its id
-            producer.client.list_topics(_ANY_TOPIC, timeout=_CONNECT_S)
+            producer.client.look_up(_ANY_TOPIC, _CONNECT_S)
 
 
 class TransactionalProducers(AbstractContextManager["TransactionalProducers"]):

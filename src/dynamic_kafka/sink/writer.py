@@ -6,39 +6,38 @@ that are in a transaction. Rules:
 1. Nothing is sent to a topic that was not looked up (see `producers`).
 2. The first delivery error fails the task as soon as it is reported. Later errors are mostly consequences of it.
 3. If the queue is full, the task waits until half of it is free: enough to stay ahead of the brokers, without a busy loop.
+
+What is done for each record is behind `producing.RecordProducer`.
 """
 
 from __future__ import annotations
 
 import gc
-import logging
 import time
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import starmap
-from operator import length_hint
-from typing import Any
+from itertools import count
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError
 
 from dynamic_kafka.errors import DeliveryError
 from dynamic_kafka.sink.producers import ClusterProducer, TaskProducers
-from dynamic_kafka.sink.records import by_cluster, to_records
+from dynamic_kafka.sink.producing import Refusal
+from dynamic_kafka.sink.records import UNASSIGNED, Records, by_cluster, to_records
 from dynamic_kafka.sink.report import TaskReport, Volume
 from dynamic_kafka.sink.settings import WriteTask
 
-__all__ = ["Written", "flush", "write"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["Written", "flush", "hand_over", "write"]
 
 _CHUNK_ROWS = 5_000
 _CHUNK_BYTES = 4 * 1024 * 1024
-_POLL_S = 0.1
+_POLL_S = 0.005  # an acknowledgement is not reported, so `poll` does not return for it
 _FLUSH_S = 0.5
 _PURGED = KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT
+
+_numbers = count(1)
 
 
 @dataclass
@@ -48,39 +47,30 @@ class Written:
     Attributes:
         report: The metrics.
         used: The producers used, by cluster.
+        task: A number of the task, in this process.
         error: The first delivery error.
-        purged: A producer that has dropped records because its transaction failed.
         errors: The number of records that were not acknowledged.
-        unattended: True while nothing waits for the records, as with `none` after the task has ended.
     """
 
     report: TaskReport = field(default_factory=TaskReport)
     used: dict[str, ClusterProducer] = field(default_factory=dict)
+    task: int = field(default_factory=partial(next, _numbers))
     error: DeliveryError | None = None
-    purged: ClusterProducer | None = None
     errors: int = 0
-    unattended: bool = False
-
-    def delivered(self, producer: ClusterProducer, error: KafkaError | None, message: Message) -> None:
-        """Take a delivery report of librdkafka."""
-        if error is None:
-            return
-        self.errors += 1
-        if error.code() in _PURGED and not self.unattended:
-            self.purged = producer
-        elif self.error is None:
-            key = message.key()
-            partition = message.partition()
-            self.error = producer.delivery_error(
-                error, message.topic() or "", -1 if partition is None else partition, key
-            )
-            if self.unattended:
-                _log.warning("A record of an earlier batch was lost: %s", self.error)
 
     def check(self) -> None:
         """Raise the first delivery error, if there is one."""
-        if self.error is None and self.purged is not None:
-            self.error = self.purged.transaction_error()
+        for producer in self.used.values():
+            failed = producer.failures(self.task)
+            if failed is None:
+                continue
+            self.errors += failed.records
+            if self.error is None:
+                topic, partition, key_bytes, error = failed.first
+                if error.code() in _PURGED:  # with the other records of a transaction that has failed
+                    self.error = producer.transaction_error()
+                else:
+                    self.error = producer.delivery_error(error, topic, partition, key_bytes)
         if self.error is not None:
             raise self.error
 
@@ -114,14 +104,8 @@ def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskPro
                     producer = written.used.get(cluster) or written.used.setdefault(
                         cluster, producers.producer(cluster)
                     )
-                    records = to_records(
-                        rows,
-                        task.destinations[cluster],
-                        task.settings,
-                        producer.partitions,
-                        partial(written.delivered, producer),
-                    )
-                    _produce(producer, records.arguments, written)
+                    records = to_records(rows, task.destinations[cluster], task.settings, producer.partitions)
+                    hand_over(records, producer, written)
                     volumes[cluster] = volumes.get(cluster, Volume()) + records.volume
                     producer.poll(0)
                     written.check()
@@ -129,8 +113,8 @@ def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskPro
     finally:
         if collecting:
             gc.enable()
-    written.unattended = True  # until `flush`
-    written.report = TaskReport(volumes, written.errors, write_s * 1000)
+    writers = frozenset(producer.client.implementation for producer in written.used.values())
+    written.report = TaskReport(volumes, written.errors, write_s * 1000, writers=writers)
     return written
 
 
@@ -140,7 +124,6 @@ def flush(written: Written) -> TaskReport:
     It takes as long as the brokers need, up to the producers' `delivery.timeout.ms`. The first `DeliveryError` is raised as
     soon as it is reported.
     """
-    written.unattended = False
     began = time.perf_counter()
     waiting = list(written.used.values())
     while waiting:
@@ -156,36 +139,34 @@ def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (batch.slice(start, rows) for start in range(0, n, rows))
 
 
-def _produce(producer: ClusterProducer, arguments: list[list[Any]], written: Written) -> None:
-    """Produce all of it, in order, however often the queue is full."""
-    while True:
-        topics = iter(arguments[0])
-        try:
-            deque(starmap(producer.client.produce, zip(topics, *arguments[1:], strict=True)), maxlen=0)
-        except BufferError as error:
-            place = len(arguments[0]) - length_hint(topics) - 1
-            arguments = [column[place:] for column in arguments]
-            if not len(producer.client):
-                raise _refused(producer, KafkaError(KafkaError._QUEUE_FULL), arguments, 0) from error
-            _make_room(producer, written)
-        except KafkaException as error:
-            place = len(arguments[0]) - length_hint(topics) - 1
-            producer.poll(0)  # raises the fatal error, if there was one
-            if error.args[0].code() == KafkaError._STATE:
-                raise producer.transaction_error() from error
-            raise _refused(producer, error.args[0], arguments, place) from error
-        else:
-            return
+def hand_over(records: Records, producer: ClusterProducer, written: Written) -> None:
+    """Put records into the producer's queue, in order, however often it is full.
+
+    Raises:
+        DeliveryError: If a record is refused, or one that was sent before was not acknowledged.
+    """
+    refused = producer.client.produce(records, written.task, partial(_make_room, producer, written))
+    if refused is not None:
+        producer.poll(0)  # raises the fatal error, if there was one
+        if refused.error.code() == KafkaError._STATE:
+            raise producer.transaction_error()
+        raise _refused(producer, refused, records)
 
 
 def _make_room(producer: ClusterProducer, written: Written) -> None:
     enough = len(producer.client) // 2
     while len(producer.client) > enough:
-        producer.poll(_POLL_S)  # returns as soon as something was acknowledged
+        producer.poll(_POLL_S)
         written.check()
 
 
-def _refused(producer: ClusterProducer, error: KafkaError, arguments: list[list[Any]], place: int) -> DeliveryError:
-    topic, value, key, partition = [column[place] for column in arguments[:4]]
-    size = len(value or b"") + len(key or b"")
-    return producer.delivery_error(error, topic, partition, key, refused_bytes=size)
+def _refused(producer: ClusterProducer, refused: Refusal, records: Records) -> DeliveryError:
+    row = records.rows.slice(refused.row, 1).to_pylist()[0]
+    key, value, partition = row.get("key"), row["value"], row.get("partition")
+    return producer.delivery_error(
+        refused.error,
+        records.topics[row.get("topic", 0)],
+        UNASSIGNED if partition is None else partition,
+        None if key is None else len(key),
+        refused_bytes=len(value or b"") + len(key or b""),
+    )

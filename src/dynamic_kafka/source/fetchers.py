@@ -8,9 +8,8 @@ from functools import cache
 
 import pyarrow as pa
 
-from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.kafka.clients import ClusterClients, calls_python
-from dynamic_kafka.native import Implementation, implementation
+from dynamic_kafka.kafka.clients import ClusterClients, usable_implementation
+from dynamic_kafka.native import Implementation
 from dynamic_kafka.source.fetching import Fetcher, LookUpSchemas
 
 __all__ = ["make_fetcher"]
@@ -40,25 +39,16 @@ def make_fetcher(
     Raises:
         DynamicKafkaError: If the native kernel is wanted and not installed, or cannot be used.
     """
-    found = implementation(wanted)
+    found, words = usable_implementation(wanted, properties, "reader-implementation")
+    _tell(cluster, words)
     # A new worker imports only what reads: pyarrow's functions take 40 ms.
-    if found == "native" and not _calls_python(properties):
+    if found == "native":
         from dynamic_kafka.source.native_fetcher import NativeFetcher
 
-        _tell(cluster, "the native kernel")
         return NativeFetcher(clients, cluster, schema, look_up_schemas)
-    why = " (its tokens come from Python code, which the native kernel does not call)" if found == "native" else ""
     from dynamic_kafka.source.python_fetcher import PythonFetcher
 
-    _tell(cluster, f"Python{why}")
     return PythonFetcher(clients, cluster, schema)
-
-
-def _calls_python(properties: Mapping[str, str]) -> bool:
-    try:
-        return calls_python(properties)
-    except ConfigurationError:
-        return False  # the client cannot be made, whichever it is: the reader says so
 
 
 @cache

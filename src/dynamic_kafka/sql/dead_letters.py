@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, Message
-
-from dynamic_kafka.errors import DeliveryError
 from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER
 from dynamic_kafka.sink.producers import kept_producer
 
@@ -24,9 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["DeadLetters", "send", "set_aside"]
 
 _HEADERS = tuple(f"dynamic-kafka.{name}" for name in ("error", "cluster", "topic", "partition", "offset"))
-_FLUSH_S = 0.5
-
-Headers = list[tuple[str, str | bytes | None]]
 
 
 @dataclass(frozen=True)
@@ -72,28 +65,20 @@ def send(letters: DeadLetters, columns: Sequence[pa.Array]) -> None:
     broken = columns[0].is_valid()
     if not broken.true_count:
         return
-    errors: list[DeliveryError] = []
+    import pyarrow as pa
 
-    def note(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            errors.append(producer.delivery_error(error, letters.topic, key=message.key()))
+    from dynamic_kafka.sink.records import HEADERS, Records
+    from dynamic_kafka.sink.report import Volume
+    from dynamic_kafka.sink.writer import Written, flush, hand_over
 
+    why, key, value, *place = (column.filter(broken) for column in columns)
+    texts = zip(*(column.to_pylist() for column in (why, *place)), strict=True)
+    headers = [
+        [{"key": name, "value": str(text).encode()} for name, text in zip(_HEADERS, row, strict=True)] for row in texts
+    ]
+    rows = pa.record_batch({"value": value, "key": key, "headers": pa.array(headers, HEADERS)})
     with kept_producer(DEFAULT_CLUSTER, letters.properties) as producer:
         producer.partitions(letters.topic)  # an unknown topic is an error at once
-        for why, key, value, *place in zip(*(column.filter(broken).to_pylist() for column in columns), strict=True):
-            headers: Headers = [(name, str(text).encode()) for name, text in zip(_HEADERS, (why, *place), strict=True)]
-            produce = partial(producer.client.produce, letters.topic, value, key, headers=headers, on_delivery=note)
-            while not _has_room_for(produce):
-                producer.poll(_FLUSH_S)
-        while producer.flush(_FLUSH_S) and not errors:
-            pass
-        if errors:
-            raise errors[0]
-
-
-def _has_room_for(produce: Callable[[], None]) -> bool:
-    try:
-        produce()
-    except BufferError:
-        return False
-    return True
+        written = Written(used={DEFAULT_CLUSTER: producer})
+        hand_over(Records([letters.topic], rows, Volume()), producer, written)
+        flush(written)

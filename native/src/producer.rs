@@ -1,0 +1,217 @@
+//! Producing of rows: what the contract of `sink/producing.py` says, on one client.
+
+use std::ops::Range;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, Int32Array, Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait,
+    RecordBatch, StringArray,
+};
+use arrow_schema::DataType;
+
+use crate::librdkafka::Error;
+use crate::librdkafka::producer::{Producer, ProducerTopic, Record};
+
+/// The most records that librdkafka gets in one call.
+const CHUNK: usize = 1_000;
+/// librdkafka's partitioner chooses.
+const UNASSIGNED: i32 = -1;
+
+/// A column of bytes or of text.
+enum Bytes {
+    Binary(BinaryArray),
+    LargeBinary(LargeBinaryArray),
+    Text(StringArray),
+    LargeText(LargeStringArray),
+}
+
+impl Bytes {
+    fn of(array: &dyn Array) -> Result<Self, String> {
+        match array.data_type() {
+            DataType::Binary => Ok(Self::Binary(array.as_binary().clone())),
+            DataType::LargeBinary => Ok(Self::LargeBinary(array.as_binary().clone())),
+            DataType::Utf8 => Ok(Self::Text(array.as_string().clone())),
+            DataType::LargeUtf8 => Ok(Self::LargeText(array.as_string().clone())),
+            other => Err(format!("{other} is not a type of bytes or text")),
+        }
+    }
+
+    fn get(&self, row: usize) -> Option<&[u8]> {
+        match self {
+            Self::Binary(array) => array.is_valid(row).then(|| array.value(row)),
+            Self::LargeBinary(array) => array.is_valid(row).then(|| array.value(row)),
+            Self::Text(array) => array.is_valid(row).then(|| array.value(row).as_bytes()),
+            Self::LargeText(array) => array.is_valid(row).then(|| array.value(row).as_bytes()),
+        }
+    }
+}
+
+/// The headers of all rows.
+struct Headers {
+    names: Bytes,
+    values: Bytes,
+    ranges: Vec<Range<usize>>,
+}
+
+impl Headers {
+    fn of(array: &dyn Array) -> Result<Self, String> {
+        match array.data_type() {
+            DataType::List(_) => Self::of_list::<i32>(array),
+            DataType::LargeList(_) => Self::of_list::<i64>(array),
+            other => Err(format!("{other} is not a type of headers")),
+        }
+    }
+
+    fn of_list<O: OffsetSizeTrait>(array: &dyn Array) -> Result<Self, String> {
+        let lists = array.as_list::<O>();
+        let headers = lists.values().as_struct_opt().ok_or("headers are no structs")?;
+        let named = |name: &str| -> Result<Bytes, String> {
+            let column = headers.column_by_name(name).ok_or_else(|| format!("headers have no field '{name}'"))?;
+            Bytes::of(column)
+        };
+        let ranges = (0..lists.len())
+            .map(|row| match lists.is_valid(row) {
+                true => lists.value_offsets()[row].as_usize()..lists.value_offsets()[row + 1].as_usize(),
+                false => 0..0,
+            })
+            .collect();
+        Ok(Self { names: named("key")?, values: named("value")?, ranges })
+    }
+}
+
+/// Rows for one cluster, and which of them were taken.
+pub struct Rows {
+    topics: Vec<String>,
+    numbers: Option<Int32Array>,
+    keys: Option<Bytes>,
+    values: Option<Bytes>,
+    partitions: Option<Int32Array>,
+    timestamps: Option<Int64Array>,
+    headers: Option<Headers>,
+    /// The rows in the order in which they are produced: by topic, and else as they came. None if that is the same.
+    order: Option<Vec<usize>>,
+    len: usize,
+    place: usize,
+}
+
+/// A row that was not taken, and the code of the error.
+pub type Stop = (usize, i32);
+
+impl Rows {
+    /// Return rows with these columns: `topic` (a number of one of the topics), `key`, `value`, `partition`, `timestamp` (in
+    /// milliseconds) and `headers`. All may be missing; without `topic` there is one topic.
+    ///
+    /// # Errors
+    /// A text if a column has the wrong type, or a number names no topic.
+    pub fn new(batch: &RecordBatch, topics: Vec<String>) -> Result<Self, String> {
+        let column = |name: &str| batch.column_by_name(name);
+        let bytes = |name: &str| column(name).map(|array| Bytes::of(array)).transpose();
+        let int32 = |name: &str| -> Result<Option<Int32Array>, String> {
+            let typed = |array: &ArrayRef| array.as_primitive_opt::<Int32Type>().cloned();
+            column(name).map(|array| typed(array).ok_or_else(|| format!("'{name}' has no int32"))).transpose()
+        };
+        let millis =
+            |array: &ArrayRef| array.as_primitive_opt::<Int64Type>().cloned().ok_or("'timestamp' has no int64");
+        let numbers = int32("topic")?;
+        let known = 0..i32::try_from(topics.len()).unwrap_or(i32::MAX);
+        let named = numbers.iter().flatten().all(|number| number.is_some_and(|number| known.contains(&number)));
+        if topics.is_empty() || !named {
+            return Err("a row names no topic".to_owned());
+        }
+        let order = numbers.as_ref().map(|numbers| {
+            let mut order: Vec<usize> = (0..numbers.len()).collect();
+            order.sort_by_key(|row| numbers.value(*row)); // rows of one topic keep their order
+            order
+        });
+        Ok(Self {
+            numbers,
+            keys: bytes("key")?,
+            values: bytes("value")?,
+            partitions: int32("partition")?,
+            timestamps: column("timestamp").map(millis).transpose()?,
+            headers: column("headers").map(|array| Headers::of(array)).transpose()?,
+            order,
+            len: batch.num_rows(),
+            place: 0,
+            topics,
+        })
+    }
+
+    fn row(&self, place: usize) -> usize {
+        self.order.as_ref().map_or(place, |order| order[place])
+    }
+
+    fn topic(&self, row: usize) -> usize {
+        self.numbers.as_ref().map_or(0, |numbers| usize::try_from(numbers.value(row)).unwrap_or(0))
+    }
+
+    fn key_and_value(&self, row: usize) -> (Option<&[u8]>, Option<&[u8]>) {
+        (self.keys.as_ref().and_then(|keys| keys.get(row)), self.values.as_ref().and_then(|values| values.get(row)))
+    }
+
+    fn is_plain(&self) -> bool {
+        self.partitions.is_none() && self.timestamps.is_none() && self.headers.is_none()
+    }
+
+    /// Produce the rows that were not taken yet, until one is refused: for example because the queue is full.
+    ///
+    /// # Errors
+    /// If a topic cannot be used.
+    pub fn produce(&mut self, producer: &Producer, task: u32) -> Result<Option<Stop>, Error> {
+        while self.place < self.len {
+            let number = self.topic(self.row(self.place));
+            let topic = producer.topic(&self.topics[number])?;
+            let end = (self.place..self.len).find(|place| self.topic(self.row(*place)) != number).unwrap_or(self.len);
+            let (taken, stop) = match self.is_plain() {
+                true => self.produce_plain(&topic, end, task),
+                false => self.produce_each(&topic, end, task),
+            };
+            self.place += taken;
+            if let Some(code) = stop {
+                return Ok(Some((self.row(self.place), code)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Produce to one topic, and return how many were taken, with the code of the error that stopped it.
+    fn produce_plain(&self, topic: &ProducerTopic<'_>, end: usize, task: u32) -> (usize, Option<i32>) {
+        let mut place = self.place;
+        while place < end {
+            let next = end.min(place + CHUNK);
+            let records = (place..next).map(|place| self.key_and_value(self.row(place)));
+            if let Some((taken, code)) = topic.produce_all(records, task) {
+                return (place + taken - self.place, Some(code));
+            }
+            place = next;
+        }
+        (end - self.place, None)
+    }
+
+    fn produce_each(&self, topic: &ProducerTopic<'_>, end: usize, task: u32) -> (usize, Option<i32>) {
+        for place in self.place..end {
+            let row = self.row(place);
+            let (key, value) = self.key_and_value(row);
+            let given = self.partitions.as_ref().filter(|given| given.is_valid(row));
+            let times = self.timestamps.as_ref().filter(|times| times.is_valid(row));
+            let record = Record {
+                key,
+                value,
+                partition: given.map_or(UNASSIGNED, |given| given.value(row)),
+                timestamp_ms: times.map_or(0, |times| times.value(row)),
+            };
+            let refused = match &self.headers {
+                None => topic.produce(&record, std::iter::empty(), task),
+                Some(Headers { names, values, ranges }) => {
+                    let headers = ranges[row].clone().map(|i| (names.get(i).unwrap_or_default(), values.get(i)));
+                    topic.produce(&record, headers, task)
+                }
+            };
+            if let Err(code) = refused {
+                return (place - self.place, Some(code));
+            }
+        }
+        (end - self.place, None)
+    }
+}
