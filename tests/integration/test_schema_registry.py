@@ -242,6 +242,29 @@ def test_nothing_is_registered_for_null_rows_alone(
         urllib.request.urlopen(f"{server.url}/subjects/{subject}/versions")
 
 
+def test_the_kernel_gets_schemas_by_their_ids(
+    proxy: Proxy, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """Resolved to the columns; unknown ones are left out, and one that does not fit is an error. Only some are asked for."""
+    where = settings(proxy.url)
+    client = schema_registry.client(where)
+    fitting = client.register(subject, "AVRO", record(("id", "int"), ("more", "string")))
+    unfit = client.register(f"{subject}-unfit", "AVRO", record(("id", "string")))
+    other = client.register(f"{subject}-other", "PROTOBUF", 'syntax = "proto3"; message M { int64 id = 1; }')
+    schema = columns(("id", spark.LongType(), False), ("name", spark.StringType()))
+    arguments = where, schema_text(schema, legacy_timestamps=True), arrow_type(schema)
+    proxy.requests.clear()
+    found = avro_confluent._resolved_schemas([fitting, other, *range(10**6, 10**6 + 500)], *arguments)
+    assert json.loads(found.pop(fitting) or "") == {
+        "type": "record",
+        "fields": [{"name": "id", "type": "int"}, {"type": "string"}, {"name": "name", "type": "null"}],
+    }
+    assert found == {other: None}
+    assert len(proxy.requests) <= 100
+    with pytest.raises(ConfigurationError, match="id is written as string and is long here"):
+        avro_confluent._resolved_schemas([unfit], *arguments)
+
+
 def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., RegistrySettings], subject: str) -> None:
     """By each process: reading by id, and writing by subject, over many batches."""
     where = settings(proxy.url)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,7 @@ _NAME = "avro-confluent"
 _SUBJECT = f"{_NAME}.subject"
 _SCHEMA = f"{_NAME}.schema"
 _LEGACY = legacy_option(_NAME)
+_MOST_IDS = 100  # that are looked up at once for the kernel: damaged messages may contain any number of ids
 _HEADER_BYTES = 5  # a magic byte, 0, and the id, highest byte first
 
 
@@ -153,12 +155,12 @@ def _reader_or_fault(settings: RegistrySettings, schema_id: int, text: str, targ
 def _resolved_schemas(
     ids: Collection[int], settings: RegistrySettings, text: str, target: pa.StructType
 ) -> dict[int, str | None]:
-    """Return schemas for the native kernel, by id; without those that the registry does not know.
+    """Return schemas for the native kernel, by id; without those that the registry does not know, and not too many at once.
 
     Errors of the registry and of schemas that do not fit the columns are those of `_decode_batch`.
     """
     found = {}
-    for schema_id in ids:
+    for schema_id in islice(ids, _MOST_IDS):
         try:
             found[schema_id] = _resolved(settings, schema_id, text, target)
         except RegistryError as error:
