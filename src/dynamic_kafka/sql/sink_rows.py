@@ -126,6 +126,8 @@ def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | N
 
     The kernel encodes all rows of the types that it knows, so that no row is left to Spark.
     """
+    if configure_sink(table.sink).writer_implementation == "python":
+        return None
     # Spark writes dates as this setting says.
     if (spark.conf.get("spark.sql.legacy.timeParserPolicy") or "").upper() == "LEGACY":
         return None
