@@ -1,8 +1,8 @@
 """Avro's binary encoding to Arrow columns: field by field, each for all messages of a batch at once.
 
 This decoder decides what a message means. The native kernel gives the same rows, and leaves to it what it is not certain
-about. It also reads what the kernel does not get: keys, tables of `upsert-kafka`, columns with TIME, DataFrames, and all
-messages where the kernel is not installed. fastavro cannot take its place: it makes a Python object of each value first,
+about. It also reads what the kernel does not get: keys, columns with TIME, DataFrames, and all messages where the kernel is
+not installed. fastavro cannot take its place: it makes a Python object of each value first,
 which takes 15 to 20 times as long, and it does not say where in a message an error is (docs/architecture.md).
 
 Reading a field moves a `Cursor` over it in all messages, and keeps what is needed to build its column later. A field that is
