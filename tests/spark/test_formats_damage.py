@@ -47,11 +47,13 @@ def test_no_message_is_lost_or_fails_the_query(spark: SparkSession, name: str) -
         found.decode(F.col("value"), *checked(found, ddl, {"ignore-parse-errors": ignore}))
         for ignore in ("false", "true")
     ]
-    rows = sorted(frame(spark, messages).select("i", *reads).collect(), key=lambda row: row["i"])
+    # As texts, because Python has no date after the year 9999.
+    parts = [part for read in reads for part in (read.getField(ERROR), read.dropFields(ERROR).cast("string"))]
+    rows = sorted(frame(spark, messages).select("i", *parts).collect(), key=lambda row: row["i"])
     assert [row["i"] for row in rows] == list(range(len(messages)))
-    for message, (_, strict, lenient) in zip(messages, rows, strict=True):
-        assert lenient is None or lenient[ERROR] is None, message
+    for message, (_, error, strict, lenient_error, _lenient) in zip(messages, rows, strict=True):
+        assert lenient_error is None, message
         if strict is None:
             assert message == b""
-        elif strict[ERROR] is not None:
-            assert set(strict.asDict().values()) == {None, strict[ERROR]}, message
+        elif error is not None:
+            assert set(strict.strip("{}").split(", ")) == {"null"}, message

@@ -65,6 +65,7 @@ def test_a_changelog_table_is_decoded_where_it_is_read(
     assert errors[0] == errors[1]
 
 
+@pytest.mark.slow
 def test_what_flink_has_answered_is_decoded_in_the_same_way(spark: SparkSession) -> None:
     """The messages of `test_formats_changelog`, which compares Spark's answers with Flink's; no whole one is left."""
     ddl = TABLES["customers"]

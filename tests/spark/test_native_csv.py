@@ -85,6 +85,7 @@ _TEXTS = [
 ]
 
 
+@pytest.mark.slow
 def test_what_flink_has_answered_is_decoded_in_the_same_way(spark: SparkSession) -> None:
     """The lines of `test_formats_csv`, for which Spark's answers are compared with Flink's."""
     compared = 0
