@@ -78,7 +78,8 @@ class Query(threading.Thread):
     def _task(self, claim: Claim) -> tuple[Transaction, ...]:
         task = WriteTask(self._destinations, self._settings, claim.chain, claim.generation)
         values = [f"{self.published}-{number}".encode() for number in range(_ROWS)]
-        rows = pa.RecordBatch.from_pydict({"value": values, "partition": [i % _PARTITIONS for i in range(_ROWS)]})
+        partitions = pa.array([i % _PARTITIONS for i in range(_ROWS)], pa.int32())
+        rows = pa.RecordBatch.from_pydict({"value": values, "partition": partitions})
         for attempt in range(_TASK_ATTEMPTS):
             try:
                 with TransactionalProducers(task) as producers:
@@ -105,7 +106,8 @@ def query(cluster: KafkaCluster, topic: Callable[..., str], monkeypatch: pytest.
     cluster.create_topic(name, _PARTITIONS)
     running = Query(cluster, name)
     running.start()
-    wait_until(lambda: running.published, 60, "the first batch, with the commit log")
+    wait_until(lambda: running.failure or running.published, 60, "the first batch, with the commit log")
+    assert running.failure is None, str(running.failure)
     yield running
     running.stop()
     assert running.failure is None, str(running.failure)
