@@ -139,9 +139,10 @@ def encoder(spec: str) -> Encode | None:
 
 
 def _without_texts(type_: pa.DataType) -> pa.DataType:
-    """Return a type with bytes in place of texts, and without Arrow's types of large columns.
+    """Return a type with bytes in place of texts, without Arrow's types of large columns, and with nullable parts.
 
-    Texts of Spark need not be valid UTF-8, and Rust accepts only those that are.
+    Texts of Spark need not be valid UTF-8, and Rust accepts only those that are. The parts of a row that is null are null,
+    also those that cannot be null in any other row, and Arrow does not cast such parts to their own type.
     """
     import pyarrow as pa
 
@@ -149,11 +150,11 @@ def _without_texts(type_: pa.DataType) -> pa.DataType:
     if types.is_string(type_) or types.is_large_string(type_) or types.is_large_binary(type_):
         return pa.binary()
     if types.is_struct(type_):
-        return pa.struct([field.with_type(_without_texts(field.type)) for field in type_])
+        return pa.struct([pa.field(field.name, _without_texts(field.type)) for field in type_])
     if types.is_list(type_) or types.is_large_list(type_):
-        return pa.list_(type_.value_field.with_type(_without_texts(type_.value_type)))
+        return pa.list_(pa.field(type_.value_field.name, _without_texts(type_.value_type)))
     if types.is_map(type_):
-        return pa.map_(_without_texts(type_.key_type), type_.item_field.with_type(_without_texts(type_.item_type)))
+        return pa.map_(_without_texts(type_.key_type), _without_texts(type_.item_type))
     return type_
 
 

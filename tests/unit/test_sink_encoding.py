@@ -39,6 +39,17 @@ def test_structs_become_bytes_and_other_columns_stay() -> None:
     assert found[0].schema.field("value").type == pa.binary()
 
 
+def test_a_null_row_of_columns_that_cannot_be_null() -> None:
+    """Spark sends such a row for a tombstone of `upsert-kafka`: the parts are null, and their types say never."""
+    if kernel().module is None:
+        pytest.skip("the native kernel is not installed")
+    type_ = pa.struct([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.string())])
+    parts = [pa.array([1, None], pa.int64()), pa.array(["x", None])]
+    value = pa.Array.from_buffers(type_, 2, [pa.py_buffer(b"\x01")], children=parts)
+    (found,) = encoded(iter([pa.record_batch({"value": value})]), {"value": SPEC})
+    assert found["value"].to_pylist() == [b'{"a":1,"b":"x"}', None]
+
+
 def test_bytes_stay_as_they_are() -> None:
     """Without a spec, the batches are those of Spark."""
     batch = pa.record_batch({"value": [b"a", None]})
