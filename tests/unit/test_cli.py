@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.cli import transactions
-from dynamic_kafka.cli.connection import parse_properties
+from dynamic_kafka.cli.connection import add_option_arguments, options_of, parse_properties
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.cli.output import duration
 from dynamic_kafka.cli.verdicts import CommitLogView, TransactionView, Verdict, plan_abort, plan_commit, this_cluster
@@ -555,6 +556,19 @@ def test_javas_properties_format() -> None:
         "h": "=i",
         "last": "",
     }
+
+
+def test_options_of_a_query_come_from_a_file_and_from_arguments(tmp_path: Path) -> None:
+    """Arguments win, also in another case, and a value may contain `=`."""
+    file = tmp_path / "orders.options"
+    file.write_text("# the query in production\nsubscribe = orders\nstartingOffsets=earliest\n")
+    parser = argparse.ArgumentParser()
+    add_option_arguments(parser)
+    args = parser.parse_args(["--options-file", str(file), "-o", "startingoffsets=latest", "-o", "kafka.client.id=a=b"])
+    assert options_of(args) == {"subscribe": "orders", "startingoffsets": "latest", "kafka.client.id": "a=b"}
+    assert options_of(parser.parse_args([])) == {}
+    with pytest.raises(ConfigurationError, match="--options-file '/no/such' cannot be read"):
+        options_of(parser.parse_args(["--options-file", "/no/such"]))
 
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1), st.text(st.characters(codec="utf-8"))))

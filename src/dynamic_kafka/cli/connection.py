@@ -1,4 +1,4 @@
-"""The connection to a cluster: the arguments that commands share, and the Kafka properties from them."""
+"""The arguments that commands share: the connection to a cluster, and the options of a query."""
 
 from __future__ import annotations
 
@@ -10,15 +10,27 @@ from pathlib import Path
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.property_names import ADDRESSES
 
-__all__ = ["add_connection_arguments", "parse_properties", "properties_of", "property_pair"]
+__all__ = [
+    "add_connection_arguments",
+    "add_option_arguments",
+    "options_of",
+    "parse_properties",
+    "properties_of",
+    "property_pair",
+]
 
 _LINE = re.compile(r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _SPECIAL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments to a command's parser."""
+def add_connection_arguments(parser: argparse.ArgumentParser, *, timeout_s: float = 30.0) -> None:
+    """Add the arguments for one cluster to a command's parser.
+
+    Args:
+        parser: The command's parser.
+        timeout_s: The default of `--timeout`.
+    """
     group = parser.add_argument_group("connection")
     group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="brokers of the cluster")
     group.add_argument(
@@ -32,7 +44,31 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--properties-file", metavar="FILE", type=Path, help="properties in Java's format")
     group.add_argument(
-        "--timeout", metavar="SECONDS", type=_seconds, default=30.0, help="how long to wait for an answer (30)"
+        "--timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=timeout_s,
+        help=f"how long to wait for an answer ({timeout_s:g})",
+    )
+
+
+def add_option_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for the options of a query to a command's parser."""
+    group = parser.add_argument_group("options of the query")
+    group.add_argument(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        type=property_pair,
+        action="append",
+        default=[],
+        help="an option of the source or the sink, as in .option(KEY, VALUE); repeatable, wins over the file",
+    )
+    group.add_argument(
+        "--options-file",
+        metavar="FILE",
+        type=Path,
+        help="the options, one KEY=VALUE in a line (Java's properties format)",
     )
 
 
@@ -50,21 +86,35 @@ def properties_of(args: argparse.Namespace) -> dict[str, str]:
     Raises:
         ConfigurationError: If no brokers are given, or the file cannot be read.
     """
-    found: dict[str, str] = {}
-    if args.properties_file is not None:
-        try:
-            found = parse_properties(args.properties_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or "not a text file in UTF-8"
-            raise ConfigurationError(
-                f"--properties-file '{args.properties_file}' cannot be read ({reason}); name a readable file"
-            ) from None
+    found = _from_file(args.properties_file, "--properties-file")
     found |= dict(args.property)
     if args.bootstrap_servers is not None:
         found["bootstrap.servers"] = args.bootstrap_servers
     if not any(found.get(name, "").strip() for name in ADDRESSES):
         raise ConfigurationError("No brokers are given; add --bootstrap-servers host:port")
     return found
+
+
+def options_of(args: argparse.Namespace) -> dict[str, str]:
+    """Return the options of the file and of `--option`; later ones win, whatever the case of their names.
+
+    Raises:
+        ConfigurationError: If the file cannot be read.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for key, value in (*_from_file(args.options_file, "--options-file").items(), *args.option):
+        found[key.lower()] = key, value
+    return dict(found.values())
+
+
+def _from_file(path: Path | None, argument: str) -> dict[str, str]:
+    if path is None:
+        return {}
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "not a text file in UTF-8"
+        raise ConfigurationError(f"{argument} '{path}' cannot be read ({reason}); name a readable file") from None
 
 
 def parse_properties(text: str) -> dict[str, str]:
