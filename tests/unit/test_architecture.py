@@ -28,7 +28,7 @@ LAYERS = (
     {"source", "sink", "formats"},
     {"metadata"},
     {"kafka"},
-    {"initializer", "options", "native"},
+    {"initializer", "options", "native", "observe"},
     {"errors"},
 )
 LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}
@@ -36,6 +36,7 @@ PURE = (
     *("source.identity", "source.differences", "source.loss", "source.model"),
     *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
     *("source.document", "source.columns", "source.compact", "source.collector"),
+    "observe.model",
     *("sink.protocol", "sink.chain", "sink.identity", "sink.log_place", "sink.log_records"),
 )
 IMPURE = {
