@@ -780,6 +780,32 @@ def test_a_version_that_is_gone_is_written_again(world: World) -> None:
     assert world.write(version("app", 7), "p-0") == "applied"
 
 
+@pytest.mark.parametrize(("published", "left_out"), [([3], [4, 5, 6]), ([], [0, 6])])
+def test_versions_that_were_left_out_before_one_that_is_gone(
+    world: World, published: list[int], left_out: list[int]
+) -> None:
+    """None of them was ever written, so none of them counts as published."""
+    for number in published:
+        world.write(version("app", number), "p-0")
+    gone = decided(world, version("app", 7), "p-1")
+    assert world.state.before == (published or [-1])[-1]
+    world.seen |= dict.fromkeys(gone, ObservedTransaction(Outcome.ABORTED))
+    for number in left_out:
+        assert world.write(version("app", number), "p-0") == "published"
+    if published:
+        with pytest.raises(CheckpointError, match="version 6 is published already"):
+            world.write(version("app", 3), "p-0")
+
+
+def test_a_version_before_one_that_is_gone(world: World) -> None:
+    """It is published already, and is not written again."""
+    world.write(version("app", 3), "p-0")
+    gone = decided(world, version("app", 7), "p-1")
+    world.seen |= dict.fromkeys(gone, ObservedTransaction(Outcome.ABORTED))
+    assert world.write(version("app", 3), "p-0") == "applied"
+    assert (world.state.applied, world.state.before) == ({"app": 3}, None)
+
+
 @pytest.mark.parametrize("lost", [Outcome.ABORTED, Outcome.UNKNOWN])
 def test_a_batch_that_is_gone_in_part(world: World, lost: Outcome) -> None:
     """An error at each start, which names what is lost; with `continue` for this batch the rest of it counts."""

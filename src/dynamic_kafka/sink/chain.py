@@ -60,6 +60,8 @@ class State:
         accepted: True if the last batch was published because of `sink.accept-gaps`.
         places: Where the log has been, the last one is where it is now: Kafka's cluster.id, `/` and the topic. Empty in a
             log that an earlier version made.
+        before: While a batch is decided: the batch of its identity that was published last, -1 if there is none. None says
+            that it is the number before, as in a streaming query.
     """
 
     chain: str = ""
@@ -74,6 +76,7 @@ class State:
     runs: Mapping[str, str] = field(default_factory=dict)
     accepted: bool = False
     places: tuple[str, ...] = ()
+    before: int | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,10 @@ def decided_state(
     if name:
         applied = dict(list(applied.items())[-(REMEMBERED - 1) :]) | {name: identity.batch}
     known = {other: number for other, number in state.rows.items() if other in applied}
+    before = None
+    if name and not identity.consecutive and not accepted:
+        last = state.applied.get(name, -1)
+        before = last if last != identity.batch - 1 else None
     return replace(
         state,
         status="decided",
@@ -166,17 +173,20 @@ def decided_state(
         rows=known | {name: rows} if name else known,
         runs={other: run for other, run in state.runs.items() if other in applied and other != name},
         accepted=accepted,
+        before=before,
     )
 
 
 def finished_state(state: State) -> State:
     """Return the state after a decision that is published."""
-    return replace(state, status="finished", transactions=(), clusters={})
+    return replace(state, status="finished", transactions=(), clusters={}, before=None)
 
 
 def voided_state(state: State) -> State:
     """Return the state after a decision of which nothing is published: its batch is the next one again."""
     applied, rows = ({n: v for n, v in known.items() if n != state.identity} for known in (state.applied, state.rows))
-    if state.identity and state.batch > 0:
-        applied[state.identity] = state.batch - 1
-    return replace(state, status="voided", transactions=(), clusters={}, applied=applied, rows=rows, accepted=False)
+    last = state.batch - 1 if state.before is None else state.before
+    if state.identity and last >= 0:
+        applied[state.identity] = last
+    voided = replace(state, status="voided", transactions=(), clusters={}, applied=applied, rows=rows)
+    return replace(voided, accepted=False, before=None)
