@@ -24,6 +24,7 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import can_decode
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.spark.datasource import COLUMN_TYPES, NAME, VALUE_ROW
+from dynamic_kafka.sql.config import has_legacy_times
 from dynamic_kafka.sql.dead_letters import set_aside
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, VALUE_PREFIX, metadata_types
@@ -140,8 +141,7 @@ def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
     # The dead letter of a bad key needs the value's bytes.
     if table.on_error == "dead-letter" and table.key is not None:
         return None
-    # Spark's parser reads dates as this setting says.
-    if spark.conf.get("spark.sql.legacy.timeParserPolicy") == "LEGACY":
+    if has_legacy_times(spark):
         return None
     found = form.native(schema, options)
     if found is None:

@@ -19,6 +19,7 @@ from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
 from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.encoding import ENCODER
+from dynamic_kafka.sql.config import has_legacy_times
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
 from dynamic_kafka.sql.table import Encoding, KafkaTable, only_topic
@@ -128,8 +129,7 @@ def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | N
     """
     if configure_sink(table.sink).writer_implementation == "python":
         return None
-    # Spark writes dates as this setting says.
-    if (spark.conf.get("spark.sql.legacy.timeParserPolicy") or "").upper() == "LEGACY":
+    if has_legacy_times(spark):
         return None
     # Spark spreads the rows over tasks by the bytes of their key.
     if encoding is table.key and "sink.parallelism" in table.sink:
