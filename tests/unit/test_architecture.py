@@ -36,7 +36,7 @@ PURE = (
     *("source.identity", "source.differences", "source.loss", "source.model"),
     *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
     *("source.document", "source.columns", "source.compact", "source.collector"),
-    "observe.model",
+    *("observe.reports", "observe.status", "observe.parts", "observe.model", "observe.summary", "observe.series"),
     *("sink.protocol", "sink.chain", "sink.identity", "sink.log_place", "sink.log_records"),
 )
 IMPURE = {

@@ -1,0 +1,309 @@
+"""The shapes of the reports that our processes send to the metrics server. Each is JSON, sent by POST to `/report`.
+
+A report is everything that its reporter knows (see `model`). Times end in `_ms` (milliseconds since 1970) and durations in
+`_s` (seconds, as a decimal).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+__all__ = [
+    "Calls",
+    "ClusterReport",
+    "ClusterState",
+    "Commits",
+    "Event",
+    "MetadataStatus",
+    "ReadReport",
+    "Report",
+    "SinkReport",
+    "SourceReport",
+    "TopicReport",
+    "TopicState",
+    "Transactions",
+    "WorkerReport",
+]
+
+ClusterState = Literal["starting", "reading", "draining", "retained", "unreachable"]
+"""`starting`: nothing is read yet. `draining`: all topics are removed, and read to their ends. `retained`: all are removed,
+and their positions are kept. `unreachable`: the cluster does not answer (`reason`)."""
+TopicState = Literal["reading", "draining", "retained"]
+
+
+class Event(TypedDict):
+    """Something that happened: `level` is `info`, `warning` or `error`."""
+
+    time_ms: int
+    level: str
+    text: str
+
+
+class Calls(TypedDict):
+    """Spark's calls of one kind in the reader process: the fixed cost of a batch."""
+
+    count: int
+    total_s: float
+    last_s: float
+
+
+class MetadataStatus(TypedDict):
+    """The metadata service: answers and failures so far, and the last of them.
+
+    Attributes:
+        refreshes: The number of answers.
+        failures: The number of failures.
+        consecutive_failures: The number of failures since the last answer.
+        last_error: The text of the last failure, kept after later answers.
+        last_success_ms: The time of the last answer.
+        asking_since_ms: The start of the current attempt; null between attempts.
+        changes: The number of answers that differed from the one before.
+    """
+
+    refreshes: int
+    failures: int
+    consecutive_failures: int
+    last_error: str | None
+    last_success_ms: int | None
+    asking_since_ms: int | None
+    changes: int
+
+
+class Commits(TypedDict):
+    """The commits of the consumer group's offsets."""
+
+    succeeded: int
+    failed: int
+
+
+class Transactions(TypedDict):
+    """The transactions of an exactly-once sink.
+
+    Attributes:
+        open: Now: prepared by tasks, and not yet known to be committed or aborted.
+        decided: So far: named by a decision in the commit log.
+        published: So far: committed on their clusters.
+        aborted: So far: aborted by the driver, because a batch failed or was published before.
+    """
+
+    open: int
+    decided: int
+    published: int
+    aborted: int
+
+
+# --- reports --------------------------------------------------------------------------------------------------------------
+
+
+class TopicReport(TypedDict):
+    """The partitions of a topic, in columns of the same length.
+
+    Attributes:
+        topic: The topic.
+        state: Its state.
+        partitions: The numbers of the partitions.
+        current: The next offset to read, after the last finished batch.
+        committed: The offset that was last committed to the consumer group; null if none was.
+        end: The end of the log that was last seen; null if none was.
+        behind_since_ms: When an end beyond `current` was first seen; null if there is nothing to read.
+    """
+
+    topic: str
+    state: TopicState
+    partitions: list[int]
+    current: list[int]
+    committed: list[int | None]
+    end: list[int | None]
+    behind_since_ms: list[int | None]
+
+
+class ClusterReport(TypedDict):
+    """A cluster of a source.
+
+    Attributes:
+        cluster: Its name in the metadata.
+        kafka_id: Kafka's own cluster.id; "" if it is unknown.
+        state: Its state.
+        reason: Why it is in this state; "" if that is as it should be.
+        failing_since_ms: The first look that it did not answer; null if it answers.
+        seen_ms: The last look that it answered; null if there was none.
+        watched_since_ms: The first look that it answered in this run; null if there was none.
+        commits: The commits of the consumer group's offsets.
+        topics: Its topics.
+    """
+
+    cluster: str
+    kafka_id: str
+    state: ClusterState
+    reason: str
+    failing_since_ms: int | None
+    seen_ms: int | None
+    watched_since_ms: int | None
+    commits: Commits
+    topics: list[TopicReport]
+
+
+class SourceReport(TypedDict):
+    """The report of a source's reader process.
+
+    Attributes:
+        kind: Which report it is.
+        reporter: A random name of this run of the source. Its tasks report with it as `run`.
+        sequence: Higher in each report.
+        time_ms: The time of the report.
+        dropped: The number of reports that could not be sent so far.
+        started_ms: The time when the run started.
+        label: The option `metrics.query`; "" without it.
+        streams: What it reads: stream ids or a pattern.
+        group_id: The consumer group; null without one.
+        max_partitions: The option `metrics.max-partitions`.
+        reader: What reads: "native" or "python".
+        state: "running", or why the process ends: "failed" or "finished".
+        reason: The error, if it failed.
+        batches: The number of batches that were planned.
+        last_batch_ms: When the last one was planned; null if none was.
+        calls: Spark's calls by their kind: `latest_offset`, `partitions`, `report`.
+        metadata: The metadata service; null before it is asked.
+        events: The last events, oldest first.
+        clusters: The clusters.
+    """
+
+    kind: Literal["source"]
+    reporter: str
+    sequence: int
+    time_ms: int
+    dropped: int
+    started_ms: int
+    label: str
+    streams: list[str]
+    group_id: str | None
+    max_partitions: int
+    reader: str
+    state: Literal["running", "failed", "finished"]
+    reason: str
+    batches: int
+    last_batch_ms: int | None
+    calls: dict[str, Calls]
+    metadata: MetadataStatus | None
+    events: list[Event]
+    clusters: list[ClusterReport]
+
+
+class ReadReport(TypedDict):
+    """What a worker has read of a topic since it started, in columns of the same length.
+
+    Attributes:
+        cluster: The cluster.
+        topic: The topic.
+        partitions: The numbers of the partitions.
+        records: The numbers of records.
+        bytes: Their bytes, as Arrow columns.
+        timestamp_ms: The greatest timestamps of the records that ended a batch; null without timestamps.
+        read_ms: When the last record was read.
+    """
+
+    cluster: str
+    topic: str
+    partitions: list[int]
+    records: list[int]
+    bytes: list[int]
+    timestamp_ms: list[int | None]
+    read_ms: list[int]
+
+
+class WorkerReport(TypedDict):
+    """The report of a worker process of Spark about one source, after a task.
+
+    Attributes:
+        kind: Which report it is.
+        reporter: A random name of this process for this source.
+        sequence: Higher in each report.
+        time_ms: The time of the report.
+        dropped: The number of reports that could not be sent so far.
+        run: The `reporter` of the source.
+        query_id: Spark's id of the query; "" if Spark did not tell.
+        name: Spark's name of the query; "" without one.
+        reader: What reads: "native" or "python".
+        tasks: The number of tasks so far.
+        errors: The number of tasks that failed so far.
+        given_up: The number of offsets that were given up so far (`failOnDataLoss=false`).
+        emit_lag_s: By cluster: the time when the last record was handed to Spark, minus its timestamp.
+        read: What was read.
+        clients: By cluster: librdkafka's own numbers (`register.consumer.metrics`), by their names in `clients`.
+    """
+
+    kind: Literal["worker"]
+    reporter: str
+    sequence: int
+    time_ms: int
+    dropped: int
+    run: str
+    query_id: str
+    name: str
+    reader: str
+    tasks: int
+    errors: int
+    given_up: int
+    emit_lag_s: dict[str, float]
+    read: list[ReadReport]
+    clients: dict[str, dict[str, float]]
+
+
+class SinkReport(TypedDict):
+    """The report of a process that plans or commits a sink's batches.
+
+    Attributes:
+        kind: Which report it is.
+        reporter: A random name of this process for this sink.
+        sequence: Higher in each report.
+        time_ms: The time of the report.
+        dropped: The number of reports that could not be sent so far.
+        label: The option `metrics.query`; "" without it.
+        query_id: Spark's id of the query; "" if it is not known.
+        name: Spark's name of the query; "" without one.
+        sink: What it writes to: a stream id or topics.
+        guarantee: The delivery guarantee.
+        writers: What writes: "native" or "python".
+        phase: What it is doing: `writing` (a batch is planned), `committing`, `done` or `failed`.
+        reason: The error, if it failed.
+        batch: The number of the batch; null if it has none.
+        batches: The number of batches that were committed so far.
+        tasks: The number of tasks of the last batch.
+        errors: The number of records that were not acknowledged so far.
+        records: By cluster: the records so far.
+        bytes: By cluster: their bytes so far.
+        send_time_s: Flink's currentSendTime: from handing over the last record until all are acknowledged, in the slowest
+            task of the last batch.
+        decide_s: The time until the last batch was decided; null without exactly-once.
+        finish_s: The time from then on until it was published; the same.
+        transactions: The transactions; null without exactly-once.
+        clients: By cluster: librdkafka's own numbers (`register.producer.metrics`), by their names in `clients`.
+    """
+
+    kind: Literal["sink"]
+    reporter: str
+    sequence: int
+    time_ms: int
+    dropped: int
+    label: str
+    query_id: str
+    name: str
+    sink: str
+    guarantee: str
+    writers: list[str]
+    phase: Literal["writing", "committing", "done", "failed"]
+    reason: str
+    batch: int | None
+    batches: int
+    tasks: int
+    errors: int
+    records: dict[str, int]
+    bytes: dict[str, int]
+    send_time_s: float | None
+    decide_s: float | None
+    finish_s: float | None
+    transactions: Transactions | None
+    clients: dict[str, dict[str, float]]
+
+
+Report = SourceReport | WorkerReport | SinkReport

@@ -1,0 +1,268 @@
+"""The shape of `/status.json`: `Status`.
+
+Times end in `_ms` (milliseconds since 1970) and durations in `_s` (seconds, as a decimal). null is "not known" or "does not
+apply". A field may be added without a new version. A field that changes its meaning or goes is a new version.
+
+Lag in seconds is the age of the oldest record that is not read yet, as seen from here: the time since the end of the
+partition was first seen beyond the current offset. So it does not depend on the timestamps of the records. If such a record
+was there before this run looked for the first time, its age is not known: then the lag is the age of the last record that
+was read, by its timestamp, and until one was read the time since the first look.
+
+The watermark of a source is the least of the greatest timestamps of all partitions, without those that brought no record
+for a minute. It never goes back.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from dynamic_kafka.observe.reports import (
+    Calls,
+    ClusterState,
+    Commits,
+    Event,
+    MetadataStatus,
+    TopicState,
+    Transactions,
+)
+
+__all__ = [
+    "ClusterStatus",
+    "History",
+    "PartitionStatus",
+    "QueryState",
+    "QueryStatus",
+    "SinkClusterStatus",
+    "SinkStatus",
+    "SourceStatus",
+    "Status",
+    "TopicStatus",
+]
+
+VERSION = 1
+"""The version of the shape."""
+
+QueryState = Literal["starting", "running", "degraded", "silent", "failed", "finished"]
+"""`starting`: nothing is known to be read or written yet. `degraded`: running, but a cluster is unreachable, the metadata
+service fails, or a sink's last batch failed (`reason`). `silent`: the reader process is alive but has not reported for 15
+seconds. `failed`: ended by an error (`reason`), shown for 15 minutes. `finished`: all stopping offsets are reached."""
+
+
+class PartitionStatus(TypedDict):
+    """A partition. `committed`, `end` and `timestamp_ms` are null if they are not known.
+
+    Attributes:
+        partition: Its number.
+        current: The next offset to read, after the last finished batch.
+        committed: The offset that was last committed to the consumer group.
+        end: The end of the log.
+        pending_records: The offsets from `current` to `end`; null if the end is not known.
+        lag_s: The lag in seconds; 0 if there is nothing to read, null if nothing is known.
+        records: The records read so far in this run.
+        timestamp_ms: The greatest timestamp read so far in this run.
+    """
+
+    partition: int
+    current: int
+    committed: int | None
+    end: int | None
+    pending_records: int | None
+    lag_s: float | None
+    records: int
+    timestamp_ms: int | None
+
+
+class TopicStatus(TypedDict):
+    """A topic: sums and the greatest lag of its partitions.
+
+    `partitions` is null unless the request asks for it: `/status.json?partitions=all`, or `?cluster=NAME&topic=NAME` for
+    one topic, or `?cluster=NAME` for one cluster.
+    """
+
+    topic: str
+    state: TopicState
+    partition_count: int
+    pending_records: int
+    lag_s: float | None
+    records: int
+    bytes: int
+    worst_partition: int | None
+    partitions: list[PartitionStatus] | None
+
+
+class History(TypedDict):
+    """Numbers over time, one for each time, oldest first: every 5 seconds for up to half an hour.
+
+    Attributes:
+        times_ms: The times.
+        records_per_s: The records read.
+        pending_records: The records to read.
+        lag_s: The greatest lag.
+    """
+
+    times_ms: list[int]
+    records_per_s: list[float]
+    pending_records: list[int]
+    lag_s: list[float | None]
+
+
+class ClusterStatus(TypedDict):
+    """A cluster of a source: as in `ClusterReport`, with sums and the greatest lag of its topics, worst topics first."""
+
+    cluster: str
+    kafka_id: str
+    state: ClusterState
+    reason: str
+    failing_for_s: float | None
+    seen_ms: int | None
+    partition_count: int
+    pending_records: int
+    lag_s: float | None
+    emit_lag_s: float | None
+    records: int
+    bytes: int
+    records_per_s: float
+    commits: Commits
+    topics: list[TopicStatus]
+    clients: dict[str, float]
+    history: History
+
+
+class SourceStatus(TypedDict):
+    """A source of a query. Nearly all queries have one; a join of two streams has two.
+
+    Attributes:
+        run: A random name of this run.
+        started_ms: When the run started.
+        reported_ms: When the reader process last reported.
+        streams: What it reads.
+        group_id: The consumer group.
+        reader: What reads: "native" or "python".
+        batches: The number of batches that were planned.
+        last_batch_ms: When the last one was planned.
+        calls: Spark's calls by their kind.
+        records: The records read so far.
+        bytes: Their bytes.
+        records_per_s: The records read in each of the last 15 seconds.
+        bytes_per_s: Their bytes.
+        tasks: The tasks so far.
+        task_errors: The tasks that failed so far.
+        given_up: The offsets given up so far.
+        partition_count: The number of partitions.
+        pending_records: The records to read.
+        lag_s: The greatest lag; null if none is known.
+        emit_lag_s: Flink's currentEmitEventTimeLag, the greatest of all clusters; null before the first record.
+        watermark_ms: The watermark; null before the first record with a timestamp.
+        watermark_lag_s: Flink's watermarkLag.
+        idle_s: Flink's sourceIdleTime: the time since the last record, or since the start.
+        max_partitions: The option `metrics.max-partitions`.
+        commits: The commits of the consumer group's offsets, on all clusters.
+        metadata: The metadata service.
+        clusters: The clusters, worst first: unreachable ones, then by lag.
+        history: Numbers over time.
+    """
+
+    run: str
+    started_ms: int
+    reported_ms: int
+    streams: list[str]
+    group_id: str | None
+    reader: str
+    batches: int
+    last_batch_ms: int | None
+    calls: dict[str, Calls]
+    records: int
+    bytes: int
+    records_per_s: float
+    bytes_per_s: float
+    tasks: int
+    task_errors: int
+    given_up: int
+    partition_count: int
+    pending_records: int
+    lag_s: float | None
+    emit_lag_s: float | None
+    watermark_ms: int | None
+    watermark_lag_s: float | None
+    idle_s: float
+    max_partitions: int
+    commits: Commits
+    metadata: MetadataStatus | None
+    clusters: list[ClusterStatus]
+    history: History
+
+
+class SinkClusterStatus(TypedDict):
+    """What a sink has written to a cluster so far."""
+
+    cluster: str
+    records: int
+    bytes: int
+    clients: dict[str, float]
+
+
+class SinkStatus(TypedDict):
+    """A sink of a query: as in `SinkReport`, with the totals of all its processes."""
+
+    sink: str
+    guarantee: str
+    writers: list[str]
+    phase: str
+    reason: str
+    reported_ms: int
+    batch: int | None
+    batches: int
+    tasks: int
+    errors: int
+    records: int
+    bytes: int
+    records_per_s: float
+    send_time_s: float | None
+    decide_s: float | None
+    finish_s: float | None
+    transactions: Transactions | None
+    clusters: list[SinkClusterStatus]
+
+
+class QueryStatus(TypedDict):
+    """A query.
+
+    Attributes:
+        query: Its label; unique in the driver.
+        query_id: Spark's id of the query; null if it is not known yet.
+        name: Spark's name of the query; null without one, or if it is not known yet.
+        state: Its state.
+        reason: Why it is in this state; "" if that is as it should be.
+        started_ms: When its first part was first seen.
+        sources: Its sources.
+        sinks: Its sinks.
+        events: What happened, oldest first.
+        reports_dropped: The number of reports about it that could not be sent to this server.
+    """
+
+    query: str
+    query_id: str | None
+    name: str | None
+    state: QueryState
+    reason: str
+    started_ms: int
+    sources: list[SourceStatus]
+    sinks: list[SinkStatus]
+    events: list[Event]
+    reports_dropped: int
+
+
+class Status(TypedDict):
+    """The answer of `/status.json`.
+
+    Attributes:
+        version: The version of this shape: 1.
+        time_ms: The time of the answer.
+        started_ms: When the server started.
+        queries: The queries of the driver, in order of their start.
+    """
+
+    version: int
+    time_ms: int
+    started_ms: int
+    queries: list[QueryStatus]

@@ -1,0 +1,194 @@
+"""The model of what queries are doing: how reports are joined, when things are gone, and what becomes a series."""
+
+from __future__ import annotations
+
+from tests.observed import BEGAN_MS, cluster, read, sink, source, topic, worker
+
+from dynamic_kafka.observe.model import Model
+from dynamic_kafka.observe.reports import Report
+from dynamic_kafka.observe.series import SERIES, Samples, samples
+
+
+def model_of(*reports: Report, now_ms: int = BEGAN_MS) -> Model:
+    """A model that has taken these reports."""
+    model = Model(now_ms)
+    for report in reports:
+        model.report(report, now_ms)
+    return model
+
+
+def series_of(*reports: Report, now_ms: int = BEGAN_MS) -> Samples:
+    """The samples after these reports."""
+    return samples(model_of(*reports, now_ms=now_ms).status(now_ms))
+
+
+def value(found: Samples, name: str, *labels: str) -> float | None:
+    """The value of a series of the query "orders"."""
+    return found.get(f"dynamic_kafka_{name}", {}).get(("orders", *labels))
+
+
+def test_the_parts_of_a_query_are_joined_by_sparks_id() -> None:
+    """A source does not know the id; its workers do, and so does the sink."""
+    status = model_of(
+        source(cluster()), worker(read({0: 5}), query_id="id-1", name="nightly"), sink(query_id="id-1")
+    ).status(BEGAN_MS)
+    (query,) = status["queries"]
+    assert (query["query"], query["query_id"], query["state"]) == ("nightly", "id-1", "running")
+    assert [s["records"] for s in query["sources"]] == [5]
+    assert [s["sink"] for s in query["sinks"]] == ["invoices"]
+
+
+def test_the_label_is_the_option_then_sparks_name_then_the_streams() -> None:
+    """It is unique: a second query with the same streams gets an addition."""
+    reports: list[Report] = [source(cluster(), reporter="a"), source(cluster(), reporter="b")]
+    assert [q["query"] for q in model_of(*reports).status(BEGAN_MS)["queries"]] == ["orders", "orders (2)"]
+    reports = [source(cluster(), label="mine"), worker(name="nightly"), sink(label="mine")]
+    (query,) = model_of(*reports).status(BEGAN_MS)["queries"]
+    assert (query["query"], len(query["sinks"])) == ("mine", 1)
+
+
+def test_lag_is_the_time_since_the_end_was_seen_beyond_the_position() -> None:
+    """What was there before this run looked has the age of the last record that was read."""
+    behind = cluster(
+        "east", topic(current=(10, 10, 10), end=(10, 30, 12), behind_since_ms=(None, BEGAN_MS, BEGAN_MS + 4000))
+    )
+    found = series_of(source(behind), now_ms=BEGAN_MS + 5000)
+    assert [value(found, "source_lag_seconds", "east", "orders", p) for p in "012"] == [0.0, 5.0, 1.0]
+    assert [value(found, "source_pending_records", "east", "orders", p) for p in "012"] == [0, 20, 2]
+    at_start = cluster("east", topic(end=(30,), behind_since_ms=(BEGAN_MS,)), watched_since_ms=BEGAN_MS)
+    old = worker(read({0: 1}, timestamp_ms=BEGAN_MS - 3_600_000))
+    found = series_of(source(at_start), old, now_ms=BEGAN_MS + 5000)
+    assert value(found, "source_lag_seconds", "east", "orders", "0") == 3605.0
+
+
+def test_an_end_that_is_not_known_has_no_lag() -> None:
+    """Absence of knowledge is not a number."""
+    found = series_of(source(cluster("east", topic(end=(None,)))))
+    assert value(found, "source_pending_records", "east", "orders", "0") is None
+    assert value(found, "source_lag_seconds", "east", "orders", "0") is None
+    assert value(found, "source_current_offset", "east", "orders", "0") == 10
+    assert value(found, "source_committed_offset", "east", "orders", "0") is None
+
+
+def test_what_a_source_reports_no_more_has_no_series() -> None:
+    """A cluster that was removed, and then the whole query when its process has ended."""
+    model = model_of(source(cluster("east"), cluster("west")))
+    model.report(source(cluster("east"), sequence=2), BEGAN_MS)
+    found = samples(model.status(BEGAN_MS))
+    assert {labels[1] for labels in found["dynamic_kafka_source_pending_records"]} == {"east"}
+    model.gone("run", BEGAN_MS)
+    assert len(model.status(BEGAN_MS + 1_000)["queries"]) == 1, "it may connect again"
+    assert samples(model.status(BEGAN_MS + 10_000)) == {}
+    model.tick(BEGAN_MS + 10_000)
+    assert not model.knows("run", 2, BEGAN_MS + 10_000), "the source has to report all again"
+
+
+def test_a_failed_query_keeps_its_reason_and_loses_its_numbers() -> None:
+    """It is shown for a quarter of an hour, or until it runs again."""
+    failed = source(cluster(), sequence=2, state="failed", reason="Cluster 'east' does not answer")
+    model = model_of(source(cluster()), worker(query_id="id-1"), failed)
+    model.gone("run", BEGAN_MS)
+    (query,) = model.status(BEGAN_MS + 60_000)["queries"]
+    assert (query["state"], query["reason"]) == ("failed", "Cluster 'east' does not answer")
+    assert samples(model.status(BEGAN_MS + 60_000)).keys() == {"dynamic_kafka_query_info", "dynamic_kafka_query_state"}
+    assert model.status(BEGAN_MS + 16 * 60_000)["queries"] == []
+    model.report(source(cluster(), reporter="again"), BEGAN_MS)
+    model.report(worker(reporter="other", run="again", query_id="id-1"), BEGAN_MS)
+    (query,) = model.status(BEGAN_MS)["queries"]
+    assert (query["state"], len(query["sources"])) == ("running", 1)
+
+
+def test_a_query_is_degraded_while_a_cluster_or_the_service_fails() -> None:
+    """The reasons are told."""
+    down = cluster("west", state="unreachable", reason="Cluster 'west': no broker answers", failing_since_ms=BEGAN_MS)
+    metadata = {
+        "refreshes": 3, "failures": 1, "consecutive_failures": 1, "last_error": "HTTP 500", "last_success_ms": None,
+        "asking_since_ms": None, "changes": 1,
+    }  # fmt: skip
+    (query,) = model_of(source(cluster("east"), down, metadata=metadata)).status(BEGAN_MS + 3000)["queries"]
+    assert query["state"] == "degraded"
+    assert query["reason"] == "Cluster 'west': no broker answers; the metadata service fails: HTTP 500"
+    worst = query["sources"][0]["clusters"][0]
+    assert (worst["cluster"], worst["failing_for_s"]) == ("west", 3.0)
+
+
+def test_the_watermark_waits_for_the_slowest_partition_unless_it_is_idle() -> None:
+    """It never goes back."""
+    slow, quick = read({0: 1}, timestamp_ms=BEGAN_MS - 9000), read({1: 1}, timestamp_ms=BEGAN_MS)
+    model = model_of(
+        source(cluster("east", topic(current=(1, 1), end=(1, 1)))), worker(slow), worker(quick, reporter="b")
+    )
+    assert model.status(BEGAN_MS)["queries"][0]["sources"][0]["watermark_lag_s"] == 9.0
+    late = read({0: 2}, timestamp_ms=BEGAN_MS - 20_000)
+    model.report(worker(late, sequence=2), BEGAN_MS)
+    assert model.status(BEGAN_MS)["queries"][0]["sources"][0]["watermark_ms"] == BEGAN_MS - 9000
+    later_ms = BEGAN_MS + 61_000
+    fresh = read({1: 5}, timestamp_ms=later_ms) | {"read_ms": [later_ms]}
+    model.report(worker(fresh, reporter="b", sequence=2), later_ms)
+    assert model.status(later_ms)["queries"][0]["sources"][0]["watermark_lag_s"] == 0.0
+
+
+def test_more_partitions_than_allowed_are_cut_to_topics_and_then_to_clusters() -> None:
+    """And a series says so."""
+    topics = [topic(f"t{i}", current=(5,) * 10, end=(7,) * 10) for i in range(10)]
+    for most, cut, count in ((100, 0, 100), (99, 1, 10), (9, 2, 1)):
+        found = series_of(source(cluster("east", *topics), max_partitions=most))
+        pending = found["dynamic_kafka_source_pending_records"]
+        assert (len(pending), sum(pending.values())) == (count, 200)
+        assert value(found, "source_series_cut") == cut
+        assert ("dynamic_kafka_source_current_offset" in found) == (cut == 0)
+
+
+def test_clients_numbers_are_joined_by_their_kind() -> None:
+    """Totals are added up and outlive their process, of seconds the greatest counts, and other numbers are sums."""
+    one = {"east": {"requests_total": 5.0, "round_trip_seconds": 0.1, "queued_messages": 2.0}}
+    two = {"east": {"requests_total": 7.0, "round_trip_seconds": 0.3, "queued_messages": 3.0}}
+    reports: list[Report] = [source(cluster("east")), worker(clients=one), worker(clients=two, reporter="other")]
+    found = series_of(*reports)
+    assert value(found, "consumer_requests_total", "east") == 12
+    assert value(found, "consumer_round_trip_seconds", "east") == 0.3
+    assert value(found, "consumer_queued_messages", "east") == 5
+    model = model_of(*reports)
+    (query,) = model.status(BEGAN_MS + 120_000)["queries"]
+    assert query["sources"][0]["clusters"][0]["clients"] == {"requests_total": 12}
+
+
+def test_a_sink_is_one_whatever_process_reports_it() -> None:
+    """Its batches are planned in one process and committed in another one."""
+    planned = sink("planner", phase="writing", batches=0, records={}, bytes={}, transactions=None, name="nightly")
+    model = model_of(planned, sink(name="nightly", query_id="id-1"), sink("third", name="nightly", query_id="id-1"))
+    (query,) = model.status(BEGAN_MS)["queries"]
+    (seen,) = query["sinks"]
+    assert (seen["batches"], seen["records"], query["query"]) == (2, 200, "nightly")
+    assert seen["transactions"] == {"open": 0, "decided": 4, "published": 4, "aborted": 0}
+
+
+def test_every_sample_has_the_labels_of_its_declaration() -> None:
+    """And every declared series has samples, so that none is only on paper."""
+    from dynamic_kafka.observe.series import CLIENTS
+
+    numbers = dict.fromkeys(CLIENTS, 1.0)
+    metadata = {
+        "refreshes": 3, "failures": 1, "consecutive_failures": 0, "last_error": None, "last_success_ms": BEGAN_MS,
+        "asking_since_ms": None, "changes": 1,
+    }  # fmt: skip
+    found = series_of(
+        source(cluster("east", topic(committed=[9])), metadata=metadata),
+        worker(read({0: 1}), emit_lag_s={"east": 0.5}, clients={"east": numbers}, query_id="id-1"),
+        sink(query_id="id-1", clients={"east": numbers}),
+    )
+    assert found.keys() == {series.name for series in SERIES}
+    for series in SERIES:
+        assert {len(labels) for labels in found[series.name]} == {len(series.all_labels)}, series.name
+
+
+def test_history_has_rates_and_backlog_over_time() -> None:
+    """For the page that was opened just now."""
+    model = model_of(source(cluster("east", topic(end=(15,)))))
+    for i in range(1, 5):
+        model.report(worker(read({0: 50 * i}), sequence=i), BEGAN_MS + 5000 * i)
+        model.tick(BEGAN_MS + 5000 * i)
+    (seen,) = model.status(BEGAN_MS + 20_000)["queries"][0]["sources"]
+    assert seen["history"]["records_per_s"] == [0.0, 10.0, 10.0, 10.0]
+    assert seen["history"]["pending_records"] == [5, 5, 5, 5]
+    assert seen["records_per_s"] == seen["clusters"][0]["records_per_s"] == 10.0
