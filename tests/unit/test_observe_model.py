@@ -80,7 +80,17 @@ def test_what_a_source_reports_no_more_has_no_series() -> None:
     assert len(model.status(BEGAN_MS + 1_000)["queries"]) == 1, "it may connect again"
     assert samples(model.status(BEGAN_MS + 10_000)) == {}
     model.tick(BEGAN_MS + 10_000)
-    assert not model.knows("run", 2, BEGAN_MS + 10_000), "the source has to report all again"
+
+
+def test_topics_that_have_not_changed_are_not_reported_again() -> None:
+    """A server that does not have them asks for all."""
+    model = model_of(source(cluster("east", topic(end=(15,)))))
+    same = cluster("east", seen_ms=BEGAN_MS + 1000) | {"topics": None}
+    assert model.report(source(same, sequence=2), BEGAN_MS)
+    (seen,) = model.status(BEGAN_MS)["queries"][0]["sources"][0]["clusters"]
+    assert (seen["seen_ms"], seen["pending_records"]) == (BEGAN_MS + 1000, 5)
+    same["topics"] = None
+    assert not Model(BEGAN_MS).report(source(same, sequence=3), BEGAN_MS)
 
 
 def test_a_failed_query_keeps_its_reason_and_loses_its_numbers() -> None:

@@ -48,20 +48,14 @@ class Model:
 
     # --- reports ---
 
-    def knows(self, reporter: str, sequence: int, now_ms: int) -> bool:
-        """Take the word of a source that its report of a sequence number still holds; False if the model lacks it."""
-        source = self._sources.get(reporter)
-        if source is None or source.report is None or source.report["sequence"] != sequence:
-            return False
-        source.reported_ms, source.gone_ms = now_ms, None
-        return True
-
-    def report(self, report: Report, now_ms: int) -> None:
-        """Take a report."""
+    def report(self, report: Report, now_ms: int) -> bool:
+        """Take a report. Return False if it refers to an earlier one that the model does not have: send all of it then."""
         reporter = report["reporter"]
         before = self._last.get(reporter, (0, None))[1]
         if before is not None and report["sequence"] <= before["sequence"]:
-            return
+            return True
+        if report["kind"] == "source" and not _completed(report, before):
+            return False
         self._last[reporter] = now_ms, report
         match report["kind"]:
             case "source":
@@ -70,6 +64,7 @@ class Model:
                 self._take_worker(report, before if before and before["kind"] == "worker" else None, now_ms)
             case "sink":
                 self._take_sink(report, before if before and before["kind"] == "sink" else None, now_ms)
+        return True
 
     def gone(self, reporter: str, now_ms: int) -> None:
         """Note that the connection to a source's process was closed. It may connect again within some seconds."""
@@ -208,6 +203,15 @@ def _is_over(source: SourcePart, now_ms: int) -> bool:
     if source.gone_ms is not None:
         return now_ms - source.gone_ms >= _RECONNECT_MS
     return now_ms - source.reported_ms >= KEPT_AFTER_END_MS
+
+
+def _completed(report: SourceReport, before: Report | None) -> bool:
+    """Put the topics that have not changed into a report, and return whether they are known."""
+    known = {c["cluster"]: c["topics"] for c in before["clusters"]} if before and before["kind"] == "source" else {}
+    for c in report["clusters"]:
+        if c["topics"] is None:
+            c["topics"] = known.get(c["cluster"])
+    return all(c["topics"] is not None for c in report["clusters"])
 
 
 def _labels(queries: Iterable[QueryParts]) -> list[str]:

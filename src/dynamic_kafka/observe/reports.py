@@ -129,7 +129,7 @@ class ClusterReport(TypedDict):
         seen_ms: The last look that it answered; null if there was none.
         watched_since_ms: The first look that it answered in this run; null if there was none.
         commits: The commits of the consumer group's offsets.
-        topics: Its topics.
+        topics: Its topics; null if they are as in the report before, which the server has taken.
     """
 
     cluster: str
@@ -140,7 +140,7 @@ class ClusterReport(TypedDict):
     seen_ms: int | None
     watched_since_ms: int | None
     commits: Commits
-    topics: list[TopicReport]
+    topics: list[TopicReport] | None
 
 
 class SourceReport(TypedDict):

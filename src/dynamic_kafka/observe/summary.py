@@ -126,12 +126,12 @@ def source_status(source: SourcePart, now_ms: int, detail: Detail | None) -> Sou
 
 
 def _partitions(report: SourceReport) -> int:
-    return sum(len(t["partitions"]) for c in report["clusters"] for t in c["topics"])
+    return sum(len(t["partitions"]) for c in report["clusters"] for t in c["topics"] or ())
 
 
 def _cluster_status(source: SourcePart, c: ClusterReport, now_ms: int, detail: Detail) -> ClusterStatus:
     name = c["cluster"]
-    topics = [_topic_status(source, c, t, now_ms, partitions=detail(name, t["topic"])) for t in c["topics"]]
+    topics = [_topic_status(source, c, t, now_ms, partitions=detail(name, t["topic"])) for t in c["topics"] or ()]
     topics.sort(key=lambda t: (-(t["lag_s"] or 0), -t["pending_records"], t["topic"]))
     history = source.histories.get(name, deque())
     return ClusterStatus(

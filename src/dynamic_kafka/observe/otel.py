@@ -1,0 +1,69 @@
+"""The series pushed to OpenTelemetry, by its SDK (the extra `otel`), as OTLP over HTTP.
+
+Every series becomes an observable instrument with the same name, labels and values, pushed once a minute or as the SDK's own
+environment variables say (`OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from dynamic_kafka.observe.series import SERIES, Samples, Series
+
+__all__ = ["push"]
+
+_log = logging.getLogger(__name__)
+
+_FRESH_S = 0.5
+
+
+class _Latest:
+    """The samples, made once for all the instruments of one push."""
+
+    def __init__(self, make: Callable[[], Samples]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made_at = -_FRESH_S
+        self._samples: Samples = {}
+
+    def of(self, series: Series) -> dict[tuple[str, ...], float]:
+        with self._lock:
+            if time.monotonic() - self._made_at >= _FRESH_S:
+                self._samples, self._made_at = self._make(), time.monotonic()
+            return self._samples.get(series.name, {})
+
+
+def push(endpoint: str, make: Callable[[], Samples]) -> object:
+    """Push the series from now on, in the background.
+
+    Args:
+        endpoint: The address of the collector, such as `http://localhost:4318/v1/metrics`.
+        make: Makes the samples.
+
+    Returns:
+        The SDK's provider, which a test can have push at once.
+
+    Raises:
+        ImportError: If the SDK is not installed.
+    """
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint))])
+    meter = provider.get_meter("dynamic_kafka")
+    latest = _Latest(make)
+
+    def observe(series: Series, _options: CallbackOptions) -> Iterable[Observation]:
+        for labels, value in latest.of(series).items():
+            yield Observation(value, dict(zip(series.all_labels, labels, strict=True)))
+
+    for series in SERIES:
+        create = meter.create_observable_counter if series.kind == "counter" else meter.create_observable_gauge
+        create(series.name, [partial(observe, series)], description=series.doc)
+    return provider

@@ -1,0 +1,159 @@
+"""Sends the reports of a process to the metrics server, in the background.
+
+One daemon thread for each reporter, one connection that is kept. A report is made in the thread when it is due, and is
+everything that the reporter knows. If it cannot be sent it is dropped and counted, and the next one says it all. So neither
+Spark's calls nor tasks wait for anything here.
+
+Reports are a second apart, and further if they are large: making and sending them takes at most 1 % of a core.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from dynamic_kafka.observe.place import Address
+
+__all__ = ["Reporter", "new_name"]
+
+_log = logging.getLogger(__name__)
+
+_INTERVAL_S = 1.0
+_SHARE = 0.01
+_TIMEOUT_S = 5.0
+_LAST_S = 1.0
+
+
+def new_name() -> str:
+    """Return a random name for a reporter."""
+    return uuid.uuid4().hex[:16]
+
+
+class Reporter:
+    """Sends reports. Created without I/O; the thread starts with the first `wake`, or with `start`.
+
+    Args:
+        address: Returns the address of the server, or raises; called in the thread until it has returned one.
+        make: Makes the report, without `sequence` and `dropped`. It is told whether all has to be said: the server may not
+            have the last report. It returns None if there is nothing to report.
+        interval_s: The time between two reports when nobody wakes the reporter; None if only then.
+    """
+
+    def __init__(
+        self,
+        address: Callable[[], Address],
+        make: Callable[[bool], dict[str, Any] | None],
+        *,
+        interval_s: float | None = None,
+    ) -> None:
+        self._find_address, self._make, self._interval_s = address, make, interval_s
+        self._changed = threading.Condition()
+        self._woken = self._closed = False
+        self._thread: threading.Thread | None = None
+        self._connection: http.client.HTTPConnection | None = None
+        self._sequence = time.time_ns() // 1000  # also higher than those of a process before with the same name
+        self._has_all = False
+        self.address: Address | None = None
+        self.dropped = 0
+
+    def start(self) -> None:
+        """Have reports sent from now on."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="dynamic-kafka-metrics", daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Have a report sent as soon as the last one is a second ago."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+        self.start()
+
+    def close(self) -> None:
+        """Send a last report, and end the thread. Waits for up to a second."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_LAST_S)
+
+    def flush(self) -> None:
+        """Send a report now, in this thread; for a process that may be ended as soon as this call returns."""
+        if self.address is not None:
+            self._report()
+
+    def _run(self) -> None:
+        if not self._find():
+            return
+        rest_s = 0.0
+        while True:
+            with self._changed:
+                if not self._closed:
+                    self._changed.wait_for(lambda: self._closed, rest_s)
+                    self._changed.wait_for(
+                        lambda: self._closed or self._woken,
+                        None if self._interval_s is None else max(0.0, self._interval_s - rest_s),
+                    )
+                self._woken, closed = False, self._closed
+            began = time.thread_time()
+            self._report()
+            if closed:
+                break
+            rest_s = max(_INTERVAL_S, (time.thread_time() - began) / _SHARE)
+        self._disconnect()
+
+    def _find(self) -> bool:
+        try:
+            self.address = self._find_address()
+        except Exception as error:  # noqa: BLE001  a query runs without metrics, too
+            _log.warning("%s", error)
+            return False
+        return True
+
+    def _report(self) -> None:
+        try:
+            report = self._make(not self._has_all)
+            if report is None:
+                return
+            self._has_all = self._send(report)
+            if not self._has_all and (report := self._make(True)) is not None:  # the server asks for all
+                self._has_all = self._send(report)
+        except Exception:  # noqa: BLE001  whatever it is, the query goes on
+            self.dropped += 1
+            self._has_all = False
+            self._disconnect()
+            _log.debug("A report could not be sent (%d so far)", self.dropped, exc_info=True)
+
+    def _send(self, report: dict[str, Any]) -> bool:
+        """Send a report, and return whether the server has all of it now."""
+        assert self.address is not None
+        self._sequence += 1
+        body = json.dumps({**report, "sequence": self._sequence, "dropped": self.dropped}).encode()
+        headers = {"Authorization": f"Bearer {self.address.token}", "Content-Type": "application/json"}
+        connection, is_kept = self._connection, self._connection is not None
+        if connection is None:
+            connection = http.client.HTTPConnection(self.address.host, self.address.port, timeout=_TIMEOUT_S)
+            self._connection = connection
+        try:
+            connection.request("POST", "/report", body, headers)
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException):
+            if not is_kept:
+                raise
+            self._disconnect()  # the server has closed a connection that was not used for long
+            return self._send(report)
+        answer.read()
+        if answer.status not in (http.client.OK, http.client.CONFLICT):
+            raise ConnectionError(f"The metrics server answered {answer.status}")
+        return answer.status == http.client.OK
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,212 @@
+"""The metrics server of a driver: it takes reports, and serves the model of all queries.
+
+====================  ================================================================================================
+`GET /`               the page, for people
+`GET /status.json`    the model (`status`): `?partitions=all`, or `?cluster=NAME`, `?cluster=NAME&topic=NAME` for details
+`GET /metrics`        the series, for Prometheus; needs the extra `metrics`
+`POST /report`        a report of one of our processes, which knows the token
+====================  ================================================================================================
+
+It is a process of its own: serving pages must not take time from the reader process, and the processes of a sink may end
+with each batch. It ends when the driver does. Everything but `/report` is read-only, and needs no token: who can reach the
+port can read. So it listens at the loopback interface unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import secrets
+import socket
+import threading
+import time
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from dynamic_kafka.observe.model import HISTORY_INTERVAL_MS, Model
+from dynamic_kafka.observe.prometheus import exposition
+from dynamic_kafka.observe.series import Samples, samples
+from dynamic_kafka.observe.summary import Detail
+
+__all__ = ["MetricsServer"]
+
+_log = logging.getLogger(__name__)
+
+_LARGEST_REPORT = 64 * 2**20
+_IDLE_S = 120.0
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_PAGE = Path(__file__).with_name("page.html")
+_SECURITY = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+}
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class MetricsServer(ThreadingHTTPServer):
+    """The server. It listens as soon as it is made; `serve_forever` answers.
+
+    Args:
+        host: Where it listens.
+        port: The port; 0 for any.
+        token: The token of those that report.
+    """
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, host: str, port: int, token: str = "") -> None:
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        self.token = token or secrets.token_urlsafe(32)
+        self._model = Model(_now_ms())
+        self._lock = threading.Lock()
+        self.only_loopback = host in _LOOPBACK
+        super().__init__((host, port), _Handler)
+        threading.Thread(target=self._tick, name="dynamic-kafka-metrics-tick", daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """Return the port."""
+        return int(self.server_address[1])
+
+    def take(self, report: Any) -> bool:
+        """Take a report; False if the reporter has to send all of it."""
+        with self._lock:
+            return self._model.report(report, _now_ms())
+
+    def gone(self, reporter: str) -> None:
+        """Note that a process has ended."""
+        with self._lock:
+            self._model.gone(reporter, _now_ms())
+
+    def status(self, detail: Detail | None = None) -> Any:
+        """Return the status of all queries."""
+        with self._lock:
+            return self._model.status(_now_ms(), detail)
+
+    def samples(self) -> Samples:
+        """Return the samples of all series."""
+        return samples(self.status())
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore clients that go away."""
+        del request
+        _log.debug("A request from %s failed", client_address, exc_info=True)
+
+    def _tick(self) -> None:
+        while True:
+            time.sleep(HISTORY_INTERVAL_MS / 1000)
+            with self._lock:
+                self._model.tick(_now_ms())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: MetricsServer
+    server_version = "dynamic-kafka"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+    timeout: ClassVar[float] = _IDLE_S
+    disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        self._reporters: set[str] = set()
+
+    def finish(self) -> None:
+        for reporter in self._reporters:
+            self.server.gone(reporter)
+        super().finish()
+
+    def do_GET(self) -> None:
+        """Answer with a page, the status or the series."""
+        if self.server.only_loopback and not _is_loopback(self.headers.get("Host", "")):
+            # A page of another site in the user's browser may have been led here by its name (DNS rebinding).
+            self._answer(HTTPStatus.FORBIDDEN, "This server is for this machine: use http://localhost\n")
+            return
+        url = urlsplit(self.path)
+        match url.path:
+            case "/":
+                self._page()
+            case "/status.json":
+                found = self.server.status(_detail(parse_qs(url.query)))
+                self._answer(HTTPStatus.OK, json.dumps(found), "application/json")
+            case "/metrics":
+                self._metrics()
+            case _:
+                self._answer(HTTPStatus.NOT_FOUND, "There are /, /status.json and /metrics\n")
+
+    def do_POST(self) -> None:
+        """Take a report."""
+        length = int(self.headers.get("Content-Length") or -1)
+        given = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.path != "/report" or not hmac.compare_digest(given.encode(), self.server.token.encode()):
+            self.close_connection = True
+            self._answer(HTTPStatus.FORBIDDEN, "Reports need the token of this server\n")
+            return
+        if not 0 < length <= _LARGEST_REPORT:
+            self.close_connection = True
+            self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The report is too large\n")
+            return
+        report = json.loads(self.rfile.read(length))
+        accepted = self.server.take(report)
+        if report["kind"] == "source":
+            self._reporters.add(report["reporter"])
+        self._answer(HTTPStatus.OK if accepted else HTTPStatus.CONFLICT, "")
+
+    def _page(self) -> None:
+        if _PAGE.exists():
+            self._answer(HTTPStatus.OK, _PAGE.read_text(), "text/html")
+        else:
+            self._answer(HTTPStatus.OK, "See /status.json and /metrics\n")
+
+    def _metrics(self) -> None:
+        try:
+            content, content_type = exposition(self.server.samples(), self.headers.get("Accept", ""))
+        except ImportError:
+            text = "/metrics needs prometheus-client: pip install 'pyspark-dynamic-kafka[metrics]' on the driver\n"
+            self._answer(HTTPStatus.NOT_IMPLEMENTED, text)
+            return
+        self._send(HTTPStatus.OK, content, content_type)
+
+    def _answer(self, status: HTTPStatus, text: str, content_type: str = "text/plain") -> None:
+        self._send(status, text.encode(), f"{content_type}; charset=utf-8")
+
+    def _send(self, status: HTTPStatus, content: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(content)))
+        for name, value in _SECURITY.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Log a request as a debug line."""
+        _log.debug(format, *args)
+
+
+def _is_loopback(host: str) -> bool:
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    return name.strip("[]").lower() in _LOOPBACK
+
+
+def _detail(query: dict[str, list[str]]) -> Detail:
+    """Return which partitions the request asks for."""
+    if query.get("partitions") == ["all"]:
+        return lambda _cluster, _topic: True
+    clusters, topics = query.get("cluster"), query.get("topic")
+    if clusters is None:
+        return lambda _cluster, _topic: False
+    return lambda cluster, topic: cluster in clusters and (topics is None or topic in topics)

@@ -1,0 +1,234 @@
+"""The metrics server: who finds it, who may report, what it serves, and when it ends. Real processes and sockets."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.observed import cluster, source, topic, worker
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.observe import model
+from dynamic_kafka.observe import reporter as reporters
+from dynamic_kafka.observe.model import Model
+from dynamic_kafka.observe.place import Address, ServerSettings, driver, find_or_start
+from dynamic_kafka.observe.reporter import Reporter
+from dynamic_kafka.observe.server import MetricsServer
+
+ANY = ServerSettings("127.0.0.1", 0)
+
+
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
+    """A server in this process."""
+    made = MetricsServer("127.0.0.1", 0)
+    threading.Thread(target=made.serve_forever, args=[0.05], daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def address_of(server: MetricsServer) -> Address:
+    """How reporters reach it."""
+    return Address("127.0.0.1", server.port, server.token)
+
+
+def ask(server: MetricsServer, path: str, **headers: str) -> tuple[int, str]:
+    """The status and the text of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def queries(server: MetricsServer, query: str = "") -> Any:
+    """The queries that the server shows."""
+    return json.loads(ask(server, f"/status.json{query}")[1])["queries"]
+
+
+def eventually(holds: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+    """What the function returns as soon as that is true."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def report_of(*found: Any, **changes: Any) -> dict[str, Any]:
+    """A report of a source, as `Reporter` wants it made."""
+    return dict(source(*found, **changes))
+
+
+def test_reports_become_the_status_and_the_series(server: MetricsServer) -> None:
+    """Partitions are shown on demand."""
+    reporter = Reporter(lambda: address_of(server), lambda _all: report_of(cluster("east", topic(end=(15,)))))
+    reporter.wake()
+    (query,) = eventually(lambda: queries(server))
+    assert query["sources"][0]["clusters"][0]["topics"][0]["partitions"] is None
+    for details in ("?partitions=all", "?cluster=east", "?cluster=east&topic=orders"):
+        ((partition,),) = (t["partitions"] for t in queries(server, details)[0]["sources"][0]["clusters"][0]["topics"])
+        assert partition["pending_records"] == 5
+    assert queries(server, "?cluster=west")[0]["sources"][0]["clusters"][0]["topics"][0]["partitions"] is None
+    status, text = ask(server, "/metrics")
+    assert status == 200
+    expected = 'dynamic_kafka_source_pending_records{cluster="east",partition="0",query="orders",topic="orders"} 5.0'
+    assert expected in text.splitlines()
+    assert "# TYPE dynamic_kafka_source_batches_total counter" in text
+    open_metrics = ask(server, "/metrics", Accept="application/openmetrics-text; version=1.0.0")[1]
+    assert open_metrics.endswith("# EOF\n")
+
+
+def test_names_are_escaped_and_not_understood(server: MetricsServer) -> None:
+    """A cluster may have any name."""
+    name = 'a"b\\c\nd<script>'
+    server.take({**report_of(cluster(name)), "sequence": 1})
+    assert 'cluster="a\\"b\\\\c\\nd<script>"' in ask(server, "/metrics")[1]
+    assert queries(server)[0]["sources"][0]["clusters"][0]["cluster"] == name
+
+
+def test_without_the_extra_metrics_says_what_to_install(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status needs nothing."""
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    status, text = ask(server, "/metrics")
+    assert (status, "pip install 'pyspark-dynamic-kafka[metrics]'" in text) == (501, True)
+    assert ask(server, "/status.json")[0] == 200
+
+
+def test_only_who_knows_the_token_may_report(server: MetricsServer) -> None:
+    """Other answers: nothing else exists, and only this machine's names are understood."""
+    stranger = Reporter(lambda: address_of(server)._replace(token="guess"), lambda _all: report_of(cluster()))
+    stranger.wake()
+    eventually(lambda: stranger.dropped)
+    assert queries(server) == []
+    assert server.token not in repr(address_of(server))
+    assert ask(server, "/other")[0] == 404
+    assert ask(server, "/status.json", Host="evil.example:80")[0] == 403
+    assert ask(server, "/status.json", Host=f"localhost:{server.port}")[0] == 200
+
+
+def test_a_query_is_gone_when_its_process_is(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection tells."""
+    monkeypatch.setattr(model, "_RECONNECT_MS", 100)
+    reporter = Reporter(lambda: address_of(server), lambda _all: report_of(cluster()))
+    reporter.wake()
+    eventually(lambda: queries(server))
+    reporter.close()
+    eventually(lambda: not queries(server))
+
+
+def test_a_reporter_survives_the_server(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports are dropped and counted; a new server is told everything."""
+    monkeypatch.setattr(reporters, "_INTERVAL_S", 0.05)
+    said: list[bool] = []
+
+    def make(all_: bool) -> dict[str, Any]:  # noqa: FBT001
+        said.append(all_)
+        found = cluster("east")
+        return report_of(found if all_ else found | {"topics": None})
+
+    addresses = [Address("127.0.0.1", 1, "nobody listens")]
+    reporter = Reporter(lambda: addresses[-1], make, interval_s=0.05)
+    reporter.start()
+    eventually(lambda: reporter.dropped)
+    reporter.address = address_of(server)
+    (query,) = eventually(lambda: queries(server))
+    assert query["reports_dropped"] >= 1
+    eventually(lambda: len(said) > 3)
+    assert said[-1] is False, "what the server has is not sent again"
+    server._model = Model(0)  # as if it had started again
+    eventually(lambda: queries(server))
+    reporter.close()
+    assert True in said[3:]
+
+
+@pytest.fixture
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for temporary files, and a process that stands for the driver: the server ends with it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    of = driver()._replace(pid=process.pid, started=Path(f"/proc/{process.pid}/stat").read_text().split()[21])
+    monkeypatch.setattr("dynamic_kafka.observe.place.driver", lambda: of)
+    yield tmp_path / f"dynamic-kafka-{os.getuid()}"
+    process.communicate()
+
+
+def test_all_processes_of_a_driver_find_one_server(own_place: Path) -> None:
+    """Also if they start at the same moment. Its file is private, and goes with the driver."""
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: find_or_start(ANY), range(4)))
+    assert len(set(found)) == 1
+    assert own_place.stat().st_mode & 0o777 == 0o700
+    (place,) = own_place.glob("*.json")
+    assert place.stat().st_mode & 0o777 == 0o600
+    reporter = Reporter(lambda: found[0], lambda _all: dict(worker(run="x")))
+    reporter.wake()
+    eventually(lambda: reporter._has_all)
+    reporter.close()
+
+
+def test_the_server_ends_with_the_driver(own_place: Path) -> None:
+    """Whoever has started it."""
+    address = find_or_start(ANY)
+    (place,) = own_place.glob("*.json")
+    of = int(place.name.partition("-")[0])
+    assert json.loads(place.read_text())["port"] == address.port
+    os.kill(of, 15)
+    os.waitpid(of, 0)
+    eventually(lambda: not place.exists())
+    with pytest.raises(ConnectionRefusedError):
+        http.client.HTTPConnection(address.host, address.port).connect()
+
+
+def test_a_port_that_is_taken_is_told(own_place: Path, server: MetricsServer) -> None:
+    """The query runs without metrics; another port works."""
+    with pytest.raises(
+        ConfigurationError, match=f"cannot listen at 127.0.0.1:{server.port} .*give metrics.port another"
+    ):
+        find_or_start(ServerSettings("127.0.0.1", server.port))
+    assert find_or_start(ANY).port != server.port
+
+
+def test_a_directory_that_is_not_private_is_not_used(own_place: Path, tmp_path: Path) -> None:
+    """Neither a link nor one that others can write to: the token would be theirs."""
+    (tmp_path / "theirs").mkdir()
+    own_place.symlink_to(tmp_path / "theirs")
+    with pytest.raises(ConfigurationError, match="is not private"):
+        find_or_start(ANY)
+    own_place.unlink()
+    own_place.mkdir(mode=0o755)
+    own_place.chmod(0o755)
+    with pytest.raises(ConfigurationError, match="is not private"):
+        find_or_start(ANY)
+
+
+def test_the_driver_is_the_first_ancestor_that_is_not_a_python_of_pyspark(tmp_path: Path) -> None:
+    """As below `python -m pyspark.daemon`, which the JVM starts."""
+    package = tmp_path / "pyspark"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "daemon.py").write_text(
+        "import os, sys\nfrom dynamic_kafka.observe.place import driver\n"
+        "if os.fork() == 0:\n    print(driver().pid, flush=True)\nelse:\n    os.wait()\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    code = "import subprocess, sys, os; print(os.getpid(), flush=True); subprocess.run(sys.argv[1:], check=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, sys.executable, "-m", "pyspark.daemon", "pyspark.worker"],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    jvm, found = done.stdout.split()
+    assert found == jvm
