@@ -42,6 +42,6 @@ def exposition(samples: Samples, accept: str) -> tuple[bytes, str]:
     from prometheus_client.exposition import choose_encoder
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(samples))  # type: ignore[arg-type]  it has the one method that is called
+    registry.register(_Families(samples))
     encoder, content_type = choose_encoder(accept)
     return encoder(registry), content_type
