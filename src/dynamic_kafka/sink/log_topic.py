@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType, TopicMetadata
@@ -18,7 +18,7 @@ from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.clients import ClusterClients
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC, may_pass
 
-__all__ = ["ASK_S", "REQUIRED", "LogTopic"]
+__all__ = ["ASK_S", "REQUIRED", "LogTopic", "Problem", "problems"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +37,66 @@ _PAUSE_S = 0.2
 _REFUSED_SETTINGS = (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION)
 
 T = TypeVar("T")
+
+
+class Problem(NamedTuple):
+    """A setting that does not suit a commit log.
+
+    Attributes:
+        severe: True if Kafka could delete decisions; otherwise decisions may be lost with a broker.
+        what: What is wrong, as it reads after the name of the topic.
+        remedy: What to do.
+    """
+
+    severe: bool
+    what: str
+    remedy: str
+
+
+def problems(settings: Mapping[str, str] | None, replicas: int, brokers: int) -> list[Problem]:
+    """Return what is wrong with the topic of a commit log.
+
+    Args:
+        settings: Its settings; None if this client may not see them.
+        replicas: The number of its replicas.
+        brokers: The number of brokers in the cluster.
+    """
+    found = []
+    if settings is not None:
+        wrong = {key: settings.get(key) for key, value in REQUIRED.items() if settings.get(key) != value}
+        if wrong:
+            needed = _shown({key: REQUIRED[key] for key in wrong})
+            found.append(
+                Problem(
+                    True,
+                    f"has {_shown(wrong)}, so Kafka could delete decisions",
+                    f"set {needed}, or name another topic with sink.commit-log.topic",
+                )
+            )
+        unclean, least = "unclean.leader.election.enable", "min.insync.replicas"
+        if settings.get(unclean) == "true":
+            found.append(
+                Problem(
+                    False, f"has {unclean}=true, so a new leader may lack the last decisions", f"set {unclean}=false"
+                )
+            )
+        if replicas >= _REPLICAS and int(settings.get(least) or 2) < 2:
+            found.append(
+                Problem(
+                    False,
+                    f"has {least}=1, so a decision may be on one broker only when that is lost",
+                    f"set {least}=2 on the topic",
+                )
+            )
+    if replicas < min(_REPLICAS, brokers):
+        found.append(
+            Problem(
+                False,
+                f"has {replicas} of {brokers} brokers as replicas, so it may be lost with a broker",
+                f"give it {min(_REPLICAS, brokers)} replicas (kafka-reassign-partitions.sh)",
+            )
+        )
+    return found
 
 
 class LogTopic:
@@ -144,11 +204,38 @@ class LogTopic:
             ClusterUnavailableError: If the cluster does not answer.
         """
         try:
-            self.patiently(self._check_settings)
-            self.patiently(self._check_replicas)
+            settings = self.patiently(self.settings)
+            if settings is None:
+                _log.warning("The settings of the commit log '%s' cannot be checked: grant DescribeConfigs", self.name)
+            replicas, brokers = self.patiently(self.replicas_and_brokers)
+            for problem in problems(settings, replicas, brokers):
+                self._raise_or_warn(problem)
             self.patiently(self._check_delete)
         except KafkaException as error:
             raise self.unavailable(f"could not be checked ({error.args[0].str()})") from error
+
+    def settings(self) -> dict[str, str] | None:
+        """Return the topic's settings; None if this client may not see them.
+
+        Raises:
+            KafkaException: If the cluster does not answer.
+        """
+        resource = ConfigResource(ResourceType.TOPIC, self.name)
+        try:
+            found = self._clients.admin.describe_configs([resource], request_timeout=self.timeout_s)[resource].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            return None
+        return {key: entry.value for key, entry in found.items()}
+
+    def replicas_and_brokers(self) -> tuple[int, int]:
+        """Return the number of the topic's replicas, and of the cluster's brokers.
+
+        Raises:
+            KafkaException: If the cluster does not answer.
+        """
+        return len(self._describe().partitions[0].replicas), self._brokers()
 
     def patiently(self, ask: Callable[[], T]) -> T:
         """Ask again while brokers are away, which clients report at once; but not after a refused login."""
@@ -195,50 +282,15 @@ class LogTopic:
         created = self._clients.admin.create_topics([topic], request_timeout=self.timeout_s)
         created[self.name].result(self.timeout_s + 1)
 
-    def _check_settings(self) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, self.name)
-        try:
-            found = self._clients.admin.describe_configs([resource], request_timeout=self.timeout_s)[resource].result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise
-            _log.warning("The settings of the commit log '%s' cannot be checked: grant DescribeConfigs", self.name)
-            return
-        wrong = {key: found[key].value for key, value in REQUIRED.items() if found[key].value != value}
-        if wrong:
-            raise ConfigurationError(
-                f"Cluster '{self.cluster}': topic '{self.name}' has {_shown(wrong)}, so Kafka could delete decisions; set "
-                f"{_shown({key: REQUIRED[key] for key in wrong})}, or name another topic with sink.commit-log.topic"
-            )
-        unclean = "unclean.leader.election.enable"
-        if found[unclean].value == "true":
-            self._warn(f"has {unclean}=true, so a new leader may lack the last decisions", f"set {unclean}=false")
-        least = "min.insync.replicas"
-        if len(self._replicas()) >= _REPLICAS and int(found[least].value) < 2:
-            self._warn(
-                f"has {least}=1, so a decision may be on one broker only when that is lost",
-                f"set {least}=2 on the topic",
-            )
-
-    def _check_replicas(self) -> None:
-        replicas, brokers = len(self._replicas()), self._brokers()
-        if replicas < min(_REPLICAS, brokers):
-            self._warn(
-                f"has {replicas} of {brokers} brokers as replicas, so it may be lost with a broker",
-                f"give it {min(_REPLICAS, brokers)} replicas (kafka-reassign-partitions.sh)",
-            )
-
-    def _replicas(self) -> list[int]:
-        replicas: list[int] = self._describe().partitions[0].replicas
-        return replicas
-
-    def _warn(self, what: str, remedy: str) -> None:
+    def _raise_or_warn(self, problem: Problem) -> None:
+        if problem.severe:
+            raise ConfigurationError(f"Cluster '{self.cluster}': topic '{self.name}' {problem.what}; {problem.remedy}")
         _log.warning(
             "Cluster '%s': the commit log '%s' %s. A batch whose decision is lost is published twice; %s",
             self.cluster,
             self.name,
-            what,
-            remedy,
+            problem.what,
+            problem.remedy,
         )
 
     def _check_delete(self) -> None:

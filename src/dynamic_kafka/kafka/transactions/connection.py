@@ -12,16 +12,27 @@ import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Any
 
 from dynamic_kafka.kafka.transactions.security import ConnectionSettings, LoginError
 
-__all__ = ["BrokerError", "Connection"]
+__all__ = ["BrokerError", "Connection", "Step"]
 
 _MAX_ANSWER_BYTES = 100_000_000
 _UNSUPPORTED_VERSION = 35
+
+
+class Step(StrEnum):
+    """The steps of connecting to a broker, in their order."""
+
+    DNS = "DNS"
+    TCP = "TCP"
+    TLS = "TLS"
+    VERSIONS = "ApiVersions"
+    LOGIN = "login"
 
 
 class BrokerError(Exception):
@@ -50,6 +61,7 @@ class Connection:
         address: Host and port.
         settings: The cluster's security.
         deadline: The end of the time allowed, by `time.monotonic()`; the same in the methods.
+        on_step: Called at the beginning of each step.
 
     Raises:
         OSError: If the broker does not answer in time. All methods raise it.
@@ -57,18 +69,27 @@ class Connection:
         BrokerError: If the broker is too old.
     """
 
-    def __init__(self, address: tuple[str, int], settings: ConnectionSettings, deadline: float) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        settings: ConnectionSettings,
+        deadline: float,
+        on_step: Callable[[Step], None] = lambda _: None,
+    ) -> None:
         self._address = f"{address[0]}:{address[1]}"
         self._client_id = settings.client_id
         self._sent: deque[Any] = deque()
         self._number = 0
         self._versions: Any = None
-        self._socket = _connected(address, min(deadline, time.monotonic() + settings.connect_timeout_s))
+        self._socket = _connected(address, min(deadline, time.monotonic() + settings.connect_timeout_s), on_step)
         try:
             if settings.tls is not None:
+                on_step(Step.TLS)
                 self._socket = self._with_tls(settings.tls, address[0], deadline)
+            on_step(Step.VERSIONS)
             self._versions = self._ask_versions(deadline)
             if settings.sasl:
+                on_step(Step.LOGIN)
                 self._log_in(settings.sasl, address[0], deadline)
         except BaseException:
             self.close()
@@ -166,11 +187,14 @@ class Connection:
             raise LoginError(f"{self._address} did not confirm the login")
 
 
-def _connected(address: tuple[str, int], deadline: float) -> socket.socket:
+def _connected(address: tuple[str, int], deadline: float, on_step: Callable[[Step], None]) -> socket.socket:
     # Like socket.create_connection, but that has a time-out for each of a name's addresses, not for all of them.
     with _naming(f"{address[0]}:{address[1]}"):
         reason: OSError = ConnectionError("the host name has no address")
-        for family, kind, protocol, _, target in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        on_step(Step.DNS)
+        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        on_step(Step.TCP)
+        for family, kind, protocol, _, target in found:
             candidate = socket.socket(family, kind, protocol)
             try:
                 candidate.settimeout(_left(deadline))

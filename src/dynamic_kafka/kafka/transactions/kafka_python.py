@@ -14,7 +14,12 @@ with warnings.catch_warnings():
     from kafka.errors import AuthorizationError, IncompatibleBrokerVersion, for_code
     from kafka.net.sasl import get_sasl_mechanism
     from kafka.net.sasl.oauth import AbstractTokenProvider
-    from kafka.protocol.admin import DescribeConfigsRequest, DescribeTransactionsRequest, ListTransactionsRequest
+    from kafka.protocol.admin import (
+        DescribeConfigsRequest,
+        DescribeQuorumRequest,
+        DescribeTransactionsRequest,
+        ListTransactionsRequest,
+    )
     from kafka.protocol.broker_version_data import BrokerVersionData
     from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
     from kafka.protocol.producer.transaction import EndTxnRequest
@@ -26,6 +31,7 @@ __all__ = [
     "AuthorizationError",
     "BrokerVersionData",
     "DescribeConfigsRequest",
+    "DescribeQuorumRequest",
     "DescribeTransactionsRequest",
     "EndTxnRequest",
     "FindCoordinatorRequest",

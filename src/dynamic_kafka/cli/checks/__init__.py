@@ -1,0 +1,1 @@
+"""The checks of `dynamic-kafka doctor`: each asks one thing and judges the answer. The judgements are pure functions."""

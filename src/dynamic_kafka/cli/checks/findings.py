@@ -1,0 +1,54 @@
+"""The result of a check."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+__all__ = ["Finding", "Result", "error", "ok", "unknown", "warning"]
+
+
+class Result(StrEnum):
+    """The result of a check."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """The query runs, but something may go wrong later."""
+    ERROR = "error"
+    """The query does not run, or not as it is told to."""
+    UNKNOWN = "unknown"
+    """It could not be found out."""
+
+
+class Finding(NamedTuple):
+    """What a check found.
+
+    Attributes:
+        result: The result.
+        what: What was found, in words.
+        remedy: What to do; "" if there is nothing to do.
+    """
+
+    result: Result
+    what: str
+    remedy: str = ""
+
+
+def ok(what: str, remedy: str = "") -> Finding:
+    """Return a finding that is all right."""
+    return Finding(Result.OK, what, remedy)
+
+
+def warning(what: str, remedy: str) -> Finding:
+    """Return a finding that may cause trouble later."""
+    return Finding(Result.WARNING, what, remedy)
+
+
+def error(what: str, remedy: str) -> Finding:
+    """Return a finding that has to be repaired."""
+    return Finding(Result.ERROR, what, remedy)
+
+
+def unknown(what: str, remedy: str = "") -> Finding:
+    """Return a finding for what could not be found out."""
+    return Finding(Result.UNKNOWN, what, remedy)

@@ -1,0 +1,147 @@
+"""The clusters of a query: from its options, or from the address of one cluster, to what is read and written where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dynamic_kafka.errors import ConfigurationError, listed
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
+from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
+from dynamic_kafka.options import Option, option_names
+from dynamic_kafka.sink.configure import SINK_OPTIONS, configure_sink
+from dynamic_kafka.sink.destinations import current_clusters
+from dynamic_kafka.sink.settings import SinkSettings
+from dynamic_kafka.source.configure import SOURCE_OPTIONS, configure_source
+from dynamic_kafka.source.settings import SourceSettings
+
+__all__ = ["Job", "Purpose", "Target", "job_of", "snapshot_of", "source_settings"]
+
+Purpose = Literal["reading", "writing", "exactly-once"]
+"""What a query does on a cluster. Writing is that with the guarantees `none` and `at-least-once`."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cluster of a query.
+
+    Args:
+        cluster: Its name.
+        properties: The properties to reach it.
+        topics: The topics that the query names there.
+        pattern: The pattern of topics that it reads besides.
+    """
+
+    cluster: str
+    properties: Mapping[str, str] = field(repr=False)
+    topics: frozenset[str] = frozenset()
+    pattern: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a query needs of its clusters.
+
+    Args:
+        targets: Its clusters.
+        purposes: What it does there; True if the user asks for it, False if it is only of interest.
+        group: The group that offsets are committed to; None if there is none.
+        prefix: The prefix of its transactional ids; "" if it is not known.
+        log_topic: The topic of its commit log; "" if it is not known.
+        implementation: The option that says what reads or writes, and its value.
+        unknown_streams: The streams that the metadata service does not know.
+    """
+
+    targets: tuple[Target, ...] = ()
+    purposes: Mapping[Purpose, bool] = field(default_factory=dict)
+    group: str | None = None
+    prefix: str = ""
+    log_topic: str = ""
+    implementation: tuple[str, Literal["auto", "native", "python"]] = ("reader-implementation", "auto")
+    unknown_streams: tuple[str, ...] = ()
+
+
+def job_of(options: Mapping[str, str], *, write: bool = False) -> Job:
+    """Return what a query with these options needs. Asks the metadata service.
+
+    Args:
+        options: The options as they are given to Spark.
+        write: True if they are those of a sink. An option that only a sink has says the same.
+
+    Raises:
+        ConfigurationError: If the options are wrong, or some are of a source and some of a sink.
+        Exception: Any exception of the metadata service.
+    """
+    names = {name.lower() for name in options}
+    only_sink, only_source = (
+        sorted(names & (_names(mine) - _names(others)))
+        for mine, others in ((SINK_OPTIONS, SOURCE_OPTIONS), (SOURCE_OPTIONS, SINK_OPTIONS))
+    )
+    if only_source and (only_sink or write):
+        raise ConfigurationError(
+            f"Options of a source ({listed(only_source, 3)}) and of a sink ({listed(only_sink, 3) or '--write'}) are mixed; "
+            "look at the source and at the sink in two calls"
+        )
+    return _of_sink(configure_sink(options)) if only_sink or write else _of_source(source_settings(options))
+
+
+def source_settings(options: Mapping[str, str]) -> SourceSettings:
+    """Return the settings of a source with these options.
+
+    Raises:
+        ConfigurationError: If the options are wrong.
+    """
+    return configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
+
+
+def snapshot_of(settings: SourceSettings) -> Snapshot:
+    """Return what the metadata service says now about the streams that a source reads.
+
+    Raises:
+        Exception: Any exception of the metadata service.
+    """
+    service = settings.service()
+    try:
+        return make_snapshot(settings.subscriber.get_subscribed_streams(service))
+    finally:
+        service.close()
+
+
+def _of_source(settings: SourceSettings) -> Job:
+    snapshot = snapshot_of(settings)
+    wanted = settings.subscriber.stream_ids if isinstance(settings.subscriber, StreamSetSubscriber) else frozenset()
+    return Job(
+        tuple(
+            Target(name, settings.cluster_properties(cluster.properties), cluster.topics, settings.pattern)
+            for name, cluster in snapshot.clusters.items()
+        ),
+        {"reading": True},
+        group=settings.group_id if settings.commit_offsets else None,
+        implementation=("reader-implementation", settings.reader_implementation),
+        unknown_streams=tuple(sorted(wanted - snapshot.streams.keys())),
+    )
+
+
+def _of_sink(settings: SinkSettings) -> Job:
+    clusters = current_clusters(settings, "dynamic-kafka command")
+    exactly_once = settings.guarantee == "exactly-once"
+    named = {
+        name: d.topics or frozenset({d.topic} if d.topic is not None else ())
+        for name, d in clusters.destinations.items()
+    }
+    targets = [Target(name, clusters.destinations[name].properties, topics) for name, topics in named.items()]
+    targets += [Target(name, properties) for name, properties in clusters.others.items()]
+    return Job(
+        tuple(targets),
+        {"exactly-once" if exactly_once else "writing": True},
+        prefix=settings.prefix,
+        log_topic=settings.log_topic,
+        implementation=("writer-implementation", settings.writer_implementation),
+    )
+
+
+def _names(table: tuple[Option[object], ...]) -> set[str]:
+    return {name.lower() for name in option_names(table)}
