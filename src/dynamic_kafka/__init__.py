@@ -73,10 +73,10 @@ def register(spark: SparkSession) -> None:
     Spark also finds the format without this call, but then a stream that has reached its stopping offsets keeps running
     without reading anything.
     """
-    from dynamic_kafka.spark.datasource import DynamicKafkaDataSource
+    from dynamic_kafka.spark.datasource import register_format
     from dynamic_kafka.spark.stop_finished import stop_finished_queries
 
-    spark.dataSource.register(DynamicKafkaDataSource)
+    register_format(spark)
     stop_finished_queries(spark)
 
 

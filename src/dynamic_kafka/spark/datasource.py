@@ -185,6 +185,17 @@ class DynamicKafkaDataSource(DataSource):
         )
 
 
+def register_format(spark: SparkSession) -> None:
+    """Register the format, unless the session knows it: Spark finds it by itself, and warns of each one that is replaced."""
+    try:
+        session: Any = spark
+        known = session._jsparkSession.sessionState().dataSourceManager().dataSourceExists(NAME)
+    except AttributeError:  # Spark Connect: there is no JVM to ask, and no public question
+        known = False
+    if not known:
+        spark.dataSource.register(DynamicKafkaDataSource)
+
+
 def registered(spark: SparkSession, builder_id: str, **objects: object) -> str:
     """Register a data source class that carries the objects of a builder, once in a session, and return its name."""
     key = f"{NAME}.builder.{builder_id}"
