@@ -70,6 +70,7 @@ def test_json_is_encoded_as_by_spark(spark: SparkSession, ddl: str) -> None:
         assert encoded.null_count == sent.null_count < COUNT / 10
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("ddl", ["a FLOAT", "a DOUBLE", "a ARRAY<DOUBLE>", "a INTERVAL YEAR", "`a\n` INT"])
 def test_other_types_are_left_to_spark(ddl: str) -> None:
     """Java's texts of floating point numbers depend on its version, for example."""

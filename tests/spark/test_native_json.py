@@ -16,7 +16,7 @@ from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.native import DECODED, decode, differences
 from tests.spark.json_messages import SCHEMAS, messages
-from tests.spark.tables import Topic, create, on, rows, without
+from tests.spark.tables import Topic, create, on, rows
 from tests.spark.texts import checked, frame, session
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -42,26 +42,6 @@ def test_a_json_table_is_decoded_where_it_is_read(env: TableEnvironment, cluster
         assert found == [(1, ["a"], 0), (2, None, 0), (3, [], 0)]
         with pytest.raises(PySparkException, match="offset 4: the value cannot be read as json"):
             rows(env, f"SELECT id FROM strict_{reader}")
-        plan = env.sql_query(f"SELECT id FROM {reader}")._jdf.queryExecution().analyzed().toString()
-        assert ("value_row" in plan) == (reader == "native")
-
-
-def test_an_upsert_table_is_decoded_where_it_is_read(
-    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
-) -> None:
-    """A value that was decoded has no bytes any more; only a value that never had any deletes its key's row."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
-    values = [b'{"v":"a"}', b'{"v":1}', None, b"", b'{"v":null}']
-    messages = [(b'{"id":%d}' % i, value) for i, value in enumerate(values)]
-    name = topic(cluster_a)
-    produce(cluster_a.bootstrap_servers, name, [*messages, (None, b'{"v":"no key"}')], partition=0)
-    for reader in ("python", "native"):
-        options = without(on(cluster_a, name, key="json"), "scan.startup.mode")
-        options |= {"connector": "upsert-kafka", "value.fields-include": "EXCEPT_KEY", "reader-implementation": reader}
-        create(env, reader, "id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED", options)
-        found = rows(env, f"SELECT id, v, row_kind FROM {reader}")
-        assert found == [(0, "a", "+U"), (1, "1", "+U"), (2, None, "-D"), (4, None, "+U")]
         plan = env.sql_query(f"SELECT id FROM {reader}")._jdf.queryExecution().analyzed().toString()
         assert ("value_row" in plan) == (reader == "native")
 

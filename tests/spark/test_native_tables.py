@@ -1,0 +1,87 @@
+"""Tables whose values the native kernel decodes where they are read, which are not of one format: CSV, and upsert-kafka."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+from dynamic_kafka.formats.protobuf.schemas import parse_schema
+from dynamic_kafka.native import kernel
+from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.testing import KafkaBroker, produce
+from tests.spark.tables import Topic, create, on, rows, without
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.broker,
+    pytest.mark.skipif(kernel().module is None, reason="the native kernel is not installed"),
+]
+
+READERS = ("python", "native")
+
+
+def is_decoded_where_it_is_read(env: TableEnvironment, table: str) -> bool:
+    """Whether the plan of a query says so."""
+    return "value_row" in env.sql_query(f"SELECT id FROM {table}")._jdf.queryExecution().analyzed().toString()
+
+
+def test_a_csv_table_is_decoded_where_it_is_read(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """With the same rows and errors, whatever reads; the kernel leaves the second line and those after the third."""
+    values = [b'1;"a;b";2020-01-02', b"2;c;2020-1-2", b"3;null;", None, b"4;d", b"x;y;z"]
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [(b"k", value) for value in values], partition=0)
+    columns = "id INT, s STRING, d DATE, o BIGINT METADATA FROM 'offset'"
+    for reader in READERS:
+        options = on(cluster_a, name, format="csv") | {"csv.field-delimiter": ";", "csv.null-literal": "null"}
+        options |= {"csv.ignore-parse-errors": "false", "reader-implementation": reader}
+        create(env, reader, columns, options | {"format.on-error": "skip"})
+        create(env, f"strict_{reader}", columns, options)
+        assert is_decoded_where_it_is_read(env, reader) == (reader == "native")
+    found = {reader: rows(env, f"SELECT id, s, CAST(d AS STRING), o FROM {reader}") for reader in READERS}
+    assert found["native"] == found["python"]
+    assert found["native"][0] == (1, "a;b", "2020-01-02", 0)
+    for reader in READERS:
+        with pytest.raises(PySparkException, match="offset 2: the value cannot be read as csv"):
+            rows(env, f"SELECT id FROM strict_{reader}")
+
+
+PROTOBUF = 'syntax = "proto3"; message Value { string v = 1; }'
+UPSERTS: dict[str, tuple[list[bytes | None], list[tuple[int, str | None, str]]]] = {
+    "json": (
+        [b'{"v":"a"}', b'{"v":1}', None, b"", b'{"v":null}'],
+        [(0, "a", "+U"), (1, "1", "+U"), (2, None, "-D"), (4, None, "+U")],
+    ),
+    "avro": (  # the second text has its length in two bytes, the fourth message is cut off
+        [b"\x02\x02a", b"\x02\x82\x00a", None, b"", b"\x00"],
+        [(0, "a", "+U"), (1, "a", "+U"), (2, None, "-D"), (4, None, "+U")],
+    ),
+    "protobuf": (  # the second message has the field twice, the fourth is one of defaults, the last is damaged
+        [b"\x0a\x01a", b"\x0a\x01a\x0a\x01b", None, b"", b"\x0f"],
+        [(0, "a", "+U"), (1, "b", "+U"), (2, None, "-D"), (3, "", "+U")],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", UPSERTS)
+def test_an_upsert_table_is_decoded_where_it_is_read(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, form: str
+) -> None:
+    """A value that was decoded has no bytes any more; only a value that never had any deletes its key's row."""
+    values, expected = UPSERTS[form]
+    messages = [(b'{"id":%d}' % i, value) for i, value in enumerate(values)]
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [*messages, (None, values[0])], partition=0)
+    options = without(on(cluster_a, name, key="json", value=form), "scan.startup.mode")
+    options |= {"connector": "upsert-kafka", "value.fields-include": "EXCEPT_KEY", "format.on-error": "skip"}
+    if form == "protobuf":
+        descriptor = tmp_path / "value.desc"
+        descriptor.write_bytes(parse_schema(PROTOBUF, {}).SerializeToString())
+        options |= {f"value.{form}.message-class-name": "Value", f"value.{form}.descriptor-file": str(descriptor)}
+    for reader in READERS:
+        create(
+            env, reader, "id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED", options | {"reader-implementation": reader}
+        )
+        assert rows(env, f"SELECT id, v, row_kind FROM {reader}") == expected
+        assert is_decoded_where_it_is_read(env, reader) == (reader == "native")
