@@ -16,11 +16,9 @@ from pyspark.sql.types import (
     MapType,
     StringType,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 from tests.random_rows import random_rows
-from tests.unit.test_format_protobuf import PROTO2, PROTO3, columns, message
+from tests.unit.test_format_protobuf import PROTO2, PROTO3, SIMPLE, columns, message
 
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.protobuf.descriptors import MessageType
@@ -29,28 +27,6 @@ from dynamic_kafka.native import encoder as native_encoder
 from dynamic_kafka.native import kernel
 
 INT, LONG, TEXT, BYTES = IntegerType(), LongType(), StringType(), BinaryType()
-INNER = columns(v1=LONG, v2=INT)
-SIMPLE = columns(
-    small=INT,
-    uid=LONG,
-    name=TEXT,
-    category_type=INT,
-    content=BYTES,
-    price=DoubleType(),
-    value_map=MapType(LONG, INNER),
-    value_arr=ArrayType(INNER),
-    corpus_int=LONG,
-    corpus_str=TEXT,
-    flag=BooleanType(),
-    ratio=FloatType(),
-    large=LONG,
-    tags=ArrayType(TEXT),
-    labels=MapType(TEXT, TEXT),
-    inner=INNER,
-    ts=TimestampNTZType(),
-    times=ArrayType(TimestampType()),
-    corpora=ArrayType(TEXT),
-)
 NUMBERS = """syntax = "proto3"; message Numbers {
   sint32 a = 400; sfixed32 b = 3; sint64 c = 2; fixed32 d = 17; uint64 e = 30000; sfixed64 f = 1; uint32 g = 16;
   int32 h = 15;
@@ -115,7 +91,7 @@ def check(type_: MessageType, schema: StructType, count: int, seed: int) -> tupl
     ("text", "schema", "certain"),
     [
         (PROTO2, SIMPLE, 0.1),
-        (PROTO3, SIMPLE, 0.1),
+        (PROTO3, StructType(SIMPLE.fields[::-1]), 0.1),
         (NUMBERS, NUMBER_COLUMNS, 0.01),
         (ONEOF, ONE_COLUMNS, 0.9),
         (REQUIRED, REQUIRED_COLUMNS, 0.5),
