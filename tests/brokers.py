@@ -67,6 +67,7 @@ def committed(broker: KafkaBroker, topic: str) -> list[str]:
             "group.id": "t",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # which the end would wait for
         }
     )
     try:

@@ -412,8 +412,11 @@ def test_a_broker_that_comes_back_in_time_is_no_error(mortal: KafkaBroker, topic
     query.close()
 
 
-def test_a_changed_password_takes_effect_without_a_restart(topic: Topic, file: MetadataFile) -> None:
+def test_a_changed_password_takes_effect_without_a_restart(
+    topic: Topic, file: MetadataFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Properties that change with the same topics are used from then on; before, the error comes after one more look."""
+    monkeypatch.setattr(monitor_module, "_REFUSED_BACKOFF_S", 1.0)
     with KafkaBroker(sasl_plain={"reader": "old"}) as broker:
         name = topic(broker)
         properties = broker.client_properties("reader")
@@ -554,7 +557,8 @@ def test_what_is_known_to_be_unread_is_read_over_an_outage(mortal: KafkaBroker, 
     name = topic(mortal)
     write(mortal, name, *map(str, range(10)))
     options = {"kafka.bootstrap.servers": mortal.bootstrap_servers, "subscribe": name, "maxOffsetsPerTrigger": "4"}
-    query = Query({**options, "properties.metadata.max.age.ms": "1000"})
+    quick = {"properties.metadata.max.age.ms": "1000", "properties.reconnect.backoff.max.ms": "500"}
+    query = Query(options | quick)
     assert query.step() == 4
     mortal.kill()
     wait_until(lambda: not mortal.is_running, 10, "the broker to be gone")

@@ -91,7 +91,8 @@ def flushed(producer: RecordProducer) -> None:
 
 def stored(cluster: MockCluster, topic: str, seen: dict[int, int] | None = None) -> dict[int, list[Message]]:
     """All records of a topic with four partitions, or those behind the offsets that were seen."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "enable.partition.eof": True})
+    settings: dict[str, Any] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}  # which the end would wait for
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", **settings})
     consumer.assign([TopicPartition(topic, p, (seen or {}).get(p, 0)) for p in range(4)])
     found: dict[int, list[Message]] = {p: [] for p in range(4)}
     ended: set[int | None] = set()

@@ -138,7 +138,12 @@ def test_a_broker_is_frozen(cluster: KafkaCluster, query: Query) -> None:
 
 def committed(cluster: KafkaCluster, topic: str) -> list[str]:
     """All values that read_committed shows, sorted."""
-    config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "t", "enable.partition.eof": True}
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": "t",
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,
+    }
     consumer = Consumer(config | {"isolation.level": "read_committed"})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(_PARTITIONS)])
     found: list[str] = []

@@ -87,12 +87,13 @@ def run(task: WriteTask, *batches: pa.RecordBatch, task_number: int = 0) -> Task
 
 def stored(servers: str, topic: str, partition: int = 0) -> list[Message]:
     """All records of a partition."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused", "enable.partition.eof": True})
+    settings: dict[str, Any] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}  # which the end would wait for
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused", **settings})
     consumer.assign([TopicPartition(topic, partition, 0)])
     found: list[Message] = []
     try:
         while True:
-            for message in consumer.consume(10_000, timeout=1):
+            for message in consumer.consume(10_000, timeout=0.05):
                 error = message.error()
                 if error is None:
                     found.append(message)

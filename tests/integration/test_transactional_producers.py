@@ -337,7 +337,12 @@ def test_a_changed_secret_makes_another_producer(guarded: KafkaBroker, monkeypat
 
 def committed(broker: KafkaBroker, topic: str) -> list[Message]:
     """What read_committed shows of a topic with one partition."""
-    config = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "t", "enable.partition.eof": True}
+    config = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": "t",
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,
+    }
     consumer = Consumer(config | {"isolation.level": "read_committed"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Message] = []

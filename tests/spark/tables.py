@@ -127,6 +127,7 @@ def records(broker: KafkaBroker, *topics: str) -> list[Got]:
         "group.id": "tests",
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,  # which the end would wait for
         "log_level": 3,
     }
     consumer = Consumer(config)

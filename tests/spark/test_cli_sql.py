@@ -130,6 +130,7 @@ def test_ctrl_c_cancels_a_job(start: Callable[[str], Program]) -> None:
     assert (code, err) == (130, [])
 
 
+@pytest.mark.slow
 def test_a_terminal(tmp_path: Path) -> None:
     """Rows of Spark, an error that shows its place, the history, and Ctrl-D; in a JVM that is made to start quickly."""
     quick = f"spark.driver.extraJavaOptions={JVM}"

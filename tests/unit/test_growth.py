@@ -18,7 +18,7 @@ from dynamic_kafka.source.reconcile import reconcile
 # At four times the size, a linear cost is four times as high and a quadratic one sixteen times. Between them is eight:
 # a machine that does other work meanwhile was seen to give 5.0 for a linear cost.
 MOST = 8.0
-ROUNDS = 15
+ROUNDS = 5
 
 
 def growth(*steps: Callable[[], object]) -> float:

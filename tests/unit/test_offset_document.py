@@ -511,7 +511,10 @@ SHAPES: dict[str, Callable[[ClusterOffsets], ClusterOffsets]] = {
     [
         *((shape, 10_000, topics) for shape in SHAPES for topics in (1, 100, 10_000)),
         # It is the same for more partitions, so the shapes that take most of the room stand for all.
-        *((shape, 100_000, 100_000) for shape in ("with stops", "removed within a week")),
+        *(
+            pytest.param(shape, 100_000, 100_000, marks=pytest.mark.slow)
+            for shape in ("with stops", "removed within a week")
+        ),
     ],
 )
 def test_rule_5_many_partitions_take_30_bytes_each(shape: str, partitions: int, topics: int) -> None:
