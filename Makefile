@@ -55,7 +55,10 @@ else
 endif
 
 wheel: install ## Make the wheels of the project and, if cargo is there, of the native kernel, in dist/
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . $(if $(CARGO),./native)
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+ifdef CARGO
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings=build-args='--compatibility pypi' ./native
+endif
 
 ##@ Checks
 
