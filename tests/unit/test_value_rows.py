@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from dynamic_kafka.formats import ERROR, Decoder
 from dynamic_kafka.source.rows import VALUE_ROW
-from dynamic_kafka.spark.value_rows import completed
+from dynamic_kafka.spark.datasource import UNDECODED
+from dynamic_kafka.spark.value_rows import completed, gathered
 
 TYPE = pa.struct([("a", pa.int64()), (ERROR, pa.string())])
 
@@ -24,3 +25,35 @@ def test_only_values_without_a_row_keep_their_bytes() -> None:
     (found,) = completed(iter([batch]), cast("Decoder", decoder))
     assert found["value"].to_pylist() == [None, None, None, b"bad", b"skipped"]
     assert found[VALUE_ROW].to_pylist() == [{"a": 1, ERROR: None}, answers[b"left"], None, answers[b"bad"], None]
+
+
+def test_only_messages_without_a_good_row_keep_what_they_need() -> None:
+    """One without a row is decoded or is an error. One whose row has an error needs bytes and place for the text."""
+    rows = [{"a": 1, ERROR: None}, None, {"a": None, ERROR: "why"}]
+    columns = {
+        "topic": pa.array(["t"] * 3),
+        "value": pa.array([b"", b"left", b"bad"]),
+        "cluster": pa.array(["c"] * 3),
+        "partition": pa.array([0, 0, 0], pa.int32()),
+        "offset": pa.array([7, 8, 9], pa.int64()),
+        VALUE_ROW: pa.array(rows, TYPE),
+    }
+    (found,) = gathered(iter([pa.record_batch(columns)]), ["topic", VALUE_ROW, UNDECODED])
+    assert found.schema.names == ["topic", VALUE_ROW, UNDECODED]
+    assert found["topic"].to_pylist() == ["t"] * 3
+    assert found[VALUE_ROW].to_pylist() == rows
+    place = {"cluster": "c", "topic": "t", "partition": 0}
+    assert found[UNDECODED].to_pylist() == [
+        None,
+        {"value": b"left", **place, "offset": 8},
+        {"value": b"bad", **place, "offset": 9},
+    ]
+
+
+def test_a_batch_of_decoded_messages_has_nothing_left() -> None:
+    """Also a slice of a batch with others."""
+    rows = pa.array([None, {"a": 1, ERROR: None}, {"a": None, ERROR: None}], TYPE)
+    values = pa.array([b"left", None, None], pa.binary())
+    batch = pa.record_batch([rows, values], [VALUE_ROW, "value"]).slice(1)
+    (found,) = gathered(iter([batch]), [VALUE_ROW, UNDECODED])
+    assert found[UNDECODED].null_count == len(found) == 2

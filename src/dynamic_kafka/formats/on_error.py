@@ -55,29 +55,32 @@ def apply_error_policy(
     policy: str,
     table: str,
     dead_letter: Callable[..., Column] | None = None,
+    *,
+    column: Callable[[str], Column] = F.col,
 ) -> DataFrame:
     """Return the messages of which all parts could be decoded.
 
     Args:
-        messages: Messages with the columns of `COORDINATES`, those of the parts, and the decoded ones. Dead letters need
-            both `key` and `value`.
+        messages: Messages with the columns of `COORDINATES`, those of the parts, and the decoded ones, which may be found
+            by `column`. Dead letters need both `key` and `value`.
         parts: The decoded parts.
         policy: `fail`, `skip` or `dead-letter`.
         table: The table's name. Bad messages are counted in the query's observed metric `dynamic-kafka: <table>`.
         dead_letter: For `dead-letter`: takes the columns reason, key, value and `COORDINATES`, all null for a good
             message, and returns a boolean column that is true once the bad messages are in the dead-letter topic.
+        column: Returns a column of a bad message by its name.
     """
     broken = reduce(or_, (part.error.isNotNull() for part in parts))
     why = F.coalesce(
-        *(F.when(p.error.isNotNull(), _reason(f"the {p.name}", p.format, p.error, F.col(p.name))) for p in parts)
+        *(F.when(p.error.isNotNull(), _reason(f"the {p.name}", p.format, p.error, column(p.name))) for p in parts)
     )
     if policy == "fail":
-        return messages.where(F.when(~broken, True).otherwise(F.raise_error(_located(why)).cast("boolean")))
+        return messages.where(F.when(~broken, True).otherwise(F.raise_error(_located(why, column)).cast("boolean")))
     counted = messages.observe(f"dynamic-kafka: {table}", F.count_if(broken).alias(policy.replace("-", "_")))
     if policy == "skip":
         return counted.where(~broken)
     assert dead_letter is not None
-    letters = [why, *(F.when(broken, F.col(column)) for column in ("key", "value", *COORDINATES))]
+    letters = [why, *(F.when(broken, column(name)) for name in ("key", "value", *COORDINATES))]
     return counted.where(~broken & dead_letter(*letters))
 
 
@@ -105,9 +108,9 @@ def _reason(subject: str, format_name: str, error: Column, message: Column) -> C
     return F.concat(F.lit(f"{subject} cannot be read as {format_name}: "), error, F.lit("; it begins with "), shown)
 
 
-def _located(why: Column) -> Column:
-    place = [F.lit("Cluster '"), F.col("cluster"), F.lit("', topic '"), F.col("topic"), F.lit("', partition ")]
-    place += [F.col("partition").cast("string"), F.lit(", offset "), F.col("offset").cast("string"), F.lit(": ")]
+def _located(why: Column, column: Callable[[str], Column]) -> Column:
+    place = [F.lit("Cluster '"), column("cluster"), F.lit("', topic '"), column("topic"), F.lit("', partition ")]
+    place += [column("partition").cast("string"), F.lit(", offset "), column("offset").cast("string"), F.lit(": ")]
     return F.concat(
         *place, why, F.lit(". Set 'format.on-error' to 'skip' or 'dead-letter' to continue without such messages")
     )

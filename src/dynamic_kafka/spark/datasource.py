@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["COLUMN_TYPES", "NAME", "VALUE_ROW", "DynamicKafkaDataSource", "registered"]
+__all__ = ["COLUMN_TYPES", "NAME", "UNDECODED", "UNDECODED_TYPE", "VALUE_ROW", "DynamicKafkaDataSource", "registered"]
 
 NAME = "dynamic-kafka"
 _SPEC = "spec"  # as in `source.rows`
@@ -71,6 +71,12 @@ Spark session 0.2 s, and the reader must not depend on Spark. A test compares th
 
 VALUE_ROW = "value_row"
 """The column `source.rows.VALUE_ROW`. Its metadata has the spec of the decoder."""
+UNDECODED = "undecoded"
+"""A column beside `VALUE_ROW`, with what is needed of a message that has no row there, or one with an error. It is null for
+all others, because a null costs Spark less than five columns. `sql.scan` asks for it; it is no column for users."""
+UNDECODED_TYPE = StructType(
+    [StructField(name, COLUMN_TYPES[name]) for name in ("value", "cluster", "topic", "partition", "offset")]
+)
 
 
 class DynamicKafkaDataSource(DataSource):
@@ -218,6 +224,8 @@ def _checked(schema: StructType) -> tuple[tuple[str, ...], StructField | None]:
         if column.name == VALUE_ROW and _SPEC in column.metadata:
             decoded = column
             continue
+        if column.name == UNDECODED and column.dataType == UNDECODED_TYPE and VALUE_ROW in schema.names:
+            continue
         expected = COLUMN_TYPES.get(column.name)
         if expected is None:
             raise ConfigurationError(
@@ -258,12 +266,16 @@ class _ExecutorSide:
             return iter(())  # Spark creates an empty partition if a plan has none
         if self._value_row is None:
             return read(partition.task, arrow_schema(self._columns), self._settings)
-        from dynamic_kafka.spark.value_rows import completed, decoder_of, field_of
+        from dynamic_kafka.spark.value_rows import completed, decoder_of, field_of, gathered
 
-        schema, decoder = arrow_schema(self._columns, field_of(self._value_row)), decoder_of(self._value_row)
-        if decoder is None:
-            return read(partition.task, schema, self._settings)
-        return completed(read(partition.task, schema, self._settings, decoder.schemas), decoder)
+        columns = self._columns
+        if UNDECODED in columns:
+            columns = tuple(dict.fromkeys([*(c for c in columns if c != UNDECODED), *UNDECODED_TYPE.names]))
+        schema, decoder = arrow_schema(columns, field_of(self._value_row)), decoder_of(self._value_row)
+        batches = read(partition.task, schema, self._settings, None if decoder is None else decoder.schemas)
+        if decoder is not None:
+            batches = completed(batches, decoder)
+        return gathered(batches, self._columns) if UNDECODED in self._columns else batches
 
 
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):

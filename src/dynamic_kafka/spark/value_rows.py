@@ -1,4 +1,4 @@
-"""The column `value_row` on the executors: what decodes it, beside the native kernel.
+"""The columns `value_row` and `undecoded` on the executors: what decodes values beside the native kernel, and what is left.
 
 A format that is a function over Arrow batches decodes in this process also what the kernel has left. Spark could call the
 function for those values, but it would call it for all of them: their rows would go to another process and back, mostly with
@@ -8,7 +8,7 @@ nulls.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,12 @@ from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.formats import ERROR, Decoder, format_named
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.source.rows import SPEC, VALUE_ROW
+from dynamic_kafka.source.rows import COLUMNS, SPEC, VALUE_ROW
+from dynamic_kafka.spark.datasource import UNDECODED, UNDECODED_TYPE
 
-__all__ = ["completed", "decoder_of", "field_of"]
+__all__ = ["completed", "decoder_of", "field_of", "gathered"]
+
+_UNDECODED = pa.struct([(name, COLUMNS[name]) for name in UNDECODED_TYPE.names])
 
 
 def field_of(column: StructField) -> pa.Field:
@@ -48,6 +51,31 @@ def completed(batches: Iterator[pa.RecordBatch], decoder: Decoder) -> Iterator[p
     for batch in batches:
         values = batch["value"]
         yield batch if values.null_count == len(values) else _completed(batch, decoder)
+
+
+def gathered(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield batches with these columns, of which `UNDECODED` is made of its fields.
+
+    Args:
+        batches: Batches with the fields of `UNDECODED`, and all of `columns` but that one.
+        columns: The names of the columns to yield, in order.
+    """
+    for batch in batches:
+        arrays = [_undecoded(batch) if name == UNDECODED else batch[name] for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, list(columns))
+
+
+def _undecoded(batch: pa.RecordBatch) -> pa.Array:
+    rows = batch[VALUE_ROW]
+    errors = rows.field(ERROR)
+    if not rows.null_count and errors.null_count == len(errors):
+        return pa.nulls(len(batch), _UNDECODED)
+    import pyarrow.compute as pc  # takes 40 ms, and most tasks do not need it
+
+    is_decoded = pc.and_(rows.is_valid(), pc.is_null(pc.struct_field(rows, ERROR)))
+    return pa.StructArray.from_arrays(
+        [batch[field.name] for field in _UNDECODED], fields=[*_UNDECODED], mask=is_decoded
+    )
 
 
 def _completed(batch: pa.RecordBatch, decoder: Decoder) -> pa.RecordBatch:

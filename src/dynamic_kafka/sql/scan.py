@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -23,7 +23,7 @@ from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import can_decode
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.spark.datasource import COLUMN_TYPES, NAME, VALUE_ROW
+from dynamic_kafka.spark.datasource import COLUMN_TYPES, NAME, UNDECODED, UNDECODED_TYPE, VALUE_ROW
 from dynamic_kafka.sql.config import has_legacy_times
 from dynamic_kafka.sql.dead_letters import set_aside
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
@@ -67,12 +67,17 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
         )
     reader = spark.readStream if streaming else spark.read
     value_row = _value_row(spark, table) if settings.reader_implementation != "python" else None
-    needed = _needed(table)
-    if value_row is not None:
-        needed = StructType([*needed.fields, value_row])
-    messages = reader.format(NAME).schema(needed).options(**options).load()
+    messages = reader.format(NAME).schema(_needed(table, value_row)).options(**options).load()
     dead_letter = None if table.letters is None else set_aside(table.letters)
-    decoded = apply_error_policy(_decoded(messages, table), _parts(table), table.on_error, _name(table), dead_letter)
+    of_message = _columns_of(messages)
+    decoded = apply_error_policy(
+        _decoded(messages, table, of_message),
+        _parts(table),
+        table.on_error,
+        _name(table),
+        dead_letter,
+        column=of_message,
+    )
     rows = _rows(decoded, table)
     for column in table.definition.columns:
         if isinstance(column, ComputedColumn):
@@ -123,13 +128,24 @@ def _name(table: KafkaTable) -> str:
 # --- from messages to rows ----------------------------------------------------------------------------------------------
 
 
-def _needed(table: KafkaTable) -> StructType:
+def _needed(table: KafkaTable, value_row: StructField | None) -> StructType:
     """Return the source's columns that the table needs; the others are not sent to Spark."""
-    needed = {"value", *COORDINATES}
+    needed = {METADATA_KEYS[c.key].column for c in table.metadata if c.key in METADATA_KEYS}
     if table.key is not None or table.on_error == "dead-letter":
         needed.add("key")
-    needed |= {METADATA_KEYS[c.key].column for c in table.metadata if c.key in METADATA_KEYS}
-    return StructType([StructField(name, COLUMN_TYPES[name]) for name in COLUMN_TYPES if name in needed])
+    decoded = [] if value_row is None else [value_row]
+    # The error of a key needs the place of its message, whatever became of the value.
+    if value_row is None or table.key is not None:
+        needed |= {"value", *COORDINATES}
+    else:
+        decoded.append(StructField(UNDECODED, UNDECODED_TYPE))
+    return StructType([*(StructField(name, type_) for name, type_ in COLUMN_TYPES.items() if name in needed), *decoded])
+
+
+def _columns_of(messages: DataFrame) -> Callable[[str], Column]:
+    """Return what finds a column, by its name, of the messages that are not decoded yet or have an error."""
+    apart = UNDECODED_TYPE.names if UNDECODED in messages.columns else []
+    return lambda name: F.col(f"{UNDECODED}.{name}" if name in apart else name)
 
 
 def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
@@ -175,14 +191,14 @@ def _nullable(type_: DataType) -> Any:
             return type_
 
 
-def _decoded(messages: DataFrame, table: KafkaTable) -> DataFrame:
+def _decoded(messages: DataFrame, table: KafkaTable, column: Callable[[str], Column]) -> DataFrame:
     """Return the messages with their decoded parts."""
     found = {}
     for encoding in _encodings(table):
         if encoding.name != "value" or VALUE_ROW not in messages.columns:
-            found[encoding.name] = once(_decode(encoding))
+            found[encoding.name] = once(_decode(encoding, column))
         elif encoding.format.decoder is None:
-            found[encoding.name] = once(F.coalesce(F.col(VALUE_ROW), _decode(encoding)))
+            found[encoding.name] = once(F.coalesce(F.col(VALUE_ROW), _decode(encoding, column)))
         else:  # it is decoded already
             found[encoding.name] = F.col(VALUE_ROW)
     decoded = messages.select("*", *(column.alias(f"__{name}") for name, column in found.items()))
@@ -206,8 +222,8 @@ def _encodings(table: KafkaTable) -> Iterator[Encoding]:
     yield table.value
 
 
-def _decode(encoding: Encoding) -> Column:
-    return encoding.format.decode(F.col(encoding.name), encoding.schema, encoding.options)
+def _decode(encoding: Encoding, column: Callable[[str], Column]) -> Column:
+    return encoding.format.decode(column(encoding.name), encoding.schema, encoding.options)
 
 
 def _parts(table: KafkaTable) -> list[Part]:
