@@ -17,6 +17,7 @@ __all__ = [
     "parse_properties",
     "properties_of",
     "property_pair",
+    "seconds",
 ]
 
 _LINE = re.compile(r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
@@ -46,7 +47,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser, *, timeout_s: floa
     group.add_argument(
         "--timeout",
         metavar="SECONDS",
-        type=_seconds,
+        type=seconds,
         default=timeout_s,
         help=f"how long to wait for an answer ({timeout_s:g})",
     )
@@ -151,7 +152,8 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda m: chr(int(m["code"], 16)) if m["code"] else _SPECIAL.get(m["char"], m["char"]), text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Parse a time-out for argparse."""
     try:
         found = float(text)
     except ValueError:

@@ -1,0 +1,182 @@
+"""The files of a checkpoint on any file system that pyarrow or fsspec reaches: local, hdfs, s3, gs, abfs and others."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+from dynamic_kafka.errors import CheckpointError, ConfigurationError, MissingDependencyError
+
+__all__ = ["Files", "open_files"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
+_BY_PYARROW = ("hdfs", "viewfs", "s3", "gs", "gcs", "abfs", "abfss", "mock")
+_OTHER_NAMES = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names
+
+
+class Files:
+    """The files of one folder.
+
+    Args:
+        file_system: A file system of pyarrow.
+        root: The folder's path there.
+        location: The folder as the user named it, for errors.
+    """
+
+    def __init__(self, file_system: Any, root: str, location: str) -> None:
+        self._fs, self._root = file_system, root.rstrip("/")
+        self.location = location.rstrip("/")
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of a folder's files, without hidden ones; nothing if there is no such folder."""
+        return list(self.changed_ms(folder))
+
+    def changed_ms(self, folder: str) -> dict[str, int]:
+        """Return the names of a folder's files with the times when they were changed, in milliseconds since 1970."""
+        from pyarrow.fs import FileSelector, FileType
+
+        try:
+            found = self._fs.get_file_info(FileSelector(self._path(folder), allow_not_found=True))
+        except (OSError, ValueError, NotImplementedError) as error:
+            raise CheckpointError(f"{self.shown(folder)} cannot be listed: {_reason(error)}") from error
+        return {
+            info.base_name: (info.mtime_ns or 0) // 1_000_000
+            for info in found
+            if info.type == FileType.File and not info.base_name.startswith(".")
+        }
+
+    def read(self, path: str) -> str:
+        """Return the text of a file.
+
+        Raises:
+            CheckpointError: If it cannot be read, with the file and the reason.
+        """
+        try:
+            with self._fs.open_input_stream(self._path(path)) as stream:
+                return bytes(stream.read()).decode()
+        except UnicodeDecodeError:
+            raise CheckpointError(f"{self.shown(path)} is damaged: it is not a text in UTF-8") from None
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{self.shown(path)} cannot be read: {_reason(error)}") from error
+
+    def create(self, path: str, text: str) -> bool:
+        """Write a new file; return False if there is one already.
+
+        On a local disk this is one step. Elsewhere another process may come in between, as with Spark itself.
+        """
+        if not self._is_local:
+            if self._exists(path):
+                return False
+            self._write(path, text)
+            return True
+        temporary = self._temporary(path, text)
+        try:
+            os.link(temporary, self._path(path))
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise CheckpointError(f"{self.shown(path)} cannot be written: {_reason(error)}") from error
+        finally:
+            temporary.unlink()
+        self._drop_checksum(path)  # of a file that was here before
+        return True
+
+    def replace(self, path: str, text: str) -> None:
+        """Write a file in the place of the one that is there."""
+        if not self._is_local:
+            self._write(path, text)
+            return
+        self._drop_checksum(path)
+        self._temporary(path, text).replace(self._path(path))
+
+    def shown(self, path: str) -> str:
+        """Return a file's whole path as the user would write it."""
+        return f"{self.location}/{path}"
+
+    @property
+    def _is_local(self) -> bool:
+        return str(self._fs.type_name) == "local"
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}".rstrip("/")
+
+    def _exists(self, path: str) -> bool:
+        from pyarrow.fs import FileType
+
+        return bool(self._fs.get_file_info(self._path(path)).type != FileType.NotFound)
+
+    def _write(self, path: str, text: str) -> None:
+        try:
+            self._fs.create_dir(self._path(path).rpartition("/")[0], recursive=True)
+            with self._fs.open_output_stream(self._path(path)) as stream:
+                stream.write(text.encode())
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{self.shown(path)} cannot be written: {_reason(error)}") from error
+
+    def _temporary(self, path: str, text: str) -> Path:
+        """Write a whole file beside a local one, under a name that Spark does not look at."""
+        place = Path(self._path(path))
+        temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise CheckpointError(f"{self.shown(path)} cannot be written: {_reason(error)}") from error
+        return temporary
+
+    def _drop_checksum(self, path: str) -> None:
+        """Remove Hadoop's checksum of a local file, which a new text would not fit. Without one, Hadoop checks nothing."""
+        place = Path(self._path(path))
+        place.with_name(f".{place.name}.crc").unlink(missing_ok=True)
+
+
+def open_files(location: str) -> Files:
+    """Return the files of a folder.
+
+    Args:
+        location: A local path, or an address such as `s3a://bucket/path`, as Spark takes it.
+
+    Raises:
+        ConfigurationError: If the address cannot be used.
+        MissingDependencyError: If the file system needs fsspec, which is not installed.
+    """
+    from pyarrow.fs import FileSystem, LocalFileSystem
+
+    match = _SCHEME.fullmatch(location)
+    if match is None or match[1].lower() == "file":
+        path = location if match is None else "/" + match[2].lstrip("/")
+        return Files(LocalFileSystem(), str(Path(path).absolute()), location)
+    scheme = _OTHER_NAMES.get(match[1].lower(), match[1].lower())
+    try:
+        if scheme in _BY_PYARROW:
+            file_system, path = FileSystem.from_uri(f"{scheme}:{match[2]}")
+        else:
+            file_system, path = _by_fsspec(f"{scheme}:{match[2]}")
+    except (OSError, ValueError, ImportError) as error:
+        raise ConfigurationError(f"'{location}' cannot be opened: {_reason(error)}") from error
+    return Files(file_system, path, location)
+
+
+def _by_fsspec(address: str) -> tuple[Any, str]:
+    from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+    try:
+        import fsspec
+    except ImportError:
+        scheme = address.partition(":")[0]
+        raise MissingDependencyError("fsspec", "fsspec", f"for addresses that begin with {scheme}:") from None
+    file_system, path = fsspec.core.url_to_fs(address)
+    return PyFileSystem(FSSpecHandler(file_system)), path
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "it does not exist"
+    return (isinstance(error, OSError) and error.strerror) or str(error).partition("\n")[0] or type(error).__name__

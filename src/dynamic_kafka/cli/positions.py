@@ -1,0 +1,262 @@
+"""The positions in an offset document: shown, compared, changed, and as a text that people can edit. Pure.
+
+A position is the offset at which reading goes on. In a batch that is not finished yet, that is where the batch begins,
+because the next start runs it again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from dynamic_kafka.errors import ConfigurationError, listed, suggestion
+from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.document import ClusterOffsets, Cursor, Document, RetainedTopic
+
+__all__ = [
+    "Change",
+    "Partition",
+    "Position",
+    "changes",
+    "parse_position",
+    "parse_positions",
+    "positions",
+    "positions_text",
+    "renamed",
+    "with_positions",
+]
+
+_POSITION = re.compile(r"(?P<cluster>.+)/(?P<topic>[^/:\s]+)/(?P<partition>\d+)\s*:\s*(?P<offset>\d+)")
+_MAX_OFFSET = 2**63 - 1
+
+
+class Partition(NamedTuple):
+    """A partition of a topic on a cluster. As text: `cluster/topic/partition`."""
+
+    cluster: str
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return f"{self.cluster}/{self.topic}/{self.partition}"
+
+
+class Position(NamedTuple):
+    """The position of a partition.
+
+    Args:
+        offset: The next offset to read; None if the partition waits for its first one.
+        state: `reading`, `draining`, `done` (its stopping offset is reached), `waiting` or `retained`.
+        planned: The number of offsets that an unfinished batch reads from here on.
+    """
+
+    offset: int | None
+    state: str
+    planned: int = 0
+
+
+class Change(NamedTuple):
+    """A difference between two states of a partition; None where the partition is not known."""
+
+    partition: Partition
+    before: Position | None
+    after: Position | None
+
+
+def positions(document: Document, *, unfinished: bool) -> dict[Partition, Position]:
+    """Return all positions of a document, in order.
+
+    Args:
+        document: The document.
+        unfinished: True if its batch is not finished, so that the next start reads its ranges again.
+    """
+    found: dict[Partition, Position] = {}
+    for name, state in document.clusters.items():
+        for (topic, partition), (start, end) in state.ranges.items():
+            stop = state.stops.get(KafkaTopicPartition(topic, partition))
+            word = "draining" if topic in state.draining else "reading"
+            if stop is not None and end >= stop:
+                word = "done"
+            key = Partition(name, topic, partition)
+            found[key] = Position(start, word, end - start) if unfinished else Position(end, word)
+        for topic, partition in state.unresolved:
+            found.setdefault(Partition(name, topic, partition), Position(None, "waiting"))
+        for topic, kept in state.retained.items():
+            for partition, offset in kept.offsets.items():
+                found.setdefault(Partition(name, topic, partition), Position(offset, "retained"))
+    return dict(sorted(found.items()))
+
+
+def changes(before: Mapping[Partition, Position], after: Mapping[Partition, Position]) -> list[Change]:
+    """Return the partitions with another position or another state, the largest steps back first."""
+    keys = [key for key in {**before, **after} if _core(before.get(key)) != _core(after.get(key))]
+    found = [Change(key, before.get(key), after.get(key)) for key in keys]
+    return sorted(found, key=lambda change: (_step(change), change.partition))
+
+
+def _core(position: Position | None) -> tuple[int | None, str] | None:
+    return position and position[:2]
+
+
+def _step(change: Change) -> int:
+    before, after = change.before, change.after
+    if before is None or after is None or before.offset is None or after.offset is None:
+        return 0
+    return after.offset - before.offset
+
+
+# --- as text ----------------------------------------------------------------------------------------------------------
+
+
+def parse_position(text: str) -> tuple[Partition, int]:
+    """Parse `cluster/topic/partition:offset`; raise ValueError if it is something else."""
+    match = _POSITION.fullmatch(text.strip())
+    if match is None or int(match["offset"]) > _MAX_OFFSET:
+        raise ValueError(f"expected cluster/topic/partition:offset, not {text.strip()!r}")
+    return Partition(match["cluster"], match["topic"], int(match["partition"])), int(match["offset"])
+
+
+def parse_positions(text: str, place: str) -> dict[Partition, int]:
+    """Parse a file of positions: one in each line, `#` begins a comment line.
+
+    Args:
+        text: The text.
+        place: The file, for errors.
+
+    Raises:
+        ConfigurationError: With the line, if it is not a position, or a partition occurs twice.
+    """
+    found: dict[Partition, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            partition, offset = parse_position(line)
+        except ValueError as error:
+            raise ConfigurationError(f"{place}, line {number}: {error}") from None
+        if partition in found:
+            raise ConfigurationError(f"{place}, line {number}: {partition} is there twice; leave one of the lines out")
+        found[partition] = offset
+    return found
+
+
+def positions_text(found: Mapping[Partition, Position], comments: Iterable[str]) -> str:
+    """Return positions as a text that `parse_positions` reads. Partitions without a position are comments."""
+    lines = [f"# {comment}" for comment in comments]
+    for partition, (offset, state, _) in found.items():
+        if offset is None:
+            lines.append(f"# {partition} has no position yet")
+        else:
+            lines += [f"# {state}:"] if state != "reading" else []
+            lines.append(f"{partition}:{offset}")
+    return "\n".join([*lines, ""])
+
+
+# --- changed ----------------------------------------------------------------------------------------------------------
+
+
+def with_positions(
+    document: Document, wanted: Mapping[Partition, int], *, unfinished: bool, before: Document | None = None
+) -> Document:
+    """Return the document with other positions.
+
+    Args:
+        document: The document of the last batch.
+        wanted: The new positions.
+        unfinished: True if the document's batch is not finished: the result replaces its plan. A range that contains the new
+            position is read from there on, any other one is left empty. False for a batch after the document's, which
+            reads nothing: its positions are the ends of the document, where no other ones are wanted.
+        before: For an unfinished batch, the document of the batch before it; None if it is the first one.
+
+    Raises:
+        ConfigurationError: If the document does not know a partition.
+    """
+    _check_known(document, wanted)
+    clusters = {}
+    for name, state in document.clusters.items():
+        mine = {KafkaTopicPartition(p.topic, p.partition): o for p, o in wanted.items() if p.cluster == name}
+        ranges = dict(state.ranges) if unfinished else {tp: (end, end) for tp, (_, end) in state.ranges.items()}
+        retained = {t: RetainedTopic(k.topic_id, k.since_ms, dict(k.offsets)) for t, k in state.retained.items()}
+        unresolved, resets = dict(state.unresolved), set(state.resets) if unfinished else set()
+        last = before.clusters.get(name) if before is not None else None
+        for tp, offset in mine.items():
+            if tp not in state.ranges:  # it had no position, or is retained
+                if unresolved.pop(tp, None) is None:
+                    retained[tp.topic].offsets[tp.partition] = offset
+                else:
+                    ranges[tp] = offset, offset
+                continue
+            start, end = ranges[tp]
+            if offset != start:
+                ranges[tp] = (offset, end) if unfinished and start < offset <= end else (offset, offset)
+                closed = last.ranges.get(tp) if last is not None else None
+                if unfinished and closed is not None and closed[1] == offset:
+                    resets.discard(tp)
+                else:
+                    resets.add(tp)
+        clusters[name] = replace(
+            state, ranges=ranges, unresolved=unresolved, retained=retained, resets=frozenset(resets)
+        )
+    return replace(document, clusters=clusters, done=document.done if unfinished else 0)
+
+
+def _check_known(document: Document, wanted: Collection[Partition]) -> None:
+    for partition in sorted(wanted):
+        state = document.clusters.get(partition.cluster)
+        if state is None:
+            hint = suggestion(partition.cluster, document.clusters)
+            raise ConfigurationError(
+                f"The checkpoint does not know the cluster '{partition.cluster}'; it has {_named(document.clusters)}{hint}"
+            )
+        tp = KafkaTopicPartition(partition.topic, partition.partition)
+        if partition.topic not in state.topics and partition.topic not in state.retained:
+            topics = {**state.topics, **state.retained}
+            raise ConfigurationError(
+                f"The checkpoint does not know the topic '{partition.topic}' of cluster '{partition.cluster}'; it has "
+                f"{_named(topics)}{suggestion(partition.topic, topics)}"
+            )
+        kept = state.retained.get(partition.topic)
+        if tp not in state.ranges and tp not in state.unresolved and (kept is None or tp.partition not in kept.offsets):
+            raise ConfigurationError(
+                f"The checkpoint does not know partition {partition.partition} of the topic '{partition.topic}' of cluster "
+                f"'{partition.cluster}'. A new partition is read from the earliest offset, once the query finds it"
+            )
+
+
+def _named(names: Iterable[str]) -> str:
+    return listed([f"'{name}'" for name in sorted(names)], 5) or "none"
+
+
+def renamed(document: Document, old: str, new: str) -> Document:
+    """Return the document with another name of a cluster.
+
+    Raises:
+        ConfigurationError: If there is no such cluster, or the new name is taken.
+    """
+    if old not in document.clusters:
+        hint = suggestion(old, document.clusters)
+        raise ConfigurationError(
+            f"The checkpoint does not know the cluster '{old}'; it has {_named(document.clusters)}{hint}"
+        )
+    if not new.strip():
+        raise ConfigurationError("The new name of the cluster is empty")
+    if new in document.clusters:
+        raise ConfigurationError(
+            f"The checkpoint has a cluster '{new}' already. Two names of one Kafka cluster become one by themselves, once "
+            "the metadata has only one of them"
+        )
+
+    def name_of(name: str) -> str:
+        return new if name == old else name
+
+    cursor = document.cursor
+    clusters: dict[str, ClusterOffsets] = {name_of(name): state for name, state in document.clusters.items()}
+    return replace(
+        document,
+        clusters=clusters,
+        streams={stream: {name_of(name): t for name, t in parts.items()} for stream, parts in document.streams.items()},
+        cursor=Cursor(name_of(cursor.cluster), {name_of(name): tp for name, tp in cursor.partitions.items()}),
+    )

@@ -1,0 +1,125 @@
+"""New positions from the clusters of a checkpoint: the earliest or latest offsets, or those of a time."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from dynamic_kafka.cli.output import warn
+from dynamic_kafka.cli.positions import Partition
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError, listed
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, checked_offsets
+from dynamic_kafka.kafka.cluster import ClusterConnection
+from dynamic_kafka.source.document import ClusterOffsets, Document
+from dynamic_kafka.source.offsets import topic_id_text
+
+__all__ = ["parse_target", "parse_time_ms", "reset_document"]
+
+_GROUP = "dynamic-kafka-cli"  # not joined, nothing is committed to it
+
+
+def parse_target(text: str) -> KafkaOffsetsInitializer:
+    """Parse `earliest`, `latest` or a time for argparse."""
+    if text in ("earliest", "latest"):
+        return KafkaOffsetsInitializer.earliest() if text == "earliest" else KafkaOffsetsInitializer.latest()
+    return KafkaOffsetsInitializer.timestamp(parse_time_ms(text))
+
+
+def parse_time_ms(text: str) -> int:
+    """Parse a time for argparse: ISO 8601, in UTC if it has no zone, or milliseconds since 1970."""
+    if text.isdecimal() and len(text) > 8:  # 20261122 is a day
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            "expected earliest, latest, a time such as 2026-11-22T20:00Z, or milliseconds since 1970"
+        ) from None
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def reset_document(
+    document: Document,
+    target: KafkaOffsetsInitializer,
+    *,
+    clusters: Collection[str] | None,
+    topics: Collection[str] | None,
+    properties: Mapping[str, str],
+    timeout_ms: int,
+) -> tuple[Document, dict[Partition, int]]:
+    """Ask the clusters for the positions of a checkpoint's topics.
+
+    Args:
+        document: The document.
+        target: What to ask for.
+        clusters: The names of the clusters; None for all.
+        topics: The topics; None for all.
+        properties: Properties beside those in the document.
+        timeout_ms: The longest time to wait for an answer.
+
+    Returns:
+        The document with the topics as they are today, and the new positions.
+
+    Raises:
+        ConfigurationError: If the document does not have a cluster or topic.
+        ClusterUnavailableError: If a cluster does not answer, or does not have a topic.
+        CheckpointError: If another cluster answers.
+    """
+    known_topics = {topic for state in document.clusters.values() for topic in state.topics}
+    for what, wanted, known in (("cluster", clusters, set(document.clusters)), ("topic", topics, known_topics)):
+        if unknown := sorted(set(wanted or ()) - known):
+            raise ConfigurationError(
+                f"The checkpoint reads no {what} '{unknown[0]}'; it has {listed(sorted(known), 5)}"
+            )
+    found: dict[Partition, int] = {}
+    states = dict(document.clusters)
+    for name, state in document.clusters.items():
+        asked = sorted(topic for topic in state.topics if topics is None or topic in topics)
+        if asked and (clusters is None or name in clusters):
+            connection = ClusterConnection(
+                name, {**state.properties, **properties}, group_id=_GROUP, timeout_ms=timeout_ms
+            )
+            with closing(connection):
+                states[name], offsets = _reset(name, state, asked, target, connection)
+            found |= {Partition(name, topic, partition): offset for (topic, partition), offset in offsets.items()}
+    return replace(document, clusters=states), found
+
+
+def _reset(
+    name: str, state: ClusterOffsets, asked: list[str], target: KafkaOffsetsInitializer, connection: ClusterConnection
+) -> tuple[ClusterOffsets, dict[KafkaTopicPartition, int]]:
+    kafka_id = connection.kafka_id()
+    if kafka_id and state.kafka_id and kafka_id != state.kafka_id:
+        raise CheckpointError(
+            f"Cluster '{name}' has the cluster.id {kafka_id}, but the checkpoint was read from {state.kafka_id}. Give the "
+            "addresses of that cluster with --cluster and --property bootstrap.servers=...",
+            cluster_id=name,
+        )
+    infos, denied = connection.topics(asked)
+    if absent := sorted(set(asked) - infos.keys()):
+        why = "may not be described by this user" if denied else "does not exist"
+        raise ClusterUnavailableError(
+            f"Cluster '{name}', topic '{absent[0]}' {why}. Name the topics to reset with --topic", cluster_id=name
+        )
+    state = replace(
+        state,
+        topics=dict(state.topics),
+        ranges=dict(state.ranges),
+        unresolved=dict(state.unresolved),
+        stops=dict(state.stops),
+        kafka_id=state.kafka_id or kafka_id,
+    )
+    by_topic = state.partitions_by_topic()
+    tps = []
+    for topic in asked:
+        count, topic_id = len(infos[topic].leaders), topic_id_text(infos[topic].topic_id)
+        if state.topics[topic] and topic_id and state.topics[topic] != topic_id:
+            warn(f"cluster '{name}', topic '{topic}' was recreated: the new positions are those of the new topic")
+        state.topics[topic] = topic_id or state.topics[topic]
+        known = by_topic.get(topic, [])
+        state.forget(tp for tp in known if tp.partition >= count)
+        tps += [tp for tp in known if tp.partition < count]
+    return state, checked_offsets(target, tps, connection)

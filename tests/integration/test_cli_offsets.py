@@ -1,0 +1,114 @@
+"""`dynamic-kafka offsets reset`, which asks real clusters, on checkpoints of queries that have read from them."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from dynamic_kafka.cli.main import main
+from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.engine import Query
+from tests.spark.tables import Topic
+
+pytestmark = pytest.mark.broker
+
+
+class Stopped:
+    """A query without Spark that has read what there was, and its checkpoint.
+
+    Args:
+        path: Where the checkpoint is.
+        broker: The cluster.
+        name: The topic.
+    """
+
+    def __init__(self, path: Path, broker: KafkaBroker, name: str) -> None:
+        self.path = path
+        self.query = Query({"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": name})
+        self.query.available_now()
+        self.query.close()
+        for number, text in enumerate(self.query.log):
+            for folder, content in (("offsets", f"v1\n{{}}\n{text}"), ("commits", "v1\n{}")):
+                (path / folder).mkdir(parents=True, exist_ok=True)
+                (path / folder / str(number)).write_text(content)
+
+    def reset(self, *arguments: str) -> int:
+        """Run `offsets reset`."""
+        return main(["offsets", "reset", str(self.path), "--force", "--timeout", "10", *arguments])
+
+    def read_on(self) -> list[tuple[int, int]]:
+        """Go on from the checkpoint: (partition, offset) of what is read."""
+        self.query.rows.clear()
+        self.query.log = [path.read_text().split("\n")[2] for path in self._batches()]
+        self.query.available_now()
+        self.query.close()
+        return sorted((row["partition"], row["offset"]) for row in self.query.rows)
+
+    def _batches(self) -> list[Path]:
+        return sorted((self.path / "offsets").iterdir(), key=lambda path: int(path.name))
+
+
+def test_positions_of_the_cluster(
+    cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Earliest, latest, and the first record at or after a time; the end where there is none."""
+    name = topic(cluster_a, partitions=2)
+    now_ms = time.time_ns() // 1_000_000
+    produce(cluster_a.bootstrap_servers, name, [(None, "a")], partition=0, timestamp_ms=now_ms - 60_000)
+    produce(cluster_a.bootstrap_servers, name, [(None, "b"), (None, "c")], partition=0, timestamp_ms=now_ms)
+    produce(cluster_a.bootstrap_servers, name, [(None, "d")], partition=1, timestamp_ms=now_ms - 60_000)
+    stopped = Stopped(tmp_path, cluster_a, name)
+    produce(cluster_a.bootstrap_servers, name, [(None, "e")], partition=1, timestamp_ms=now_ms)
+    assert stopped.reset("--to", "earliest") == 0
+    assert "3 offsets back" in capsys.readouterr().out
+    assert stopped.read_on() == [(1, 1)]  # a dry run
+    assert stopped.reset("--to", str(now_ms - 1000), "--execute") == 0
+    assert stopped.read_on() == [(0, 1), (0, 2), (1, 1)]
+    assert stopped.reset("--to", "earliest", "--topic", name, "--cluster", "kafka", "--execute") == 0
+    assert stopped.read_on() == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert stopped.reset("--to", "latest", "--execute") == 0
+    assert stopped.read_on() == []
+
+
+def test_a_topic_that_was_recreated_is_read_as_the_new_one(
+    cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reset is the user's word that the old records are gone: the query goes on without an error of lost data."""
+    name = topic(cluster_a, partitions=2)
+    produce(cluster_a.bootstrap_servers, name, [(None, str(i)) for i in range(5)], partition=0)
+    stopped = Stopped(tmp_path, cluster_a, name)
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    admin.delete_topics([name])[name].result(20)
+    wait_until(lambda: name not in admin.list_topics(timeout=10).topics, 20, "the deletion")
+    admin.create_topics([NewTopic(name, 1)])[name].result(20)
+    wait_until(lambda: name in admin.list_topics(timeout=10).topics, 20, "the new topic")
+    produce(cluster_a.bootstrap_servers, name, [(None, "new")])
+    assert stopped.reset("--to", "earliest", "--execute", "--output", "json") == 0
+    shown = capsys.readouterr()
+    assert [c["effect"] for c in json.loads(shown.out)["changes"]] == ["5 offsets back", "not there any more"]
+    assert f"cluster 'kafka', topic '{name}' was recreated" in shown.err
+    assert stopped.read_on() == [(0, 0)]
+
+
+def test_another_cluster_is_not_asked(
+    cluster_a: KafkaBroker,
+    cluster_b: KafkaBroker,
+    topic: Topic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its offsets mean nothing here. A cluster that does not answer, and an unknown topic, are errors, too."""
+    name = topic(cluster_a, cluster_b)
+    produce(cluster_a.bootstrap_servers, name, [(None, "a")])
+    stopped = Stopped(tmp_path, cluster_a, name)
+    assert stopped.reset("--to", "earliest", "--property", f"bootstrap.servers={cluster_b.bootstrap_servers}") == 1
+    assert "but the checkpoint was read from" in capsys.readouterr().err
+    assert stopped.reset("--to", "earliest", "--property", "bootstrap.servers=127.0.0.1:1", "--timeout", "1") == 1
+    assert "Cluster 'kafka' at 127.0.0.1:1 does not answer" in capsys.readouterr().err
+    assert stopped.reset("--to", "earliest", "--topic", "other") == 2
+    with pytest.raises(SystemExit):
+        stopped.reset("--to", "yesterday")
