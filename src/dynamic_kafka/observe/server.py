@@ -23,11 +23,11 @@ import threading
 import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from dynamic_kafka.observe.model import HISTORY_INTERVAL_MS, Model
+from dynamic_kafka.observe.page import page
 from dynamic_kafka.observe.prometheus import exposition
 from dynamic_kafka.observe.series import Samples, samples
 from dynamic_kafka.observe.summary import Detail
@@ -39,13 +39,6 @@ _log = logging.getLogger(__name__)
 _LARGEST_REPORT = 64 * 2**20
 _IDLE_S = 120.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_PAGE = Path(__file__).with_name("page.html")
-_SECURITY = {
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-}
 
 
 def _now_ms() -> int:
@@ -138,10 +131,11 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         match url.path:
             case "/":
-                self._page()
+                found = page()
+                self._send(HTTPStatus.OK, found.content.encode(), "text/html; charset=utf-8", found.policy)
             case "/status.json":
-                found = self.server.status(_detail(parse_qs(url.query)))
-                self._answer(HTTPStatus.OK, json.dumps(found), "application/json")
+                status = self.server.status(_detail(parse_qs(url.query)))
+                self._answer(HTTPStatus.OK, json.dumps(status), "application/json")
             case "/metrics":
                 self._metrics()
             case _:
@@ -165,12 +159,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._reporters.add(report["reporter"])
         self._answer(HTTPStatus.OK if accepted else HTTPStatus.CONFLICT, "")
 
-    def _page(self) -> None:
-        if _PAGE.exists():
-            self._answer(HTTPStatus.OK, _PAGE.read_text(), "text/html")
-        else:
-            self._answer(HTTPStatus.OK, "See /status.json and /metrics\n")
-
     def _metrics(self) -> None:
         try:
             content, content_type = exposition(self.server.samples(), self.headers.get("Accept", ""))
@@ -183,12 +171,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, status: HTTPStatus, text: str, content_type: str = "text/plain") -> None:
         self._send(status, text.encode(), f"{content_type}; charset=utf-8")
 
-    def _send(self, status: HTTPStatus, content: bytes, content_type: str) -> None:
+    def _send(self, status: HTTPStatus, content: bytes, content_type: str, policy: str = "default-src 'none'") -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(content)))
-        for name, value in _SECURITY.items():
-            self.send_header(name, value)
+        self.send_header("Content-Security-Policy", policy)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cache-Control", "no-store")
         self.end_headers()
         self.wfile.write(content)
 
