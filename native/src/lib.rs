@@ -5,6 +5,7 @@ pub mod consumer;
 #[cfg(not(test))] // a test would have to be linked with Python
 mod encoder;
 pub mod librdkafka;
+pub mod murmur2;
 pub mod producer;
 #[cfg(not(test))]
 mod python;

@@ -12,6 +12,7 @@ use arrow_schema::DataType;
 
 use crate::librdkafka::Error;
 use crate::librdkafka::producer::{Producer, ProducerTopic, Record};
+use crate::murmur2::partition_of;
 
 /// The most records that librdkafka gets in one call.
 const CHUNK: usize = 1_000;
@@ -89,8 +90,12 @@ pub struct Rows {
     partitions: Option<Int32Array>,
     timestamps: Option<Int64Array>,
     headers: Option<Headers>,
-    /// The rows in the order in which they are produced: by topic, and else as they came. None if that is the same.
+    /// The partition of each row, if it is known of all.
+    targets: Option<Vec<i32>>,
+    /// The rows in the order in which they are produced: by topic and `targets`, and else as they came. None if that is the
+    /// same.
     order: Option<Vec<usize>>,
+    arranged: bool,
     len: usize,
     place: usize,
 }
@@ -119,11 +124,6 @@ impl Rows {
         if topics.is_empty() || !named {
             return Err("a row names no topic".to_owned());
         }
-        let order = numbers.as_ref().map(|numbers| {
-            let mut order: Vec<usize> = (0..numbers.len()).collect();
-            order.sort_by_key(|row| numbers.value(*row)); // rows of one topic keep their order
-            order
-        });
         Ok(Self {
             numbers,
             keys: bytes("key")?,
@@ -131,7 +131,9 @@ impl Rows {
             partitions: int32("partition")?,
             timestamps: column("timestamp").map(millis).transpose()?,
             headers: column("headers").map(|array| Headers::of(array)).transpose()?,
-            order,
+            targets: None,
+            order: None,
+            arranged: false,
             len: batch.num_rows(),
             place: 0,
             topics,
@@ -150,8 +152,37 @@ impl Rows {
         (self.keys.as_ref().and_then(|keys| keys.get(row)), self.values.as_ref().and_then(|values| values.get(row)))
     }
 
-    fn is_plain(&self) -> bool {
-        self.partitions.is_none() && self.timestamps.is_none() && self.headers.is_none()
+    fn has_only_payloads(&self) -> bool {
+        self.timestamps.is_none() && self.headers.is_none()
+    }
+
+    /// Choose the order of the rows.
+    fn arrange(&mut self, producer: &Producer) {
+        self.targets = self.known_partitions(producer);
+        if self.numbers.is_some() || self.targets.is_some() {
+            let mut order: Vec<usize> = (0..self.len).collect();
+            order.sort_by_key(|row| (self.topic(*row), self.target(*row))); // rows of one partition keep their order
+            self.order = Some(order);
+        }
+    }
+
+    /// Return the partition of each row: the given one, or the one that murmur2 chooses by the key. None if that leaves a row
+    /// to librdkafka: its place among the others of its partition is not known. Rows with times and headers are produced one
+    /// by one, so it would save nothing for them.
+    fn known_partitions(&self, producer: &Producer) -> Option<Vec<i32>> {
+        if !self.has_only_payloads() || (self.partitions.is_none() && self.keys.is_none()) {
+            return None;
+        }
+        let counts: Vec<Option<i32>> = self.topics.iter().map(|topic| producer.murmur2_partitions(topic)).collect();
+        let target = |row: usize| match self.partitions.as_ref().filter(|given| given.is_valid(row)) {
+            Some(given) => Some(given.value(row)),
+            None => Some(partition_of(self.keys.as_ref()?.get(row)?, counts[self.topic(row)]?)),
+        };
+        (0..self.len).map(target).collect()
+    }
+
+    fn target(&self, row: usize) -> i32 {
+        self.targets.as_ref().map_or(UNASSIGNED, |targets| targets[row])
     }
 
     /// Produce the rows that were not taken yet, until one is refused: for example because the queue is full.
@@ -159,12 +190,20 @@ impl Rows {
     /// # Errors
     /// If a topic cannot be used.
     pub fn produce(&mut self, producer: &Producer, task: u32) -> Result<Option<Stop>, Error> {
+        if !self.arranged {
+            self.arrange(producer);
+            self.arranged = true;
+        }
         while self.place < self.len {
-            let number = self.topic(self.row(self.place));
+            let first = self.row(self.place);
+            let (number, target) = (self.topic(first), self.target(first));
             let topic = producer.topic(&self.topics[number])?;
-            let end = (self.place..self.len).find(|place| self.topic(self.row(*place)) != number).unwrap_or(self.len);
-            let (taken, stop) = match self.is_plain() {
-                true => self.produce_plain(&topic, end, task),
+            let others =
+                |place: &usize| (self.topic(self.row(*place)), self.target(self.row(*place))) != (number, target);
+            let end = (self.place..self.len).find(others).unwrap_or(self.len);
+            let all_at_once = self.targets.is_some() || (self.partitions.is_none() && self.has_only_payloads());
+            let (taken, stop) = match all_at_once {
+                true => self.produce_all(&topic, target, end, task),
                 false => self.produce_each(&topic, end, task),
             };
             self.place += taken;
@@ -175,13 +214,13 @@ impl Rows {
         Ok(None)
     }
 
-    /// Produce to one topic, and return how many were taken, with the code of the error that stopped it.
-    fn produce_plain(&self, topic: &ProducerTopic<'_>, end: usize, task: u32) -> (usize, Option<i32>) {
+    /// Produce to one topic and partition, and return how many were taken, with the code of the error that stopped it.
+    fn produce_all(&self, topic: &ProducerTopic<'_>, target: i32, end: usize, task: u32) -> (usize, Option<i32>) {
         let mut place = self.place;
         while place < end {
             let next = end.min(place + CHUNK);
             let records = (place..next).map(|place| self.key_and_value(self.row(place)));
-            if let Some((taken, code)) = topic.produce_all(records, task) {
+            if let Some((taken, code)) = topic.produce_all(target, records, task) {
                 return (place + taken - self.place, Some(code));
             }
             place = next;

@@ -230,6 +230,40 @@ def test_a_full_queue_is_waited_for(cluster: MockCluster, open_at: Open, more: l
         assert [m.headers() for m in found] == [[("n", v)] if more else None for v in expected]
 
 
+@pytest.mark.parametrize("unknown", ["none", "key", "partition", "both"])
+def test_rows_of_a_partition_keep_their_order(cluster: MockCluster, open_at: Open, unknown: str) -> None:
+    """Whether the row, its key or librdkafka chooses the partition, also one after the other, and when the queue is full."""
+    producer, _ = open_at(cluster.bootstrap_servers, queue_buffering_max_messages="37")
+    topics, n = [new_topic(producer) for _ in range(2)], 500
+    keys = [None if i % 3 == 0 and unknown in ("key", "both") else b"%d" % (i % 11) for i in range(n)]
+    given = [None if i % 5 < 3 and unknown in ("partition", "both") else i % 4 for i in range(n)]
+    columns = {
+        "value": pa.array([b"%d" % i for i in range(n)], pa.binary()),
+        "key": pa.array(keys, pa.binary()),
+        "topic": pa.array([i % 2 for i in range(n)], pa.int32()),
+    }
+    if unknown != "key":
+        columns["partition"] = pa.array(given, pa.int32())
+
+    def make_room() -> None:
+        wait_until(lambda: producer.flush(0.1) < 20, 20, "room")
+
+    assert producer.produce(records(columns, *topics), 1, make_room) is None
+    flushed(producer)
+    for number, topic in enumerate(topics):
+        found = {p: [int(m.value() or b"") for m in messages] for p, messages in stored(cluster, topic).items()}
+        assert all(rows == sorted(rows) for rows in found.values())
+        assert sorted(itertools.chain(*found.values())) == list(range(number, n, 2))
+        of_key: dict[bytes, set[int]] = {}
+        for partition, row in ((p, row) for p, rows in found.items() for row in rows):
+            key, chosen = keys[row], given[row] if unknown != "key" else None
+            if chosen is not None:
+                assert partition == chosen
+            elif key is not None:
+                of_key.setdefault(key, set()).add(partition)
+        assert all(len(partitions) == 1 for partitions in of_key.values())
+
+
 def test_large_records_wait_for_bytes(cluster: MockCluster, open_at: Open) -> None:
     """The queue is bounded in bytes: of 30 records of 10 MB at most four are in it."""
     producer, _ = open_at(cluster.bootstrap_servers, message_max_bytes="20000000", queue_buffering_max_kbytes="40000")

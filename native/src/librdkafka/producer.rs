@@ -7,6 +7,7 @@
 //! Why this is sound, besides what `librdkafka` says: the callbacks get the `Inbox` by its address. It lives until the
 //! handle is destroyed, and librdkafka has ended its threads by then. Keys, values and headers are copied by the calls.
 
+use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,8 @@ use super::{
 const COPY: c_int = 0x2;
 const FATAL: c_int = -150;
 const PURGED: [i32; 2] = [-152, -151]; // _PURGE_QUEUE, _PURGE_INFLIGHT
+/// The partitioner that gives a record with a key the partition that Java's does.
+const MURMUR2: &str = "murmur2_random";
 const PURGE_ALL: c_int = 0x1 | 0x2; // what is queued, and what is in flight
 /// The most reports that are kept until somebody takes them. Behind them, lines of the log are dropped.
 const MOST_REPORTS: usize = 10_000;
@@ -193,6 +196,8 @@ pub struct Producer {
     api: &'static Api,
     handle: *mut Handle,
     inbox: Arc<Inbox>,
+    murmur2: bool,
+    partition_counts: Mutex<HashMap<String, i32>>,
 }
 
 // SAFETY: librdkafka's handles may be used by several threads at a time, and the inbox is locked.
@@ -222,7 +227,9 @@ impl Producer {
                 return Err(Error::new(INVALID_ARG, text(problem.as_ptr())));
             }
             (api.set_log_queue)(handle, null_mut()); // its main queue
-            Ok(Self { api, handle, inbox })
+            let partitioner = properties.iter().rev().find(|(name, _)| name == "partitioner");
+            let murmur2 = partitioner.is_some_and(|(_, value)| value == MURMUR2);
+            Ok(Self { api, handle, inbox, murmur2, partition_counts: Mutex::default() })
         }
     }
 
@@ -260,8 +267,18 @@ impl Producer {
                 (0, 0)
             };
             (self.api.metadata_destroy)(answer);
+            if let ((1.., 0), Ok(count)) = (found, i32::try_from(found.0)) {
+                self.partition_counts.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), count);
+            }
             Ok(found)
         }
+    }
+
+    /// Return the number of partitions of which murmur2 of a key chooses one, as the last look-up found it. None if the topic
+    /// was not looked up, or if the user wants another partitioner.
+    pub fn murmur2_partitions(&self, topic: &str) -> Option<i32> {
+        let counts = self.partition_counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(topic).copied().filter(|_| self.murmur2)
     }
 
     /// Return how many records and reports are waiting.
@@ -421,10 +438,12 @@ impl ProducerTopic<'_> {
         }
     }
 
-    /// Produce records without headers and times, in order; quicker than one by one. Return the first that is refused, with
-    /// the code of the error. Behind it, some may have been taken unless the queue is full.
+    /// Produce records without headers and times to one partition, or to those that librdkafka's partitioner chooses (-1), in
+    /// order; quicker than one by one. Return the first that is refused, with the code of the error. Behind it, some may have
+    /// been taken unless the queue is full.
     pub fn produce_all<'r>(
         &self,
+        partition: i32,
         records: impl ExactSizeIterator<Item = (Option<&'r [u8]>, Option<&'r [u8]>)>,
         task: u32,
     ) -> Option<(usize, i32)> {
@@ -434,7 +453,7 @@ impl ProducerTopic<'_> {
                 RawMessage {
                     err: 0,
                     rkt: null_mut(),
-                    partition: -1,
+                    partition,
                     payload: value.start.cast_mut(),
                     len: value.length,
                     key: key.start.cast_mut(),
@@ -446,7 +465,7 @@ impl ProducerTopic<'_> {
             .collect();
         let count = c_int::try_from(raw.len()).unwrap_or(c_int::MAX);
         // SAFETY: so many messages are valid during the call; it only reads keys and values.
-        let good = unsafe { (self.producer.api.produce_batch)(self.raw, -1, COPY, raw.as_mut_ptr(), count) };
+        let good = unsafe { (self.producer.api.produce_batch)(self.raw, partition, COPY, raw.as_mut_ptr(), count) };
         if good == count {
             return None;
         }
