@@ -1,0 +1,144 @@
+"""The lag of a running query by the port of its driver: `GET /status.json` (see `observe.status`)."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from dynamic_kafka.cli.lags import Look, PartitionLag
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, listed
+
+__all__ = ["QueryLag", "look_of"]
+
+_VERSION = 1
+_MOST_BYTES = 512 * 1024 * 1024
+_NOT_NOW = {"silent", "failed", "starting"}
+
+
+class QueryLag:
+    """Asks a driver again and again.
+
+    Args:
+        url: The address of its port, such as `http://127.0.0.1:9250`.
+        query: The name of the query; None for the only one.
+        timeout_s: The longest time to wait for an answer.
+
+    Raises:
+        ConfigurationError: If the address is not one of http or https, or has a login in it.
+    """
+
+    def __init__(self, url: str, query: str | None, *, timeout_s: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+            raise ConfigurationError("--url is not an address such as http://127.0.0.1:9250")
+        self._shown = f"{parts.scheme}://{parts.netloc}"
+        self._url = f"{self._shown}{parts.path.removesuffix('/status.json').rstrip('/')}/status.json?partitions=all"
+        self._query, self._timeout_s = query, timeout_s
+
+    def close(self) -> None:
+        """Do nothing: each look has a connection of its own."""
+
+    def look(self) -> Look:
+        """Return the lag now.
+
+        Raises:
+            DynamicKafkaError: If the driver does not answer, or with something else.
+            ConfigurationError: If it runs several queries and none is named.
+        """
+        try:
+            with _opener().open(self._url, timeout=self._timeout_s) as answer:
+                text = answer.read(_MOST_BYTES)
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise DynamicKafkaError(
+                f"{self._shown} answers {error.code} {error.reason} to /status.json; check --url: it is the port of the "
+                "option metrics.port"
+            ) from None
+        except OSError as error:
+            reason = getattr(error, "reason", None) or error.strerror or error
+            raise DynamicKafkaError(
+                f"{self._shown} does not answer ({reason}); check that the query runs with the option metrics.port, and "
+                "--url"
+            ) from None
+        try:
+            status = json.loads(text)
+            if status["version"] > _VERSION:
+                raise DynamicKafkaError(
+                    f"{self._shown} answers in version {status['version']}, and this program knows {_VERSION}; upgrade "
+                    "pyspark-dynamic-kafka"
+                )
+            return look_of(status, self._query)
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, DynamicKafkaError):
+                raise
+            raise DynamicKafkaError(
+                f"{self._shown} does not answer with the status of queries ({type(error).__name__}); check --url"
+            ) from None
+
+
+def look_of(status: Mapping[str, Any], name: str | None) -> Look:
+    """Return the lag of one query.
+
+    Args:
+        status: A `Status`, with all partitions.
+        name: The query; None for the only one.
+
+    Raises:
+        ConfigurationError: If there is no such query, or there are several and none is named.
+    """
+    queries = status["queries"]
+    names = [q["query"] for q in queries]
+    wanted = [q for q in queries if name in (q["query"], q["name"], q["query_id"])] if name is not None else queries
+    if len(wanted) != 1:
+        there = listed([f"'{n}'" for n in names], 5) or "none"
+        what = "no such query" if name is not None and not wanted else f"{len(wanted)} queries"
+        raise ConfigurationError(f"The driver has {what}; give --query with one of: {there}")
+    (query,) = wanted
+    clusters = [c for source in query["sources"] for c in source["clusters"]]
+    # What a query that does not report said last is no longer true.
+    stale = f"the query is {query['state']}: {query['reason']}".rstrip(": ") if query["state"] in _NOT_NOW else ""
+    silent: dict[str, str] = {}
+    partitions: list[PartitionLag] = []
+    for cluster in clusters:
+        reason = stale or (cluster["reason"] or "it is unreachable" if cluster["state"] == "unreachable" else "")
+        if reason:
+            silent[cluster["cluster"]] = reason
+        for topic in cluster["topics"]:
+            if topic["state"] == "retained":
+                continue
+            partitions += [
+                PartitionLag(
+                    cluster["cluster"],
+                    topic["topic"],
+                    p["partition"],
+                    p["current"],
+                    None if reason else p["end"],
+                    reason or ("" if p["end"] is not None else "its end is not known yet"),
+                    None if reason else p["lag_s"],
+                )
+                for p in topic["partitions"] or ()
+            ]
+    past = {
+        c["cluster"]: tuple(zip(c["history"]["times_ms"], c["history"]["pending_records"], strict=True))
+        for c in clusters
+        if c["cluster"] not in silent
+    }
+    notes = [f"Query '{query['query']}' is {query['state']}" + (f": {query['reason']}" if query["reason"] else "")]
+    if not clusters:
+        notes.append("Nothing is known about its sources yet")
+        silent["(none yet)"] = stale or "the query has not reported its clusters yet"
+    return Look(status["time_ms"], tuple(partitions), silent, tuple(notes), past)
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Return an opener that follows no redirect: the driver's port makes none."""
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    return urllib.request.build_opener(NoRedirect)

@@ -1,0 +1,243 @@
+"""Lag: what was seen of partitions at one time, sums of it with the worst first, and how it changes. Pure.
+
+What is not known is never 0: it is counted, it has a reason, and it comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+__all__ = ["By", "Look", "PartitionLag", "Row", "Total", "exceeds", "rows_of", "total_of"]
+
+By = Literal["cluster", "topic", "partition"]
+"""What a row is about."""
+
+Key = tuple[str, ...]
+"""A cluster; a cluster and a topic; or a cluster, a topic and the number of a partition."""
+
+_WINDOW_MS = 300_000
+_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """A partition at one time.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+        partition: The partition.
+        position: The next offset to read; None if it is not known.
+        end: The end of the log, or the stopping offset if that comes first; None if it is not known.
+        reason: Why the lag is not known; "" if it is known.
+        seconds: The age of the next record to read; 0 if there is none, None if it is not known.
+    """
+
+    cluster: str
+    topic: str
+    partition: int
+    position: int | None = None
+    end: int | None = None
+    reason: str = ""
+    seconds: float | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Return the number of offsets to read; None if it is not known."""
+        return None if self.reason or self.position is None or self.end is None else max(0, self.end - self.position)
+
+
+@dataclass(frozen=True)
+class Look:
+    """All partitions at one time.
+
+    Args:
+        time_ms: The time.
+        partitions: The partitions.
+        silent: The clusters of which nothing is known now, with the reason.
+        notes: What else was seen, such as the last batch.
+        past: The lag of clusters at earlier times, oldest first, if somebody has kept it.
+    """
+
+    time_ms: int
+    partitions: tuple[PartitionLag, ...]
+    silent: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    past: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+
+
+class Row(NamedTuple):
+    """The lag of a cluster, a topic or a partition.
+
+    Attributes:
+        key: What it is about.
+        partitions: The number of partitions.
+        unknown: How many of them have a lag that is not known.
+        lag: The sum of the others; None if none is known.
+        seconds: The greatest age of a next record; None if it is not known of any partition that has one.
+        per_second: How the lag changes, in records a second; None if that is not known.
+        clear_s: The time until there is nothing left, at this rate; None if it is not known or never.
+        note: Why something is not known, or which partition has most of the lag.
+        position: The position, for a partition.
+        end: The end, for a partition.
+    """
+
+    key: Key
+    partitions: int
+    unknown: int
+    lag: int | None
+    seconds: float | None
+    per_second: float | None
+    clear_s: float | None
+    note: str
+    position: int | None = None
+    end: int | None = None
+
+
+class Total(NamedTuple):
+    """The lag of everything.
+
+    Attributes:
+        partitions: The number of partitions.
+        unknown: How many of them have a lag that is not known.
+        silent: The number of clusters of which nothing is known.
+        lag: The sum of the others.
+        seconds: The greatest age of a next record; None if it is not known of any partition that has one.
+        seconds_unknown: The number of partitions that have records to read of unknown age.
+    """
+
+    partitions: int
+    unknown: int
+    silent: int
+    lag: int
+    seconds: float | None
+    seconds_unknown: int
+
+
+def rows_of(looks: Sequence[Look], by: By) -> list[Row]:
+    """Return the rows, worst first: what is not known, then by age, then by lag.
+
+    Args:
+        looks: The last looks, oldest first. All but the last one are for the trend.
+        by: What a row is about.
+    """
+    now = looks[-1]
+    groups: dict[Key, list[PartitionLag]] = {(cluster,): [] for cluster in now.silent} if by == "cluster" else {}
+    for partition in now.partitions:
+        groups.setdefault(_key(partition, by), []).append(partition)
+    if by != "cluster":  # a cluster without partitions has a row of its own
+        known = {p.cluster for p in now.partitions}
+        groups |= {(cluster,): [] for cluster in now.silent if cluster not in known}
+    earlier = _earlier(looks, by)
+    rows = [_row(key, some, now, earlier.get(key, [])) for key, some in groups.items()]
+    return sorted(rows, key=_rank)
+
+
+def total_of(look: Look) -> Total:
+    """Return the lag of everything in a look."""
+    return Total(
+        len(look.partitions),
+        sum(p.lag is None for p in look.partitions),
+        len(look.silent),
+        sum(p.lag or 0 for p in look.partitions),
+        _seconds(look.partitions),
+        sum(bool(p.lag) and p.seconds is None for p in look.partitions),
+    )
+
+
+def exceeds(total: Total, max_lag: int | None, max_seconds: float | None) -> str:
+    """Return why a limit is exceeded, or not known to be kept; "" if all limits are kept.
+
+    Args:
+        total: The lag of everything.
+        max_lag: The limit of the sum; None for no limit.
+        max_seconds: The limit of the greatest age; None for no limit.
+    """
+    if max_lag is None and max_seconds is None:
+        return ""
+    if max_lag is not None and total.lag > max_lag:
+        return f"the lag is {total.lag}, more than {max_lag}"
+    if max_seconds is not None and total.seconds is not None and total.seconds > max_seconds:
+        return f"the oldest record to read is {total.seconds:.0f} s old, more than {max_seconds:g} s"
+    if total.unknown or total.silent:
+        return f"the lag of {total.unknown} partitions is not known"
+    if max_seconds is not None and total.seconds_unknown:
+        return f"the age of the next record is not known for {total.seconds_unknown} partitions"
+    return ""
+
+
+# --- parts --------------------------------------------------------------------------------------------------------------
+
+
+def _key(partition: PartitionLag, by: By) -> Key:
+    whole = partition.cluster, partition.topic, str(partition.partition)
+    return whole[: {"cluster": 1, "topic": 2, "partition": 3}[by]]
+
+
+def _row(key: Key, some: Sequence[PartitionLag], now: Look, earlier: Sequence[tuple[int, int]]) -> Row:
+    unknown = sum(p.lag is None for p in some)
+    known = [p.lag for p in some if p.lag is not None]
+    lag = sum(known) if known else None
+    silent = now.silent.get(key[0])
+    note = silent or next((p.reason for p in some if p.reason), "") or _worst(some, lag)
+    if unknown and known:
+        note = f"{unknown} partitions are not known: {note}"
+    # A sum without some of its parts is no trend.
+    per_second = None if unknown or lag is None else _slope([*earlier, (now.time_ms, lag)])
+    one = some[0] if len(key) == 3 else None
+    return Row(
+        key,
+        len(some),
+        unknown,
+        lag,
+        _seconds(some),
+        per_second,
+        lag / -per_second if lag and per_second is not None and per_second < 0 else None,
+        note,
+        one.position if one is not None else None,
+        one.end if one is not None else None,
+    )
+
+
+def _seconds(some: Iterable[PartitionLag]) -> float | None:
+    ages = [p.seconds for p in some if p.seconds is not None]
+    return max(ages, default=None)
+
+
+def _worst(some: Sequence[PartitionLag], lag: int | None) -> str:
+    """Return the partition that has most of the lag, if one has."""
+    if not lag or len(some) < 2:
+        return ""
+    worst = max(some, key=lambda p: p.lag or 0)
+    share = (worst.lag or 0) / lag
+    return f"{share:.0%} of it in {worst.topic}/{worst.partition}" if share > _SHARE else ""
+
+
+def _earlier(looks: Sequence[Look], by: By) -> dict[Key, list[tuple[int, int]]]:
+    """Return the lags in the looks before the last one, by key. A look in which a part was not known is left out."""
+    now = looks[-1]
+    found: dict[Key, list[tuple[int, int]]] = {}
+    if by == "cluster":
+        found = {(cluster,): list(past) for cluster, past in looks[0].past.items()}
+    for look in looks[:-1]:
+        sums: dict[Key, int | None] = {}
+        for p in look.partitions:
+            key, lag = _key(p, by), p.lag
+            before = sums.get(key, 0)
+            sums[key] = None if lag is None or before is None else before + lag
+        for key, lag in sums.items():
+            if lag is not None:
+                found.setdefault(key, []).append((look.time_ms, lag))
+    return {k: [s for s in samples if now.time_ms - s[0] <= _WINDOW_MS] for k, samples in found.items()}
+
+
+def _slope(samples: Sequence[tuple[int, int]]) -> float | None:
+    """Return how a number changes in each second, from the first sample to the last one."""
+    (first_ms, first), (last_ms, last) = samples[0], samples[-1]
+    return None if last_ms <= first_ms else (last - first) * 1000 / (last_ms - first_ms)
+
+
+def _rank(row: Row) -> tuple[bool, float, int, Key]:
+    return row.lag is not None and not row.unknown, -(row.seconds or 0), -(row.lag or 0), row.key
