@@ -25,6 +25,7 @@ from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source import monitor as monitor_module
 from dynamic_kafka.source.configure import SourceObjects
+from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile, Query, read_all, read_batch
 
@@ -417,6 +418,7 @@ def test_a_changed_password_takes_effect_without_a_restart(
 ) -> None:
     """Properties that change with the same topics are used from then on; before, the error comes after one more look."""
     monkeypatch.setattr(monitor_module, "_REFUSED_BACKOFF_S", 1.0)
+    monkeypatch.setattr(SourceSettings, "call_timeout_ms", 2_000)
     with KafkaBroker(sasl_plain={"reader": "old"}) as broker:
         name = topic(broker)
         properties = broker.client_properties("reader")
@@ -552,8 +554,11 @@ def test_a_wrong_bootstrap_server_is_named(topic: Topic) -> None:
         )
 
 
-def test_what_is_known_to_be_unread_is_read_over_an_outage(mortal: KafkaBroker, topic: Topic) -> None:
+def test_what_is_known_to_be_unread_is_read_over_an_outage(
+    mortal: KafkaBroker, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With `fail`, a broker that is away between two batches neither ends the query nor looks like the end."""
+    monkeypatch.setattr(SourceSettings, "call_timeout_ms", 2_000)
     name = topic(mortal)
     write(mortal, name, *map(str, range(10)))
     options = {"kafka.bootstrap.servers": mortal.bootstrap_servers, "subscribe": name, "maxOffsetsPerTrigger": "4"}
