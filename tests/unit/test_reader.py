@@ -48,6 +48,8 @@ class Cluster:
         self.before_consume: Callable[[], None] = lambda: None
         self.events: list[Message] = []
         self.closed = self.outdated = False
+        self.topics: set[str] = set()
+        self.looked_up: list[str] = []
         self.dead_links = 0
         """How many connections in a row carry no records, while the admin client's answers arrive."""
         self._fetching: dict[int, int] = {}
@@ -116,8 +118,9 @@ class Cluster:
 
         return {tp: self._answer(partial(listed, tp, spec)) for tp, spec in asked.items()}
 
-    def list_topics(self, *_: Any, **__: Any) -> None:
+    def list_topics(self, topic: str, **_: Any) -> None:
         """Refresh nothing."""
+        self.looked_up.append(topic)
 
     def assign(self, tps: list[TopicPartition]) -> None:
         """Fetch these."""
@@ -242,6 +245,24 @@ def test_a_range_is_read_whole(read: Read) -> None:
     """And nothing beyond it."""
     assert read(Cluster(Log(0, 200))) == offsets(50, 100)
     assert read(Cluster(Log(0, 100))) == offsets(50, 100)
+
+
+def test_a_topic_that_the_client_reads_for_the_first_time_is_looked_up(read: Read) -> None:
+    """As soon as a fetch brings nothing; not again, also not when later ones bring nothing."""
+    cluster = Cluster(Log(0, 200))
+    for looked_up in (["t"], ["t"]):
+        empty = iter([True, True])
+        cluster.dead_links = 1
+
+        def arrive(empty: Iterator[bool] = empty) -> None:
+            cluster.dead_links = int(next(empty, False))
+
+        cluster.before_consume = arrive
+        assert read(cluster) == offsets(50, 100)
+        assert cluster.looked_up == looked_up
+    quick = Cluster(Log(0, 200))
+    assert read(quick) == offsets(50, 100)
+    assert (quick.looked_up, quick.topics) == ([], {"t"})
 
 
 def test_a_connection_that_is_dead_without_a_word_is_made_again(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:

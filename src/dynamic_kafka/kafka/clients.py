@@ -114,6 +114,7 @@ class ClusterClients:
 
     Attributes:
         errors: The errors that the clients reported in the background.
+        topics: The topics that the consumer was assigned to, as its users have noted them.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class ClusterClients:
         producer: ClientSettings = ClientSettings(),
     ) -> None:
         self.errors = BackgroundErrors()
+        self.topics: set[str] = set()
         self._properties = dict(properties)
         self._consumer, self._producer = consumer, producer
         self._fingerprint: Hashable = None
@@ -216,6 +218,7 @@ class ClusterClients:
 
     def close(self) -> None:
         """Close the clients that were made; never waits for a broker. A producer drops what it has not sent."""
+        self.topics.clear()
         clients = [self.__dict__.pop(name, None) for name in ("consumer", "native_consumer", "native_producer")]
         for name in ("admin", "producer"):
             self.__dict__.pop(name, None)  # closed with the last reference

@@ -52,6 +52,7 @@ _PAUSE_S = 0.2
 _STALL_S = 3.0
 _SILENCE_S = 10.0
 _SHOWN_RANGES = 20
+_MOST_LOOKED_UP = 10  # each one is a request; the client looks more of them up at once
 # Ranges are known and mostly small: answer an empty fetch soon (it is what shows the end of a range whose tail holds no
 # record), and look again soon after a full queue. The queue bounds a task's memory.
 _TUNING = {
@@ -136,6 +137,7 @@ class _ClusterReader:
         self._ranges = {KafkaTopicPartition(r.topic, r.partition): r for r in ranges}
         self._positions = {tp: r.start for tp, r in self._ranges.items()}
         self._open = set(self._ranges)
+        self._new_topics: set[str] = set()
         self._last_error = ""
         self._planned_ids = {r.topic: r.topic_id for r in ranges if r.topic_id}
         self._inquiry = Inquiry(cluster, access.kafka_id, clients, settings.call_timeout_ms / 1000)
@@ -156,6 +158,8 @@ class _ClusterReader:
         try:
             spans = {tp: self._span(tp) for tp in self._open}
             self._fetcher.assign(spans)
+            self._new_topics = {tp.topic for tp in self._open} - self._clients.topics
+            self._clients.topics |= self._new_topics
             if sum(span.end - span.position for span in spans.values()) > BATCH_RECORDS:
                 self._inquiry.request_topic_ids(self._planned_ids)  # the answer arrives with the first records
         except (KafkaException, ConfigurationError) as error:
@@ -268,6 +272,7 @@ class _ClusterReader:
 
     def _check_progress(self, progress_at: float) -> None:
         """Handle a fetch that brought nothing: ask about the ranges from time to time, and give up at last."""
+        self._look_up_new_topics()
         self._renew_clients()
         now = time.monotonic()
         if not self._open or now < max(self._ask_at, progress_at if self._doubts else progress_at + self._stall_s):
@@ -281,6 +286,13 @@ class _ClusterReader:
             self._silence_s *= 2  # a slow link may need longer for one answer
             self._clients.renew()
             self.start()
+
+    def _look_up_new_topics(self) -> None:
+        """Look up the topics that the client reads for the first time. By itself it does that once a second."""
+        new, self._new_topics = self._new_topics, set()
+        if len(new) <= _MOST_LOOKED_UP:
+            for topic in sorted(new):
+                self._fetcher.look_up(topic)
 
     def _renew_clients(self) -> None:
         if self._clients.renew_if_outdated():
