@@ -214,8 +214,8 @@ def start() -> Iterator[Callable[..., Query]]:
 
 @pytest.mark.parametrize(
     ("delay_s", "extra"),
-    [(0.04, {}), (0.04, FORGET), (0.2, ISOLATE | FORGET), (0.2, {"endingOffsets": "latest"} | FORGET)],
-    ids=["40 ms", "40 ms, forget", "200 ms, isolate, forget", "200 ms, bounded, forget"],
+    [(0.04, {}), (0.04, FORGET), (0.08, ISOLATE | FORGET), (0.08, {"endingOffsets": "latest"} | FORGET)],
+    ids=["40 ms", "40 ms, forget", "80 ms, isolate, forget", "80 ms, bounded, forget"],
 )
 def test_a_pattern_behind_a_slow_link_reads_each_record_once(
     cluster: Cluster, start: Callable[..., Query], delay_s: float, extra: Mapping[str, str]
