@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sys
+import threading
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +20,10 @@ from dynamic_kafka.cli.checks.visit import TopicState
 from dynamic_kafka.cli.job import Job, Target, job_of
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.kafka import probing
 from dynamic_kafka.kafka.probing import Clock, Probe
 from dynamic_kafka.kafka.transactions.connection import Step
+from dynamic_kafka.kafka.transactions.security import ConnectionSettings
 from dynamic_kafka.native import Kernel
 
 OK, WARNING, ERROR, UNKNOWN = Result.OK, Result.WARNING, Result.ERROR, Result.UNKNOWN
@@ -146,6 +150,28 @@ def test_findings_about_an_address(probe: Probe, others: bool, result: Result, s
     assert found.what == said or said in found.what
     assert "; check" not in found.what
     assert bool(found.remedy) == (result is not OK)
+
+
+def test_an_address_that_could_not_be_looked_at_is_not_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever went wrong: an error that nobody expected, or one without words."""
+    settings = ConnectionSettings((("here", 9092),))
+    for failure, said in ((RuntimeError("oops"), "RuntimeError: oops"), (OSError(), "OSError: ")):
+
+        def connect(*_: Any, failure: Exception = failure) -> None:
+            raise failure
+
+        monkeypatch.setattr(probing, "Connection", connect)
+        assert probing.probe(("here", 9092), settings, 1).problem == said
+
+
+def test_an_address_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the time that it may take, and no more: looking up a name has no time-out of its own."""
+    answered = threading.Event()
+    monkeypatch.setattr(probing, "Connection", lambda *_: answered.wait(30))
+    monkeypatch.setattr(probing, "_GRACE_S", 0.0)
+    found = probing.probe(("here", 9092), ConnectionSettings((("here", 9092),)), 0.05)
+    assert found.problem == "no answer within 0.05 s"
+    answered.set()
 
 
 def test_a_broker_that_advertises_what_is_not_reached_is_an_error() -> None:

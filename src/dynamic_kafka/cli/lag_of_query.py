@@ -135,10 +135,10 @@ def look_of(status: Mapping[str, Any], name: str | None) -> Look:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Return an opener that follows no redirect: the driver's port makes none."""
+    """Return an opener that asks the driver itself: it uses no proxy, and follows no redirect."""
 
     class NoRedirect(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: Any) -> None:
             return None
 
-    return urllib.request.build_opener(NoRedirect)
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect)

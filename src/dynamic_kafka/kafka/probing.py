@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -94,19 +95,12 @@ def probe(address: tuple[str, int], settings: ConnectionSettings, timeout_s: flo
 def _look(found: Probe, settings: ConnectionSettings, deadline: float, may_ask: bool) -> None:  # noqa: FBT001
     try:
         connection = Connection(found.address, settings, deadline, found.steps.append)
-    except LoginError as error:
-        found.problem, found.refused = str(error), True
-        return
-    except (OSError, BrokerError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
-        found.problem = str(error)
-        return
-    try:
-        if may_ask:
-            _ask(found, connection, deadline)
-    except (OSError, BrokerError) as error:
-        found.problem = str(error)
-    finally:
-        connection.close()
+        with closing(connection):
+            if may_ask:
+                _ask(found, connection, deadline)
+    except Exception as error:  # noqa: BLE001  (in a thread; an address that was not looked at must not seem to be good)
+        found.problem = _reason(error)
+        found.refused = isinstance(error, LoginError)
 
 
 def _ask(found: Probe, connection: Connection, deadline: float) -> None:
@@ -129,8 +123,13 @@ def _ask(found: Probe, connection: Connection, deadline: float) -> None:
             if error.unauthorized
             else str(error)
         )
-    except OSError as error:
-        found.no_clock = str(error)
+    except Exception as error:  # noqa: BLE001  (the address is good all the same)
+        found.no_clock = _reason(error)
+
+
+def _reason(error: Exception) -> str:
+    known = isinstance(error, (OSError, BrokerError, LoginError)) and str(error)
+    return known or f"{type(error).__name__}: {error}"
 
 
 def _clock(quorum: Any, before_ms: int, after_ms: int) -> Clock:
@@ -138,9 +137,12 @@ def _clock(quorum: Any, before_ms: int, after_ms: int) -> Clock:
 
     Raises:
         BrokerError: If the broker refuses.
+        ConnectionError: If the time is not in the answer.
     """
     if quorum.error_code:
         raise BrokerError(quorum.error_code)
+    if not quorum.topics or not quorum.topics[0].partitions:
+        raise ConnectionError("its controller does not tell the time")
     partition = quorum.topics[0].partitions[0]
     if partition.error_code:
         raise BrokerError(partition.error_code)

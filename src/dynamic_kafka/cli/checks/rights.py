@@ -12,6 +12,7 @@ from dynamic_kafka.cli.checks.findings import Finding, error, ok, unknown, warni
 from dynamic_kafka.cli.checks.visit import NotAnsweredError, Visit
 from dynamic_kafka.cli.job import Purpose
 from dynamic_kafka.errors import DynamicKafkaError
+from dynamic_kafka.kafka.config.properties import to_librdkafka
 from dynamic_kafka.kafka.transactions.client import TransactionClient
 from dynamic_kafka.kafka.transactions.connection import BrokerError
 
@@ -43,6 +44,8 @@ _SHOWN = 5
 def check_rights(visit: Visit) -> Iterator[Finding]:
     """Check the rights for each purpose of the query."""
     topics = _topics(visit)
+    user = to_librdkafka(visit.target.properties, role="admin").get("sasl.username", "")
+    principal = f"User:{user}" if user and "${" not in user else "User:..."
     for purpose, asked_for in visit.job.purposes.items():
         needed = dict.fromkeys(topics, _TOPIC[purpose])
         granted = dict(topics)
@@ -52,11 +55,16 @@ def check_rights(visit: Visit) -> Iterator[Finding]:
         if purpose == "exactly-once":
             for resource, operations, found in _of_transactions(visit):
                 needed[resource], granted[resource] = operations, found
-        yield judge_rights(purpose, needed, granted, asked_for=asked_for)
+        yield judge_rights(purpose, needed, granted, asked_for=asked_for, principal=principal)
 
 
 def judge_rights(
-    purpose: Purpose, needed: Mapping[str, frozenset[str]], granted: Mapping[str, Granted], *, asked_for: bool
+    purpose: Purpose,
+    needed: Mapping[str, frozenset[str]],
+    granted: Mapping[str, Granted],
+    *,
+    asked_for: bool,
+    principal: str = "User:...",
 ) -> Finding:
     """Judge whether the user may do all that a purpose needs.
 
@@ -65,6 +73,7 @@ def judge_rights(
         needed: The operations by resource.
         granted: What is granted, by resource.
         asked_for: True if the query has this purpose; False if it is only of interest.
+        principal: The user, as ACLs name it.
     """
     missing, unclear = [], []
     for resource, operations in needed.items():
@@ -79,9 +88,7 @@ def judge_rights(
         judge = error if asked_for else warning
         return judge(
             f"not enough for {name}: missing is {_joined(missing)}{also}",
-            "grant it to the user of the login (kafka-acls.sh --add --allow-principal User:...)"
-            if asked_for
-            else f"for {name}, grant it (kafka-acls.sh --add --allow-principal User:...)",
+            f"{'' if asked_for else f'for {name}, '}grant it (kafka-acls.sh --add --allow-principal {principal} ...)",
         )
     if unclear or not needed:
         return unknown(
