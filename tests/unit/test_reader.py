@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataLossError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.kafka.clients import ClientSettings
 from dynamic_kafka.source import inquiry, python_fetcher, reader
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
@@ -205,6 +206,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, int]]
             cluster.closed = True
 
         monkeypatch.setattr(reader, "kept_clients", clients)
+        monkeypatch.setattr(reader, "_record_bytes", {})
         settings = configure_source(
             {
                 "kafka.bootstrap.servers": "b:1",
@@ -263,6 +265,34 @@ def test_a_topic_that_the_client_reads_for_the_first_time_is_looked_up(read: Rea
     quick = Cluster(Log(0, 200))
     assert read(quick) == offsets(50, 100)
     assert (quick.looked_up, quick.topics) == ([], {"t"})
+
+
+def test_a_few_records_are_read_with_a_client_that_fetches_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If records of the size of the last batch fit into its fetches, for each of the task's partitions of the cluster."""
+    used: list[tuple[str, Any]] = []
+
+    @contextmanager
+    def clients(purpose: str, name: str, *_: Any, consumer: ClientSettings) -> Iterator[Cluster]:
+        used.append((f"{name}: {purpose}", consumer.defaults.get("max.partition.fetch.bytes")))
+        yield Cluster(Log(0, 200_000), Log(0, 200_000))
+
+    monkeypatch.setattr(reader, "kept_clients", clients)
+    monkeypatch.setattr(reader, "_record_bytes", {})
+    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "reader-implementation": "python"}
+    settings = configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
+    access = {"c": ClusterAccess({}, kafka_id="K"), "d": ClusterAccess({}, kafka_id="K")}
+    schema = arrow_schema(["partition", "offset"])  # of 12 bytes
+    for ranges in (
+        [planned()],
+        [planned()],
+        [planned(0, 10), planned(0, 100_000, partition=1)],
+        [planned(), planned()._replace(cluster="d")],
+    ):
+        assert sum(b.num_rows for b in reader.read(ReadTask(ranges, access), schema, settings)) == sum(
+            r.end - r.start for r in ranges
+        )
+    little = ("c: read a little", "131072")
+    assert used == [("c: read", None), little, ("c: read", None), little, ("d: read", None)]
 
 
 def test_a_connection_that_is_dead_without_a_word_is_made_again(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from itertools import groupby
 
 import pyarrow as pa
@@ -61,6 +62,12 @@ _TUNING = {
     "queued.min.messages": "100000",
     "queued.max.messages.kbytes": "32768",
 }
+# A client with the settings above fetches 1 MB of each partition at a time, and the next ones meanwhile. Of a long log, a
+# task with a few records would drop most of it. So there is another client for such tasks.
+_LITTLE_BYTES = 131_072
+_LITTLE = {"max.partition.fetch.bytes": str(_LITTLE_BYTES)}
+# The average size of a record of each cluster, in the last batch that this process has made of it.
+_record_bytes: dict[str, float] = {}
 # librdkafka reports it as _AUTO_OFFSET_RESET, with this text of _LOG_TRUNCATION in the message.
 _TRUNCATION = KafkaError(KafkaError._LOG_TRUNCATION).str().removeprefix("Local: ")
 
@@ -89,10 +96,9 @@ def read(
     try:
         with ExitStack() as stack:
             readers = []
-            for cluster, ranges in groupby(task.ranges, key=lambda r: r.cluster):
-                access = task.clusters[cluster]
-                clients = kept_clients("read", cluster, access.properties, consumer=_consumer_of(settings))
-                opened = stack.enter_context(clients)
+            for cluster, grouped in groupby(task.ranges, key=lambda r: r.cluster):
+                ranges, access = list(grouped), task.clusters[cluster]
+                opened = stack.enter_context(_clients_for(ranges, access, settings))
                 fetcher = make_fetcher(
                     settings.reader_implementation,
                     opened,
@@ -101,7 +107,7 @@ def read(
                     schema,
                     look_up_schemas=look_up_schemas,
                 )
-                reader = _ClusterReader(cluster, list(ranges), opened, fetcher, settings=settings, access=access)
+                reader = _ClusterReader(cluster, ranges, opened, fetcher, settings=settings, access=access)
                 readers.append(reader)
             for reader in readers:
                 reader.start()
@@ -113,8 +119,15 @@ def read(
             gc.enable()
 
 
-def _consumer_of(settings: SourceSettings) -> ClientSettings:
-    return ClientSettings(_TUNING, {"enable.partition.eof": "true", "group.id": settings.consumer_group})
+def _clients_for(
+    ranges: Sequence[Range], access: ClusterAccess, settings: SourceSettings
+) -> AbstractContextManager[ClusterClients]:
+    """Lease the clients for the ranges of one cluster, by what they will probably fetch."""
+    cluster = ranges[0].cluster
+    is_little = max(r.end - r.start for r in ranges) * _record_bytes.get(cluster, math.inf) <= _LITTLE_BYTES
+    tuning = {**_TUNING, **_LITTLE} if is_little else _TUNING
+    consumer = ClientSettings(tuning, {"enable.partition.eof": "true", "group.id": settings.consumer_group})
+    return kept_clients("read a little" if is_little else "read", cluster, access.properties, consumer=consumer)
 
 
 class _ClusterReader:
@@ -192,6 +205,7 @@ class _ClusterReader:
             batch = fetched.batch(recreated) if fetched.records else None
             if batch is not None:
                 self._has_rows = True
+                _record_bytes[self.cluster] = batch.nbytes / batch.num_rows
                 yield batch
                 progress_at = time.monotonic()  # not the time that the rows took downstream
             elif fetched.is_empty:
