@@ -142,10 +142,9 @@ def hot_partition(now_ms: int) -> Model:
 
 
 def metadata_mistake(now_ms: int) -> Model:
-    """A query of which the metadata document is damaged, and named a wrong topic before."""
+    """A query of which the metadata document is damaged."""
     model = Model(now_ms - MINUTES * 60_000)
     error = "streams.yaml, [0].clusterMetadataList[1].bootstrapServers: Field required. The last good answer is used"
-    wrong = "Cluster 'orders-us', topic 'ordres' does not exist, say its brokers. Correct its name in the metadata"
 
     def clusters(time_ms: int, written: int) -> list[ClusterReport]:
         return [cluster(name, reading("orders", time_ms, written)) for name in ("orders-eu", "orders-us")]
@@ -153,8 +152,16 @@ def metadata_mistake(now_ms: int) -> Model:
     failing = {
         "failures": 24, "consecutive_failures": 24, "last_error": error, "last_success_ms": now_ms - 240_000,
     }  # fmt: skip
-    events = [event(now_ms - 250_000, "warning", wrong), event(now_ms - 238_000, "warning", error)]
+    events = [event(now_ms - 238_000, "warning", error)]
     run(model, now_ms, {"billing": clusters}, last={"metadata": metadata(now_ms, **failing)}, events=events)
+    return model
+
+
+def typing_error(now_ms: int) -> Model:
+    """A query of which the metadata document names a wrong topic."""
+    model = Model(now_ms - MINUTES * 60_000)
+    wrong = "Cluster 'orders-us', topic 'ordres' does not exist, say its brokers. Correct its name in the metadata"
+    run(model, now_ms, {"billing": one_cluster}, events=[event(now_ms - 250_000, "warning", wrong)])
     return model
 
 
@@ -224,6 +231,7 @@ STATES: dict[str, Callable[[int], Model]] = {
     "dead-cluster": dead_cluster,
     "hot-partition": hot_partition,
     "metadata-mistake": metadata_mistake,
+    "typing-error": typing_error,
     "failed": failed,
     "silent": silent,
     "starting": starting,
