@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from dynamic_kafka.cli.main import main
+from dynamic_kafka.sink.chain import Chain, Record, State
+from dynamic_kafka.sink.commit_log import CommitLog
+from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import Query
 from tests.spark.tables import Topic
@@ -112,3 +117,58 @@ def test_another_cluster_is_not_asked(
     assert stopped.reset("--to", "earliest", "--topic", "other") == 2
     with pytest.raises(SystemExit):
         stopped.reset("--to", "yesterday")
+
+
+class Log:
+    """The commit log of a prefix.
+
+    Args:
+        broker: Its cluster.
+        prefix: The prefix.
+    """
+
+    def __init__(self, broker: KafkaBroker, prefix: str) -> None:
+        self._place = "kafka", broker.client_properties(), commit_log_topic(prefix)
+
+    def write(self, state: State) -> None:
+        """Append a state that counts, and make the topic if it is not there."""
+        log = CommitLog(*self._place, timeout_ms=20_000)
+        with closing(log):
+            if not log.topic.exists():
+                log.topic.create(None)
+            log.append(Record(f"{state.status}-{time.monotonic_ns()}", log.read().offset, state))
+
+    def read(self) -> Chain:
+        """Its head."""
+        log = CommitLog(*self._place, timeout_ms=20_000)
+        with closing(log):
+            return log.read()
+
+
+def test_the_commit_log_of_the_sink_decides_about_an_unfinished_batch(
+    cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A batch that is not published may be changed, after the log was taken away from it. A published one may not."""
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [(None, "a"), (None, "b")])
+    Stopped(tmp_path, cluster_a, name)
+    (tmp_path / "metadata").write_text('{"id": "q"}')
+    (tmp_path / "commits/0").unlink()
+    log = Log(cluster_a, name)
+    prefix = ["--sink-prefix", name, "--commit-log-property", f"bootstrap.servers={cluster_a.bootstrap_servers}"]
+
+    def change(offset: int) -> int:
+        for path in tmp_path.rglob("offsets/*"):
+            os.utime(path, (1, 1))
+        command = ["offsets", "set", str(tmp_path), f"kafka/{name}/0:{offset}", "--rewrite-unfinished", *prefix]
+        return main([*command, "--execute", "--timeout", "20"])
+
+    assert change(1) == 1
+    assert "does not exist or is empty" in capsys.readouterr().out
+    log.write(State("c", 3, "owned", applied={"another": 5}))
+    assert change(1) == 0
+    assert "Batch 0 is not published" in capsys.readouterr().out
+    assert (log.read().state.generation, log.read().state.status) == (4, "owned")
+    log.write(State("c", 4, "finished", "q", 0, applied={"q": 0}))
+    assert change(0) == 1
+    assert "Batch 0 is decided or published" in capsys.readouterr().out

@@ -175,14 +175,16 @@ def with_positions(
         ConfigurationError: If the document does not know a partition.
     """
     _check_known(document, wanted)
+    by_cluster: dict[str, dict[KafkaTopicPartition, int]] = {}
+    for (name, topic, partition), offset in wanted.items():
+        by_cluster.setdefault(name, {})[KafkaTopicPartition(topic, partition)] = offset
     clusters = {}
     for name, state in document.clusters.items():
-        mine = {KafkaTopicPartition(p.topic, p.partition): o for p, o in wanted.items() if p.cluster == name}
         ranges = dict(state.ranges) if unfinished else {tp: (end, end) for tp, (_, end) in state.ranges.items()}
         retained = {t: RetainedTopic(k.topic_id, k.since_ms, dict(k.offsets)) for t, k in state.retained.items()}
         unresolved, resets = dict(state.unresolved), set(state.resets) if unfinished else set()
         last = before.clusters.get(name) if before is not None else None
-        for tp, offset in mine.items():
+        for tp, offset in by_cluster.get(name, {}).items():
             if tp not in state.ranges:  # it had no position, or is retained
                 if unresolved.pop(tp, None) is None:
                     retained[tp.topic].offsets[tp.partition] = offset
