@@ -1,0 +1,186 @@
+"""What is suspicious in the metadata of streams, without asking any cluster. Pure.
+
+An error is what a query would not accept. A warning is what is accepted, and is probably not meant. A note is often right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from dynamic_kafka.errors import ConfigurationError, MetadataServiceError, listed
+from dynamic_kafka.kafka.config.properties import to_librdkafka
+from dynamic_kafka.kafka.config.secrets import redact
+from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+from dynamic_kafka.metadata.snapshot import make_snapshot
+
+__all__ = ["Finding", "Result", "check_streams"]
+
+Result = Literal["error", "warning", "note", "ok"]
+
+_HIDDEN = "***"
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Finding(NamedTuple):
+    """Something that was found.
+
+    Args:
+        result: How bad it is.
+        where: The stream, cluster or part of the document.
+        what: What was found. It shows no property's value.
+        remedy: What to do; "" if nothing.
+    """
+
+    result: Result
+    where: str
+    what: str
+    remedy: str = ""
+
+
+def check_streams(streams: Sequence[KafkaStream]) -> list[Finding]:
+    """Return what is wrong or suspicious."""
+    try:
+        clusters = make_snapshot(streams).clusters
+    except MetadataServiceError as error:
+        what, _, remedy = str(error).partition("; ")
+        return [Finding("error", "the document", what, remedy)]
+    found = [*_empty(streams), *_alike(streams)]
+    for name, cluster in clusters.items():
+        found += _check_properties(name, cluster)
+        found += _check_addresses(name, cluster)
+    return [*found, *_one_address_twice(clusters), *_one_topic_twice(streams)]
+
+
+def _empty(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
+    for stream in streams:
+        if not stream.clusters:
+            yield Finding(
+                "warning",
+                f"stream '{stream.stream_id}'",
+                "it has no cluster, so nothing is read",
+                "add one, or delete the stream",
+            )
+        for name, cluster in stream.clusters.items():
+            if not cluster.topics:
+                where = f"stream '{stream.stream_id}', cluster '{name}'"
+                yield Finding("warning", where, "no topics are listed, so nothing is read", "list them, or delete it")
+
+
+def _alike(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
+    """Yield names that differ only in case or blanks, which is hard to see."""
+    for what, names in (
+        ("stream", {stream.stream_id for stream in streams}),
+        ("cluster", {name for stream in streams for name in stream.clusters}),
+    ):
+        groups: dict[str, list[str]] = {}
+        for name in sorted(names):
+            groups.setdefault("".join(name.lower().split()), []).append(name)
+        for same in groups.values():
+            if len(same) > 1:
+                yield Finding(
+                    "warning",
+                    f"{what} {_named(same)}",
+                    "these names differ only in case or blanks, and are different ones",
+                    "give them one name, or names that can be told apart",
+                )
+
+
+def _check_properties(name: str, cluster: ClusterMetadata) -> Iterator[Finding]:
+    where, properties = f"cluster '{name}'", cluster.properties
+    try:
+        to_librdkafka({key: value for key, value in properties.items() if key != "group.id"}, role="consumer")
+    except ConfigurationError as error:
+        yield Finding("error", where, str(error).partition("\n")[0], "correct the property")
+    clear = [key for key, value in redact(properties).items() if _HIDDEN in value]
+    if clear:
+        yield Finding(
+            "warning",
+            where,
+            f"a secret in clear text: {listed(sorted(clear), 5)}",
+            "refer to it: ${env:NAME} or ${file:/path}",
+        )
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol == "SASL_PLAINTEXT" and properties.get("sasl.mechanism", properties.get("sasl.mechanisms")) == "PLAIN":
+        yield Finding("warning", where, "the password crosses the network in clear text", "use SASL_SSL, or SCRAM")
+    logins = sorted(key for key in properties if key.startswith(("sasl.", "ssl.")))
+    if protocol == "PLAINTEXT" and logins:
+        yield Finding(
+            "warning",
+            where,
+            f"{listed(logins, 3)} without an effect: security.protocol is PLAINTEXT",
+            "set security.protocol, for example to SASL_SSL",
+        )
+    unchecked = properties.get("enable.ssl.certificate.verification", "true").lower() == "false"
+    if unchecked or properties.get("ssl.endpoint.identification.algorithm", "https") in ("", "none"):
+        yield Finding(
+            "warning", where, "the server's certificate is not fully checked", "check it; anybody may pose as it"
+        )
+    if "group.id" in properties:
+        yield Finding("warning", where, "group.id is not used here", "set the query's option properties.group.id")
+
+
+def _check_addresses(name: str, cluster: ClusterMetadata) -> Iterator[Finding]:
+    where = f"cluster '{name}'"
+    for server in _servers(cluster):
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+            yield Finding("warning", where, f"'{server}' is not host:port", "name the port; the usual one is 9092")
+        elif host.lower() in _LOCAL:
+            yield Finding(
+                "warning", where, f"'{server}' is the machine of each reader itself", "use the broker's address"
+            )
+
+
+def _servers(cluster: ClusterMetadata) -> list[str]:
+    return [server.strip() for server in cluster.properties["bootstrap.servers"].split(",") if server.strip()]
+
+
+def _one_address_twice(clusters: Mapping[str, ClusterMetadata]) -> Iterator[Finding]:
+    names: dict[str, list[str]] = {}
+    for name, cluster in clusters.items():
+        for server in _servers(cluster):
+            names.setdefault(server.lower(), []).append(name)
+    together: dict[tuple[str, ...], list[str]] = {}
+    for server, some in names.items():
+        if len(some) > 1:
+            together.setdefault(tuple(sorted(set(some))), []).append(server)
+    for same, servers in together.items():
+        if len(same) > 1:
+            yield Finding(
+                "warning",
+                f"clusters {_named(same)}",
+                f"they have {listed(servers, 3)} in common, so they seem to be one Kafka cluster",
+                "give it one name; a topic under two names is read once",
+            )
+
+
+def _one_topic_twice(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
+    """Yield a note on each stream with a topic on several clusters, and a warning on topics that two streams share."""
+    owners: dict[tuple[str, str], list[str]] = {}
+    for stream in streams:
+        clusters: dict[str, list[str]] = {}
+        for name, cluster in stream.clusters.items():
+            for topic in cluster.topics:
+                clusters.setdefault(topic, []).append(name)
+                owners.setdefault((name, topic), []).append(stream.stream_id)
+        shared = sorted(topic for topic, names in clusters.items() if len(names) > 1)
+        if shared:
+            yield Finding(
+                "note",
+                f"stream '{stream.stream_id}'",
+                f"{_named(shared)} is read from several clusters: {listed(sorted(clusters[shared[0]]), 5)}",
+                "right if they hold different records, wrong if one is a mirror of another",
+            )
+    for (name, topic), ids in sorted(owners.items()):
+        if len(set(ids)) > 1:
+            yield Finding(
+                "note",
+                f"cluster '{name}', topic '{topic}'",
+                f"it belongs to the streams {_named(sorted(set(ids)))}",
+                "a query that reads several of them reads the topic once",
+            )
+
+
+def _named(names: Iterable[str]) -> str:
+    return listed([f"'{name}'" for name in names], 5)
