@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from dynamic_kafka.cli import doctor, lag, offsets, sql, streams, transactions
+from dynamic_kafka.cli import doctor, lag, offsets, sql, streams, tail, transactions
 from dynamic_kafka.cli.output import warn
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 
@@ -22,7 +22,7 @@ OK, FAILED, USAGE = 0, 1, 2
 """Exit codes: success (also if there was nothing to do), failure, wrong usage."""
 _INTERRUPTED = 130  # as in shells: 128 + SIGINT
 
-_COMMANDS = (doctor, lag, streams, offsets, sql, transactions)
+_COMMANDS = (doctor, lag, streams, offsets, tail, sql, transactions)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

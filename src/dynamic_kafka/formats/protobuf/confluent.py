@@ -51,7 +51,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-__all__ = ["PROTOBUF_CONFLUENT", "header_of", "header_size", "message_indexes", "schema_id"]
+__all__ = [
+    "PROTOBUF_CONFLUENT",
+    "header_of",
+    "header_size",
+    "message_indexes",
+    "registered_message",
+    "schema_id",
+]
 
 _NAME = "protobuf-confluent"
 _SUBJECT, _SCHEMA = f"{_NAME}.subject", f"{_NAME}.schema"
@@ -195,7 +202,7 @@ def _message(reading: _Reading, header: bytes) -> MessageType:
     """Return the message type for a header; raise ConfigurationError if the schema or the type cannot be used."""
     if reading.given is not None:
         return reading.given
-    message = _registered_message(reading.settings, header)
+    message = registered_message(reading.settings, header)
     if reading.expected not in {None, message.name}:
         raise ConfigurationError(
             f"The message has the type {message.name}, but option '{_MESSAGE}' is {reading.expected}"
@@ -217,7 +224,13 @@ def _fitting_decoder(reading: _Reading, message: MessageType, header: bytes) -> 
 
 
 @functools.lru_cache(maxsize=1024)
-def _registered_message(settings: RegistrySettings, header: bytes) -> MessageType:
+def registered_message(settings: RegistrySettings, header: bytes) -> MessageType:
+    """Return the message type that a header names in a registry.
+
+    Raises:
+        ConfigurationError: If the registry does not know it, or it cannot be used.
+        RegistryError: If the registry does not answer.
+    """
     files = _files(settings, schema_id(header))
     if isinstance(files, str):
         raise ConfigurationError(files)

@@ -1,0 +1,138 @@
+"""Keys and values of messages for people: as text, as JSON, or decoded by the schema of a registry, without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MissingDependencyError
+from dynamic_kafka.formats import schema_registry, schema_registry_settings
+from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
+
+__all__ = ["FORMATS", "Decoded", "decoder_of", "text_of"]
+
+FORMATS = ("auto", "raw", "hex", "json", "avro-confluent", "protobuf-confluent")
+"""The formats: `auto` is decoded by the registry if it knows the message's schema, else text, or hex if it is none."""
+
+Decoded = Callable[[bytes], Any]
+
+_ID_AT, _HEADER_BYTES = 1, 5
+
+
+def decoder_of(name: str, registry: str | None, properties: Mapping[str, str]) -> Decoded:
+    """Return the function that decodes bytes to what JSON can show; it raises ValueError for bytes that do not fit.
+
+    Args:
+        name: One of `FORMATS`.
+        registry: The URL of the schema registry; None for none.
+        properties: The registry's options, such as `basic-auth.user-info`, without the format's name before them.
+
+    Raises:
+        ConfigurationError: If a format that needs a registry has none, or an option is wrong.
+    """
+    plain: Mapping[str, Decoded] = {"raw": _text, "hex": _hex, "json": json.loads}
+    if name in plain:
+        return plain[name]
+    if registry is None:
+        if name == "auto":
+            return _text
+        raise ConfigurationError(f"The format {name} needs --registry with the URL of the schema registry")
+    prefix = "avro-confluent" if name == "auto" else name
+    given = {f"{prefix}.url": registry} | {f"{prefix}.{key}": value for key, value in properties.items()}
+    settings = schema_registry_settings.settings(prefix, given)
+    kind = {"avro-confluent": "AVRO", "protobuf-confluent": "PROTOBUF"}.get(name)
+
+    def decode(data: bytes) -> Any:
+        framed = len(data) > _HEADER_BYTES and data[0] == 0
+        if kind is None and not framed:
+            return _text(data)
+        if not framed:
+            raise ValueError("it does not begin with the id of a schema")
+        return _by_schema(settings, data, kind)
+
+    return decode
+
+
+def text_of(found: Any) -> str:
+    """Return what a decoder has returned in one line."""
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=_plain)
+
+
+def _text(data: bytes) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return _hex(data)
+    return text if all(c.isprintable() or c in "\t\r\n" for c in text) else _hex(data)
+
+
+def _hex(data: bytes) -> str:
+    return f"0x{data.hex()}"
+
+
+def _plain(value: object) -> str:
+    """Return what JSON does not know, such as a date or bytes, as text."""
+    return _text(value) if isinstance(value, bytes) else str(value)
+
+
+def _by_schema(settings: RegistrySettings, data: bytes, kind: str | None) -> Any:
+    number = int.from_bytes(data[_ID_AT:_HEADER_BYTES], "big")
+    try:
+        schema = schema_registry.client(settings).schema(number)
+    except DynamicKafkaError as error:
+        if kind is None and getattr(error, "not_found", False):
+            return _text(data)  # a message that only looks as if it had one
+        raise
+    if kind is not None and schema.type != kind:
+        raise ValueError(f"its schema {number} is of type {schema.type}")
+    if schema.type == "AVRO":
+        return _avro(settings, number, data[_HEADER_BYTES:])
+    if schema.type == "PROTOBUF":
+        return _protobuf(settings, data)
+    return json.loads(data[_HEADER_BYTES:])
+
+
+@lru_cache(maxsize=256)
+def _avro_schema(settings: RegistrySettings, number: int) -> Any:
+    from dynamic_kafka.formats.avro.schemas import parse_schema
+
+    client = schema_registry.client(settings)
+    schema = client.schema(number)
+    return parse_schema(schema.text, client.references(schema)).root
+
+
+def _avro(settings: RegistrySettings, number: int, data: bytes) -> Any:
+    schema = _avro_schema(settings, number)
+    import fastavro
+
+    try:
+        return json.loads(json.dumps(fastavro.schemaless_reader(io.BytesIO(data), schema, None), default=_plain))
+    except Exception as error:  # noqa: BLE001  whatever fastavro raises for damaged bytes
+        raise ValueError(f"it does not fit its schema {number} ({type(error).__name__})") from None
+
+
+def _protobuf(settings: RegistrySettings, data: bytes) -> Any:
+    try:
+        from dynamic_kafka.formats.protobuf.confluent import header_size, registered_message
+    except ImportError as error:
+        raise MissingDependencyError("pyspark", "spark", "for the format protobuf-confluent") from error
+    from google.protobuf import json_format
+    from google.protobuf.message import DecodeError
+    from google.protobuf.message_factory import GetMessageClass
+
+    try:
+        size = header_size(data)
+    except IndexError:
+        raise ValueError("it does not begin with the id of a schema and the indexes of a message") from None
+    try:
+        message = GetMessageClass(registered_message(settings, data[:size]).descriptor)()
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+    try:
+        message.ParseFromString(data[size:])
+    except DecodeError:
+        raise ValueError("it does not fit its schema") from None
+    return json_format.MessageToDict(message, preserving_proto_field_name=True)

@@ -1,0 +1,152 @@
+"""`dynamic-kafka tail` without a cluster: what messages are shown as, and where reading begins."""
+
+from __future__ import annotations
+
+import argparse
+import http.server
+import io
+import json
+import threading
+from collections.abc import Iterator
+
+import fastavro
+import pytest
+
+from dynamic_kafka.cli.main import main
+from dynamic_kafka.cli.message_text import decoder_of, text_of
+from dynamic_kafka.cli.tail import parse_start
+from dynamic_kafka.errors import ConfigurationError
+
+AVRO = {
+    "type": "record",
+    "name": "order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "raw", "type": "bytes"},
+    ],
+}
+PROTO = 'syntax = "proto3"; message Other { int32 x = 1; } message Order { int64 id = 1; string name = 2; }'
+SCHEMAS = {
+    1: {"schema": json.dumps(AVRO)},
+    2: {"schema": PROTO, "schemaType": "PROTOBUF"},
+    3: {"schema": "{}", "schemaType": "JSON"},
+}
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    """A registry that knows `SCHEMAS`."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            number = int(self.path.partition("?")[0].rpartition("/")[2])
+            found = SCHEMAS.get(number)
+            body = json.dumps(found or {"error_code": 40403, "message": "Schema not found"}).encode()
+            self.send_response(404 if found is None else 200)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def framed(schema_id: int, data: bytes) -> bytes:
+    """A message with the id of its schema."""
+    return b"\0" + schema_id.to_bytes(4, "big") + data
+
+
+def avro(record: object) -> bytes:
+    """A message by the schema 1."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(AVRO), record)
+    return framed(1, out.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "shown"),
+    [
+        ("auto", b"caf\xc3\xa9", "café"),
+        ("auto", b"\xff\x00", "0xff00"),
+        ("raw", b"a\tb", "a\tb"),
+        ("raw", b"\x1b[2J", "0x1b5b324a"),
+        ("hex", b"ab", "0x6162"),
+        ("json", b'{"a":  [1, "\xc3\xa9"]}', '{"a": [1, "é"]}'),
+        ("auto", b"", ""),
+    ],
+)
+def test_bytes_as_text(name: str, data: bytes, shown: str) -> None:
+    """What is no text, or would control a terminal, is shown in hexadecimal digits."""
+    assert text_of(decoder_of(name, None, {})(data)) == shown
+
+
+def test_messages_with_schemas_are_decoded(registry: str) -> None:
+    """By the format that is named, or by the type of the schema."""
+    order = avro({"id": 7, "at": 1_700_000_000_000, "raw": b"\xff"})
+    expected = {"id": 7, "at": "2023-11-14 22:13:20+00:00", "raw": "0xff"}
+    for name in ("auto", "avro-confluent"):
+        assert decoder_of(name, registry, {})(order) == expected
+    message = framed(2, b"\x02\x02" + b"\x08\x2a\x12\x01n")  # the second message: one index, 1
+    for name in ("auto", "protobuf-confluent"):
+        assert decoder_of(name, registry, {})(message) == {"id": "42", "name": "n"}
+    assert decoder_of("auto", registry, {})(framed(3, b'{"a": 1}')) == {"a": 1}
+    assert decoder_of("auto", registry, {})(b"plain") == "plain"
+    assert decoder_of("auto", registry, {})(framed(99, b"x")) == "0x000000006378"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("avro-confluent", b"plain", "does not begin with the id of a schema"),
+        ("avro-confluent", framed(2, b"\0"), "its schema 2 is of type PROTOBUF"),
+        ("avro-confluent", framed(1, b"\x02"), "does not fit its schema 1"),
+        ("protobuf-confluent", framed(2, b"\0\xff"), "does not fit its schema"),
+        ("protobuf-confluent", framed(2, b"\x02\x0e\x00"), "indexes"),
+        ("protobuf-confluent", framed(2, b"\x02"), "indexes of a message"),
+        ("json", b"{", "Expecting"),
+    ],
+)
+def test_bytes_that_do_not_fit_are_a_value_error(registry: str, name: str, data: bytes, message: str) -> None:
+    """So that one bad message does not hide the others."""
+    with pytest.raises(ValueError, match=message):
+        decoder_of(name, registry, {})(data)
+
+
+def test_a_format_with_schemas_needs_a_registry() -> None:
+    """The error names the argument."""
+    with pytest.raises(ConfigurationError, match="avro-confluent needs --registry"):
+        decoder_of("avro-confluent", None, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("latest", ("latest", 0)),
+        ("earliest", ("earliest", 0)),
+        ("12", ("offset", 12)),
+        ("-3", ("last", 3)),
+        ("2026-11-22T20:00Z", ("time", 1_795_377_600_000)),
+        ("2026-11-22T21:00+01:00", ("time", 1_795_377_600_000)),
+        ("2026-11-22", ("time", 1_795_305_600_000)),
+    ],
+)
+def test_where_reading_begins(text: str, start: tuple[str, int]) -> None:
+    """A number is an offset, and a negative one counts from the end. Times are in UTC unless they say it."""
+    assert tuple(parse_start(text)) == start
+
+
+def test_other_starts_are_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of usage."""
+    with pytest.raises(argparse.ArgumentTypeError, match="expected earliest, latest, a time"):
+        parse_start("yesterday")
+    assert main(["tail"]) == 2
+    assert "No topic is given" in capsys.readouterr().err
+    assert main(["tail", "--topic", "t"]) == 2
+    assert "No brokers are given" in capsys.readouterr().err
