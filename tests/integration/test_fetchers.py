@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -273,22 +272,27 @@ def test_kept_clients_fetch_nothing(cluster: MockCluster, implementation: Implem
     assert seen[0] is seen[1]
 
 
-@pytest.mark.broker
-def test_nothing_behind_damaged_records_is_returned(
-    implementation: Implementation, open_at: Open, tmp_path: Path
-) -> None:
-    """Neither records nor the end of the log hide that some are missing."""
-    with KafkaBroker(log_dir=tmp_path) as broker:
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker with ten records in `t`, of which the seventh is damaged."""
+    folder = tmp_path_factory.mktemp("damaged")
+    with KafkaBroker(log_dir=folder) as broker:
         broker.create_topic("t")
         for i in range(10):
             produce(broker.bootstrap_servers, "t", [(None, b"record-%d" % i)])
         broker.stop()
-        (segment,) = tmp_path.rglob("t-0/00000000000000000000.log")
+        (segment,) = folder.rglob("t-0/00000000000000000000.log")
         segment.write_bytes(segment.read_bytes().replace(b"record-6", b"damaged!"))
         broker.start()
-        fetching = open_at(broker.bootstrap_servers, {T0: Span(0, 10)})
-        fetching.fetch_until(lambda: fetching.events, "the event")
-        fetching.fetch()
+        yield broker.bootstrap_servers
+
+
+@pytest.mark.broker
+def test_nothing_behind_damaged_records_is_returned(open_at: Open, damaged: str) -> None:
+    """Neither records nor the end of the log hide that some are missing."""
+    fetching = open_at(damaged, {T0: Span(0, 10)})
+    fetching.fetch_until(lambda: fetching.events, "the event")
+    fetching.fetch()
     assert fetching.events[0].code in DAMAGED
     assert fetching.events[0][:3] == (*T0, 6)
     assert [row["offset"] for row in fetching.rows if row["offset"] < 6] == list(range(6))

@@ -233,19 +233,25 @@ def undelivered(task: WriteTask, *batches: pa.RecordBatch) -> DeliveryError:
     return raised.value
 
 
-def test_an_unknown_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named, soon, and not created, although the broker would; on request it is."""
-    monkeypatch.setattr(pooling, "_APPEARS_S", 0.5)
+@pytest.fixture(scope="module")
+def creating() -> Iterator[str]:
+    """A broker that makes a topic when somebody asks for it."""
     with KafkaBroker(properties={"auto.create.topics.enable": "true"}) as broker:
-        servers = broker.bootstrap_servers
-        error = undelivered(one_cluster(servers, "typo"), rows(value=[b"v"]))
-        assert str(error) == (
-            "Cluster 'east', topic 'typo': the topic or partition does not exist; create it first (UNKNOWN_TOPIC_OR_PART)"
-        )
-        assert "typo" not in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics
-        monkeypatch.undo()
-        run(one_cluster(servers, "wanted", {"allow.auto.create.topics": "true"}), rows(value=[b"v"]))
-        assert values(servers, "wanted") == [b"v"]
+        yield broker.bootstrap_servers
+
+
+def test_an_unknown_topic(creating: str, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, soon, and not created, although the broker would; on request it is."""
+    typo, new = topic(), topic()
+    with monkeypatch.context() as soon:
+        soon.setattr(pooling, "_APPEARS_S", 0.5)
+        error = undelivered(one_cluster(creating, typo), rows(value=[b"v"]))
+    assert str(error) == (
+        f"Cluster 'east', topic '{typo}': the topic or partition does not exist; create it first (UNKNOWN_TOPIC_OR_PART)"
+    )
+    assert typo not in AdminClient({"bootstrap.servers": creating}).list_topics(timeout=10).topics
+    run(one_cluster(creating, new, {"allow.auto.create.topics": "true"}), rows(value=[b"v"]))
+    assert values(creating, new) == [b"v"]
 
 
 def test_a_record_that_the_broker_refuses(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:

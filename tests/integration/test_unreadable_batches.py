@@ -45,7 +45,8 @@ def test_a_topic_recreated_under_a_logged_batch(
     name = topic(cluster_a, partitions=2)
     for partition in range(2):
         produce(cluster_a.bootstrap_servers, name, [(None, b"old")] * 50, partition=partition)
-    query = Query({"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "subscribe": name})
+    options = {"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "subscribe": name}
+    query = Query({**options, "fetchOffset.retryIntervalMs": "200"})
     log_a_batch(query)
     cluster_a.delete_topic(name)
     cluster_a.create_topic(name, 1)
