@@ -222,7 +222,7 @@ def test_a_full_queue_is_waited_for(cluster: MockCluster, open_at: Open, more: l
         columns["headers"] = pa.array([[{"key": "n", "value": b"%d" % i}] for i in range(n)], HEADERS)
     assert producer.produce(records(columns, *topics), 1, make_room) is None
     flushed(producer)
-    assert waits > 20
+    assert waits > 5  # fewer than 27 if acknowledgements come meanwhile
     for number, topic in enumerate(topics):
         (found,) = [messages for messages in stored(cluster, topic).values() if messages] or [[]]
         expected = [b"%d" % i for i in range(n) if i * i % 3 == number]
