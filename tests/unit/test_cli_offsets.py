@@ -259,6 +259,11 @@ def test_show_has_a_row_for_each_topic_if_there_are_many_partitions(
     assert rows[1:3] == [["eu", "late", "1", "4", "4", "draining"], ["eu", "orders", "60", "0", "59", "reading"]]
     assert folder.run("show", "--all") == 0
     assert len(capsys.readouterr().out.splitlines()) == 63
+    folder.batch(3, document({(f"orders-{i}", 0): (0, i) for i in range(60)}))
+    assert folder.run("show") == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 53
+    assert shown[51] == "And 10 more topics that are read; choose with --topic, or add --all."
 
 
 def test_diff_compares_batches_checkpoints_and_files(

@@ -141,7 +141,11 @@ def _show(args: argparse.Namespace) -> int:
         )
         return 0
     if found:
-        show_table(position_rows(found, planned=unfinished, every=args.all))
+        rows = position_rows(found, planned=unfinished, every=args.all)
+        most = len(rows) if args.all else SHOWN_PARTITIONS
+        show_table(rows[:most])
+        if len(rows) > most:
+            show_line(f"And {len(rows) - most} more topics that are read; choose with --topic, or add --all.")
     planned = sum(position.planned for position in found.values())
     age = duration(max(0, _now_ms() - checkpoint.offsets[number]))
     if unfinished:
