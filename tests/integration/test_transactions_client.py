@@ -8,10 +8,11 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
@@ -24,8 +25,14 @@ from dynamic_kafka.kafka.transactions.client import (
     TransactionDescription,
     TransactionState,
 )
+from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.native import Implementation
+from dynamic_kafka.sink.producers import PooledProducers
+from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
+from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
 from tests.brokers import committed, leave_open
+from tests.engine import read_batch
 
 pytestmark = pytest.mark.broker
 
@@ -319,45 +326,67 @@ def test_scram(tls: KafkaBroker, connect: Connect) -> None:
     wait_until(lambda: client.list_open() == [], 20, "the user to be known")
 
 
-def test_oauthbearer_with_tokens_from_an_endpoint(tls: KafkaBroker, connect: Connect) -> None:
-    """The token is fetched with the client's id and secret, for the scope."""
-    asked: list[tuple[str, str]] = []
+@contextmanager
+def token_endpoint() -> Iterator[tuple[dict[str, str], set[tuple[str, str]]]]:
+    """Issues tokens of `admin`: the properties of a login with them, and the logins and forms of those who ask."""
+    asked: set[tuple[str, str]] = set()
 
     class Endpoint(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            asked.append((self.headers["Authorization"], form))
+            asked.add((self.headers["Authorization"], form))
             now = int(time.time())
             parts = ({"alg": "none"}, {"sub": "admin", "iat": now, "exp": now + 600, "scope": "kafka"})
             encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
             self.send_response(200)
+            self.send_header("Content-Type", "application/json")
             self.end_headers()
             self.wfile.write(json.dumps({"access_token": ".".join([*encoded, ""])}).encode())
 
         def log_message(self, *args: object) -> None:
             """Keeps quiet."""
 
-    with http.server.HTTPServer(("127.0.0.1", 0), Endpoint) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        client = connect(
-            secure(
-                tls,
-                **{
+        try:
+            yield (
+                {
                     "sasl.mechanism": "OAUTHBEARER",
                     "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
                     "sasl.oauthbearer.client.id": "me",
                     "sasl.oauthbearer.client.secret": "secret",
                     "sasl.oauthbearer.scope": "kafka",
                 },
+                asked,
             )
-        )
-        try:
-            assert client.broker_settings().max_timeout_ms == 900_000
         finally:
             server.shutdown()
             thread.join()
-    assert set(asked) == {("Basic bWU6c2VjcmV0", "grant_type=client_credentials&scope=kafka")}
+
+
+def test_oauthbearer_with_tokens_from_an_endpoint(tls: KafkaBroker, connect: Connect) -> None:
+    """The token is fetched with the client's id and secret, for the scope."""
+    with token_endpoint() as (login, asked):
+        assert connect(secure(tls, **login)).broker_settings().max_timeout_ms == 900_000
+    assert asked == {("Basic bWU6c2VjcmV0", "grant_type=client_credentials&scope=kafka")}
+
+
+def test_tokens_from_an_endpoint_are_used_by_either_implementation(
+    tls: KafkaBroker, topic: Topic, implementation: Implementation
+) -> None:
+    """The library librdkafka asks for them itself, also for the native kernel, which calls no Python code."""
+    name = topic(tls)
+    with token_endpoint() as (login, asked):
+        properties = secure(tls, **login)
+        sink = SinkSettings(service=InMemoryMetadataService, stream="s", writer_implementation=implementation)
+        task = WriteTask({"c": Destination(properties, name)}, sink)
+        with PooledProducers(task) as producers:
+            flush(write(iter([pa.RecordBatch.from_pydict({"value": [b"v"]})]), task, producers, task_number=0))
+        options = {f"kafka.{key}": value for key, value in properties.items()}
+        rows = read_batch({"subscribe": name, "reader-implementation": implementation, **options})
+        assert [row["value"] for row in rows] == [b"v"]
+    assert {login for login, _ in asked} == {"Basic bWU6c2VjcmV0"}
 
 
 @pytest.mark.parametrize(
