@@ -137,6 +137,7 @@ def test_clusters_are_shown_worst_first_with_the_reason(show: Show) -> None:
     page = show("dead-cluster")
     rows = page.run("[...document.querySelectorAll('[data-level=\"0\"]')].map((button) => button.textContent)")
     assert rows == ["orders-us", "orders-ap", "orders-eu"]
+    assert page.text("tbody tr").count("unknown") == 2, "how far behind it is"
     assert page.text("tbody tr:nth-child(2)").startswith("For 2 min: Cluster 'orders-us' does not answer: Connect to")
 
 
