@@ -18,7 +18,7 @@ Key = tuple[str, ...]
 """A cluster; a cluster and a topic; or a cluster, a topic and the number of a partition."""
 
 _WINDOW_MS = 300_000
-_SHARE = 0.5
+_SHARE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
