@@ -1,4 +1,4 @@
-"""The one crash test of `make test`: a streaming query is killed between the commits of two clusters, and goes on."""
+"""The crash test of `make test-slow`: a streaming query is killed between the commits of two clusters, and goes on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from dynamic_kafka.testing import KafkaBroker
 from tests.crash.sink_world import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.spark]
 
 
 def test_a_query_killed_while_it_publishes_goes_on_exactly_once(

@@ -49,7 +49,7 @@ def test_several_topics_are_published_together(spark: SparkSession, cluster_a: K
     assert [len(record.state.transactions) for record in log(cluster_a, one)] == [0, 1, 0]
 
 
-@pytest.mark.slow  # tests/crash/test_smoke.py is the killed query of `make test`
+@pytest.mark.slow
 def test_a_query_that_is_killed_publishes_each_row_once(cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
     """All of its processes, when a commit is decided and nothing of it is published; tests/crash has all moments."""
     with World({"a": cluster_a}, tmp_path, topic()) as world:
