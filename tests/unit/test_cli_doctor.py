@@ -167,7 +167,12 @@ def test_an_address_that_could_not_be_looked_at_is_not_good(monkeypatch: pytest.
 def test_an_address_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes the time that it may take, and no more: looking up a name has no time-out of its own."""
     answered = threading.Event()
-    monkeypatch.setattr(probing, "Connection", lambda *_: answered.wait(30))
+
+    def connect(*_: Any) -> None:
+        answered.wait(30)
+        raise OSError("too late")
+
+    monkeypatch.setattr(probing, "Connection", connect)
     monkeypatch.setattr(probing, "_GRACE_S", 0.0)
     found = probing.probe(("here", 9092), ConnectionSettings((("here", 9092),)), 0.05)
     assert found.problem == "no answer within 0.05 s"
