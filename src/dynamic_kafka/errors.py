@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 __all__ = [
     "CheckpointError",
@@ -351,6 +351,32 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """
     near = nearest(name, known)
     return "" if near is None else f"; did you mean '{near}'?"
+
+
+Resource = Literal["topic", "group", "transactional-id", "cluster"]
+"""A kind of resource that ACLs are about, as `kafka-acls.sh` spells it."""
+
+
+def may_not(user: str, operations: Iterable[str], resource: Resource, name: str = "", *, prefixed: bool = False) -> str:
+    """Return the clauses of a message about missing rights: who may not do what, and the command that grants it.
+
+    Args:
+        user: The user, as `kafka.principal` returns it.
+        operations: The operations that are needed, as ACLs name them.
+        resource: The kind of the resource.
+        name: The name of the resource; "" for the cluster.
+        prefixed: True to grant it for all names that begin so.
+    """
+    needed = list(operations)
+    what = "the cluster" if resource == "cluster" else f"{resource.replace('-', ' ')} '{name}'"
+    flag = "--cluster" if resource == "cluster" else f"--{resource} '{name}'"
+    flag += " --resource-pattern-type prefixed" if prefixed else ""
+    who = user if user.startswith("User:") else "User:<name>"
+    flags = " ".join(f"--operation {operation}" for operation in needed)
+    return (
+        f"{user} may not {' and '.join(needed)} {what}{'*' if prefixed else ''}; grant it with kafka-acls.sh --add "
+        f"--allow-principal '{who}' {flags} {flag}"
+    )
 
 
 def listed(items: Iterable[str], most: int = 10) -> str:

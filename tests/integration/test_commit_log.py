@@ -332,7 +332,9 @@ def test_a_log_that_may_not_be_trimmed(secured: KafkaBroker, topic: Topic, conne
     name = topic(secured, config=SETTINGS)
     allowed = [AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.READ, AclOperation.WRITE]
     grant(secured, "writer", ResourceType.TOPIC, name, *allowed)
-    with pytest.raises(ConfigurationError, match=f"'{name}' cannot be trimmed .*grant Delete on this topic"):
+    with pytest.raises(
+        ConfigurationError, match=f"'{name}' cannot be trimmed .*User:writer may not Delete topic '{name}'"
+    ):
         connect(secured.client_properties("writer"), name)
     grant(secured, "writer", ResourceType.TOPIC, name, AclOperation.DELETE)
     assert connect(secured.client_properties("writer"), name).read() == Chain()

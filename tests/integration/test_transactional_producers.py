@@ -111,7 +111,7 @@ def test_a_topic_that_may_not_be_written_to(guarded: KafkaBroker, when: str) -> 
         run()
     assert (raised.value.code, raised.value.topic) == ("TOPIC_AUTHORIZATION_FAILED", "forbidden")
     assert str(raised.value).startswith(
-        "Cluster 'east', topic 'forbidden': not authorized; grant Describe and Write on"
+        "Cluster 'east', topic 'forbidden': User:writer may not Describe and Write topic 'forbidden'; grant it"
     )
     wait_until(lambda: open_transactions(guarded) == [], 20, "the abort")
 

@@ -128,7 +128,7 @@ def test_a_row_to_a_topic_that_may_not_be_written_to(spark: SparkSession, guarde
     before = published("a")
     message = fault(lambda: save([*data[:70], (forbidden, "b"), *data[70:]]))
     assert message.startswith(f"Cluster 'kafka', topic '{forbidden}'")
-    assert "not authorized; grant Describe and Write on the topic to this principal" in message
+    assert f"User:writer may not Describe and Write topic '{forbidden}'; grant it with kafka-acls.sh" in message
     wait_until(lambda: is_settled(guarded, "p"), 20, "the aborts")
     assert published("a") == before
     save(data)

@@ -448,18 +448,21 @@ def test_clients_are_outdated_once_a_secret_is_replaced(tmp_path: Path) -> None:
 
 
 def test_background_errors() -> None:
-    """The last one counts, but a refused login is not hidden by what follows from it."""
+    """The last one counts, but that no broker is left does not hide why."""
     errors = BackgroundErrors()
-    for code, text in (
-        (KafkaError._ALL_BROKERS_DOWN, "all down"),
-        (KafkaError._TRANSPORT, "refused"),
-        (KafkaError._ALL_BROKERS_DOWN, "all down"),
+    for code, text, last in (
+        (KafkaError._ALL_BROKERS_DOWN, "all down", "all down"),
+        (KafkaError._TRANSPORT, "refused", "refused"),
+        (KafkaError._ALL_BROKERS_DOWN, "all down", "refused"),
     ):
         errors.note(KafkaError(code, text))
-        assert (errors.last, errors.authentication_failed) == (text, False)
+        assert (errors.last, errors.authentication_failed) == (last, False)
+    errors.note(KafkaError(KafkaError._SSL, "certificate verify failed"))
+    assert (errors.authentication_failed, errors.tls_failed, errors.verdict) == (True, True, "fails the TLS handshake")
     errors.note(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
     errors.note(KafkaError(KafkaError._ALL_BROKERS_DOWN, "all down"))
     assert (errors.last, errors.authentication_failed) == ("wrong password", True)
+    assert (errors.tls_failed, errors.verdict) == (False, "refuses the login")
     errors.note(KafkaError(KafkaError._TRANSPORT, "refused"))
     assert (errors.last, errors.authentication_failed) == ("refused", True)
     errors.clear()

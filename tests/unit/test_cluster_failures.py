@@ -26,7 +26,7 @@ from dynamic_kafka.errors import (
     OffsetResolutionError,
 )
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
-from dynamic_kafka.kafka.clients import BackgroundErrors, ClientSettings, ClusterClients
+from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
@@ -326,7 +326,7 @@ def test_a_topic_without_partitions_is_not_taken_for_a_topic() -> None:
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the pause after a refused login."""
-    monkeypatch.setattr(monitor_module, "_REFUSED_BACKOFF_S", 0.1)
+    monkeypatch.setattr(monitor_module, "_REFUSED_BACKOFF_S", (0.1,))
 
 
 @pytest.mark.usefixtures("patience")
@@ -613,6 +613,8 @@ def test_a_leader_that_moved_is_looked_up_again(monkeypatch: pytest.MonkeyPatch)
     class Stale:
         """A consumer that learns of the leader when the topic is listed."""
 
+        poll = close = print
+
         def offsets_for_times(self, asked: list[TopicPartition], **_: Any) -> list[TopicPartition]:
             calls.append("offsets")
             if calls.count("topic") == 0:
@@ -623,7 +625,7 @@ def test_a_leader_that_moved_is_looked_up_again(monkeypatch: pytest.MonkeyPatch)
             calls.append("topic")
 
     connection = ClusterConnection("a", {"bootstrap.servers": "127.0.0.1:1"}, group_id="g", timeout_ms=100)
-    monkeypatch.setattr(connection, "_clients", SimpleNamespace(consumer=Stale(), errors=BackgroundErrors(), poll=list))
+    monkeypatch.setitem(connection._clients.__dict__, "consumer", Stale())
     assert connection.end_offsets([KafkaTopicPartition("t", 0)]) == {KafkaTopicPartition("t", 0): 7}
     assert calls == ["offsets", "topic", "offsets"]
 
@@ -636,6 +638,8 @@ def test_thousands_of_partitions_are_asked_for_in_parts(monkeypatch: pytest.Monk
     class Many:
         """A consumer that knows all partitions except `failing`."""
 
+        poll = close = print
+
         def offsets_for_times(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
             assert 0 < timeout <= 0.1
             parts.append(len(asked))
@@ -644,7 +648,7 @@ def test_thousands_of_partitions_are_asked_for_in_parts(monkeypatch: pytest.Monk
             return [TopicPartition(tp.topic, tp.partition, 7 * tp.partition) for tp in asked]
 
     connection = ClusterConnection("a", {"bootstrap.servers": "127.0.0.1:1"}, group_id="g", timeout_ms=100)
-    monkeypatch.setattr(connection, "_clients", SimpleNamespace(consumer=Many(), errors=BackgroundErrors(), poll=list))
+    monkeypatch.setitem(connection._clients.__dict__, "consumer", Many())
     tps = [KafkaTopicPartition("t", partition) for partition in range(2_001)]
     infos = {"t": TopicInfo("", (1,) * 2_001)}
     assert connection.available_ends(tps, infos) == {tp: 7 * tp.partition for tp in tps}

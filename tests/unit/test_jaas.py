@@ -145,7 +145,7 @@ def test_login_modules(text: str, mechanism: str, expected: dict[str, str]) -> N
         (f"{PLAIN} required username=u;", "PLAIN", "no option 'password'"),
         (f"{SCRAM} required username=u password=hunter2 tokenauth=true;", "SCRAM-SHA-256", "delegation token"),
         (f"{OAUTH} required clientId=i;", "OAUTHBEARER", "no option 'clientSecret'"),
-        ("software.amazon.msk.auth.iam.IAMLoginModule required;", "AWS_MSK_IAM", "SCRAM-SHA-512"),
+        ("software.amazon.msk.auth.iam.IAMLoginModule required;", "PLAIN", "set sasl.mechanism to AWS_MSK_IAM"),
         ("hunter2 required;", "PLAIN", "an unknown login module"),
     ],
 )

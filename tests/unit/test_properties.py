@@ -12,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, UnknownOptionError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.config import property_names as names
 from dynamic_kafka.kafka.config.properties import Role, client_config, reject_owned, to_librdkafka
+from dynamic_kafka.sink.configure import configure_sink
+from dynamic_kafka.source.configure import configure_source
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -251,6 +254,18 @@ def test_kerberos_says_how_to_get_it() -> None:
     for extra in ({"sasl.mechanism": "GSSAPI"}, {}):
         with pytest.raises(ConfigurationError, match=r"libsasl2.*--no-binary.*set sasl\.mechanism"):
             client_config({"security.protocol": "SASL_PLAINTEXT", **extra}, role="consumer")
+
+
+def test_kerberos_is_refused_when_a_query_is_defined() -> None:
+    """On one cluster it is known then; the clusters of a metadata service may have other logins."""
+    login = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "GSSAPI"}
+    cluster = {"kafka.bootstrap.servers": "a:1"}
+    with pytest.raises(ConfigurationError, match="libsasl2"):
+        configure_source({"subscribe": "t", **cluster, **login}, default_starting=KafkaOffsetsInitializer.latest())
+    with pytest.raises(ConfigurationError, match="libsasl2"):
+        configure_sink({"topic": "t", **cluster, **login})
+    service = {"metadata-service": "file", "metadata-service.path": "m", "stream-ids": "s"}
+    configure_source({**service, **login}, default_starting=KafkaOffsetsInitializer.latest())
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -70,6 +70,21 @@ class Cluster:
             last="SASL failed" if self.refuses_login else "", authentication_failed=self.refuses_login
         )
 
+    def reason(self) -> str:
+        """As that of `ClusterClients`."""
+        return str(self.errors.last)
+
+    def result(self, future: Future[Any]) -> Any:
+        """As that of `ClusterClients`."""
+        return future.result()
+
+    def is_outdated(self) -> bool:
+        """Return whether a secret was replaced."""
+        return self.outdated
+
+    def close(self) -> None:
+        """Close nothing."""
+
     @property
     def consumer(self) -> Any:
         """The consumer, which cannot be made without a login."""

@@ -255,7 +255,6 @@ def test_kerberos(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"sasl.mechanism": "PLAIN"}, r"'sasl\.username' is missing"),
         ({"sasl.mechanism": "PLAIN", "sasl.username": "u"}, r"'sasl\.password' is missing"),
-        ({"sasl.mechanism": "AWS_MSK_IAM"}, "IAM login is not supported"),
         ({"sasl.mechanism": "X"}, "expected one of PLAIN, SCRAM"),
         ({"sasl.mechanism": "OAUTHBEARER", "enable.sasl.oauthbearer.unsecure.jwt": "true"}, "unsecured tokens"),
         (OIDC, r"'sasl\.oauthbearer\.token\.endpoint\.url' is missing"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -13,9 +16,10 @@ from typing import Any, Literal, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config.properties import Role, client_config
 from dynamic_kafka.kafka.config.secrets import fingerprint, resolve
+from dynamic_kafka.kafka.config.tokens import Token, TokenSource, token_source
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.native import Implementation, implementation, kernel
 
@@ -36,6 +40,10 @@ __all__ = [
 T = TypeVar("T")
 
 _UNKNOWN = "no.such.property"
+_FIRST_TURN_S, _LATER_TURN_S = 0.3, 2.0
+_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+# The broker ends a TLS connection, as for a client's certificate that it does not trust; 80 is an error of its own.
+_ALERT = re.compile(r"SSL alert number (?!80\b)")
 _SECRET_PATIENCE_S = 10.0
 _SECRET_RETRY_S = 0.2
 LIBRDKAFKA_LOG = logging.getLogger("dynamic_kafka.librdkafka")
@@ -70,25 +78,48 @@ class BackgroundErrors:
     Call `clear` after an answer, or before a new request.
 
     Attributes:
-        last: The text of the last error; "" if there was none. "All brokers are down" follows a refused login and does not
-            replace it.
-        authentication_failed: True if a login was refused.
+        last: The text of the last error; "" if there was none. "All brokers are down" follows an error that says why, and
+            does not replace it.
+        authentication_failed: True if a login was refused, or the TLS handshake failed, as with a certificate that one side
+            does not trust. librdkafka goes on trying, some times a second: whoever waits has to stop and close the client.
+        tls_failed: True if it was the TLS handshake.
+        group_denied: True if a right on the consumer group is missing.
     """
 
     last: str = ""
     authentication_failed: bool = False
+    tls_failed: bool = False
+    group_denied: bool = False
+    _no_token: str = ""
+
+    def note_no_token(self, error: Exception) -> None:
+        """Keep the reason why no token could be made: librdkafka reports only that there is none."""
+        self._no_token = str(error)
 
     def note(self, error: KafkaError) -> None:
         """Take an error from librdkafka (`error_cb`)."""
-        if error.code() == KafkaError._AUTHENTICATION:
-            self.authentication_failed = True
-        elif self.authentication_failed and error.code() == KafkaError._ALL_BROKERS_DOWN:
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self.group_denied = True
+        tls_failed = error.code() == KafkaError._SSL or _ALERT.search(error.str()) is not None
+        if error.code() == KafkaError._AUTHENTICATION or tls_failed:
+            self.authentication_failed, self.tls_failed = True, tls_failed
+            if self._no_token:
+                self.last, self._no_token = self._no_token, ""
+                return
+        elif self.last and error.code() == KafkaError._ALL_BROKERS_DOWN:
             return
         self.last = error.str()
 
     def clear(self) -> None:
         """Forget all errors."""
-        self.last, self.authentication_failed = "", False
+        self.last, self.authentication_failed, self.tls_failed, self.group_denied = "", False, False, False
+
+    @property
+    def verdict(self) -> str:
+        """What the cluster does, as it reads after its name."""
+        if self.tls_failed:
+            return "fails the TLS handshake"
+        return "refuses the login" if self.authentication_failed else "does not answer"
 
 
 @dataclass(frozen=True)
@@ -115,6 +146,7 @@ class ClusterClients:
     Attributes:
         errors: The errors that the clients reported in the background.
         topics: The topics that the consumer was assigned to, as its users have noted them.
+        properties: The properties to reach the cluster, as they were given.
     """
 
     def __init__(
@@ -126,9 +158,10 @@ class ClusterClients:
     ) -> None:
         self.errors = BackgroundErrors()
         self.topics: set[str] = set()
-        self._properties = dict(properties)
+        self.properties = dict(properties)
         self._consumer, self._producer = consumer, producer
         self._fingerprint: Hashable = None
+        self._has_answered = False
 
     @cached_property
     def consumer(self) -> Consumer:
@@ -157,28 +190,35 @@ class ClusterClients:
 
     def _config(self, role: Role, settings: ClientSettings) -> dict[str, Any]:
         if self._fingerprint is None:
-            self._fingerprint = fingerprint(self._properties)
+            self._fingerprint = fingerprint(self.properties)
+        source = token_source(self.properties)
         # The callback belongs to the record of errors, not to this object. A client that referred to its owner would wait
         # for the garbage collector, which hardly ever runs in a quiet process.
         return {
             **_REQUEST_TIMEOUT,
             **settings.defaults,
-            **client_config(self._properties, role=role),
+            **client_config(self.properties, role=role),
             "logger": LIBRDKAFKA_LOG,
             **settings.fixed,
             "error_cb": self.errors.note,
+            **({} if source is None else {"oauth_cb": _token_callback(source, self.errors)}),
         }
 
     def poll(self) -> None:
         """Call the callbacks that are due, without waiting. A consumer with an assignment would lose a record by it."""
-        for name in ("consumer", "admin", "producer"):
+        self._poll("consumer", "admin", "producer")
+        self.note_reports()
+
+    def _poll(self, *names: str) -> None:
+        for name in names:
             if name in self.__dict__:
                 try:
-                    self.__dict__[name].poll(0)
+                    message = self.__dict__[name].poll(0)
+                    # A consumer tells of a group that it may not use by a message.
+                    if name == "consumer" and message is not None and message.error() is not None:
+                        self.errors.note(message.error())
                 except KafkaException as error:  # confluent-kafka raises fatal errors instead of calling error_cb
                     self.errors.note(error.args[0])
-
-        self.note_reports()
 
     def note_reports(self) -> None:
         """Note the errors that the native clients report, and log their lines; for the others the callbacks do that."""
@@ -191,6 +231,65 @@ class ClusterClients:
                 for line in lines:
                     logger.log(logging.DEBUG, "%s", line)
 
+    def ask(self, question: Callable[[float], T], timeout_s: float) -> T:
+        """Ask with a short time-out first, and again with longer ones, so that a refused login is noticed soon.
+
+        Args:
+            question: The function that asks, with a time-out in seconds. It may be called several times.
+            timeout_s: The longest time for all of them.
+
+        Raises:
+            KafkaException: If there is no answer, or as soon as a login was refused.
+        """
+        # Once in, a cluster that is far away needs no short turns.
+        deadline, turn_s = time.monotonic() + timeout_s, _LATER_TURN_S if self._has_answered else _FIRST_TURN_S
+        while True:
+            left_s = deadline - time.monotonic()
+            is_last = left_s <= 2 * turn_s
+            began = time.monotonic()
+            try:
+                answer = question(max(left_s, 0.001) if is_last else turn_s)
+            except KafkaException as error:
+                self.poll()
+                if self.errors.group_denied:
+                    raise KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)) from error
+                if is_last or self.errors.authentication_failed or error.args[0].code() not in _NO_ANSWER:
+                    raise
+            else:
+                self._has_answered = True
+                return answer
+            time.sleep(max(0.0, min(_FIRST_TURN_S, began + turn_s - time.monotonic())))  # some errors come at once
+            turn_s *= 3
+
+    def result(self, future: Future[T]) -> T:
+        """Return the answer to a request of the admin client.
+
+        Raises:
+            KafkaException: If there is none in the time of the request, or as soon as a login was refused.
+        """
+        while not future.done():
+            with suppress(FutureTimeoutError):
+                return future.result(_FIRST_TURN_S)
+            self._poll("admin")  # not the consumer, which may be reading
+            if self.errors.authentication_failed:
+                raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, self.errors.last))
+        return future.result()
+
+    def reason(self) -> str:
+        """Return what the clients heard in the background; "" if nothing. It may ask a broker for its certificate."""
+        last = self.errors.last
+        if last.endswith("brokers are down"):  # also what a listener with another protocol looks like
+            last += ": check bootstrap.servers, and that security.protocol is the listener's"
+        if "Disconnected" in last and "SSL_HANDSHAKE" in last:
+            return "a broker ends the TLS handshake without a word: check that security.protocol is the listener's"
+        if self.errors.tls_failed and "certificate" in last:
+            from dynamic_kafka.kafka.transactions.security import why_untrusted
+
+            last = why_untrusted(self.properties) or last
+            if _ALERT.search(last):
+                last += "; the broker asks for a certificate of this client, or does not trust its own (ssl.keystore.*)"
+        return last
+
     def poll_idle(self) -> bool:
         """Poll. Return False after a refused login: the client may hold old secrets (see `ClientPool`)."""
         self.poll()
@@ -199,7 +298,7 @@ class ClusterClients:
     def is_outdated(self) -> bool:
         """Return whether a secret or a file behind the properties was replaced since the first client was made."""
         try:
-            return self._fingerprint not in (None, fingerprint(self._properties))
+            return self._fingerprint not in (None, fingerprint(self.properties))
         except ConfigurationError:
             return False  # it is being replaced: new clients could not be made now
 
@@ -219,12 +318,39 @@ class ClusterClients:
     def close(self) -> None:
         """Close the clients that were made; never waits for a broker. A producer drops what it has not sent."""
         self.topics.clear()
+        self._has_answered = False
         clients = [self.__dict__.pop(name, None) for name in ("consumer", "native_consumer", "native_producer")]
         for name in ("admin", "producer"):
             self.__dict__.pop(name, None)  # closed with the last reference
         for client in clients:
             if client is not None:
                 client.close()
+
+
+def _token_callback(source: TokenSource, errors: BackgroundErrors) -> Callable[[str], Token]:
+    """Return confluent-kafka's `oauth_cb`. It is called again before a token expires.
+
+    The first token is made here. A client that gets none blocks for ten seconds, and then does not say why.
+
+    Raises:
+        ConfigurationError: If no token can be made.
+    """
+    try:
+        first = [source()]
+    except DynamicKafkaError as error:
+        errors.last, errors.authentication_failed = str(error), True
+        raise
+
+    def make(_: str) -> Token:
+        if first:
+            return first.pop()
+        try:
+            return source()
+        except Exception as error:
+            errors.note_no_token(error)
+            raise
+
+    return make
 
 
 def _without_callbacks(config: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -257,9 +383,11 @@ def usable_implementation(
 
 
 def calls_python(properties: Mapping[str, str]) -> bool:
-    """Return whether clients with these properties call Python back, as confluent-kafka does for tokens of AWS."""
+    """Return whether clients with these properties call Python back: for tokens of clouds."""
     source = "sasl.oauthbearer.metadata.authentication.type"
-    return source in properties and resolve({source: properties[source]})[source].strip() == "aws_iam"
+    if source in properties and resolve({source: properties[source]})[source].strip() == "aws_iam":
+        return True  # confluent-kafka's own
+    return token_source(properties) is not None
 
 
 def pool_key(purpose: str, cluster: str, properties: Mapping[str, str], *more: Hashable) -> Hashable:

@@ -20,11 +20,12 @@ from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, TopicPartition
 
-from dynamic_kafka.errors import ClusterUnavailableError
+from dynamic_kafka.errors import ClusterUnavailableError, may_not
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients, with_known_leaders
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.kafka.pool import stop_polling
+from dynamic_kafka.kafka.principal import principal
 
 __all__ = ["ClusterConnection", "TopicInfo"]
 
@@ -58,7 +59,7 @@ class ClusterConnection:
 
     def __init__(self, cluster_id: str, properties: Mapping[str, str], *, group_id: str, timeout_ms: int) -> None:
         self.cluster_id = cluster_id
-        self._properties = dict(properties)
+        self._properties, self._group_id = dict(properties), group_id
         self._timeout_s = timeout_ms / 1000
         self._clients = ClusterClients(properties, consumer=ClientSettings(QUESTIONS, {"group.id": group_id}))
 
@@ -88,11 +89,11 @@ class ClusterConnection:
         described = self._call(
             "cluster id", lambda: self._clients.admin.describe_cluster(request_timeout=self._timeout_s)
         )
-        return self._call("cluster id", described.result).cluster_id or ""
+        return self._call("cluster id", lambda: self._clients.result(described)).cluster_id or ""
 
     def matching_topics(self, pattern: re.Pattern[str]) -> frozenset[str]:
         """Return the topics with a name that matches as a whole, without Kafka's internal ones."""
-        found = self._call("topic names", lambda: self._clients.consumer.list_topics(timeout=self._timeout_s))
+        found = self._ask("topic names", lambda timeout_s: self._clients.consumer.list_topics(timeout=timeout_s))
         return frozenset(name for name in found.topics if not name.startswith("__") and pattern.fullmatch(name))
 
     def topics(self, names: Collection[str]) -> tuple[dict[str, TopicInfo], frozenset[str]]:
@@ -112,7 +113,7 @@ class ClusterConnection:
         denied = set()
         for name, future in futures.items():
             try:
-                infos[name] = self._topic_info(name, self._call("topics", future.result))
+                infos[name] = self._topic_info(name, self._call("topics", partial(self._clients.result, future)))
             except ClusterUnavailableError as error:
                 cause = error.__cause__
                 code = cause.args[0].code() if isinstance(cause, KafkaException) else None
@@ -140,8 +141,8 @@ class ClusterConnection:
     def committed_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """See `PartitionOffsetsRetriever`."""
         asked = [TopicPartition(topic, partition) for topic, partition in partitions]
-        answer = self._call(
-            "committed offsets", lambda: self._clients.consumer.committed(asked, timeout=self._timeout_s)
+        answer = self._ask(
+            "committed offsets", lambda timeout_s: self._clients.consumer.committed(asked, timeout=timeout_s)
         )
         self._raise_first_error(answer)
         return {
@@ -220,7 +221,7 @@ class ClusterConnection:
         stale = {tp.topic for tp in answer if tp.error is not None}
         if stale:  # the client's own metadata is older than ours: partitions were added, or a leader moved
             for topic in sorted(stale):
-                self._call("topic", partial(self._clients.consumer.list_topics, topic, self._timeout_s))
+                self._ask("topic", partial(self._clients.consumer.list_topics, topic))
             answer = self._offsets_for_times(timestamps)
         return {KafkaTopicPartition(tp.topic, tp.partition): tp.offset for tp in answer if tp.error is None}
 
@@ -228,20 +229,20 @@ class ClusterConnection:
         if not timestamps:
             return []
         asked = [TopicPartition(topic, partition, ts) for (topic, partition), ts in timestamps.items()]
-        return self._call(
+        return self._ask(
             "offsets",
-            lambda: with_known_leaders(
+            lambda timeout_s: with_known_leaders(
                 self._clients.consumer,
                 {tp.topic for tp in timestamps},
-                lambda: self._ask_in_parts(asked),
-                timeout_s=self._timeout_s,
+                lambda: self._ask_in_parts(asked, timeout_s),
+                timeout_s=timeout_s,
             ),
         )
 
-    def _ask_in_parts(self, asked: list[TopicPartition]) -> list[TopicPartition]:
-        consumer, deadline = self._clients.consumer, time.monotonic() + self._timeout_s
+    def _ask_in_parts(self, asked: list[TopicPartition], timeout_s: float) -> list[TopicPartition]:
+        consumer, deadline = self._clients.consumer, time.monotonic() + timeout_s
         if len(asked) <= _PARTITIONS_PER_QUESTION:
-            return consumer.offsets_for_times(asked, timeout=self._timeout_s)
+            return consumer.offsets_for_times(asked, timeout=timeout_s)
         parts = [asked[i : i + _PARTITIONS_PER_QUESTION] for i in range(0, len(asked), _PARTITIONS_PER_QUESTION)]
 
         def ask(part: list[TopicPartition]) -> list[TopicPartition]:
@@ -252,11 +253,23 @@ class ClusterConnection:
     def _raise_first_error(self, answer: list[TopicPartition]) -> list[TopicPartition]:
         for tp in answer:
             if tp.error is not None:
+                why = self._missing_right(tp.error, tp.topic) or tp.error.str()
                 raise ClusterUnavailableError(
-                    f"Cluster '{self.cluster_id}', topic '{tp.topic}', partition {tp.partition}: {tp.error.str()}",
+                    f"Cluster '{self.cluster_id}', topic '{tp.topic}', partition {tp.partition}: {why}",
                     cluster_id=self.cluster_id,
                 )
         return answer
+
+    def _missing_right(self, error: KafkaError, topic: str = "<topic>") -> str:
+        """Return who may not do what; "" if the error is about something else."""
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return may_not(principal(self._properties), ["Describe", "Read"], "group", self._group_id)
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return may_not(principal(self._properties), ["Describe", "Read"], "topic", topic)
+        return ""
+
+    def _ask(self, what: str, question: Callable[[float], T]) -> T:
+        return self._call(what, lambda: self._clients.ask(question, self._timeout_s))
 
     def _call(self, what: str, function: Callable[[], T]) -> T:
         started = time.monotonic()
@@ -266,12 +279,15 @@ class ClusterConnection:
         except KafkaException as error:
             self._clients.poll()  # brings the background errors, which say more than "timed out"
             kafka_error: KafkaError = error.args[0]
+            if missing := self._missing_right(kafka_error):
+                raise ClusterUnavailableError(
+                    f"Cluster '{self.cluster_id}' refuses the request for {what}: {missing}", cluster_id=self.cluster_id
+                ) from error
             reason = kafka_error.str()
-            if errors.last and kafka_error.code() not in NO_SUCH_TOPIC:
-                reason = f"{reason} ({errors.last})"
+            if (heard := self._clients.reason()) and kafka_error.code() not in NO_SUCH_TOPIC:
+                reason = heard if errors.authentication_failed else f"{reason} ({heard})"
             raise ClusterUnavailableError(
-                f"Cluster '{self.cluster_id}' at {self._properties.get('bootstrap.servers')} "
-                f"{'refuses the login' if self.authentication_failed else 'does not answer'} "
+                f"Cluster '{self.cluster_id}' at {self._properties.get('bootstrap.servers')} {errors.verdict} "
                 f"(while requesting {what}, {time.monotonic() - started:.1f} s): {reason}",
                 cluster_id=self.cluster_id,
             ) from error

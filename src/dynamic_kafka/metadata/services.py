@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import stat
 import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ _LIST_TOPICS_S = 30.0
 _SETTLED_S = 2.0
 _MAX_BYTES = 64 * 1024 * 1024
 _MAX_REDIRECTS = 5
+_ENCODINGS = ("identity", "gzip", "")
 
 
 class SingleClusterTopicMetadataService:
@@ -80,19 +82,19 @@ class SingleClusterTopicMetadataService:
 
         from dynamic_kafka.kafka.clients import kept_clients
 
-        reason = ""
+        reason, verdict = "", "does not answer"
         try:
             with kept_clients("list topics", self._cluster_id, self._properties) as clients:
                 try:
-                    return clients.admin.list_topics(timeout=_LIST_TOPICS_S).topics.keys()
+                    found = clients.ask(lambda timeout_s: clients.admin.list_topics(timeout=timeout_s), _LIST_TOPICS_S)
                 except KafkaException:
-                    clients.poll()  # brings the errors noticed in the background, which say more than "timed out"
-                    reason = clients.errors.last
+                    reason = clients.reason()  # says more than "timed out"
+                    verdict = clients.errors.verdict
                     raise
+                return found.topics.keys()
         except KafkaException as error:
             raise MetadataServiceError(
-                f"Cluster '{self._cluster_id}' did not list its topics within {_LIST_TOPICS_S:g} s: "
-                f"{reason or error.args[0].str()}",
+                f"Cluster '{self._cluster_id}' {verdict}, so its topics cannot be listed: {reason or error.args[0].str()}",
                 cluster_id=self._cluster_id,
             ) from None
 
@@ -126,12 +128,20 @@ class FileMetadataService(StreamListService):
             MetadataServiceError: If the file is missing, unreadable, or not a valid document.
         """
         try:
-            found = self._path.stat()
+            found = self._path.stat()  # follows links: a mounted file is replaced by moving a link
             signature = (found.st_mtime_ns, found.st_size, found.st_ino)
             if signature != self._signature:
                 from dynamic_kafka.metadata.document import parse_document  # pydantic: only where a document is parsed
 
-                self._streams = parse_document(self._path.read_text(encoding="utf-8-sig"), str(self._path))
+                if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, a device would never end
+                    raise MetadataServiceError(f"Metadata file '{self._path}' is not a regular file; name a file")
+                with self._path.open("rb") as file:
+                    text = file.read(_MAX_BYTES + 1)
+                if len(text) > _MAX_BYTES:
+                    raise MetadataServiceError(
+                        f"Metadata file '{self._path}' is larger than {_MAX_BYTES // 2**20} MiB; divide the streams"
+                    )
+                self._streams = parse_document(text.decode("utf-8-sig"), str(self._path))
                 # A file may change twice within one tick of its clock: a young time stamp proves nothing.
                 settled = time.time() - found.st_mtime > _SETTLED_S
                 self._signature = signature if settled else None
@@ -150,8 +160,9 @@ class HttpMetadataService(StreamListService):
     """Streams from a YAML or JSON document at a URL; `metadata.document` describes its shape.
 
     The document is requested at each refresh, with the ETag of the last one: an unchanged one costs a 304. Redirects are
-    followed, but never to another host, port or scheme if there is an `auth_header`. Whether a cluster is active is
-    answered from the last document. Proxies are taken from the environment (`HTTPS_PROXY`, `NO_PROXY`).
+    followed, but never from https to http, and never to another host, port or scheme if there is an `auth_header`. Whether
+    a cluster is active is answered from the last document. Proxies are taken from the environment (`HTTPS_PROXY`,
+    `NO_PROXY`).
 
     Args:
         url: The document's http or https URL. Messages show it without its query.
@@ -205,7 +216,8 @@ class HttpMetadataService(StreamListService):
             self._client = None
 
     def _fetch(self, client: Any) -> tuple[KafkaStream, ...]:
-        headers = {"Accept": "application/json, application/yaml"}
+        # Other encodings could unfold to any size before it can be counted.
+        headers = {"Accept": "application/json, application/yaml", "Accept-Encoding": "gzip"}
         if self._auth_header is not None:
             headers["Authorization"] = self._resolved_auth_header()
         if self._etag is not None:
@@ -219,6 +231,11 @@ class HttpMetadataService(StreamListService):
             finally:
                 response.close()
             target = response.next_request.url
+            if target.scheme != "https" and request.url.scheme == "https":
+                raise self._error(
+                    f"status {response.status_code} redirects from https to {target.scheme}://{target.host}, where anybody "
+                    "on the way could change the document; set the URL to the final address"
+                )
             if self._auth_header is not None and target.origin != request.url.origin:
                 raise self._error(
                     f"status {response.status_code} redirects to {target.scheme}://{target.host}, "
@@ -233,6 +250,8 @@ class HttpMetadataService(StreamListService):
         if response.status_code != 200:
             hint = "; check the auth header" if response.status_code in {401, 403} else ""
             raise self._error(f"status {response.status_code} {response.reason_phrase}{hint}")
+        if (encoding := response.headers.get("Content-Encoding", "identity").strip().lower()) not in _ENCODINGS:
+            raise self._error(f"the document has the content encoding '{encoding}', which was not asked for")
         deadline = time.monotonic() + self._timeout_s
         body = bytearray()
         for chunk in response.iter_bytes():

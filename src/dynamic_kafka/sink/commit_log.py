@@ -149,6 +149,8 @@ class CommitLog:
                 if (error := message.error()) is not None:
                     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                         return True
+                    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                        raise self.topic.denied("Read")
                     if error.code() != KafkaError._PARTITION_EOF:
                         self._clients.errors.note(error)
                     continue
@@ -189,6 +191,8 @@ class CommitLog:
             if error is not None:
                 if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     raise self._too_large(record, len(value))
+                if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise self.topic.denied("Write")
                 self._clients.errors.note(error)
             if time.monotonic() > deadline or (error is not None and not may_pass(error)):
                 raise self.topic.unavailable("could not be appended to")
@@ -256,7 +260,9 @@ class CommitLog:
 
         def ask() -> tuple[int, int] | None:
             try:
-                return self._clients.consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=ask_s)
+                return self._clients.ask(
+                    lambda s: self._clients.consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=s), ask_s
+                )
             except KafkaException as error:
                 # A broker that starts does not know all topics at once.
                 unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART

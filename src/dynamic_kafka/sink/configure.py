@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
-from dynamic_kafka.kafka.config.properties import to_librdkafka
+from dynamic_kafka.kafka.config.properties import check_mechanism, to_librdkafka
 from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
 from dynamic_kafka.metadata.model import TOPIC_NAME
 from dynamic_kafka.metadata.service import KafkaMetadataService
@@ -313,6 +313,8 @@ def check_producer(properties: Mapping[str, str], guarantee: Guarantee, where: s
             "instead"
         )
     # An unknown or impossible property is an error here, not in a task.
+    if properties.keys() >= {"bootstrap.servers", "sasl.mechanism"}:
+        check_mechanism(properties)
     config = to_librdkafka(properties, role="producer")
     if guarantee == "exactly-once":
         for name, (expected, fits) in _TRANSACTIONAL.items():

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType, TopicMetadata
+from confluent_kafka.admin import ClusterMetadata, ConfigResource, NewTopic, ResourceType, TopicMetadata
 
-from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, may_not
 from dynamic_kafka.kafka.clients import ClusterClients
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC, may_pass
+from dynamic_kafka.kafka.principal import principal
 
 __all__ = ["ASK_S", "REQUIRED", "LogTopic", "Problem", "problems"]
 
@@ -34,6 +35,7 @@ _WISHED = {
 }
 _REPLICAS = 3
 _PAUSE_S = 0.2
+_NOT_AUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 _REFUSED_SETTINGS = (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION)
 
 T = TypeVar("T")
@@ -123,7 +125,9 @@ class LogTopic:
         ask_s = min(ASK_S, self.timeout_s)
         try:
             return (
-                self.patiently(lambda: self._clients.admin.describe_cluster(request_timeout=ask_s).result().cluster_id)
+                self.patiently(
+                    lambda: self._clients.result(self._clients.admin.describe_cluster(request_timeout=ask_s)).cluster_id
+                )
                 or ""
             )
         except KafkaException as error:
@@ -153,11 +157,12 @@ class LogTopic:
             return True
         if found.error.code() in NO_SUCH_TOPIC:
             return False
-        if may_be_hidden and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        denied = found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        if may_be_hidden and denied:
             return False
+        remedy = self.may_not("Describe", "Read", "Write") if denied else "check the log of the brokers"
         raise ClusterUnavailableError(
-            f"Cluster '{self.cluster}': the commit log '{self.name}' cannot be looked up ({found.error.str()}); grant "
-            "Describe and Read on it, or check the log of the brokers",
+            f"Cluster '{self.cluster}': the commit log '{self.name}' cannot be looked up ({found.error.str()}); {remedy}",
             cluster_id=self.cluster,
         )
 
@@ -186,9 +191,10 @@ class LogTopic:
                 )
                 if may_differ and i + 1 < len(wishes):
                     continue
+                grant = f". {self.may_not('Create')}" if refused.code() in _NOT_AUTHORIZED else ""
                 raise ConfigurationError(
-                    f"Cluster '{self.cluster}': the commit log '{self.name}' cannot be created ({refused.str()}); create "
-                    f"it with one partition and {_shown(REQUIRED)}, or grant Create on it"
+                    f"Cluster '{self.cluster}': the commit log '{self.name}' cannot be created "
+                    f"({refused.str().rstrip('.')}); create it with one partition and {_shown(REQUIRED)}{grant}"
                 ) from error
         deadline = time.monotonic() + self.timeout_s
         while self._describe().error is not None:
@@ -206,7 +212,8 @@ class LogTopic:
         try:
             settings = self.patiently(self.settings)
             if settings is None:
-                _log.warning("The settings of the commit log '%s' cannot be checked: grant DescribeConfigs", self.name)
+                what = "Cluster '%s': the settings of the commit log cannot be checked: %s"
+                _log.warning(what, self.cluster, self.may_not("DescribeConfigs"))
             replicas, brokers = self.patiently(self.replicas_and_brokers)
             for problem in problems(settings, replicas, brokers):
                 self._raise_or_warn(problem)
@@ -255,27 +262,43 @@ class LogTopic:
                 self._clients.errors.clear()
                 return found
 
+    def may_not(self, *operations: str) -> str:
+        """Return who may not do what with the topic, and the command that grants it."""
+        return may_not(principal(self._clients.properties), operations, "topic", self.name)
+
+    def denied(self, operation: str) -> ClusterUnavailableError:
+        """Return the error for a right that is missing."""
+        return ClusterUnavailableError(
+            f"Cluster '{self.cluster}', commit log '{self.name}': {self.may_not(operation)}", cluster_id=self.cluster
+        )
+
     def unavailable(self, what: str) -> ClusterUnavailableError:
         """Return the error for a log that does not answer, with what the clients heard in the background."""
         self._clients.poll()
-        errors = self._clients.errors
-        reason = f": {errors.last}" if errors.last else ""
-        advice = (
-            "check its user and password (sasl.*)"
-            if errors.authentication_failed
-            else "check that its brokers are up and that the topic has a leader, and start the query again"
-        )
-        return ClusterUnavailableError(
-            f"Cluster '{self.cluster}': the commit log '{self.name}' {what}{reason}; {advice}", cluster_id=self.cluster
-        )
+        errors, heard = self._clients.errors, self._clients.reason()
+        if errors.authentication_failed:
+            text = (
+                f"Cluster '{self.cluster}' {errors.verdict}: {heard}. Its commit log '{self.name}' cannot be used; correct "
+                "the user, password or certificates (sasl.*, ssl.*)"
+            )
+        else:
+            text = (
+                f"Cluster '{self.cluster}': the commit log '{self.name}' {what}{f': {heard}' if heard else ''}; check that "
+                "its brokers are up and that the topic has a leader, and start the query again"
+            )
+        return ClusterUnavailableError(text, cluster_id=self.cluster)
 
     # --- parts ---
 
     def _describe(self) -> TopicMetadata:
-        return self._clients.admin.list_topics(self.name, timeout=min(ASK_S, self.timeout_s)).topics[self.name]
+        return self._list().topics[self.name]
 
     def _brokers(self) -> int:
-        return len(self._clients.admin.list_topics(self.name, timeout=min(ASK_S, self.timeout_s)).brokers)
+        return len(self._list().brokers)
+
+    def _list(self) -> ClusterMetadata:
+        ask_s = min(ASK_S, self.timeout_s)
+        return self._clients.ask(lambda s: self._clients.admin.list_topics(self.name, timeout=s), ask_s)
 
     def _create(self, replicas: int, settings: Mapping[str, str]) -> None:
         topic = NewTopic(self.name, num_partitions=1, replication_factor=replicas, config=dict(settings))
@@ -304,7 +327,7 @@ class LogTopic:
             if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise ConfigurationError(
                     f"Cluster '{self.cluster}': the commit log '{self.name}' cannot be trimmed ({error.args[0].str()}), so "
-                    "each start would take longer than the one before; grant Delete on this topic"
+                    f"each start would take longer than the one before; {self.may_not('Delete')}"
                 ) from error
             _log.warning("The commit log '%s' may not be trimmed: %s", self.name, error.args[0].str())
 

@@ -10,15 +10,16 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
+from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, may_not
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, pool_key
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.kafka.pool import ClientPool
+from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.native import Implementation
 from dynamic_kafka.sink.producing import Failures, RecordProducer
 from dynamic_kafka.sink.record_producers import make_record_producer
@@ -33,6 +34,7 @@ T = TypeVar("T")
 _POLL_S = 0.1
 _LOOKUP_S = 60.0  # Java's max.block.ms
 _LOOKUP_ATTEMPT_S = 5.0
+_FIRST_LOOKUP_S = 0.3  # so that a refused login is noticed soon: librdkafka repeats it three times a second
 _APPEARS_S = 5.0  # a topic just created is not known to every broker at once
 _LOOKUP_AGE_S = 300.0  # Java's metadata.max.age.ms
 _LAST_FLUSH_S = 5.0
@@ -47,9 +49,6 @@ _ADVICE = {
     KafkaError.MSG_SIZE_TOO_LARGE: "the record, or the batch of records it was in, is larger than the topic allows; raise "
     "max.message.bytes of the topic (kafka-configs.sh), or keep batch.size below it",
     KafkaError._MSG_TIMED_OUT: "not acknowledged within delivery.timeout.ms; check that the brokers are running",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "not authorized; grant Describe and Write on the topic to this principal",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "not authorized; grant Write on the topic (before Kafka 2.8 also "
-    "IdempotentWrite on the cluster) to this principal",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic or partition does not exist; create it first",
     KafkaError._UNKNOWN_TOPIC: "the topic does not exist; create it first",
     KafkaError._UNKNOWN_PARTITION: "the partition does not exist",
@@ -111,19 +110,15 @@ class ClusterProducer:
         return count
 
     def _look_up(self, topic: str) -> int:
-        began = time.monotonic()
+        began, attempt_s = time.monotonic(), _FIRST_LOOKUP_S
         while True:
             try:
-                count, refused = self.client.look_up(topic, _LOOKUP_ATTEMPT_S)
+                count, refused = self.client.look_up(topic, attempt_s)
             except KafkaException as error:
                 self.poll(_POLL_S)  # brings the errors that were noticed in the background
                 if self.errors.authentication_failed or time.monotonic() - began > _LOOKUP_S:
-                    why = self.errors.last or error.args[0].str()
-                    raise ClusterUnavailableError(
-                        f"Cluster '{self.cluster}' does not answer, so topic '{topic}' cannot be written to: {why}; check "
-                        "that its brokers are running and that its properties are right",
-                        cluster_id=self.cluster,
-                    ) from error
+                    raise self.unavailable(f"topic '{topic}' cannot be written to", error.args[0].str()) from error
+                attempt_s = min(3 * attempt_s, _LOOKUP_ATTEMPT_S)
                 continue
             if refused is None and count:
                 return count
@@ -131,6 +126,31 @@ class ClusterProducer:
             if refused.code() not in _MAY_APPEAR or time.monotonic() - began > _APPEARS_S:
                 raise self.delivery_error(refused, topic)
             self.poll(_POLL_S)
+
+    def connect(self, topic: str, timeout_s: float) -> None:
+        """Wait until a broker has answered a question about a topic.
+
+        Raises:
+            KafkaException: If none answers in time, or as soon as the login was refused.
+        """
+        self._clients.ask(partial(self.client.look_up, topic), timeout_s)
+
+    def unavailable(self, consequence: str, said: str = "") -> ClusterUnavailableError:
+        """Return the error for a cluster that does not answer, or does not let this client in.
+
+        Args:
+            consequence: What cannot be done, as a clause.
+            said: The error of the call; what was heard in the background says more.
+        """
+        advice = (
+            "correct its user, password or certificates (sasl.*, ssl.*)"
+            if self.errors.authentication_failed
+            else "check that its brokers are running and that its properties are right"
+        )
+        return ClusterUnavailableError(
+            f"Cluster '{self.cluster}' {self.errors.verdict}, so {consequence}: {self._clients.reason() or said}; {advice}",
+            cluster_id=self.cluster,
+        )
 
     def delivery_error(
         self,
@@ -150,7 +170,7 @@ class ClusterProducer:
             key_bytes: The size of the record's key; None if it has none.
             refused_bytes: The size of a record that the producer itself has refused; None if a broker did.
         """
-        reason = _ADVICE.get(error.code(), error.str())
+        reason = self._missing_right(error.code(), topic) or _ADVICE.get(error.code(), error.str())
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and refused_bytes is not None:
             reason = (
                 f"the record has {refused_bytes:,} bytes, more than max.request.size={self._largest_bytes} of the producer; "
@@ -167,6 +187,16 @@ class ClusterProducer:
             code=error.name(),
             retriable=error.retriable() or error.code() == KafkaError._MSG_TIMED_OUT,
         )
+
+    def _missing_right(self, code: int, topic: str | None) -> str:
+        """Return who may not do what; "" if the error is about something else."""
+        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return may_not(principal(self._properties), ["Describe", "Write"], "topic", topic or "<topic>")
+        if code == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            # Who may write to any topic may do so idempotently, from Kafka 2.8 on.
+            why = may_not(principal(self._properties), ["Write"], "topic", topic or "<topic>")
+            return f"{why} (brokers before Kafka 2.8 need IdempotentWrite on the cluster, too)"
+        return ""
 
     def transaction_error(self) -> DeliveryError:
         """Return the reason why the transaction has failed. librdkafka then drops all its records, not only the bad ones."""

@@ -25,16 +25,17 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
-from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
+from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, may_not
 from dynamic_kafka.kafka.clients import LIBRDKAFKA_LOG, pool_key
 from dynamic_kafka.kafka.pool import ClientPool
+from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask
@@ -158,7 +159,7 @@ def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     config = {"transactional.id": taken.name, "debug": debug, "logger": log}
     producer = ClusterProducer(cluster, properties, task.settings.writer_implementation, config)
     try:
-        producer_id, producer_epoch = _initialize(producer, taken.name, log)
+        producer_id, producer_epoch = _initialize(producer, taken.name, log, task.settings.prefix, properties)
     except BaseException:
         producer.drop()
         taken.release()  # its file says that an answer is missing: it is left alone for a while
@@ -167,7 +168,9 @@ def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     return _TransactionalProducer(producer, taken, producer_id, producer_epoch)
 
 
-def _initialize(producer: ClusterProducer, name: str, log: _ProducerIdLog) -> tuple[int, int]:
+def _initialize(
+    producer: ClusterProducer, name: str, log: _ProducerIdLog, prefix: str, properties: Mapping[str, str]
+) -> tuple[int, int]:
     """Have the cluster fence earlier producers of the id. Return the producer id and epoch that it gives this one."""
     deadline = time.monotonic() + _READY_S
     try:
@@ -179,9 +182,14 @@ def _initialize(producer: ClusterProducer, name: str, log: _ProducerIdLog) -> tu
     except KafkaException as error:
         with suppress(KafkaException):  # raises errors that are fatal, such as this one
             producer.client.poll(0)
+        if producer.errors.authentication_failed:
+            raise producer.unavailable(f"transactional id '{name}' cannot be used") from error
         why = f"{error.args[0].str()} ({producer.errors.last})" if producer.errors.last else error.args[0].str()
+        advice = _advice(why)
+        if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            advice = may_not(principal(properties), ["Write", "Describe"], "transactional-id", prefix, prefixed=True)
         raise ClusterUnavailableError(
-            f"Cluster '{producer.cluster}': transactional id '{name}' cannot be used: {why}; {_advice(why)}",
+            f"Cluster '{producer.cluster}': transactional id '{name}' cannot be used: {why}; {advice}",
             cluster_id=producer.cluster,
         ) from error
     if log.ids is None:
@@ -209,14 +217,14 @@ def _has_initialized(producer: ClusterProducer, deadline: float) -> bool:
 def _advice(why: str) -> str:
     if any(os.strerror(number) in why for number in (errno.EMFILE, errno.ENFILE, errno.EAGAIN)):
         return "this worker may not open more files or start more threads: raise its limits (ulimit -n, ulimit -u)"
-    return "check that the cluster is up, and grant Write and Describe on the transactional ids of this prefix"
+    return "check that the cluster is up"
 
 
 def _connect(producer: ClusterProducer) -> None:
     """Connect to a broker first: `init_transactions` sleeps for 500 ms if it finds none, and does not report the cause."""
-    with suppress(KafkaException):
+    with suppress(KafkaException):  # `init_transactions` reports it
         for _ in range(2):  # the first answer comes from a bootstrap server, the second one from a broker by its id
-            producer.client.look_up(_ANY_TOPIC, _CONNECT_S)
+            producer.connect(_ANY_TOPIC, _CONNECT_S)
 
 
 class TransactionalProducers(AbstractContextManager["TransactionalProducers"]):
@@ -258,6 +266,9 @@ class TransactionalProducers(AbstractContextManager["TransactionalProducers"]):
 
 
 def _abort(begun: _TransactionalProducer) -> None:
+    if begun.producer.errors.authentication_failed:  # each try would be one more refused login
+        begun.close()
+        return
     with suppress(KafkaException):  # the next claim aborts what could not be aborted here
         begun.producer.client.purge()
         begun.producer.client.abort_transaction(_ABORT_S)

@@ -59,7 +59,7 @@ class Written:
     errors: int = 0
 
     def check(self) -> None:
-        """Raise the first delivery error, if there is one."""
+        """Raise the first delivery error, if there is one, or if a cluster has come to refuse the login."""
         for producer in self.used.values():
             failed = producer.failures(self.task)
             if failed is None:
@@ -73,6 +73,10 @@ class Written:
                     self.error = producer.delivery_error(error, topic, partition, key_bytes)
         if self.error is not None:
             raise self.error
+        for producer in self.used.values():
+            if producer.errors.authentication_failed and len(producer.client) > 0:
+                # A secret was replaced, or is about to be. librdkafka would log in with the old one again and again.
+                raise producer.unavailable("records cannot be written")
 
 
 def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskProducers, *, task_number: int) -> Written:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, OffsetResolutionError, listed
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, OffsetResolutionError, listed, may_not
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, named_in_option
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source.model import ClusterView, DesiredCluster
@@ -95,10 +95,14 @@ def check_streams(streams: Collection[str], settings: SourceSettings) -> None:
 def _asked_for(name: str, wanted: DesiredCluster, view: ClusterView) -> set[KafkaTopicPartition]:
     """Return the partitions to read on a cluster, which all exist."""
     missing = wanted.topics - view.topics.keys()
+    if denied := missing & view.denied:
+        raise ConfigurationError(
+            f"Cluster '{name}': {may_not(view.user, ['Describe', 'Read'], 'topic', min(denied))}", cluster_id=name
+        )
     if missing:
         raise ConfigurationError(
-            f"Topic '{min(missing)}' does not exist on the cluster '{name}', or this query may not describe it. A batch "
-            "read does not wait: check the name and the permissions, or create the topic"
+            f"Topic '{min(missing)}' does not exist on the cluster '{name}'. A batch read does not wait: check the name, or "
+            "create the topic"
         )
     existing = {KafkaTopicPartition(topic, p) for topic in wanted.topics for p in range(view.partitions[topic])}
     if wanted.partitions is None:

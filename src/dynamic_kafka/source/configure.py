@@ -20,7 +20,7 @@ from dynamic_kafka.initializer import (
     initializer_from_json,
     without_group,
 )
-from dynamic_kafka.kafka.config.properties import reject_owned, to_librdkafka, whole_number
+from dynamic_kafka.kafka.config.properties import check_mechanism, reject_owned, to_librdkafka, whole_number
 from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber
@@ -84,6 +84,11 @@ def configure_source(
     reject_owned(properties, "properties.")
     reset = properties.pop("auto.offset.reset", None)
     group_id = properties.pop("group.id", None)
+    if properties.keys() >= {
+        "bootstrap.servers",
+        "sasl.mechanism",
+    }:  # else each cluster of the metadata may have a login of its own
+        check_mechanism(properties)
     to_librdkafka(properties, role="consumer")  # an unknown or impossible property is an error here, not in a task
     starting = objects.starting or _starting(parsed, reset) or default_starting
     stopping = objects.stopping or _stopping(parsed)

@@ -90,7 +90,9 @@ class Inquiry:
         if not self._kafka_id:
             return
         try:
-            found = self._clients.admin.describe_cluster(request_timeout=self._timeout_s).result().cluster_id
+            found = self._clients.result(
+                self._clients.admin.describe_cluster(request_timeout=self._timeout_s)
+            ).cluster_id
         except KafkaException as error:
             raise self._no_answer("its cluster.id", error) from error
         if found and found != self._kafka_id:
@@ -109,7 +111,7 @@ class Inquiry:
     def _description(self, topic: str, future: Future[Any]) -> Any:
         """Return the description of a topic; None if the topic does not exist."""
         try:
-            return future.result()
+            return self._clients.result(future)
         except KafkaException as error:
             if error.args[0].code() not in GONE:
                 raise self._no_answer(f"the id of topic '{topic}'", error) from error
@@ -128,7 +130,7 @@ class Inquiry:
         found = {}
         for tp, future in futures.items():
             with suppress(KafkaException):  # no leader answers
-                found[KafkaTopicPartition(tp.topic, tp.partition)] = future.result().offset
+                found[KafkaTopicPartition(tp.topic, tp.partition)] = self._clients.result(future).offset
         return found
 
     def _no_answer(self, what: str, error: KafkaException) -> ClusterUnavailableError:

@@ -51,6 +51,7 @@ class ClusterView:
         ends: The end of each partition that has a leader; under read_committed, the last stable offset.
         missing: The monitored topics that do not exist, which the brokers have said for long enough.
         denied: The monitored topics that the user may not see.
+        user: That user, as ACLs name it; "" if nothing is denied.
         last_ends: The last known end of each partition that has none in `ends` now.
         unconfirmed: The monitored topics that do not exist according to the last answer. It may be wrong for a moment, and
             they are not in `missing` yet.
@@ -62,6 +63,7 @@ class ClusterView:
     ends: Mapping[KafkaTopicPartition, int]
     missing: frozenset[str] = frozenset()
     denied: frozenset[str] = frozenset()
+    user: str = ""
     last_ends: Mapping[KafkaTopicPartition, int] = field(default_factory=dict)
     unconfirmed: frozenset[str] = frozenset()
 

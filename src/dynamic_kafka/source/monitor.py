@@ -32,6 +32,7 @@ from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition, checked_offsets
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.kafka.pool import start_polling, stop_polling
+from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.source.group_commits import GroupCommits
 from dynamic_kafka.source.model import ClusterView, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.offsets import topic_id_text
@@ -45,7 +46,7 @@ _INCOMPLETE_RETRY_S = 2.0
 _MISSING_AFTER_S = 10.0
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 # Each refused login may count against the account. So the next one waits longer, unless the secret is replaced meanwhile.
-_REFUSED_BACKOFF_S = 10.0
+_REFUSED_BACKOFF_S = (10.0, 20.0, 30.0, 60.0, 300.0)
 # Spark may call a hundred times a second. After each refresh the thread rests in proportion to the refresh's duration, so
 # that a cluster with thousands of partitions keeps neither a core nor its brokers busy. A few partitions take 1 ms: they are
 # refreshed at each call.
@@ -231,7 +232,8 @@ class ClusterMonitor:
     def _pause(self, connection: ClusterConnection, target: MonitorTarget) -> None:
         """Wait before the next attempt, until there is a new target at most; after a refused login until a new secret."""
         pause_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S)) - 1]
-        deadline = time.monotonic() + (_REFUSED_BACKOFF_S if connection.authentication_failed else 0)
+        refused_s = _REFUSED_BACKOFF_S[min(self._failures, len(_REFUSED_BACKOFF_S)) - 1]
+        deadline = time.monotonic() + (refused_s if connection.authentication_failed else 0)
         while True:
             with self._changed:
                 new_target = self._changed.wait_for(partial(self._has_new_target, target), pause_s)
@@ -316,6 +318,7 @@ class ClusterMonitor:
             ends=ends,
             missing=missing,
             denied=self._denied & target.topics,
+            user=principal(target.properties) if self._denied & target.topics else "",
             last_ends={tp: known.get(tp, last_ends.get(tp, 0)) for tp in unanswered if tp.topic in target.topics},
             unconfirmed=(target.topics & self._absent.keys()) - missing,
         )

@@ -34,9 +34,16 @@ from itertools import groupby
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DataLossError, DynamicKafkaError
+from dynamic_kafka.errors import (
+    ClusterUnavailableError,
+    ConfigurationError,
+    DataLossError,
+    DynamicKafkaError,
+    may_not,
+)
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
+from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.source.fetchers import make_fetcher
 from dynamic_kafka.source.fetching import BATCH_RECORDS, DAMAGED, Fetcher, FetchEvent, LookUpSchemas, Span
 from dynamic_kafka.source.inquiry import GONE, Inquiry
@@ -52,6 +59,7 @@ _POLL_S = 0.1
 _PAUSE_S = 0.2
 _STALL_S = 3.0
 _SILENCE_S = 10.0
+_REFUSED_S = 10.0  # twice as long after each further refused login, which may count against the account
 _SHOWN_RANGES = 20
 _MOST_LOOKED_UP = 10  # each one is a request; the client looks more of them up at once
 # Ranges are known and mostly small: answer an empty fetch soon (it is what shows the end of a range whose tail holds no
@@ -164,6 +172,7 @@ class _ClusterReader:
         self._told = False
         self._connected_at = 0.0
         self._silence_s = _SILENCE_S
+        self._refused_s = _REFUSED_S
 
     def start(self) -> None:
         """Start to fetch what is open, in the background."""
@@ -241,8 +250,7 @@ class _ClusterReader:
                 self._ask_at = 0.0
         elif event.code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise ClusterUnavailableError(
-                f"Cluster '{self.cluster}', topic '{tp.topic}': not authorized to read; grant Read on the topic to the "
-                "principal of this query",
+                f"Cluster '{self.cluster}': {may_not(principal(self._access.properties), ['Read'], 'topic', tp.topic)}",
                 cluster_id=self.cluster,
             )
         else:
@@ -288,6 +296,8 @@ class _ClusterReader:
         """Handle a fetch that brought nothing: ask about the ranges from time to time, and give up at last."""
         self._look_up_new_topics()
         self._renew_clients()
+        if self._clients.errors.authentication_failed:
+            self._rest_after_refusal(progress_at)
         now = time.monotonic()
         if not self._open or now < max(self._ask_at, progress_at if self._doubts else progress_at + self._stall_s):
             return
@@ -313,10 +323,25 @@ class _ClusterReader:
             _log.info("Cluster '%s': a secret or certificate was replaced; connecting again", self.cluster)
             self.start()
 
+    def _rest_after_refusal(self, progress_at: float) -> None:
+        """Close the clients for a while, or until a secret was replaced: librdkafka would log in three times a second."""
+        self._wait_or_give_up(time.monotonic() - progress_at, answered=False)
+        if not self._open:
+            return
+        self._last_error = self._clients.reason()
+        self._clients.close()
+        now = time.monotonic()
+        until = min(now + self._refused_s, max(progress_at + self._settings.poll_timeout_ms / 1000, now + _PAUSE_S))
+        while time.monotonic() < until and not self._clients.is_outdated():
+            time.sleep(_PAUSE_S)
+        self._refused_s *= 2
+        self._clients.renew()
+        self.start()
+
     def _wait_or_give_up(self, waited_s: float, *, answered: bool) -> None:
         """Return if the cluster may still answer; else give its ranges up, or raise (rules 5 and 6)."""
         refused = self._clients.errors.authentication_failed
-        why = self._clients.errors.last or self._last_error or "no error was reported"
+        why = self._clients.reason() or self._last_error or "no error was reported"
         limit_s = self._settings.poll_timeout_ms / 1000
         if self._access.removed and not answered:
             limit_s = 0.0 if refused else min(limit_s, self._settings.unavailable_after_ms / 1000)

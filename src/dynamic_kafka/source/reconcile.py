@@ -49,7 +49,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dynamic_kafka.errors import DataLossError
+from dynamic_kafka.errors import DataLossError, may_not
 from dynamic_kafka.initializer import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -503,7 +503,8 @@ class _Reconciliation:
                 self.changed = True
             return
         if topic in view.denied:
-            text = f"{where} is not visible to this user; it is not read until the user may describe and read it"
+            why = may_not(view.user, ["Describe", "Read"], "topic", topic)
+            text = f"{where} is not visible to this user, and is not read until it is: {why}"
             self.events.append(Event("warning", text))
         if not state.discovered and topic not in state.topics:
             state.unseen.setdefault(topic, self._found_at(state, desired))

@@ -11,7 +11,7 @@ from dynamic_kafka.kafka.clients import check_properties as check_consumer
 from dynamic_kafka.kafka.config.properties import client_config
 from dynamic_kafka.kafka.probing import Clock, Probe
 from dynamic_kafka.kafka.transactions.connection import Step
-from dynamic_kafka.kafka.transactions.security import ConnectionSettings, connection_settings
+from dynamic_kafka.kafka.transactions.security import ConnectionSettings, cluster_settings, connection_settings
 
 __all__ = [
     "check_addresses",
@@ -52,7 +52,7 @@ def check_properties(visit: Visit) -> Iterator[Finding]:
         return
     yield ok("clients can be made of its properties")
     try:
-        visit.settings = connection_settings(config)
+        visit.settings = cluster_settings(visit.target.properties)
     except DynamicKafkaError as problem:
         visit.can_log_in = False
         visit.settings = _without_login(config)

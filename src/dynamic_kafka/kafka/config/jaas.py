@@ -23,6 +23,7 @@ __all__ = ["PUBLIC_OPTIONS", "LoginModule", "parse", "render", "sasl_properties"
 PUBLIC_OPTIONS = frozenset(
     {"username", "clientId", "scope", "serviceName", "principal", "keyTab", "tokenauth"}
     | {"useKeyTab", "storeKey", "useTicketCache", "doNotPrompt", "refreshKrb5Config"}
+    | {"awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsDebugCreds"}
 )
 """Options with values that are not secret, in any supported login module."""
 
@@ -143,11 +144,6 @@ def sasl_properties(module: LoginModule, mechanism: str) -> dict[str, str]:
         ConfigurationError: If the class is not known, does not belong to the mechanism, or lacks an option.
     """
     simple_name = module.name.rpartition(".")[2]
-    if simple_name == "IAMLoginModule":
-        raise ConfigurationError(
-            "Property 'sasl.jaas.config' asks for AWS MSK's IAM login, which is Java code and cannot run here; "
-            "use SCRAM (sasl.mechanism=SCRAM-SHA-512) or a certificate (security.protocol=SSL) on that cluster"
-        )
     if simple_name not in _MODULES:
         raise ConfigurationError(
             "Property 'sasl.jaas.config' names an unknown login module; "
@@ -208,4 +204,5 @@ _MODULES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, str]], dict[st
     "ScramLoginModule": (("SCRAM-SHA-256", "SCRAM-SHA-512"), _password),
     "OAuthBearerLoginModule": (("OAUTHBEARER",), _oauth),
     "Krb5LoginModule": (("GSSAPI",), _kerberos),
+    "IAMLoginModule": (("AWS_MSK_IAM", "OAUTHBEARER"), lambda _: {}),  # see `tokens`
 }

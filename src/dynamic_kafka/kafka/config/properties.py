@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, UnknownOptionError
-from dynamic_kafka.kafka.config import jaas, keystore, secrets
+from dynamic_kafka.kafka.config import jaas, keystore, secrets, tokens
 from dynamic_kafka.kafka.config.property_names import (
     ADDRESSES,
     COMMON,
@@ -26,7 +26,7 @@ from dynamic_kafka.kafka.config.property_names import (
     STORES,
 )
 
-__all__ = ["Role", "client_config", "reject_owned", "to_librdkafka", "whole_number"]
+__all__ = ["Role", "check_mechanism", "client_config", "reject_owned", "to_librdkafka", "whole_number"]
 
 _log = logging.getLogger(__name__)
 
@@ -71,12 +71,26 @@ def client_config(properties: Mapping[str, str], *, role: Role) -> dict[str, str
 
     Raises:
         ConfigurationError: If a property is unknown or wrong, or a secret or key store cannot be read.
-        MissingDependencyError: If a key store needs the library `cryptography`.
+        MissingDependencyError: If a key store needs the library `cryptography`, or a token the cloud's library.
     """
     config = _with_stores_as_pem(to_librdkafka(secrets.resolve(properties), role=role))
-    if _mechanism(config).upper() == "GSSAPI" and "SASL" in _protocol(config):
-        _require_kerberos()
+    check_mechanism(config)
+    if _mechanism(config).upper() == "OAUTHBEARER" and "SASL" in _protocol(config):
+        _require_tokens(config, properties)
     return config
+
+
+def check_mechanism(properties: Mapping[str, str]) -> None:
+    """Raise if the properties ask for Kerberos and this build of confluent-kafka lacks it. No secret is looked up.
+
+    Args:
+        properties: Kafka properties, in any spelling.
+
+    Raises:
+        ConfigurationError: With what to do.
+    """
+    if _mechanism(properties).upper() == "GSSAPI" and "SASL" in _protocol(properties):
+        _require_kerberos()
 
 
 def to_librdkafka(properties: Mapping[str, str], *, role: Role) -> dict[str, str]:
@@ -243,7 +257,14 @@ def _at_least(minimum: int) -> Callable[[str, str], str]:
     return lambda key, value: str(max(minimum, _integer(key, value)))
 
 
+def _known_mechanism(_key: str, value: str) -> str:
+    # Java's name of a mechanism of its own. The same brokers take the same token by OAUTHBEARER.
+    return "OAUTHBEARER" if value == "AWS_MSK_IAM" else value
+
+
 _VALUES: dict[str, Callable[[str, str], str | None]] = {
+    "sasl.mechanism": _known_mechanism,
+    "sasl.mechanisms": _known_mechanism,
     "ssl.endpoint.identification.algorithm": lambda _key, value: value.strip().lower() or "none",
     "auto.offset.reset": _offset_reset,
     "partition.assignment.strategy": _assignors,
@@ -328,6 +349,19 @@ def _exclude(location: str, config: Mapping[str, str], *others: str) -> None:
     for other in others:
         if other in config:
             raise ConflictingOptionsError([location, other], "both say which certificates or key to use; keep one")
+
+
+def _require_tokens(config: Mapping[str, str], properties: Mapping[str, str]) -> None:
+    """Raise if there is nothing to make tokens: librdkafka would wait for one for ever."""
+    made = (
+        config.get("sasl.oauthbearer.method") == "oidc" or config.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"
+    )
+    if not made and tokens.token_source(properties) is None:
+        raise ConfigurationError(
+            "sasl.mechanism OAUTHBEARER needs a source of tokens; set sasl.oauthbearer.token.endpoint.url with a clientId "
+            "and a clientSecret in sasl.jaas.config, or sasl.login.callback.handler.class to AWS MSK's or Google Cloud's "
+            "handler"
+        )
 
 
 @functools.cache

@@ -123,8 +123,10 @@ STORES = frozenset(
 JAVA_CODE: dict[str, str] = {
     "ssl.engine.factory.class": "use the ssl.truststore.* and ssl.keystore.* properties",
     "sasl.login.class": "use sasl.jaas.config with Kafka's own login modules",
-    "sasl.login.callback.handler.class": "use Kafka's OAuthBearerLoginCallbackHandler, SCRAM or certificates",
-    "sasl.client.callback.handler.class": "use Kafka's OAuthBearerLoginCallbackHandler, SCRAM or certificates",
+    "sasl.login.callback.handler.class": "use Kafka's OAuthBearerLoginCallbackHandler, AWS MSK's or Google Cloud's "
+    "handler, SCRAM or certificates",
+    "sasl.client.callback.handler.class": "use Kafka's OAuthBearerLoginCallbackHandler, AWS MSK's or Google Cloud's "
+    "handler, SCRAM or certificates",
     "sasl.oauthbearer.jwt.retriever.class": "use Kafka's ClientCredentialsJwtRetriever",
 }
 """Properties that name Java classes that matter, and what to do instead."""
@@ -137,9 +139,12 @@ JAVA_CODE_UNDERSTOOD = frozenset(
         "DefaultJwtRetriever",
         "ClientCredentialsJwtRetriever",
         "DefaultLogin",
+        "IAMClientCallbackHandler",
+        "IAMOAuthBearerLoginCallbackHandler",
+        "GcpLoginCallbackHandler",
     }
 )
-"""Classes for JAVA_CODE that do what librdkafka does anyway."""
+"""Classes for JAVA_CODE that do what librdkafka does anyway, or what `tokens` does."""
 
 # Java's classes and metrics, waits of calls that block only in Java, and what the connector answers itself.
 IGNORED = frozenset(
@@ -173,7 +178,7 @@ STORABLE = frozenset(
     sasl.kerberos.service.name sasl.kerberos.principal sasl.kerberos.keytab
     sasl.oauthbearer.method sasl.oauthbearer.grant.type sasl.oauthbearer.token.endpoint.url
     sasl.oauthbearer.client.id sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.scope
-    sasl.login.callback.handler.class
+    sasl.login.callback.handler.class sasl.client.callback.handler.class
     ssl.truststore.location ssl.truststore.type ssl.truststore.certificates ssl.ca.location ssl.ca.pem
     ssl.keystore.location ssl.keystore.type ssl.keystore.certificate.chain
     ssl.certificate.location ssl.certificate.pem ssl.key.location ssl.crl.location

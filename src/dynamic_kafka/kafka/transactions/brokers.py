@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
-from dynamic_kafka.kafka.config.properties import client_config
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, Resource, may_not
+from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.kafka.transactions.connection import BrokerError, Connection
-from dynamic_kafka.kafka.transactions.security import ConnectionSettings, LoginError, connection_settings
+from dynamic_kafka.kafka.transactions.security import ConnectionSettings, LoginError, cluster_settings
 
 __all__ = ["BrokerClient", "Brokers"]
 
@@ -191,7 +191,7 @@ class BrokerClient:
         if time.monotonic() - self._used_at > _MAX_IDLE_S:
             self.close()
         if self._brokers is None:
-            self._brokers = Brokers(connection_settings(client_config(self._properties, role="admin")))
+            self._brokers = Brokers(cluster_settings(self._properties))
         return self._brokers
 
     @property
@@ -206,8 +206,8 @@ class BrokerClient:
                 cluster_id=self._cluster_id,
             )
         if error.unauthorized:
-            resource = f"TransactionalId '{error.subject}'" if error.subject else "Cluster"
-            remedy = f"grant the client's user {operation} on {resource} (kafka-acls.sh --add)"
+            resource: Resource = "transactional-id" if error.subject else "cluster"
+            remedy = may_not(principal(self._properties), [operation], resource, error.subject)
         else:
             remedy = "check the log of its brokers"
         return ClusterUnavailableError(

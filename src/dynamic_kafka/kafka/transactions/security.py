@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import importlib.util
 import json
+import socket
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -18,10 +19,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, InvalidOptionError
+from dynamic_kafka.kafka.config.properties import client_config
+from dynamic_kafka.kafka.config.tokens import TokenSource, token_source
 
-__all__ = ["ConnectionSettings", "LoginError", "connection_settings"]
+__all__ = ["ConnectionSettings", "LoginError", "cluster_settings", "connection_settings", "why_untrusted"]
 
+_CERTIFICATE_S = 3.0
+_MOST_ASKED = 3
 _DEFAULT_PORT = 9092
 _DEFAULT_CONNECT_TIMEOUT_MS = 10_000  # Java's default
 _DEFAULT_CLIENT_ID = "dynamic-kafka"
@@ -53,11 +58,12 @@ class ConnectionSettings:
     sasl: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-def connection_settings(config: Mapping[str, str]) -> ConnectionSettings:
+def connection_settings(config: Mapping[str, str], source: TokenSource | None = None) -> ConnectionSettings:
     """Translate librdkafka's properties. Reads the PEM files that they name, and nothing else.
 
     Args:
         config: librdkafka's properties with secrets in clear, as `client_config` gives them.
+        source: The maker of tokens, if a cloud's library makes them.
 
     Raises:
         ConfigurationError: If a property that says how to connect is missing, wrong or not supported.
@@ -73,8 +79,21 @@ def connection_settings(config: Mapping[str, str]) -> ConnectionSettings:
         client_id=config.get("client.id", _DEFAULT_CLIENT_ID),
         connect_timeout_s=int(connect_timeout) / 1000,
         tls=_tls(config) if protocol.endswith("SSL") else None,
-        sasl=_sasl(config) if protocol.startswith("SASL") else {},
+        sasl=_sasl(config, source) if protocol.startswith("SASL") else {},
     )
+
+
+def cluster_settings(properties: Mapping[str, str]) -> ConnectionSettings:
+    """Return the settings of connections to a cluster. Secrets are looked up.
+
+    Args:
+        properties: The properties to reach the cluster, as the user gave them.
+
+    Raises:
+        ConfigurationError: If they are wrong, or a secret is missing.
+        MissingDependencyError: If a key store or a login needs a library that is not installed.
+    """
+    return connection_settings(client_config(properties, role="admin"), token_source(properties))
 
 
 def _servers(text: str) -> tuple[tuple[str, int], ...]:
@@ -94,6 +113,30 @@ def _servers(text: str) -> tuple[tuple[str, int], ...]:
 
 
 # --- TLS ---
+
+
+def why_untrusted(properties: Mapping[str, str]) -> str:
+    """Return why a cluster's certificate is not trusted, by a handshake with one of its servers; "" if that cannot be said.
+
+    librdkafka says only that it is not. Nothing but the handshake is sent.
+
+    Args:
+        properties: The properties to reach the cluster.
+    """
+    try:
+        settings = cluster_settings(properties)
+    except DynamicKafkaError:
+        return ""
+    for host, port in settings.servers[:_MOST_ASKED] if settings.tls is not None else ():
+        try:
+            with socket.create_connection((host, port), timeout=_CERTIFICATE_S) as plain:
+                assert settings.tls is not None
+                settings.tls.wrap_socket(plain, server_hostname=host).close()
+        except ssl.SSLCertVerificationError as error:
+            return f"{host}:{port}: the broker's certificate is not trusted: {error.verify_message.rstrip('.')}"
+        except OSError:
+            continue
+    return ""
 
 
 def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
@@ -181,15 +224,14 @@ def _boolean(name: str, value: str) -> bool:
 # --- the login ---
 
 
-def _sasl(config: Mapping[str, str]) -> dict[str, Any]:
+def _sasl(config: Mapping[str, str], source: TokenSource | None) -> dict[str, Any]:
     mechanism = config.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism == "OAUTHBEARER" and source is not None:
+        return {"sasl_mechanism": mechanism, **_cloud(source)}
     known = {"PLAIN": _password, "SCRAM-SHA-256": _scram, "SCRAM-SHA-512": _scram, "OAUTHBEARER": _oauth}
     translate = {**known, "GSSAPI": _kerberos}.get(mechanism)
     if translate is None:
-        hint = "; AWS MSK's IAM login is not supported, use SCRAM-SHA-512" if "IAM" in mechanism else ""
-        raise ConfigurationError(
-            f"Property 'sasl.mechanism' is '{mechanism}'; expected one of {', '.join(known)}{hint}"
-        )
+        raise ConfigurationError(f"Property 'sasl.mechanism' is '{mechanism}'; expected one of {', '.join(known)}")
     return {"sasl_mechanism": mechanism, **translate(config)}
 
 
@@ -234,6 +276,30 @@ def _oauth(config: Mapping[str, str]) -> dict[str, Any]:
         )
     AbstractTokenProvider.register(ClientCredentials)
     return {"sasl_oauth_token_provider": ClientCredentials(config)}
+
+
+def _cloud(source: TokenSource) -> dict[str, Any]:
+    from dynamic_kafka.kafka.transactions.kafka_python import AbstractTokenProvider
+
+    AbstractTokenProvider.register(CloudTokens)
+    return {"sasl_oauth_token_provider": CloudTokens(source)}
+
+
+class CloudTokens:
+    """kafka-python's token provider over a cloud's library, which has time-outs of its own."""
+
+    timeout_s = 0.0
+
+    def __init__(self, source: TokenSource) -> None:
+        self._source = source
+
+    def token(self) -> str:
+        """Return a new token."""
+        return self._source().text
+
+    def extensions(self) -> dict[str, str]:
+        """Return no SASL extensions."""
+        return {}
 
 
 class ClientCredentials:

@@ -1,0 +1,184 @@
+"""Logins with tokens that a cloud's own library makes: AWS MSK's IAM, and Google Cloud's Managed Service for Kafka.
+
+Which cloud it is, Java's names say: a login module, or a callback handler. librdkafka then calls Python for each new token,
+and so do the connections for transactions. The credentials are those that the library finds in the process that connects:
+environment variables, a profile, the role of the machine or pod. The libraries are imported when a token is made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from functools import partial
+from typing import Any, NamedTuple
+
+from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
+from dynamic_kafka.kafka.config import jaas, secrets
+
+__all__ = ["Token", "TokenSource", "token_source"]
+
+_JAAS = "sasl.jaas.config"
+_HANDLERS = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
+_AWS_HANDLERS = {"IAMClientCallbackHandler", "IAMOAuthBearerLoginCallbackHandler"}
+_GOOGLE_HANDLER = "GcpLoginCallbackHandler"
+_AWS_MODULE, _AWS_MECHANISM = "IAMLoginModule", "AWS_MSK_IAM"
+_AWS_OPTIONS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName")
+_AWS_OPTIONS_WITHOUT_EFFECT = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")
+_AWS_SESSION = "dynamic-kafka"
+_AWS_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.(?:api\.)?(?:amazonaws|aws)\.")
+_GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+
+class Token(NamedTuple):
+    """A token, as confluent-kafka's `oauth_cb` returns it.
+
+    Args:
+        text: The token, in clear.
+        expires_at_s: When it expires, in seconds since 1970.
+    """
+
+    text: str
+    expires_at_s: float
+
+
+TokenSource = Callable[[], Token]
+"""A function that makes a new token. It raises `ConfigurationError` with the remedy if it cannot."""
+
+
+def token_source(properties: Mapping[str, str]) -> TokenSource | None:
+    """Return the maker of the tokens that a cluster's properties ask for; None if they ask for another login.
+
+    Args:
+        properties: The cluster's properties, as the user gave them.
+
+    Raises:
+        ConfigurationError: If the login has an option that is not supported, or no region is known.
+        MissingDependencyError: If the cloud's library is not installed.
+    """
+    names = (*_HANDLERS, _JAAS, "sasl.mechanism", "sasl.mechanisms", "security.protocol")
+    asked = {key: properties[key] for key in names if key in properties}
+    if not _may_ask(asked):
+        return None
+    asked = secrets.resolve(asked)
+    if "SASL" not in asked.get("security.protocol", "").upper():
+        return None
+    handlers = {asked.get(key, "").rpartition(".")[2] for key in _HANDLERS}
+    module = jaas.parse(asked[_JAAS]) if _JAAS in asked else None
+    if (
+        handlers & _AWS_HANDLERS
+        or _AWS_MECHANISM in (asked.get("sasl.mechanism"), asked.get("sasl.mechanisms"))
+        or (module is not None and module.name.rpartition(".")[2] == _AWS_MODULE)
+    ):
+        return _aws_source(module.options if module is not None else {}, properties.get("bootstrap.servers", ""))
+    if _GOOGLE_HANDLER in handlers:
+        _import_google()
+        return _google_token
+    return None
+
+
+def _may_ask(asked: Mapping[str, str]) -> bool:
+    """Return whether it is worth a closer look: secrets are not looked up for other logins."""
+    return any("IAM" in value or _GOOGLE_HANDLER in value or value.startswith("${") for value in asked.values())
+
+
+# --- AWS ---
+
+
+def _aws_source(options: Mapping[str, str], servers: str) -> TokenSource:
+    for name in options:
+        if name not in (*_AWS_OPTIONS, *_AWS_OPTIONS_WITHOUT_EFFECT):
+            raise ConfigurationError(
+                f"Property '{_JAAS}' has the option '{name}', which is not supported for AWS MSK's IAM login; supported are "
+                f"{', '.join(_AWS_OPTIONS)}. Set anything else in a profile of the AWS configuration, and name that with "
+                "awsProfileName"
+            )
+    signer = _import_aws()
+    region = _aws_region(servers)
+    make: Callable[[], tuple[str, int]]
+    if role := options.get("awsRoleArn"):
+        session = options.get("awsRoleSessionName", _AWS_SESSION)
+        make = partial(signer.generate_auth_token_from_role_arn, region, role, session)
+    elif profile := options.get("awsProfileName"):
+        make = partial(signer.generate_auth_token_from_profile, region, profile)
+    else:
+        make = partial(signer.generate_auth_token, region)
+    return partial(_aws_token, make)
+
+
+def _aws_token(make: Callable[[], tuple[str, int]]) -> Token:
+    try:
+        text, expires_at_ms = make()
+    except Exception as error:  # the library and botocore raise many kinds
+        reason = "no credentials were found" if isinstance(error, AttributeError) else _reason(error)
+        raise ConfigurationError(
+            f"No token could be made for AWS MSK's IAM login: {reason}; give the driver and every executor AWS credentials "
+            "(a role of the machine or pod, environment variables, or a profile)"
+        ) from error
+    return Token(text, expires_at_ms / 1000)
+
+
+def _aws_region(servers: str) -> str:
+    found = _AWS_HOST.search(servers)
+    region = found[1] if found else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
+        raise ConfigurationError(
+            f"AWS MSK's IAM login needs the region of the cluster, and bootstrap.servers '{servers}' does not name it; set "
+            "the environment variable AWS_REGION on the driver and on every executor (spark.executorEnv.AWS_REGION)"
+        )
+    return region
+
+
+def _import_aws() -> Any:
+    try:
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
+    except ImportError:
+        raise MissingDependencyError("aws-msk-iam-sasl-signer-python", "aws", "for AWS MSK's IAM login") from None
+    return MSKAuthTokenProvider
+
+
+# --- Google ---
+
+
+def _google_token() -> Token:
+    google_auth, request = _import_google()
+    try:
+        credentials, _ = google_auth.default(scopes=[_GOOGLE_SCOPE])
+        credentials.refresh(request())
+    except Exception as error:  # google.auth's own, and those of its HTTP client
+        raise ConfigurationError(
+            f"No token could be made for Google Cloud's Kafka: {_reason(error)}; give the driver and every executor "
+            "application default credentials (a service account of the machine or pod, or GOOGLE_APPLICATION_CREDENTIALS)"
+        ) from error
+    expires_at_s = credentials.expiry.replace(tzinfo=UTC).timestamp()
+    account = getattr(credentials, "service_account_email", None) or getattr(credentials, "account", None) or ""
+    head = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
+    claims = {"exp": expires_at_s, "iat": time.time(), "iss": "Google", "scope": "kafka", "sub": account}
+    parts = (json.dumps(head), json.dumps(claims), credentials.token)
+    return Token(".".join(urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts), expires_at_s)
+
+
+def _import_google() -> tuple[Any, Any]:
+    try:
+        import google.auth
+        from google.auth.transport.urllib3 import Request
+    except ImportError:
+        raise MissingDependencyError("google-auth", "gcp", "for Google Cloud's Kafka login") from None
+
+    def request() -> Any:
+        import urllib3
+
+        make: Any = Request
+        return make(urllib3.PoolManager(timeout=urllib3.Timeout(10.0), retries=1))
+
+    return google.auth, request
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of an error's text, which may go on for long."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
