@@ -208,3 +208,19 @@ def test_all_is_sorted_and_true() -> None:
 def test_every_module_says_what_it_is() -> None:
     """One sentence at least."""
     assert [name for name, path in MODULES.items() if not ast.get_docstring(parsed(path))] == []
+
+
+def test_temporary_files_have_names_that_nobody_can_guess() -> None:
+    """They are made by `tempfile`, private to the user; two have a known place, and check that it is the user's own."""
+    guessed = {
+        module
+        for module, path in MODULES.items()
+        for node in ast.walk(parsed(path))
+        if (isinstance(node, ast.Attribute) and node.attr in ("gettempdir", "mktemp"))
+        or (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.startswith(("/tmp", "/var/tmp"))
+        )
+    }
+    assert guessed == {"sink.transactional_ids", "observe.place"}

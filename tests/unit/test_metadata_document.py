@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,6 +121,46 @@ def test_document_may_reuse_parts_by_anchor_and_merge_key() -> None:
     ]
 
 
+BOMBS = {
+    "lists within lists": "- &a [x, x, x, x, x, x, x, x, x]\n"
+    + "".join(f"- &{chr(b)} [{', '.join([f'*{chr(b - 1)}'] * 9)}]\n" for b in range(ord("b"), ord("k"))),
+    "merged keys": "- &a {x: 1}\n"
+    + "".join(f"- &{chr(b)} {{<<: [{', '.join([f'*{chr(b - 1)}'] * 9)}]}}\n" for b in range(ord("b"), ord("k"))),
+    "one long list, often": f"- &a [{', '.join('x' * 2_000)}]\n" + "- *a\n" * 2_000,
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_aliases_may_not_stand_for_millions_of_values(bomb: str) -> None:
+    """A few KB of aliases within aliases neither fill the memory nor take long."""
+    began = time.monotonic()
+    assert "its aliases stand for more than 1,000,000 values" in fault(BOMBS[bomb])
+    assert time.monotonic() - began < 5
+
+
+def test_aliases_may_not_nest_deeply() -> None:
+    """Each alias adds a level, without a bracket that would be counted."""
+    chain = "- &a0 [x]\n" + "".join(f"- &a{n} [*a{n - 1}]\n" for n in range(1, 50))
+    assert "it is nested too deeply" in fault(chain)
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "!!python/object/apply:os.system ['touch {path}']",
+        "!!python/object/new:subprocess.Popen [['touch', '{path}']]",
+        "!!python/name:os.system",
+        "!!python/module:os",
+        "!include {path}",
+    ],
+)
+def test_yaml_runs_no_code(tag: str, tmp_path: Path) -> None:
+    """Tags of Python, or of anybody, are an error."""
+    path = tmp_path / "made"
+    assert "a tag, alias or key that cannot be used here" in fault(f"- streamId: {tag.format(path=path)}")
+    assert not path.exists()
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -151,7 +193,7 @@ def test_document_may_reuse_parts_by_anchor_and_merge_key() -> None:
         ("a: !!int ''", "not YAML, a value does not fit its tag"),
         ("a\x00b", "character 2: not YAML, a character that is not allowed"),
         ("[" * 100_000, "it is nested too deeply"),
-        ("- &a [*a]", "[0]: expected a mapping, not a list"),
+        ("- &a [*a]", "an alias stands within what it stands for"),
     ],
 )  # fmt: skip
 def test_fault_is_named_with_its_path_and_what_was_expected(text: str, expected: str) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import ipaddress
 import json
 import logging
 import os
 import pickle
 import re
+import ssl
 import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -20,6 +23,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 import dynamic_kafka.metadata.services as services_module
 from dynamic_kafka.errors import (
@@ -242,7 +249,9 @@ def test_single_cluster_that_does_not_answer_is_a_failure(monkeypatch: pytest.Mo
     """The error names the cluster and the client's reason; the client in use does not hinder pickling."""
     monkeypatch.setattr("dynamic_kafka.metadata.services._LIST_TOPICS_S", 0.5)
     service = SingleClusterTopicMetadataService("a", {"bootstrap.servers": "127.0.0.1:1"})
-    with pytest.raises(MetadataServiceError, match=r"Cluster 'a' did not list its topics within 0.5 s: .+") as caught:
+    with pytest.raises(
+        MetadataServiceError, match=r"Cluster 'a' does not answer, so its topics cannot be listed: .+"
+    ) as caught:
         service.get_all_streams()
     assert caught.value.cluster_id == "a"
     pickle.dumps(service)
@@ -267,7 +276,7 @@ def test_single_cluster_demotes_the_log_of_its_client() -> None:
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=60
     )
     (line,) = (done.stdout + done.stderr).splitlines()
-    assert line.startswith("Cluster 'a' did not list its topics within 0.5 s: ")
+    assert line.startswith("Cluster 'a' does not answer, so its topics cannot be listed: ")
 
 
 # --- file -------------------------------------------------------------------------------------------------------------
@@ -340,6 +349,31 @@ def test_missing_or_half_written_file_is_a_failure_until_it_is_whole(
     path.write_text(document("a"))
     assert service.is_cluster_active("c")
     assert service.is_cluster_active("d")
+
+
+def test_file_that_is_no_file_is_neither_waited_for_nor_read(tmp_path: Path) -> None:
+    """A pipe would be waited for, and a device would never end."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(MetadataServiceError, match=r"is not a regular file|cannot be read"):
+            FileMetadataService(path).get_all_streams()
+
+
+def test_file_may_not_be_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would fill the memory of the driver."""
+    monkeypatch.setattr(services_module, "_MAX_BYTES", 1024 * 1024)
+    path = tmp_path / "m.yaml"
+    path.write_text(" " * (1024 * 1024 + 1))
+    with pytest.raises(MetadataServiceError, match=r"m\.yaml' is larger than 1 MiB"):
+        FileMetadataService(path).get_all_streams()
+
+
+def test_file_may_be_a_link(tmp_path: Path) -> None:
+    """Kubernetes mounts files so, and replaces them by moving the link."""
+    (tmp_path / "v1").write_text(document("a"))
+    (tmp_path / "m.json").symlink_to(tmp_path / "v1")
+    service = FileMetadataService(tmp_path / "m.json")
+    assert ids(service.get_all_streams()) == ["a"]
 
 
 def test_file_service_is_pickled_with_its_path(tmp_path: Path) -> None:
@@ -508,6 +542,61 @@ def test_http_redirect_to_another_host_is_followed_only_without_authorization(se
     assert ids(service.get_all_streams()) == ["a"]
     assert len(other.requests) == 1
     service.close()
+
+
+@pytest.fixture
+def tls_server(server: Server, tmp_path: Path) -> Server:
+    """The server by https, with a certificate of its own for 127.0.0.1."""
+    certificate, key = self_signed()
+    (tmp_path / "pair.pem").write_bytes(key + certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pair.pem")
+    server._httpd.socket = context.wrap_socket(server._httpd.socket, server_side=True)
+    server.url = server.url.replace("http:", "https:")
+    (tmp_path / "ca.pem").write_bytes(certificate)
+    return server
+
+
+def self_signed() -> tuple[bytes, bytes]:
+    """A certificate and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().issuer_name(name).subject_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    certificate = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    plain = serialization.NoEncryption()
+    pem = serialization.Encoding.PEM
+    return certificate.public_bytes(pem), key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+
+
+def test_https_certificate_is_verified(tls_server: Server) -> None:
+    """The login is not sent to a server that nobody vouches for."""
+    message = fetch_error(HttpMetadataService(tls_server.url, auth_header="Bearer s3cret"))
+    assert "certificate verify failed" in message.lower()
+    assert tls_server.requests == []
+
+
+def test_https_never_leads_to_http(
+    tls_server: Server, other: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also without a login: the document says where the clusters are."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    tls_server.answer = always(302, {"Location": f"{other.url}/m"}, b"")
+    message = fetch_error(HttpMetadataService(tls_server.url))
+    assert "status 302 redirects from https to http://127.0.0.1" in message
+    assert other.requests == []
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "deflate"])
+def test_http_other_encodings_are_refused(server: Server, encoding: str) -> None:
+    """They unfold to any size before it can be counted."""
+    server.answer = always(200, {"Content-Encoding": encoding}, b"x")
+    assert f"has the content encoding '{encoding}', which was not asked for" in fetch_error(
+        HttpMetadataService(server.url)
+    )
+    assert server.requests[0][1]["accept-encoding"] == "gzip"
 
 
 def test_http_redirects_end(server: Server) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -56,3 +59,58 @@ def test_it_is_not_kept_for_ever() -> None:
             client.schema(1)
     assert client._client is not None
     client.close()
+
+
+@contextmanager
+def serving(status: int, headers: dict[str, str], body: bytes) -> Iterator[tuple[str, list[str]]]:
+    """A server with one answer; its address, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def ask(url: str) -> str:
+    """The error for a schema of the registry at an address."""
+    login = {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "me:s3cret"}
+    given = tuple(sorted({"max.retries": "0", **login}.items()))
+    client = schema_registry.client(RegistrySettings("avro-confluent", url, given, auto_register=True))
+    with pytest.raises(RegistryError) as caught:
+        client.schema(1)
+    client.close()
+    return str(caught.value)
+
+
+def test_a_redirect_is_never_followed() -> None:
+    """The login would go to another host."""
+    with serving(200, {}, b"{}") as (elsewhere, asked), serving(302, {"Location": elsewhere}, b"") as (url, _):
+        message = ask(url)
+    assert "status 302" in message
+    assert "redirects are not followed, because the login must not go elsewhere" in message
+    assert asked == []
+
+
+def test_an_answer_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it says so in advance or not; a worker's memory is not for a registry to fill."""
+    monkeypatch.setattr(schema_registry, "_MAX_BYTES", 1024 * 1024)
+    body = b'{"schema": "' + b" " * 1024 * 1024 + b'"}'
+    for headers in ({"Content-Length": str(len(body))}, {}):
+        with serving(200, headers, body) as (url, _):
+            assert "the answer is larger than 1 MiB" in ask(url)

@@ -285,6 +285,21 @@ def test_a_folder_that_cannot_be_used(folder: Path, kind: str, caplog: pytest.Lo
     assert f"The folder '{place}' cannot be used" in caplog.text
 
 
+def test_the_folder_is_private(folder: Path) -> None:
+    """Nobody else can look into it, whatever mask the process has or had."""
+    before = os.umask(0)
+    try:
+        use(TransactionalIdPool("p", "c"), 1)
+        (place,) = folder.glob("dynamic-kafka-*")
+        assert place.stat().st_mode & 0o777 == 0o700
+        place.chmod(0o755)
+        use(TransactionalIdPool("p", "d"), 1)
+        assert place.stat().st_mode & 0o777 == 0o700
+        assert all(file.stat().st_mode & 0o777 == 0o600 for file in files(folder))
+    finally:
+        os.umask(before)
+
+
 def test_a_folder_of_another_user_is_not_used(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
 from dynamic_kafka.formats.schema_registry_settings import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["RegisteredSchema", "Registry", "client"]
 
 _SHOWN_CHARS = 500
+_MAX_BYTES = 16 * 1024 * 1024
 _LARGEST_ID = 2**31 - 1  # ids are ints in Java, and never negative
 # How long, and for how many ids, the answer that an id is unknown is cached: damaged messages may contain any id.
 _UNKNOWN_S = 60.0
@@ -185,6 +186,8 @@ class Registry:
                     f"this is not a schema registry; set '{prefix}.url' to the base URL of its API, such as "
                     "http://host:8081, with the path if it has one"
                 )
+            elif status in range(300, 400):
+                hint = f"redirects are not followed, because the login must not go elsewhere; set '{prefix}.url' to the end"
             elif status in {409, 422}:
                 hint = (
                     "the schema is not compatible with the subject's versions, or not valid; change the columns, "
@@ -245,10 +248,30 @@ def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
         stores = _stores_as_files(clear, Path(folder))
         configuration = {**configuration, **stores, "url": url}
         try:
-            return SchemaRegistryClient(configuration)
+            return _limited(SchemaRegistryClient(configuration))
         except (ValueError, TypeError, OSError) as error:  # OSError: for missing and damaged certificates
             said = without_logins(str(error))
             raise ConfigurationError(f"Format {settings.prefix}: the registry's client refused this: {said}") from None
+
+
+def _limited(client: SchemaRegistryClient) -> SchemaRegistryClient:
+    """Have the client refuse answers of any size: the library would take all of it into memory."""
+
+    def limit(response: Any) -> None:
+        whole = response.iter_bytes
+
+        def limited(chunk_size: int | None = None) -> Iterator[bytes]:
+            left = _MAX_BYTES
+            for chunk in whole(chunk_size):
+                left -= len(chunk)
+                if left < 0:
+                    raise ValueError(f"the answer is larger than {_MAX_BYTES // 2**20} MiB")
+                yield chunk
+
+        response.iter_bytes = limited
+
+    client._rest_client.session.event_hooks = {"response": [limit]}
+    return client
 
 
 def _registered_id(client: SchemaRegistryClient, subject: str, schema: Schema) -> int:

@@ -35,6 +35,8 @@ from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 __all__ = ["parse_document"]
 
 _MAX_DEPTH = 20  # a valid document has at most seven levels; libyaml's recursion overflows the C stack at about 100,000
+# Aliases within aliases multiply: a document of 1 KB can stand for billions of values.
+_MAX_UNFOLDED = 1_000_000
 _MOST_FAULTS = 5
 
 
@@ -124,7 +126,7 @@ for _tag, _pattern, _first in (
 
 def _load_yaml(text: str) -> Any:
     try:
-        _check_depth(text)
+        _check_size(text)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -151,15 +153,35 @@ def _load_yaml(text: str) -> Any:
         ) from None
 
 
-def _check_depth(text: str) -> None:
-    depth = 0
+def _check_size(text: str) -> None:
+    """Raise if the document is nested deeply, or if its aliases (`*name`) unfold to very much more than is written."""
+    open_: list[tuple[str | None, int, int]] = [
+        (None, 0, 0)
+    ]  # anchor, values and depth of each collection that is open
+    ended: dict[str | None, tuple[int, int]] = {}
+    unfolded = 0
     for event in yaml.parse(text, Loader=_Loader):  # events come without recursion
         if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _MAX_DEPTH:
-                raise _InvalidError("it is nested too deeply")
+            open_.append((event.anchor, 1, 1))
+            values, depth = 0, 0
         elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+            anchor, values, depth = open_.pop()
+            ended[anchor] = values, depth
+        elif isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _, _ in open_):
+                raise _InvalidError("an alias stands within what it stands for")
+            values, depth = ended.get(event.anchor, (1, 0))
+            unfolded += values
+        else:
+            values, depth = 1, 0
+        outer, all_values, deepest = open_[-1]
+        open_[-1] = outer, all_values + values, max(deepest, depth + 1)
+        if len(open_) - 1 > _MAX_DEPTH or deepest > _MAX_DEPTH:
+            raise _InvalidError("it is nested too deeply")
+        if unfolded > _MAX_UNFOLDED:
+            raise _InvalidError(
+                f"its aliases stand for more than {_MAX_UNFOLDED:,} values; write out less, or fewer aliases"
+            )
 
 
 def _check_keys(root: yaml.Node) -> None:

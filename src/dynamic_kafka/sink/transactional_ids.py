@@ -198,6 +198,8 @@ def _check_is_ours(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, "it is a symbolic link or a file")
     if found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise PermissionError(errno.EPERM, "other users can write into it")
+    if found.st_mode & 0o077:  # made by somebody else, with another mask
+        folder.chmod(0o700)
 
 
 def _read(name: str, file: int) -> TransactionalId:
