@@ -13,9 +13,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from dynamic_kafka.errors import ClusterUnavailableError
+from dynamic_kafka.native import Implementation
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.brokers import SECURED_USERS, grant
-from tests.engine import Query, read_all
+from tests.engine import MetadataFile, Query, read_all
+from tests.security.tries import read_values, sink, write_value
 
 pytestmark = pytest.mark.broker
 
@@ -95,6 +98,49 @@ def test_a_group_without_access_delays_nothing(secured: KafkaBroker, topic: Topi
         query.run_until_rows(count)
     assert time.monotonic() - began < 20
     assert query.enumerator.report()["clusters"]["kafka"]["error"] is None
+    query.close()
+
+
+def test_a_wrong_password_is_told_at_once_and_tried_once_or_twice(
+    secured: KafkaBroker, topic: Topic, implementation: Implementation
+) -> None:
+    """Reading and writing end within seconds: each further try could lock the account."""
+    name = topic(secured)
+    wrong = {**secured.client_properties("reader")}
+    wrong["sasl.jaas.config"] = wrong["sasl.jaas.config"].replace(SECURED_USERS["reader"], "hunter2")
+    attempts: list[Callable[[], object]] = [
+        lambda: read_values(name, wrong, implementation),
+        lambda: write_value(name, wrong, "1", sink(implementation)),
+        lambda: write_value(name, wrong, "1", sink(implementation, "exactly-once")),
+    ]
+    for attempt in attempts:
+        began = time.monotonic()
+        with pytest.raises(ClusterUnavailableError, match=r"refuses the login.*Invalid username or password") as caught:
+            attempt()
+        assert time.monotonic() - began < 5
+        assert "hunter2" not in str(caught.value)
+
+
+def test_one_stream_over_clusters_with_different_logins(
+    cluster_a: KafkaBroker, secured: KafkaBroker, topic: Topic, tmp_path: Path
+) -> None:
+    """Each cluster of the metadata has security of its own; the login of one is not used for another."""
+    name = topic(cluster_a, secured)
+    login = secured.client_properties("admin")
+    write_value(name, login, "secured", sink("auto"))
+    produce(cluster_a.bootstrap_servers, name, [(None, b"plain")])
+    file = MetadataFile(tmp_path / "streams.yaml")
+    servers = login.pop("bootstrap.servers")
+    file.write(
+        s={
+            "plain": {"bootstrapServers": cluster_a.bootstrap_servers, "topics": [name]},
+            "secured": {"bootstrapServers": servers, "topics": [name], "properties": login},
+        }
+    )
+    query = Query(file.options())
+    query.run_until_rows(2)
+    assert query.values() == ["plain", "secured"]
+    assert {row["cluster"] for row in query.rows} == {"plain", "secured"}
     query.close()
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from dynamic_kafka.sql import TableEnvironment
-from dynamic_kafka.testing import KafkaBroker
+from dynamic_kafka.testing import KafkaBroker, produce
+from tests.engine import MetadataFile
 from tests.spark.tables import rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.spark]
@@ -132,6 +134,43 @@ def test_tls_and_scram_with_javas_key_stores(
     shown = next(env.execute_sql("SHOW CREATE TABLE KafkaTable").collect())[0]
     assert STORE not in shown
     assert USER not in shown
+
+
+def test_one_query_over_clusters_with_different_security(
+    spark: SparkSession, env: TableEnvironment, secured: KafkaBroker, stores: Path, tmp_path: Path
+) -> None:
+    """Plain text, a password in plain text, and SCRAM over TLS with a certificate of the client: one stream."""
+    file = MetadataFile(tmp_path / "streams.yaml")
+    with KafkaBroker() as plain, KafkaBroker(sasl_plain={"bob": "builder"}) as password:
+        for broker in (plain, password):
+            broker.create_topic("user_behavior")
+        produce(plain.bootstrap_servers, "user_behavior", [(None, b"plain")])
+        produce(password.internal_address, "user_behavior", [(None, b"password")])
+        produce(secured.internal_address, "user_behavior", [(None, b"scram")])
+        scram = {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.location": str(stores / "trust-broker.jks"),
+            "ssl.truststore.password": STORE,
+            "ssl.keystore.location": str(stores / "client.keystore.jks"),
+            "ssl.keystore.password": STORE,
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": (
+                f'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="{USER}";'
+            ),
+        }
+        login = {key: value for key, value in password.client_properties().items() if key != "bootstrap.servers"}
+        brokers = {"plain": (plain, {}), "password": (password, login), "scram": (secured, scram)}
+        file.write(
+            s={
+                name: {"bootstrapServers": broker.bootstrap_servers, "topics": ["user_behavior"], "properties": own}
+                for name, (broker, own) in brokers.items()
+            }
+        )
+        stream = spark.readStream.format("dynamic-kafka").options(**file.options(startingOffsets="earliest")).load()
+        query = stream.writeStream.format("memory").queryName("mixed").trigger(availableNow=True).start()
+        query.awaitTermination(120)
+        found = {(row["cluster"], bytes(row["value"]).decode()) for row in spark.table("mixed").collect()}
+    assert {("plain", "plain"), ("password", "password"), ("scram", "scram")} <= found
 
 
 def test_a_wrong_password_is_told_and_not_shown(env: TableEnvironment, secured: KafkaBroker, stores: Path) -> None:

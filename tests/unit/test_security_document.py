@@ -1,0 +1,13 @@
+"""docs/security.md has a row for each case that tests/integration checks on real brokers."""
+
+from __future__ import annotations
+
+from tests.security.document import first_cells
+from tests.security.ways import WAYS, WRONG
+
+
+def test_the_document_has_all_ways_in() -> None:
+    """In the order of the tests, which compare the rest of each row (`SECURITY_TABLES=write` writes them)."""
+    assert first_cells("ways") == [way.name for way in WAYS]
+    assert first_cells("wrong") == [wrong.name for wrong in WRONG]
+    assert len(first_cells("rights")) > 10
