@@ -1,4 +1,4 @@
-"""Writes the option tables into README.md and docs/sql.md, between their markers; `--check` only says if they are stale."""
+"""Writes tables into README.md, docs/sql.md and docs/metrics.md, between their markers; `--check` says if they are old."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 from dynamic_kafka.formats import FORMATS, format_named
 from dynamic_kafka.metadata.factory import METADATA_SERVICE, SERVICE_OPTIONS
+from dynamic_kafka.observe.series import SERIES
+from dynamic_kafka.observe.settings import METRICS_OPTIONS
 from dynamic_kafka.options import markdown_table
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 from dynamic_kafka.source.configure import SOURCE_OPTIONS
@@ -31,6 +33,10 @@ def documents() -> dict[Path, Mapping[str, str]]:
             "options": markdown_table(SQL_OPTIONS, SQL_PREFIXES),
             "formats": _formats(),
         },
+        ROOT / "docs" / "metrics.md": {
+            "options": markdown_table(METRICS_OPTIONS, prefixes={}),
+            "series": _series(),
+        },
     }
 
 
@@ -41,6 +47,15 @@ def with_tables(text: str, tables: Mapping[str, str]) -> str:
         new = f"{begin}\n{table}\n{end}"
         text = re.sub(f"{begin}.*{end}", new.replace("\\", r"\\"), text, flags=re.DOTALL)
     return text
+
+
+def _series() -> str:
+    lines = ["| series | kind | labels besides `query` | Flink's name | meaning |", "|---|---|---|---|---|"]
+    for series in SERIES:
+        labels = ", ".join(f"`{label}`" for label in series.labels)
+        flink = ", ".join(f"`{name}`" for name in series.flink.split(", ")) if series.flink else ""
+        lines.append(f"| `{series.name}` | {series.kind} | {labels} | {flink} | {series.doc} |")
+    return "\n".join(lines)
 
 
 def _formats() -> str:

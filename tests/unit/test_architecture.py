@@ -28,7 +28,8 @@ LAYERS = (
     {"source", "sink", "formats"},
     {"metadata"},
     {"kafka"},
-    {"initializer", "options", "native", "observe"},
+    {"observe"},
+    {"initializer", "options", "native"},
     {"errors"},
 )
 LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}

@@ -18,6 +18,7 @@ from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
 from dynamic_kafka.metadata.services import HttpMetadataService
+from dynamic_kafka.observe.settings import METRICS_OPTIONS
 from dynamic_kafka.options import Option, options_of
 from dynamic_kafka.sink.configure import SINK_OPTIONS, configure_sink
 from dynamic_kafka.sink.settings import SinkSettings
@@ -67,9 +68,13 @@ REWORDED = {
 }
 
 # Options that the first version did not have.
+METRICS = {option.key for option in METRICS_OPTIONS}
 ADDED = {
-    "sink": {"writer-implementation", "sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"},
-    "source": {"skip-offsets", "reader-implementation"},
+    "sink": {
+        *("writer-implementation", "sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"),
+        *("register.producer.metrics", *METRICS),
+    },
+    "source": {"skip-offsets", "reader-implementation", *METRICS},
 }
 
 

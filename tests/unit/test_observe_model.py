@@ -164,13 +164,13 @@ def test_clients_numbers_are_joined_by_their_kind() -> None:
 
 
 def test_a_sink_is_one_whatever_process_reports_it() -> None:
-    """Its batches are planned in one process and committed in another one."""
-    planned = sink("planner", phase="writing", batches=0, records={}, bytes={}, transactions=None, name="nightly")
-    model = model_of(planned, sink(name="nightly", query_id="id-1"), sink("third", name="nightly", query_id="id-1"))
-    (query,) = model.status(BEGAN_MS)["queries"]
+    """Spark may commit each batch in another process. A batch of which all tasks failed does not tell the query's id."""
+    failed = sink("third", batches=0, records={}, bytes={}, phase="failed", reason="2 of 2 tasks failed")
+    reports = [sink(name="nightly", query_id="id-1"), sink("second", name="nightly", query_id="id-1"), failed]
+    (query,) = model_of(*reports).status(BEGAN_MS)["queries"]
     (seen,) = query["sinks"]
     assert (seen["batches"], seen["records"], query["query"]) == (2, 200, "nightly")
-    assert seen["transactions"] == {"open": 0, "decided": 4, "published": 4, "aborted": 0}
+    assert (query["state"], query["reason"]) == ("degraded", "the last batch was not written: 2 of 2 tasks failed")
 
 
 def test_every_sample_has_the_labels_of_its_declaration() -> None:

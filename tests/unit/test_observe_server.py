@@ -119,6 +119,7 @@ def test_only_who_knows_the_token_may_report(server: MetricsServer) -> None:
     assert queries(server) == []
     assert server.token not in repr(address_of(server))
     assert ask(server, "/other")[0] == 404
+    assert "<script>" in ask(server, "/")[1]
     assert ask(server, "/status.json", Host="evil.example:80")[0] == 403
     assert ask(server, "/status.json", Host=f"localhost:{server.port}")[0] == 200
 
@@ -147,7 +148,7 @@ def test_a_reporter_survives_the_server(server: MetricsServer, monkeypatch: pyte
     reporter = Reporter(lambda: addresses[-1], make, interval_s=0.05)
     reporter.start()
     eventually(lambda: reporter.dropped)
-    reporter.address = address_of(server)
+    addresses.append(address_of(server))
     (query,) = eventually(lambda: queries(server))
     assert query["reports_dropped"] >= 1
     eventually(lambda: len(said) > 3)

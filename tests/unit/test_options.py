@@ -85,6 +85,11 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "client.id.prefix": ("me", "me"),
     "commit.offsets.on.checkpoint": ("false", False),
     "register.consumer.metrics": ("true", True),
+    "metrics.port": ("9090", 9090),
+    "metrics.host": ("0.0.0.0", "0.0.0.0"),
+    "metrics.otlp-endpoint": ("http://localhost:4318/v1/metrics", "http://localhost:4318/v1/metrics"),
+    "metrics.query": ("nightly", "nightly"),
+    "metrics.max-partitions": ("50", 50),
     "import-kafka-checkpoint": ("true", True),
 }
 

@@ -16,6 +16,12 @@ from dynamic_kafka.sink.configure import SINK_OPTIONS
 
 # A right value for each option, as text, and what it is read as.
 RIGHT: dict[str, tuple[str, Any]] = {
+    "register.producer.metrics": ("false", False),
+    "metrics.port": ("9090", 9090),
+    "metrics.host": ("0.0.0.0", "0.0.0.0"),
+    "metrics.otlp-endpoint": ("http://localhost:4318/v1/metrics", "http://localhost:4318/v1/metrics"),
+    "metrics.query": ("nightly", "nightly"),
+    "metrics.max-partitions": ("50", 50),
     "topic": ("a; b", ("a", "b")),
     "topic-pattern": ("a.*", re.compile("a.*")),
     "stream-ids": (" s ", "s"),
@@ -41,6 +47,12 @@ RIGHT: dict[str, tuple[str, Any]] = {
 }
 
 WRONG: dict[str, tuple[str, ...]] = {
+    "register.producer.metrics": ("", "yes"),
+    "metrics.port": ("", "-1", "any"),
+    "metrics.host": ("", " "),
+    "metrics.otlp-endpoint": ("", "localhost:4318"),
+    "metrics.query": ("", " "),
+    "metrics.max-partitions": ("0", "all"),
     "topic": ("", " ", "a,,b", "a;", "a b", "x" * 250, "..", "ä"),
     "topic-pattern": ("", "(", "*"),
     "stream-ids": ("", "s;r", "s,r", "s;"),

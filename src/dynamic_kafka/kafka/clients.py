@@ -29,6 +29,7 @@ __all__ = [
     "BackgroundErrors",
     "ClientSettings",
     "ClusterClients",
+    "Statistics",
     "calls_python",
     "check_properties",
     "kept_clients",
@@ -55,6 +56,7 @@ QUESTIONS = {"socket.timeout.ms": "10000"}
 """Defaults of a client that asks and does not transfer records."""
 
 # No consumer of ours joins a group or lets librdkafka choose where to begin.
+_CALLBACKS = "logger", "error_cb", "stats_cb", "statistics.interval.ms"
 _CONSUMER = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
 
 
@@ -122,6 +124,21 @@ class BackgroundErrors:
         return "refuses the login" if self.authentication_failed else "does not answer"
 
 
+@dataclass
+class Statistics:
+    """The last statistics of a client, if they were asked for. A record of its own, for the reason of `error_cb`.
+
+    Attributes:
+        last: Their JSON text; "" before the first.
+    """
+
+    last: str = ""
+
+    def note(self, text: str) -> None:
+        """Take them from librdkafka (`stats_cb`)."""
+        self.last = text
+
+
 @dataclass(frozen=True)
 class ClientSettings:
     """The properties that a purpose needs, in librdkafka's names.
@@ -129,10 +146,12 @@ class ClientSettings:
     Args:
         defaults: The user's properties win over these.
         fixed: These win over the user's properties.
+        statistics_ms: If above 0, the time between two statistics of a client. Native clients make none.
     """
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    statistics_ms: int = 0
 
 
 class ClusterClients:
@@ -147,6 +166,7 @@ class ClusterClients:
         errors: The errors that the clients reported in the background.
         topics: The topics that the consumer was assigned to, as its users have noted them.
         properties: The properties to reach the cluster, as they were given.
+        statistics: The last statistics, if the settings ask for them.
     """
 
     def __init__(
@@ -159,6 +179,7 @@ class ClusterClients:
         self.errors = BackgroundErrors()
         self.topics: set[str] = set()
         self.properties = dict(properties)
+        self.statistics = Statistics()
         self._consumer, self._producer = consumer, producer
         self._fingerprint: Hashable = None
         self._has_answered = False
@@ -194,7 +215,7 @@ class ClusterClients:
         source = token_source(self.properties)
         # The callback belongs to the record of errors, not to this object. A client that referred to its owner would wait
         # for the garbage collector, which hardly ever runs in a quiet process.
-        return {
+        config = {
             **_REQUEST_TIMEOUT,
             **settings.defaults,
             **client_config(self.properties, role=role),
@@ -203,6 +224,9 @@ class ClusterClients:
             "error_cb": self.errors.note,
             **({} if source is None else {"oauth_cb": _token_callback(source, self.errors)}),
         }
+        if settings.statistics_ms:
+            config |= {"statistics.interval.ms": settings.statistics_ms, "stats_cb": self.statistics.note}
+        return config
 
     def poll(self) -> None:
         """Call the callbacks that are due, without waiting. A consumer with an assignment would lose a record by it."""
@@ -355,7 +379,7 @@ def _token_callback(source: TokenSource, errors: BackgroundErrors) -> Callable[[
 
 def _without_callbacks(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the properties for a client of the native kernel, which has no callbacks: see `note_reports`."""
-    return [(name, str(value)) for name, value in config.items() if name not in ("logger", "error_cb")]
+    return [(name, str(value)) for name, value in config.items() if name not in _CALLBACKS]
 
 
 def usable_implementation(
@@ -466,7 +490,7 @@ def kept_clients(
     `ClusterClients`.
     """
     group_id = consumer.fixed.get("group.id", "")
-    key = _patiently(lambda: pool_key(purpose, cluster, properties, group_id))
+    key = _patiently(lambda: pool_key(purpose, cluster, properties, group_id, consumer.statistics_ms))
     with _clients.lease(key, lambda: ClusterClients(properties, consumer=consumer)) as clients:
         clients.errors.clear()  # errors from the time without use may be over
         yield clients

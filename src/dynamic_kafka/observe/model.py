@@ -1,7 +1,7 @@
 """The model of what the queries of one driver are doing: reports in, status out. Pure.
 
 Truth is in several processes: the source's reader process (positions, ends, clusters, metadata), Spark's workers (records
-read), and the processes that plan and commit the sink's batches (records written, transactions). Each of them reports its
+read), and the processes that commit the sink's batches (records written, transactions). Each of them reports its
 part to one server (`server`), and the model joins the parts.
 
 Rules:
@@ -43,7 +43,7 @@ class Model:
     def __init__(self, now_ms: int) -> None:
         self._started_ms = now_ms
         self._sources: dict[str, SourcePart] = {}
-        self._sinks: dict[tuple[str, str], SinkPart] = {}
+        self._sinks: list[SinkPart] = []
         self._last: dict[str, tuple[int, Report]] = {}
 
     # --- reports ---
@@ -75,11 +75,7 @@ class Model:
         """Forget what is gone, and add to the history. To be called every `HISTORY_INTERVAL_MS`."""
         self._sources = {run: source for run, source in self._sources.items() if not _is_over(source, now_ms)}
         live = {s.query_id for s in self._sources.values() if s.query_id}
-        self._sinks = {
-            key: sink
-            for key, sink in self._sinks.items()
-            if sink.query_id in live or now_ms - sink.reported_ms < KEPT_AFTER_END_MS
-        }
+        self._sinks = [s for s in self._sinks if s.query_id in live or now_ms - s.reported_ms < KEPT_AFTER_END_MS]
         self._last = {name: last for name, last in self._last.items() if now_ms - last[0] < _FORGOTTEN_AFTER_MS}
         for source in self._sources.values():
             seen = source_status(source, now_ms, lambda _cluster, _topic: False)
@@ -90,7 +86,7 @@ class Model:
                 history.append(Sample(now_ms, c["records"], c["bytes"], c["pending_records"], c["lag_s"]))
             for name in source.histories.keys() - {c["cluster"] for c in seen["clusters"]}:
                 del source.histories[name]
-        for sink in self._sinks.values():
+        for sink in self._sinks:
             sink.history.append(Sample(now_ms, sum(sink.records.values()), sum(sink.bytes.values()), 0, None))
 
     def _take_source(self, report: SourceReport, before: SourceReport | None, now_ms: int) -> None:
@@ -134,13 +130,9 @@ class Model:
         _take_clients(source, report, before, now_ms)
 
     def _take_sink(self, report: SinkReport, before: SinkReport | None, now_ms: int) -> None:
-        key = report["query_id"] or report["label"] or report["name"], report["sink"]
-        sink = self._sinks.get(key)
+        sink = next((s for s in self._sinks if _is_of(report, s)), None)
         if sink is None:
-            # A batch is planned before its tasks tell the query's id.
-            unnamed = report["label"] or report["name"], report["sink"]
-            sink = self._sinks.pop(unnamed, None) or SinkPart(now_ms, report, now_ms)
-            self._sinks[key] = sink
+            self._sinks.append(sink := SinkPart(now_ms, report, now_ms))
         sink.query_id, sink.name = report["query_id"] or sink.query_id, report["name"] or sink.name
         sink.batches += report["batches"] - (before["batches"] if before else 0)
         sink.dropped += report["dropped"] - (before["dropped"] if before else 0)
@@ -175,7 +167,7 @@ class Model:
         """
         queries: list[QueryParts] = []
         parts: list[SourcePart | SinkPart] = [s for s in self._sources.values() if not _is_over(s, now_ms)]
-        parts += self._sinks.values()
+        parts += self._sinks
         for part in sorted(parts, key=lambda p: p.first_ms):
             query = next((q for q in queries if q.has(part)), None)
             if query is None:
@@ -203,6 +195,15 @@ def _is_over(source: SourcePart, now_ms: int) -> bool:
     if source.gone_ms is not None:
         return now_ms - source.gone_ms >= _RECONNECT_MS
     return now_ms - source.reported_ms >= KEPT_AFTER_END_MS
+
+
+def _is_of(report: SinkReport, sink: SinkPart) -> bool:
+    """Return whether a report is about a sink. A batch of which all tasks failed does not tell Spark's id and name."""
+    if (report["sink"], report["label"]) != (sink.report["sink"], sink.label):
+        return False
+    return all(
+        "" in pair or pair[0] == pair[1] for pair in ((report["query_id"], sink.query_id), (report["name"], sink.name))
+    )
 
 
 def _completed(report: SourceReport, before: Report | None) -> bool:

@@ -46,7 +46,12 @@ class Address(NamedTuple):
     token: str
 
     def __repr__(self) -> str:
-        return f"Address({self.host}:{self.port})"
+        return f"Address({self.url})"
+
+    @property
+    def url(self) -> str:
+        """Return the address of the page."""
+        return f"http://[{self.host}]:{self.port}/" if ":" in self.host else f"http://{self.host}:{self.port}/"
 
 
 class ServerSettings(NamedTuple):
@@ -130,7 +135,7 @@ def find_or_start(settings: ServerSettings) -> Address:
             "without metrics; give metrics.port another value (0 for any), or correct metrics.host"
         )
     address = Address(found["reach"], found["port"], found["token"])
-    _log.info("Metrics and status of the queries of this driver: http://%s:%d/", address.host, address.port)
+    _log.info("Metrics and status of the queries of this driver: %s", address.url)
     return address
 
 

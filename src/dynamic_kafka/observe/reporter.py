@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 _INTERVAL_S = 1.0
 _SHARE = 0.01
 _TIMEOUT_S = 5.0
+_NO_SERVER_S = 30.0
 _LAST_S = 1.0
 
 
@@ -39,7 +40,7 @@ class Reporter:
     """Sends reports. Created without I/O; the thread starts with the first `wake`, or with `start`.
 
     Args:
-        address: Returns the address of the server, or raises; called in the thread until it has returned one.
+        address: Returns the address of the server, or raises; called in the thread before each connection.
         make: Makes the report, without `sequence` and `dropped`. It is told whether all has to be said: the server may not
             have the last report. It returns None if there is nothing to report.
         interval_s: The time between two reports when nobody wakes the reporter; None if only then.
@@ -59,12 +60,14 @@ class Reporter:
         self._connection: http.client.HTTPConnection | None = None
         self._sequence = time.time_ns() // 1000  # also higher than those of a process before with the same name
         self._has_all = False
+        self._search_at = 0.0
         self.address: Address | None = None
         self.dropped = 0
 
     def start(self) -> None:
         """Have reports sent from now on."""
         if self._thread is None:
+            self._woken = True
             self._thread = threading.Thread(target=self._run, name="dynamic-kafka-metrics", daemon=True)
             self._thread.start()
 
@@ -83,14 +86,7 @@ class Reporter:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_LAST_S)
 
-    def flush(self) -> None:
-        """Send a report now, in this thread; for a process that may be ended as soon as this call returns."""
-        if self.address is not None:
-            self._report()
-
     def _run(self) -> None:
-        if not self._find():
-            return
         rest_s = 0.0
         while True:
             with self._changed:
@@ -108,13 +104,17 @@ class Reporter:
             rest_s = max(_INTERVAL_S, (time.thread_time() - began) / _SHARE)
         self._disconnect()
 
-    def _find(self) -> bool:
+    def _connect(self) -> http.client.HTTPConnection:
+        """Return a connection to the server of now. Without a server, look for it again only after a while."""
+        if time.monotonic() < self._search_at:
+            raise ConnectionError("There is no metrics server")
         try:
             self.address = self._find_address()
-        except Exception as error:  # noqa: BLE001  a query runs without metrics, too
-            _log.warning("%s", error)
-            return False
-        return True
+        except Exception as error:
+            _log.log(logging.DEBUG if self._search_at else logging.WARNING, "%s", error)
+            self._search_at = time.monotonic() + _NO_SERVER_S
+            raise
+        return http.client.HTTPConnection(self.address.host, self.address.port, timeout=_TIMEOUT_S)
 
     def _report(self) -> None:
         try:
@@ -132,23 +132,22 @@ class Reporter:
 
     def _send(self, report: dict[str, Any]) -> bool:
         """Send a report, and return whether the server has all of it now."""
+        is_kept = self._connection is not None
+        if self._connection is None:
+            self._connection = self._connect()
         assert self.address is not None
         self._sequence += 1
         body = json.dumps({**report, "sequence": self._sequence, "dropped": self.dropped}).encode()
         headers = {"Authorization": f"Bearer {self.address.token}", "Content-Type": "application/json"}
-        connection, is_kept = self._connection, self._connection is not None
-        if connection is None:
-            connection = http.client.HTTPConnection(self.address.host, self.address.port, timeout=_TIMEOUT_S)
-            self._connection = connection
         try:
-            connection.request("POST", "/report", body, headers)
-            answer = connection.getresponse()
+            self._connection.request("POST", "/report", body, headers)
+            answer = self._connection.getresponse()
+            answer.read()
         except (OSError, http.client.HTTPException):
             if not is_kept:
                 raise
             self._disconnect()  # the server has closed a connection that was not used for long
             return self._send(report)
-        answer.read()
         if answer.status not in (http.client.OK, http.client.CONFLICT):
             raise ConnectionError(f"The metrics server answered {answer.status}")
         return answer.status == http.client.OK

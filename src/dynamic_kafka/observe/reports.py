@@ -250,7 +250,7 @@ class WorkerReport(TypedDict):
 
 
 class SinkReport(TypedDict):
-    """The report of a process that plans or commits a sink's batches.
+    """The report of a process that commits a sink's batches.
 
     Attributes:
         kind: Which report it is.
@@ -264,7 +264,7 @@ class SinkReport(TypedDict):
         sink: What it writes to: a stream id or topics.
         guarantee: The delivery guarantee.
         writers: What writes: "native" or "python".
-        phase: What it is doing: `writing` (a batch is planned), `committing`, `done` or `failed`.
+        phase: What it is doing: `committing`, `done` or `failed`.
         reason: The error, if it failed.
         batch: The number of the batch; null if it has none.
         batches: The number of batches that were committed so far.
@@ -291,7 +291,7 @@ class SinkReport(TypedDict):
     sink: str
     guarantee: str
     writers: list[str]
-    phase: Literal["writing", "committing", "done", "failed"]
+    phase: Literal["committing", "done", "failed"]
     reason: str
     batch: int | None
     batches: int

@@ -16,6 +16,7 @@ from dynamic_kafka.kafka.config.properties import check_mechanism, to_librdkafka
 from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
 from dynamic_kafka.metadata.model import TOPIC_NAME
 from dynamic_kafka.metadata.service import KafkaMetadataService
+from dynamic_kafka.observe.settings import METRICS_OPTIONS, metrics_settings
 from dynamic_kafka.options import (
     Option,
     ParsedOptions,
@@ -95,6 +96,7 @@ def configure_sink(options: Mapping[str, str], objects: SinkObjects | None = Non
         partitioner=partitioner,
         prefix=prefix,
         identity=_identity(parsed, exactly_once=exactly_once),
+        metrics=metrics_settings(parsed, clients=parsed[_REGISTER_METRICS]),
         log_topic=(parsed[_LOG_TOPIC] or commit_log_topic(prefix)) if exactly_once else "",
         **fields,
     )
@@ -209,6 +211,13 @@ _LOG_TOPIC = Option(
     doc="The topic of the commit log, which records the batches that are published.",
 )
 
+
+_REGISTER_METRICS = Option(
+    "register.producer.metrics",
+    boolean,
+    "true",
+    doc="If true, and metrics are on, librdkafka's own numbers are among them (not with the native kernel).",
+)
 
 _ABSOLUTE = re.compile(r"([a-z][a-z0-9+.-]*:)?/", re.IGNORECASE)
 
@@ -342,5 +351,7 @@ SINK_OPTIONS: tuple[Option[Any], ...] = (
     _NAME,
     _LOG_TOPIC,
     *_of_commit_log,
+    _REGISTER_METRICS,
+    *METRICS_OPTIONS,
 )
 """The options of the sink."""

@@ -23,9 +23,9 @@ from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.native import Implementation
 from dynamic_kafka.sink.producing import Failures, RecordProducer
 from dynamic_kafka.sink.record_producers import make_record_producer
-from dynamic_kafka.sink.settings import WriteTask
+from dynamic_kafka.sink.settings import SinkSettings, WriteTask
 
-__all__ = ["ClusterProducer", "PooledProducers", "TaskProducers", "kept_producer"]
+__all__ = ["ClusterProducer", "PooledProducers", "TaskProducers", "kept_producer", "statistics_ms"]
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ class ClusterProducer:
         properties: The properties to reach it.
         wanted: What shall produce: the option `writer-implementation`.
         config: More of librdkafka's properties, such as `transactional.id`; they win.
+        statistics_ms: If above 0, the time between two statistics.
 
     Attributes:
         errors: The errors that it reported in the background.
@@ -76,16 +77,23 @@ class ClusterProducer:
         properties: Mapping[str, str],
         wanted: Implementation = "auto",
         config: Mapping[str, Any] | None = None,
+        *,
+        statistics_ms: int = 0,
     ) -> None:
         self.cluster = cluster
         self._properties, self._wanted = properties, wanted
         # The delivery report of errors only: no call into Python for each record.
         fixed = {"delivery.report.only.error": True, **(config or {})}
-        self._clients = ClusterClients(properties, producer=ClientSettings(_TUNING, fixed))
+        self._clients = ClusterClients(properties, producer=ClientSettings(_TUNING, fixed, statistics_ms))
         self.errors = self._clients.errors
         self._largest_bytes = properties.get("max.request.size", properties.get("message.max.bytes", "1000000"))
         self._partitions: dict[str, tuple[int, float]] = {}
         self._told = 0
+
+    @property
+    def statistics(self) -> str:
+        """Return the last statistics; "" if there are none."""
+        return self._clients.statistics.last
 
     @cached_property
     def client(self) -> RecordProducer:
@@ -297,16 +305,23 @@ class TaskProducers(Protocol):
         ...
 
 
+def statistics_ms(settings: SinkSettings) -> int:
+    """Return the time between two statistics of a producer; 0 for none."""
+    return settings.metrics.statistics_ms if settings.metrics is not None else 0
+
+
 _pool = ClientPool[ClusterProducer]()
 
 
 @contextmanager
 def kept_producer(
-    cluster: str, properties: Mapping[str, str], wanted: Implementation = "auto"
+    cluster: str, properties: Mapping[str, str], wanted: Implementation = "auto", *, statistics_ms: int = 0
 ) -> Iterator[ClusterProducer]:
     """Use a cluster's producer for a `with` block. It is kept for the next one if the block ends well."""
-    key = pool_key("write", cluster, properties, wanted)
-    with _pool.lease(key, lambda: ClusterProducer(cluster, properties, wanted)) as producer:
+    key = pool_key("write", cluster, properties, wanted, statistics_ms)
+    with _pool.lease(
+        key, lambda: ClusterProducer(cluster, properties, wanted, statistics_ms=statistics_ms)
+    ) as producer:
         producer.errors.clear()  # errors from the time without use may be over
         try:
             yield producer
@@ -326,7 +341,9 @@ class PooledProducers(ExitStack):
     def producer(self, cluster: str) -> ClusterProducer:
         """As `TaskProducers` says."""
         if cluster not in self._taken:
-            wanted = self._task.settings.writer_implementation
-            kept = kept_producer(cluster, self._task.destinations[cluster].properties, wanted)
+            properties, settings = self._task.destinations[cluster].properties, self._task.settings
+            kept = kept_producer(
+                cluster, properties, settings.writer_implementation, statistics_ms=statistics_ms(settings)
+            )
             self._taken[cluster] = self.enter_context(kept)
         return self._taken[cluster]

@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.native import Implementation
 from dynamic_kafka.options import Parser, choice, integer, name_list, non_blank, option
 from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
+
+if TYPE_CHECKING:
+    from dynamic_kafka.observe.settings import MetricsSettings
 
 __all__ = ["DEFAULT_TRANSACTION_TIMEOUT_MS", "Destination", "Guarantee", "LogPlace", "SinkSettings", "WriteTask"]
 
@@ -50,6 +53,7 @@ class SinkSettings:
         prefix: The beginning of all transactional ids; "" without exactly-once.
         identity: `txnAppId` with the sink's name, and `txnVersion`: the identity of a batch write.
         log_topic: The topic of the commit log; "" without exactly-once.
+        metrics: What is reported to the metrics server; None for nothing.
     """
 
     service: Callable[[], KafkaMetadataService] = field(repr=False)
@@ -62,6 +66,7 @@ class SinkSettings:
     prefix: str = ""
     identity: Identity | None = None
     log_topic: str = ""
+    metrics: MetricsSettings | None = None
 
     guarantee: Guarantee = option(
         "sink.delivery-guarantee",

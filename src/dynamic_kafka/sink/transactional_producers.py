@@ -37,7 +37,7 @@ from dynamic_kafka.kafka.clients import LIBRDKAFKA_LOG, pool_key
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.sink.chain import Transaction
-from dynamic_kafka.sink.producers import ClusterProducer
+from dynamic_kafka.sink.producers import ClusterProducer, statistics_ms
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask
 from dynamic_kafka.sink.transactional_ids import TransactionalId, TransactionalIdPool
 
@@ -157,7 +157,13 @@ def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     log = _ProducerIdLog()
     debug = ",".join(filter(None, [properties.get("debug"), "eos"]))
     config = {"transactional.id": taken.name, "debug": debug, "logger": log}
-    producer = ClusterProducer(cluster, properties, task.settings.writer_implementation, config)
+    producer = ClusterProducer(
+        cluster,
+        properties,
+        task.settings.writer_implementation,
+        config,
+        statistics_ms=statistics_ms(task.settings),
+    )
     try:
         producer_id, producer_epoch = _initialize(producer, taken.name, log, task.settings.prefix, properties)
     except BaseException:

@@ -24,6 +24,7 @@ from dynamic_kafka.kafka.config.properties import check_mechanism, reject_owned,
 from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber
+from dynamic_kafka.observe.settings import METRICS_OPTIONS, metrics_settings
 from dynamic_kafka.options import (
     Option,
     ParsedOptions,
@@ -61,7 +62,10 @@ _COMMIT_OFFSETS = Option(
     "its checkpoint. By default the name of the group's option decides: Flink commits, and Spark never does.",
 )
 _REGISTER_METRICS = Option(
-    "register.consumer.metrics", boolean, "true", doc="Accepted for compatibility with Flink, without effect."
+    "register.consumer.metrics",
+    boolean,
+    "true",
+    doc="If true, and metrics are on, librdkafka's own numbers are among them (not with the native kernel).",
 )
 
 
@@ -123,6 +127,7 @@ def configure_source(
         group_id=group_id,
         commit_offsets=commit,
         unavailable_after_ms=api_timeout_ms,
+        metrics=metrics_settings(parsed, clients=parsed[_REGISTER_METRICS]),
         call_timeout_ms=min(SourceSettings.call_timeout_ms, max(1, api_timeout_ms // 2)),
         **parsed.fields_of(SourceSettings),
     )
@@ -475,5 +480,6 @@ SOURCE_OPTIONS: tuple[Option[Any], ...] = (
     _MAX_RECORDS,
     _COMMIT_OFFSETS,
     _REGISTER_METRICS,
+    *METRICS_OPTIONS,
 )
 """The options of the source."""

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
@@ -34,7 +34,10 @@ from dynamic_kafka.source.reconcile import reconcile
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.view import SourceSnapshot, SourceView
 
-__all__ = ["SourceEnumerator"]
+if TYPE_CHECKING:
+    from dynamic_kafka.observe.reports import ClusterState
+
+__all__ = ["SourceEnumerator", "state_word"]
 
 _log = logging.getLogger(__name__)
 
@@ -169,7 +172,7 @@ class SourceEnumerator:
             monitor = self._view.monitors.get(name)
             error = monitor.error if monitor is not None else None
             clusters[name] = {
-                "state": _state_word(state, failing=error is not None),
+                "state": state_word(state, failing=error is not None),
                 "topics": len(state.topics),
                 "partitions": len(state.ranges),
                 "behind": self._records_behind(name, state, views.get(name)),
@@ -180,6 +183,7 @@ class SourceEnumerator:
             "clusters": clusters,
             "metadata": self._view.metadata_status(),
             "events": list(self._events),
+            "commitsSucceeded": sum(m.commits.succeeded for m in self._view.monitors.values()),
             "commitsFailed": sum(m.commits.failed for m in self._view.monitors.values()),
             "done": bool(document.done),
             "reader": self._reader,
@@ -390,7 +394,8 @@ def _not_found(seen: SourceSnapshot) -> Iterator[Event]:
             )
 
 
-def _state_word(state: ClusterOffsets, *, failing: bool) -> str:
+def state_word(state: ClusterOffsets, *, failing: bool) -> ClusterState:
+    """Return the state of a cluster for people."""
     if failing:
         return "unreachable"
     if not state.topics:

@@ -31,10 +31,13 @@ class GroupCommits:
 
     Attributes:
         failed: The number of commits that failed.
+        succeeded: The number of commits that succeeded.
+        committed: The offsets that were committed last.
     """
 
     def __init__(self, cluster_id: str, *, group_id: str, call_timeout_ms: int) -> None:
-        self.failed = 0
+        self.failed = self.succeeded = 0
+        self.committed: dict[KafkaTopicPartition, int] = {}
         self._cluster_id, self._group_id, self._call_timeout_ms = cluster_id, group_id, call_timeout_ms
         self._changed = threading.Condition()
         # Guarded by the condition:
@@ -99,6 +102,8 @@ class GroupCommits:
                 connection = None
             else:
                 failing = False
+                self.committed |= offsets
+                self.succeeded += 1
                 start_polling(connection)
             with self._changed:
                 self._served = ticket

@@ -171,6 +171,17 @@ class ClusterMonitor:
         with self._changed:
             return None if self._failing_since is None else self._failed_at - self._failing_since
 
+    def look_again(self) -> None:
+        """Have the same target looked at once more, unless that is under way, because nobody has asked for a while."""
+        with self._changed:
+            if self._served >= self._requested:
+                self._next_ticket()
+
+    def health(self) -> tuple[DynamicKafkaError | None, float | None, float]:
+        """Return the error, the first look that failed since, and the last one that did not, by `time.monotonic`."""
+        with self._changed:
+            return self.error, self._failing_since, self.seen_at
+
     def forget_answers(self, still_open: Collection[OffsetRequest]) -> None:
         """Drop the answers, because their positions are in a document now; answers to what is still open may come yet."""
         with self._changed:

@@ -30,6 +30,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
@@ -50,6 +51,9 @@ from dynamic_kafka.source.inquiry import GONE, Inquiry
 from dynamic_kafka.source.loss import Proof, prove
 from dynamic_kafka.source.planning import ClusterAccess, OffsetRange, Range, ReadTask
 from dynamic_kafka.source.settings import SourceSettings
+
+if TYPE_CHECKING:
+    from dynamic_kafka.source.tally import Tally
 
 __all__ = ["read"]
 
@@ -81,7 +85,11 @@ _TRUNCATION = KafkaError(KafkaError._LOG_TRUNCATION).str().removeprefix("Local: 
 
 
 def read(
-    task: ReadTask, schema: pa.Schema, settings: SourceSettings, look_up_schemas: LookUpSchemas | None = None
+    task: ReadTask,
+    schema: pa.Schema,
+    settings: SourceSettings,
+    look_up_schemas: LookUpSchemas | None = None,
+    tally: Tally | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read all ranges of a task.
 
@@ -90,6 +98,7 @@ def read(
         schema: The columns to return (`rows.arrow_schema`).
         settings: The source's settings.
         look_up_schemas: Looks up what the native kernel needs to decode values with ids of schemas.
+        tally: Is told, for the metrics, what is given up and what the clients say of themselves.
 
     Yields:
         Batches of up to 20,000 records of one cluster; the records of a partition are in order of offset.
@@ -106,7 +115,7 @@ def read(
             readers = []
             for cluster, grouped in groupby(task.ranges, key=lambda r: r.cluster):
                 ranges, access = list(grouped), task.clusters[cluster]
-                opened = stack.enter_context(_clients_for(ranges, access, settings))
+                opened = stack.enter_context(_clients_for(ranges, access, settings, tally))
                 fetcher = make_fetcher(
                     settings.reader_implementation,
                     opened,
@@ -116,25 +125,30 @@ def read(
                     look_up_schemas=look_up_schemas,
                 )
                 reader = _ClusterReader(cluster, ranges, opened, fetcher, settings=settings, access=access)
+                reader.tally = tally
                 readers.append(reader)
             for reader in readers:
                 reader.start()
             for reader in readers:
                 yield from reader.batches()
                 reader.check_after_last_row()
+                if tally is not None and reader.statistics:
+                    tally.note_statistics(reader.cluster, reader.statistics)
     finally:
         if collecting:
             gc.enable()
 
 
 def _clients_for(
-    ranges: Sequence[Range], access: ClusterAccess, settings: SourceSettings
+    ranges: Sequence[Range], access: ClusterAccess, settings: SourceSettings, tally: Tally | None
 ) -> AbstractContextManager[ClusterClients]:
     """Lease the clients for the ranges of one cluster, by what they will probably fetch."""
     cluster = ranges[0].cluster
     is_little = max(r.end - r.start for r in ranges) * _record_bytes.get(cluster, math.inf) <= _LITTLE_BYTES
     tuning = {**_TUNING, **_LITTLE} if is_little else _TUNING
-    consumer = ClientSettings(tuning, {"enable.partition.eof": "true", "group.id": settings.consumer_group})
+    fixed = {"enable.partition.eof": "true", "group.id": settings.consumer_group}
+    metrics = None if tally is None else settings.metrics
+    consumer = ClientSettings(tuning, fixed, 0 if metrics is None else metrics.statistics_ms)
     return kept_clients("read a little" if is_little else "read", cluster, access.properties, consumer=consumer)
 
 
@@ -173,6 +187,12 @@ class _ClusterReader:
         self._connected_at = 0.0
         self._silence_s = _SILENCE_S
         self._refused_s = _REFUSED_S
+        self.tally: Tally | None = None
+
+    @property
+    def statistics(self) -> str:
+        """Return the last statistics of the cluster's client; "" if there are none."""
+        return self._clients.statistics.last
 
     def start(self) -> None:
         """Start to fetch what is open, in the background."""
@@ -465,6 +485,8 @@ class _ClusterReader:
                 end=end,
                 skip=_skip_text(skip or [r._replace(start=first, end=end)]),
             )
+        if self.tally is not None:
+            self.tally.give_up(end - start)
         what = "the records that are there now are read instead" if kept else f"{end - start} offsets are given up"
         where = (self.cluster, *tp, start, end)
         text = "Cluster '%s', topic '%s', partition %d, offsets [%d, %d): %s; %s, because failOnDataLoss=false"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
@@ -17,6 +17,9 @@ from dynamic_kafka.native import Implementation
 from dynamic_kafka.options import Parser, boolean, choice, duration_ms, integer, non_blank, option
 from dynamic_kafka.source.offsets import Packing
 from dynamic_kafka.source.planning import OffsetRange, parse_offset_ranges
+
+if TYPE_CHECKING:
+    from dynamic_kafka.observe.settings import MetricsSettings
 
 __all__ = ["SourceSettings"]
 
@@ -43,6 +46,7 @@ class SourceSettings:
         commit_offsets: If true, the offsets of finished batches are committed to the group, if there is one.
         call_timeout_ms: The longest time for one request to a cluster.
         unavailable_after_ms: The time without an answer after which a cluster counts as unavailable.
+        metrics: What is reported to the metrics server; None for nothing.
     """
 
     service: Callable[[], KafkaMetadataService] = field(repr=False)
@@ -60,6 +64,7 @@ class SourceSettings:
     commit_offsets: bool = True
     call_timeout_ms: int = 10_000
     unavailable_after_ms: int = 60_000
+    metrics: MetricsSettings | None = None
 
     # following the metadata
     metadata_interval_ms: int = option(

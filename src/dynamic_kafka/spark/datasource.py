@@ -44,8 +44,10 @@ if TYPE_CHECKING:
     from dynamic_kafka.sink.settings import SinkSettings
     from dynamic_kafka.source.configure import SourceObjects
     from dynamic_kafka.source.enumerator import SourceEnumerator
+    from dynamic_kafka.source.fetching import LookUpSchemas
     from dynamic_kafka.source.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
+    from dynamic_kafka.source.tally import Observation
 
 __all__ = ["COLUMN_TYPES", "NAME", "UNDECODED", "UNDECODED_TYPE", "VALUE_ROW", "DynamicKafkaDataSource", "registered"]
 
@@ -248,6 +250,13 @@ class DynamicKafkaInputPartition(InputPartition):
     task: ReadTask
 
 
+@dataclass
+class ObservedInputPartition(DynamicKafkaInputPartition):
+    """A task that reports what it reads to the metrics server."""
+
+    observation: Observation
+
+
 class _ExecutorSide:
     """The part of both readers that runs on the executors."""
 
@@ -257,25 +266,47 @@ class _ExecutorSide:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's ranges; Spark calls it on an executor."""
-        from dynamic_kafka.source.reader import read
-        from dynamic_kafka.source.rows import arrow_schema
         from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
 
         acknowledge_at_once()
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark creates an empty partition if a plan has none
         if self._value_row is None:
-            return read(partition.task, arrow_schema(self._columns), self._settings)
+            return self._batches(partition, self._columns)
         from dynamic_kafka.spark.value_rows import completed, decoder_of, field_of, gathered
 
         columns = self._columns
         if UNDECODED in columns:
             columns = tuple(dict.fromkeys([*(c for c in columns if c != UNDECODED), *UNDECODED_TYPE.names]))
-        schema, decoder = arrow_schema(columns, field_of(self._value_row)), decoder_of(self._value_row)
-        batches = read(partition.task, schema, self._settings, None if decoder is None else decoder.schemas)
+        decoder = decoder_of(self._value_row)
+        schemas = None if decoder is None else decoder.schemas
+        batches = self._batches(partition, columns, field_of(self._value_row), schemas)
         if decoder is not None:
             batches = completed(batches, decoder)
         return gathered(batches, self._columns) if UNDECODED in self._columns else batches
+
+    def _batches(
+        self,
+        partition: DynamicKafkaInputPartition,
+        columns: tuple[str, ...],
+        value_row: pa.Field | None = None,
+        schemas: LookUpSchemas | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        from dynamic_kafka.source.reader import read
+        from dynamic_kafka.source.rows import arrow_schema
+
+        task = partition.task
+        if not isinstance(partition, ObservedInputPartition):
+            return read(task, arrow_schema(columns, value_row), self._settings, schemas)
+        from pyspark import TaskContext
+
+        from dynamic_kafka.source.tally import counted, needed, tally_of
+        from dynamic_kafka.spark.identity import query_of
+
+        tally = tally_of(partition.observation, self._settings)
+        tally.begin(*query_of(TaskContext.get()))
+        schema = arrow_schema(needed(columns), value_row)
+        return counted(read(task, schema, self._settings, schemas, tally), tally, list(columns))
 
 
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
@@ -304,9 +335,15 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
 
     def _open(self) -> SourceEnumerator:
         if self._enumerator is None:
-            from dynamic_kafka.source.enumerator import SourceEnumerator
+            metrics = self._settings.metrics
+            if metrics is None:
+                from dynamic_kafka.source.enumerator import SourceEnumerator
 
-            self._enumerator = SourceEnumerator(self._settings)
+                self._enumerator = SourceEnumerator(self._settings)
+            else:
+                from dynamic_kafka.source.observed import ObservedEnumerator
+
+                self._enumerator = ObservedEnumerator(self._settings, metrics)
         return self._enumerator
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -335,7 +372,14 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch, from the text of its documents alone."""
-        return [DynamicKafkaInputPartition(task) for task in self._open().tasks(start, end)]
+        enumerator = self._open()
+        tasks = enumerator.tasks(start, end)
+        if self._settings.metrics is None:
+            return [DynamicKafkaInputPartition(task) for task in tasks]
+        from dynamic_kafka.source.observed import ObservedEnumerator
+
+        assert isinstance(enumerator, ObservedEnumerator)
+        return [ObservedInputPartition(task, enumerator.observation) for task in tasks]
 
     def stop(self) -> None:
         """End the threads. Spark calls it when an error ends the query."""

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dynamic_kafka.sink.destinations import Clusters
+    from dynamic_kafka.sink.producers import ClusterProducer
+    from dynamic_kafka.sink.tally import TaskObservation
 
 __all__ = ["KafkaBatchWriter", "KafkaCommitMessage", "KafkaStreamWriter", "batch_writer", "stream_writer"]
 
@@ -51,6 +54,7 @@ class KafkaCommitMessage(WriterCommitMessage):
         run: The run of a streaming query whose `foreachBatch` writes the batch; see `protocol.Batch`.
         destinations: The batch's destinations, for exactly-once. The stream may have moved since.
         log: The commit log, for exactly-once.
+        observed: What the task says of itself, for the metrics; None without them.
     """
 
     report: TaskReport
@@ -61,6 +65,10 @@ class KafkaCommitMessage(WriterCommitMessage):
     run: str = ""
     destinations: Mapping[str, Destination] = field(default_factory=dict)
     log: LogPlace | None = None
+    observed: TaskObservation | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "observed" or value is not None}
 
 
 class _Writer:
@@ -77,6 +85,17 @@ class _Writer:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task. Spark calls it on an executor."""
+        used: list[ClusterProducer] = []
+        message = self._write(iterator, used)
+        if self._settings.metrics is not None:
+            from dynamic_kafka.sink.tally import TaskObservation, client_numbers_of
+            from dynamic_kafka.spark.identity import query_of
+
+            message.observed = TaskObservation(*query_of(TaskContext.get()), client_numbers_of(used))
+        return message
+
+    def _write(self, iterator: Iterator[pa.RecordBatch], used: list[ClusterProducer]) -> KafkaCommitMessage:
+        """Write the rows of a task, and tell the producers that were used."""
         from dynamic_kafka.sink.encoding import encoded
         from dynamic_kafka.sink.producers import PooledProducers
         from dynamic_kafka.sink.transactional_producers import TransactionalProducers
@@ -90,6 +109,7 @@ class _Writer:
         if self._settings.guarantee != "exactly-once":
             with PooledProducers(self._task) as producers:
                 written = write(encoded(iterator, self._specs), self._task, producers, task_number=number)
+                used += written.used.values()
                 waits = self._settings.guarantee == "at-least-once"
                 return KafkaCommitMessage(flush(written) if waits else written.report)
         assert self._claim is not None
@@ -100,6 +120,7 @@ class _Writer:
             return KafkaCommitMessage(TaskReport(), identity, self._claim, (), rows, run, destinations, log)
         with TransactionalProducers(self._task) as transactional:
             written = write(encoded(iterator, self._specs), self._task, transactional, task_number=number)
+            used += written.used.values()
             report = flush(written)
             rows, transactions = report.total.records, transactional.prepare()
             return KafkaCommitMessage(report, identity, self._claim, transactions, rows, run, destinations, log)
@@ -115,7 +136,7 @@ class _Writer:
         run, batch = (context.getLocalProperty(name) for name in ("spark.jobGroup.id", "streaming.sql.batchId"))
         return f"{run}/{batch}" if run and batch else ""
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: ARG002, N803
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: N803
         """Publish a batch. Spark calls it when all tasks of the batch are done, with a number only for streams."""
         found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
         if len(found) < len(messages):
@@ -123,7 +144,10 @@ class _Writer:
                 f"Spark asks to commit a batch, but reports only {len(found)} of its {len(messages)} tasks as finished. "
                 "Start the query again. If this persists, report it with your Spark version"
             )
-        published = self._publish(found) if self._settings.guarantee == "exactly-once" and found else None
+        exactly_once = self._settings.guarantee == "exactly-once"
+        with self._observed(found, batchId) as publications:
+            published = self._publish(found) if exactly_once and found else None
+            publications.extend([published] if published is not None else [])
         _log.info(
             "Wrote %d records (%d bytes) in %d tasks (%s), of which the slowest took %.0f ms to write and %.0f ms to "
             "flush; %s",
@@ -135,6 +159,20 @@ class _Writer:
             max((m.report.flush_ms for m in found), default=0),
             published or f"{sum(m.report.errors for m in found)} errors",
         )
+
+    @contextmanager
+    def _observed(self, found: Sequence[KafkaCommitMessage], batch: int) -> Iterator[list[PublishReport]]:
+        """Report the commit of a batch, if metrics are on."""
+        if self._settings.metrics is None or not found:
+            yield []
+            return
+        from dynamic_kafka.sink.tally import sink_tally
+
+        tally = sink_tally(self._settings, self._settings.metrics)
+        observed = [m.observed for m in found if m.observed is not None]
+        transactions = sum(len(m.transactions) for m in found)
+        with tally.committing(batch, [m.report for m in found], observed, transactions) as publications:
+            yield publications
 
     def _publish(self, found: Sequence[KafkaCommitMessage]) -> PublishReport:
         from dynamic_kafka.sink.committer import committer_for
@@ -156,6 +194,7 @@ class _Writer:
         """Abort the transactions of a failed batch if possible, so that readers do not wait for them."""
         if batchId >= 0:
             _log.info("Batch %d failed", batchId)
+        self._observe_failure(messages, batchId)
         found = [m for m in messages if isinstance(m, KafkaCommitMessage) and m.claim is not None]
         # A batch write ends in the object that planned it. A stream's end knows only what the tasks report: nothing if all
         # of them failed. Transactions of tasks that Spark killed wait for the next start.
@@ -176,6 +215,18 @@ class _Writer:
             _log.warning(
                 "Transactions of the failed batch stay open until the next start or until they time out: %s", error
             )
+
+    def _observe_failure(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+        """Report that a batch has failed, if metrics are on. Spark does not tell why."""
+        if self._settings.metrics is None:
+            return
+        from dynamic_kafka.sink.tally import sink_tally
+
+        found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
+        observed = [m.observed for m in found if m.observed is not None]
+        reason = f"{messages.count(None)} of {len(messages)} tasks failed; the query's error says why"
+        aborted = sum(len(m.transactions) for m in found)
+        sink_tally(self._settings, self._settings.metrics).failed(batch, observed, reason, aborted)
 
 
 class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
