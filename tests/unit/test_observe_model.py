@@ -173,6 +173,18 @@ def test_a_sink_is_one_whatever_process_reports_it() -> None:
     assert (query["state"], query["reason"]) == ("degraded", "the last batch was not written: 2 of 2 tasks failed")
 
 
+def test_a_sink_goes_with_the_source_of_its_query() -> None:
+    """A sink whose query has no such source is shown for a quarter of an hour after its last batch."""
+    other = sink("other", query_id="id-2", name="alone")
+    model = model_of(source(cluster()), worker(query_id="id-1"), sink(query_id="id-1"), other)
+    model.gone("run", BEGAN_MS)
+    model.tick(BEGAN_MS + 10_000)
+    model.tick(BEGAN_MS + 20_000)
+    assert [q["query"] for q in model.status(BEGAN_MS + 20_000)["queries"]] == ["alone"]
+    model.tick(BEGAN_MS + 16 * 60_000)
+    assert model.status(BEGAN_MS + 16 * 60_000)["queries"] == []
+
+
 def test_every_sample_has_the_labels_of_its_declaration() -> None:
     """And every declared series has samples, so that none is only on paper."""
     from dynamic_kafka.observe.series import CLIENTS

@@ -9,7 +9,8 @@ Rules:
 1. A report is everything that its reporter knows, never a difference. So a report that is lost does no harm.
 2. Counters are kept by the reporters. The model adds what a reporter's counter has grown by, so a total never falls when
    a reporter ends. A report that was overtaken by a newer one is dropped (`sequence`).
-3. What a source reports no more is gone: partitions, topics, clusters. A source is gone when its process ends.
+3. What a source reports no more is gone: partitions, topics, clusters. A source is gone when its process ends, and with it
+   the sinks of its query.
 4. The parts of one query are joined by Spark's query id, or by the option `metrics.query`. Workers tell the id; a source
    does not know it before its first batch.
 5. The label of a query is the option `metrics.query`, else the query's name in Spark, else what it reads or writes
@@ -73,9 +74,14 @@ class Model:
 
     def tick(self, now_ms: int) -> None:
         """Forget what is gone, and add to the history. To be called every `HISTORY_INTERVAL_MS`."""
+        known = {s.query_id for s in self._sources.values() if s.query_id}
         self._sources = {run: source for run, source in self._sources.items() if not _is_over(source, now_ms)}
         live = {s.query_id for s in self._sources.values() if s.query_id}
-        self._sinks = [s for s in self._sinks if s.query_id in live or now_ms - s.reported_ms < KEPT_AFTER_END_MS]
+        self._sinks = [
+            s
+            for s in self._sinks
+            if s.query_id in live or (s.query_id not in known and now_ms - s.reported_ms < KEPT_AFTER_END_MS)
+        ]
         self._last = {name: last for name, last in self._last.items() if now_ms - last[0] < _FORGOTTEN_AFTER_MS}
         for source in self._sources.values():
             seen = source_status(source, now_ms, lambda _cluster, _topic: False)
