@@ -18,7 +18,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-all soak mutation chaos demo changes bench clean
+.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-all soak mutation chaos demo changes observe bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
@@ -33,7 +33,7 @@ help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SOAK_ARGS=... (soak), ARGS=... (chaos), BENCH_ARGS=... (bench)\n'
+	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SOAK_ARGS=... (soak), ARGS=... (chaos, observe), BENCH_ARGS=... (bench)\n'
 
 install: $(STAMP) $(KERNEL) ## Make .venv with the project (editable) and all that developing it needs
 
@@ -121,6 +121,9 @@ demo: install ## Follow flights over two clusters that come and go
 
 changes: install ## Keep Delta tables up to date from a real PostgreSQL (which has to be installed), by Debezium
 	$(BIN)/python -m examples.debezium.main
+
+observe: install ## Watch a query with Prometheus (which has to be installed) while a cluster stops, e.g. ARGS=--keep
+	$(BIN)/python -m examples.monitoring.main $(ARGS)
 
 bench: install ## Measure, e.g. BENCH_ARGS='--help'
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
