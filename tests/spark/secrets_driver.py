@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import traceback
+import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -71,7 +73,12 @@ def _streams(spark: SparkSession, job: dict[str, Any]) -> None:
             )
             query.awaitTermination()
             query.explain(extended=True)
-            print(query.lastProgress, [p.json for p in query.recentProgress], query.status)
+            progress = [p.json for p in query.recentProgress]
+            print(query.lastProgress, progress, query.status)
+            for address in set(re.findall(r"http://127\.0\.0\.1:\d+", "".join(progress))):
+                for path in ("metrics", "status.json?partitions=all", ""):
+                    with urllib.request.urlopen(f"{address}/{path}", timeout=10) as answer:
+                        print(answer.read().decode())
             assert query.exception() is None
     batch = spark.read.format("dynamic-kafka").options(**job["sources"][0]).load()
     _show(batch)

@@ -127,6 +127,9 @@ def test_what_is_searched_holds_what_it_should(left: Path) -> None:
     assert "refuses the login" in shown
     assert re.search(r"dynamic-kafka", shown)
     assert "DEBUG:dynamic_kafka" in shown
+    assert "dynamic_kafka_source_current_offset{" in shown
+    assert '"cluster": "logins-in-a-file"' in shown
+    assert "no positions" not in shown
 
 
 def _job(logins: KafkaBroker, plain: KafkaBroker, registry: SchemaRegistry, given: Path, url: str) -> dict[str, object]:
@@ -172,7 +175,7 @@ def _job(logins: KafkaBroker, plain: KafkaBroker, registry: SchemaRegistry, give
     wrong = [*connection, "--property", f"sasl.password={SECRETS['wrong']}", "--timeout", "5"]
     return {
         "sources": [
-            by_file | {"stream-ids": "orders"},
+            by_file | {"stream-ids": "orders", "metrics.port": "0"},
             by_file | {"stream-ids": "more"},
             by_http | token | {"stream-ids": "others"},
         ],
@@ -211,8 +214,27 @@ def _job(logins: KafkaBroker, plain: KafkaBroker, registry: SchemaRegistry, give
             ["transactions", "list", "--all", "--debug", *wrong],
             ["transactions", "list", "--all", f"--sasl.password={SECRETS['misspelt']}", *right],
             ["sql", "--file", str(script)],
+            ["doctor", *right, "--topic", "orders"],
+            ["doctor", *wrong, "--debug"],
+            [
+                "doctor",
+                *_as_options(login("of-a-command") | {"subscribe": "orders", "kafka.pasword": SECRETS["misspelt"]}),
+            ],
+            ["offsets", "show", "checkpoints/more-file", "--output", "json"],
+            ["offsets", "export", "checkpoints/more-file"],
+            ["lag", "checkpoints/more-file", *_as_options(by_file | {"stream-ids": "more"})],
+            ["lag", "checkpoints/more-file", "--debug"],
+            ["streams", *_as_options(by_file)],
+            ["streams", *_as_options(by_http | token), "--output", "json"],
+            ["streams", "validate", str(document)],
+            ["tail", *right, "--topic", "orders", "--from", "earliest", "-n", "2", "--wait", "5"],
+            ["tail", *wrong, "--topic", "orders", "--debug"],
         ],
     }
+
+
+def _as_options(options: dict[str, str]) -> list[str]:
+    return [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
 
 
 def _document(logins: KafkaBroker, plain: KafkaBroker, given: Path) -> str:
