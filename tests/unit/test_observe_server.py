@@ -165,13 +165,15 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     of = driver()._replace(pid=process.pid, started=Path(f"/proc/{process.pid}/stat").read_text().split()[21])
-    monkeypatch.setattr("dynamic_kafka.observe.place.driver", lambda: of)
+    monkeypatch.setattr(place_module, "driver", lambda: of)
+    started: list[subprocess.Popen[bytes]] = []
+    # Another test may have started one that lives as long as this process.
+    monkeypatch.setattr(place_module, "_started", started)
     yield tmp_path / f"dynamic-kafka-{os.getuid()}"
     process.kill()
     process.communicate()
-    for started in place_module._started:
-        started.wait()
-    place_module._started.clear()
+    for server in started:
+        server.wait()
 
 
 def test_all_processes_of_a_driver_find_one_server(own_place: Path) -> None:
