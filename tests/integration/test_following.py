@@ -417,7 +417,7 @@ def test_a_changed_password_takes_effect_without_a_restart(
     topic: Topic, file: MetadataFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Properties that change with the same topics are used from then on; before, the error comes after one more look."""
-    monkeypatch.setattr(monitor_module, "_REFUSED_BACKOFF_S", 1.0)
+    monkeypatch.setattr(monitor_module, "_REFUSED_BACKOFF_S", (1.0,))
     monkeypatch.setattr(SourceSettings, "call_timeout_ms", 2_000)
     with KafkaBroker(sasl_plain={"reader": "old"}) as broker:
         name = topic(broker)
@@ -585,7 +585,7 @@ def test_what_is_known_to_be_unread_is_read_over_an_outage(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"subscribe": "no-such-topic"}, "Topic 'no-such-topic' does not exist on the cluster 'kafka', or"),
+        ({"subscribe": "no-such-topic"}, "Topic 'no-such-topic' does not exist on the cluster 'kafka'. A batch read"),
         ({"stream-ids": "s;flihgts"}, "The metadata service does not know the stream 'flihgts'. A query that"),
     ],
 )
