@@ -188,5 +188,6 @@ def voided_state(state: State) -> State:
     last = state.batch - 1 if state.before is None else state.before
     if state.identity and last >= 0:
         applied[state.identity] = last
-    voided = replace(state, status="voided", transactions=(), clusters={}, applied=applied, rows=rows)
-    return replace(voided, accepted=False, before=None)
+    return replace(
+        state, status="voided", transactions=(), clusters={}, applied=applied, rows=rows, accepted=False, before=None
+    )
