@@ -1,4 +1,4 @@
-"""The arguments that commands share: the connection to a cluster, and the options of a query."""
+"""What the parsers of commands share: how they are made, the connection to a cluster, and the options of a query."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import argparse
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.property_names import ADDRESSES
 
 __all__ = [
+    "add_command",
     "add_connection_arguments",
     "add_option_arguments",
     "options_of",
@@ -23,6 +25,19 @@ __all__ = [
 _LINE = re.compile(r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _SPECIAL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def add_command(commands: Any, name: str, text: str, examples: str) -> argparse.ArgumentParser:
+    """Add a command with examples at the end of its help, and return its parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=text,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    return parser
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser, *, timeout_s: float = 30.0) -> None:

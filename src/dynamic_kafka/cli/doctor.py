@@ -16,6 +16,7 @@ from dynamic_kafka.cli.checks import exactly_once, machine, network, rights
 from dynamic_kafka.cli.checks.findings import Finding, Result, error, unknown, warning
 from dynamic_kafka.cli.checks.visit import NotAnsweredError, Visit
 from dynamic_kafka.cli.connection import (
+    add_command,
     add_connection_arguments,
     add_option_arguments,
     options_of,
@@ -85,14 +86,7 @@ class Row(NamedTuple):
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Check whether this machine and the clusters of a query are fit for it. Nothing is changed."
-    parser = commands.add_parser(
-        "doctor",
-        help=text,
-        description=text,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = add_command(commands, "doctor", text, _EXAMPLES)
     add_option_arguments(parser)
     parser.add_argument("--write", action="store_true", help="the options are those of a sink")
     add_connection_arguments(parser, timeout_s=5.0)

@@ -10,7 +10,7 @@ from contextlib import closing
 from time import sleep
 from typing import Any
 
-from dynamic_kafka.cli.connection import add_option_arguments, options_of, property_pair, seconds
+from dynamic_kafka.cli.connection import add_command, add_option_arguments, options_of, property_pair, seconds
 from dynamic_kafka.cli.job import job_of
 from dynamic_kafka.cli.lag_of_checkpoint import CheckpointLag
 from dynamic_kafka.cli.lag_of_query import QueryLag
@@ -39,14 +39,7 @@ Exit codes: 0 if all is known and within the limits; 1 if a limit is exceeded, o
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Show how far a query is behind, worst first."
-    parser = commands.add_parser(
-        "lag",
-        help=text,
-        description=text,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = add_command(commands, "lag", text, _EXAMPLES)
     parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="the query's checkpoint, as Spark takes it")
     parser.add_argument("--url", help="the port of a running query's driver instead, such as http://127.0.0.1:9250")
     parser.add_argument("--source", help="the source in the checkpoint, if it has several")

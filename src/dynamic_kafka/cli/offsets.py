@@ -11,7 +11,7 @@ from typing import Any
 
 from dynamic_kafka.cli import offset_edits
 from dynamic_kafka.cli.checkpoint import read_checkpoint
-from dynamic_kafka.cli.connection import property_pair
+from dynamic_kafka.cli.connection import add_command, property_pair
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
 from dynamic_kafka.cli.position_tables import (
     SHOWN_PARTITIONS,
@@ -42,14 +42,7 @@ Commands that change something only show it, until you add --execute. Stop the q
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Show, compare and change the positions in a checkpoint."
-    parser = commands.add_parser(
-        "offsets",
-        help=text,
-        description=text,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = add_command(commands, "offsets", text, _EXAMPLES)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     def add(name: str, text: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:

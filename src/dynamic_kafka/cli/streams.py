@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamic_kafka.cli.checkpoint import Checkpoint, read_checkpoint
-from dynamic_kafka.cli.connection import add_option_arguments, options_of, seconds
+from dynamic_kafka.cli.connection import add_command, add_option_arguments, options_of, seconds
 from dynamic_kafka.cli.next_start import NextStart, next_start
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
 from dynamic_kafka.cli.stream_checks import Finding, check_streams
@@ -54,14 +54,7 @@ checkpoint.
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Check what the metadata service says, and what a query would do with it."
-    parser = commands.add_parser(
-        "streams",
-        help=text,
-        description=text,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = add_command(commands, "streams", text, _EXAMPLES)
     add_option_arguments(parser)
     parser.add_argument("--diff", metavar="CHECKPOINT", help="say what the next start with this checkpoint would do")
     parser.add_argument(

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.cli.connection import (
+    add_command,
     add_connection_arguments,
     add_option_arguments,
     options_of,
@@ -66,14 +67,8 @@ class _Start(NamedTuple):
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Show the next messages of a topic or a stream."
-    parser = commands.add_parser(
-        "tail",
-        help=text,
-        description=f"{text} Nothing is committed, and no group is joined.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = add_command(commands, "tail", text, _EXAMPLES)
+    parser.description = f"{text} Nothing is committed, and no group is joined."
     add_connection_arguments(parser, timeout_s=10.0)
     parser.add_argument(
         "--topic", action="append", metavar="NAME", help="a topic, with --bootstrap-servers; repeatable"
