@@ -15,6 +15,7 @@ __all__ = [
     "add_command",
     "add_connection_arguments",
     "add_option_arguments",
+    "count",
     "options_of",
     "parse_properties",
     "properties_of",
@@ -165,6 +166,13 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda m: chr(int(m["code"], 16)) if m["code"] else _SPECIAL.get(m["char"], m["char"]), text)
+
+
+def count(text: str) -> int:
+    """Parse a number of things for argparse."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError("expected a whole number, 0 or more")
+    return int(text)
 
 
 def seconds(text: str) -> float:

@@ -10,7 +10,7 @@ from contextlib import closing
 from time import sleep
 from typing import Any
 
-from dynamic_kafka.cli.connection import add_command, add_option_arguments, options_of, property_pair, seconds
+from dynamic_kafka.cli.connection import add_command, add_option_arguments, count, options_of, property_pair, seconds
 from dynamic_kafka.cli.job import job_of
 from dynamic_kafka.cli.lag_of_checkpoint import CheckpointLag
 from dynamic_kafka.cli.lag_of_query import QueryLag
@@ -45,14 +45,14 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--source", help="the source in the checkpoint, if it has several")
     parser.add_argument("--query", help="the query, if the driver runs several")
     parser.add_argument("--by", choices=("cluster", "topic", "partition"), default="topic", help="(topic)")
-    parser.add_argument("--top", metavar="N", type=_count, default=_TOP, help=f"show the worst N in the table ({_TOP})")
+    parser.add_argument("--top", metavar="N", type=count, default=_TOP, help=f"show the worst N in the table ({_TOP})")
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--once", action="store_true", help="look once (default)")
     when.add_argument("--watch", metavar="SECONDS", type=seconds, help="look again and again, until Ctrl-C")
     when.add_argument(
         "--trend", metavar="SECONDS", type=seconds, help="look twice, so many seconds apart, to see the trend"
     )
-    parser.add_argument("--max-lag", metavar="N", type=_count, help="exit with 1 if the lag of all is more")
+    parser.add_argument("--max-lag", metavar="N", type=count, help="exit with 1 if the lag of all is more")
     parser.add_argument(
         "--max-seconds", metavar="S", type=seconds, help="exit with 1 if the oldest record to read is older"
     )
@@ -71,12 +71,6 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
     parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
     parser.set_defaults(run=_run)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError("expected a whole number, 0 or more")
-    return int(text)
 
 
 def _run(args: argparse.Namespace) -> int:

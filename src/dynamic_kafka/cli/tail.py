@@ -20,6 +20,7 @@ from dynamic_kafka.cli.connection import (
     add_command,
     add_connection_arguments,
     add_option_arguments,
+    count,
     options_of,
     properties_of,
     property_pair,
@@ -86,7 +87,7 @@ def add_to(commands: Any) -> None:
         help="latest, earliest, an offset, -N for the last N of each partition, or a time like 2026-11-22T20:00Z (latest)",
     )
     parser.add_argument(
-        "-n", dest="count", type=_count, default=10, metavar="N", help="end after N messages; 0 for no end (10)"
+        "-n", dest="count", type=count, default=10, metavar="N", help="end after N messages; 0 for no end (10)"
     )
     parser.add_argument(
         "--wait",
@@ -125,12 +126,6 @@ def parse_start(text: str) -> _Start:
     return _Start("time", parse_time_ms(text))
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError("expected a number, 0 or more")
-    return int(text)
-
-
 def _run(args: argparse.Namespace) -> int:
     settings = _settings(args)
     registry = args.registry, dict(args.registry_property)
@@ -140,13 +135,13 @@ def _run(args: argparse.Namespace) -> int:
         tails = list(_tails(args, settings, stack))
         if not tails:
             raise ConfigurationError("There is no partition to read: check the topics, --cluster and --partition")
-        count = 0
+        found = 0
         for tail, message in _messages(tails, args):
             shows(tail.cluster, message)
-            count += 1
-            if count == args.count:
+            found += 1
+            if found == args.count:
                 break
-    if not count and args.output != "json":
+    if not found and args.output != "json":
         show_line("No messages.")
     return 0
 
