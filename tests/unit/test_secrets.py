@@ -34,6 +34,26 @@ def test_resolves_variables_and_files(tmp_path: Path, monkeypatch: pytest.Monkey
     }
 
 
+def test_an_error_about_a_value_shows_its_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As libraries quote values: as they are, escaped, or in other letters. Short ones only between quotation marks."""
+    secret_file = tmp_path / "secret"
+    secret_file.write_text("it's s3cret\n")
+    monkeypatch.setenv("DK_ONE", "1")
+    reference = f"${{file:{secret_file}}}"
+    properties = {"a": f"x{reference}", "b": "${env:DK_ONE}", "c": "${env:DK_MISSING}", "d": "plain"}
+
+    def shown(text: str) -> str:
+        return secrets.hide(text, properties)
+
+    assert shown("bad value xit's s3cret") == f"bad value x{reference}"
+    assert shown("bad value " + repr("it's s3cret")) == f'bad value "{reference}"'
+    assert shown("bad value IT'S S3CRET") == f"bad value {reference}"
+    assert shown("1 of 11: plain '1'") == "1 of 11: plain '${env:DK_ONE}'"
+    with pytest.raises(ConfigurationError) as caught, secrets.hidden(properties):
+        raise ConfigurationError("bad '1'")
+    assert str(caught.value) == "bad '${env:DK_ONE}'"
+
+
 def test_a_resolved_value_is_not_resolved_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A password that looks like a reference stays what it is."""
     monkeypatch.setenv("DK_PASSWORD", "${env:HOME}")

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config.properties import Role, client_config
-from dynamic_kafka.kafka.config.secrets import fingerprint, resolve
+from dynamic_kafka.kafka.config.secrets import fingerprint, hide, resolve
 from dynamic_kafka.kafka.config.tokens import Token, TokenSource, token_source
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.native import Implementation, implementation, kernel
@@ -45,6 +45,8 @@ _FIRST_TURN_S, _LATER_TURN_S = 0.3, 2.0
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 # The broker ends a TLS connection, as for a client's certificate that it does not trust; 80 is an error of its own.
 _ALERT = re.compile(r"SSL alert number (?!80\b)")
+# librdkafka quotes the value when it makes an unsecured token.
+_UNSECURED = re.compile(r"(sasl\.oauthbearer\.config[^:]*: ).*", re.DOTALL)
 _SECRET_PATIENCE_S = 10.0
 _SECRET_RETRY_S = 0.2
 LIBRDKAFKA_LOG = logging.getLogger("dynamic_kafka.librdkafka")
@@ -55,8 +57,8 @@ _REQUEST_TIMEOUT = {"socket.timeout.ms": "30000"}
 QUESTIONS = {"socket.timeout.ms": "10000"}
 """Defaults of a client that asks and does not transfer records."""
 
+_NOT_NATIVE = ("logger", "error_cb", "stats_cb", "statistics.interval.ms")
 # No consumer of ours joins a group or lets librdkafka choose where to begin.
-_CALLBACKS = "logger", "error_cb", "stats_cb", "statistics.interval.ms"
 _CONSUMER = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
 
 
@@ -67,6 +69,7 @@ def _demote(record: logging.LogRecord) -> bool:
     `BackgroundErrors`).
     """
     record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+    record.msg, record.args = _UNSECURED.sub(r"\1***", record.getMessage()), ()
     return LIBRDKAFKA_LOG.isEnabledFor(logging.DEBUG)
 
 
@@ -110,11 +113,12 @@ class BackgroundErrors:
                 return
         elif self.last and error.code() == KafkaError._ALL_BROKERS_DOWN:
             return
-        self.last = error.str()
+        self.last = _UNSECURED.sub(r"\1***", error.str())
 
     def clear(self) -> None:
         """Forget all errors."""
-        self.last, self.authentication_failed, self.tls_failed, self.group_denied = "", False, False, False
+        self.last = self._no_token = ""
+        self.authentication_failed = self.tls_failed = self.group_denied = False
 
     @property
     def verdict(self) -> str:
@@ -187,27 +191,37 @@ class ClusterClients:
     @cached_property
     def consumer(self) -> Consumer:
         """The consumer. Nothing is assigned to it at first."""
-        return Consumer(self._config("consumer", self._consumer) | _CONSUMER)
+        return self._made(lambda: Consumer(self._config("consumer", self._consumer) | _CONSUMER))
 
     @cached_property
     def native_consumer(self) -> Any:
         """The consumer of the native kernel, made of the same properties. Nothing is assigned to it at first."""
-        return kernel().module.Consumer(_without_callbacks(self._config("consumer", self._consumer) | _CONSUMER))
+        config = _without_callbacks(self._config("consumer", self._consumer) | _CONSUMER)
+        return self._made(lambda: kernel().module.Consumer(config))
 
     @cached_property
     def admin(self) -> AdminClient:
         """The admin client."""
-        return AdminClient(self._config("admin", ClientSettings(QUESTIONS)))
+        return self._made(lambda: AdminClient(self._config("admin", ClientSettings(QUESTIONS))))
 
     @cached_property
     def producer(self) -> Producer:
         """The producer."""
-        return Producer(self._config("producer", self._producer))
+        return self._made(lambda: Producer(self._config("producer", self._producer)))
 
     @cached_property
     def native_producer(self) -> Any:
         """The producer of the native kernel, made of the same properties."""
-        return kernel().module.Producer(_without_callbacks(self._config("producer", self._producer)))
+        config = _without_callbacks(self._config("producer", self._producer))
+        return self._made(lambda: kernel().module.Producer(config))
+
+    def _made(self, make: Callable[[], T]) -> T:
+        """Return a new client. librdkafka quotes values that it cannot use: its error shows references in their place."""
+        try:
+            return make()
+        except KafkaException as error:
+            found: KafkaError = error.args[0]
+            raise KafkaException(KafkaError(found.code(), hide(found.str(), self.properties))) from None
 
     def _config(self, role: Role, settings: ClientSettings) -> dict[str, Any]:
         if self._fingerprint is None:
@@ -379,7 +393,7 @@ def _token_callback(source: TokenSource, errors: BackgroundErrors) -> Callable[[
 
 def _without_callbacks(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the properties for a client of the native kernel, which has no callbacks: see `note_reports`."""
-    return [(name, str(value)) for name, value in config.items() if name not in _CALLBACKS]
+    return [(name, str(value)) for name, value in config.items() if name not in _NOT_NATIVE]
 
 
 def usable_implementation(
@@ -447,7 +461,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
         # librdkafka checks the properties in order. The last one stops it from making a client.
         Consumer({"group.id": "", **config, _UNKNOWN: ""})
     except KafkaException as error:
-        reason = error.args[0].str().strip()
+        reason = hide(error.args[0].str().strip(), properties)
         if _UNKNOWN not in reason:
             raise ConfigurationError(f"{reason}; correct it in the properties of the cluster") from None
 

@@ -10,6 +10,7 @@ from dynamic_kafka.kafka.config.properties import client_config
 __all__ = ["principal"]
 
 _UNKNOWN = "this query's user"
+_OF_CERTIFICATE = "the user of the client's certificate"
 
 
 def principal(properties: Mapping[str, str]) -> str:
@@ -43,9 +44,12 @@ def principal(properties: Mapping[str, str]) -> str:
 def _of_certificate(config: Mapping[str, str]) -> str:
     pem = config.get("ssl.certificate.pem")
     if not pem:
-        return "the user of the client's certificate" if "ssl.certificate.location" in config else "User:ANONYMOUS"
+        return _OF_CERTIFICATE if "ssl.certificate.location" in config else "User:ANONYMOUS"
     try:
         from cryptography import x509
     except ImportError:
-        return "the user of the client's certificate"
-    return f"User:{x509.load_pem_x509_certificate(pem.encode()).subject.rfc4514_string()}"
+        return _OF_CERTIFICATE
+    try:
+        return f"User:{x509.load_pem_x509_certificate(pem.encode()).subject.rfc4514_string()}"
+    except ValueError:  # this is asked for an error about something else
+        return _OF_CERTIFICATE

@@ -322,8 +322,7 @@ def check_producer(properties: Mapping[str, str], guarantee: Guarantee, where: s
             "instead"
         )
     # An unknown or impossible property is an error here, not in a task.
-    if properties.keys() >= {"bootstrap.servers", "sasl.mechanism"}:
-        check_mechanism(properties)
+    check_mechanism(properties)
     config = to_librdkafka(properties, role="producer")
     if guarantee == "exactly-once":
         for name, (expected, fits) in _TRANSACTIONAL.items():

@@ -88,11 +88,7 @@ def configure_source(
     reject_owned(properties, "properties.")
     reset = properties.pop("auto.offset.reset", None)
     group_id = properties.pop("group.id", None)
-    if properties.keys() >= {
-        "bootstrap.servers",
-        "sasl.mechanism",
-    }:  # else each cluster of the metadata may have a login of its own
-        check_mechanism(properties)
+    check_mechanism(properties)
     to_librdkafka(properties, role="consumer")  # an unknown or impossible property is an error here, not in a task
     starting = objects.starting or _starting(parsed, reset) or default_starting
     stopping = objects.stopping or _stopping(parsed)

@@ -54,6 +54,7 @@ _PINNED: dict[Role, dict[str, str]] = {
 }
 
 _JAAS = "sasl.jaas.config"
+_MECHANISMS = ("sasl.mechanism", "sasl.mechanisms")
 _ALL_NAMES = COMMON | CONSUMER | PRODUCER | IGNORED | STORES | {*RENAMED, *JAVA_CODE, _JAAS}
 
 
@@ -73,23 +74,29 @@ def client_config(properties: Mapping[str, str], *, role: Role) -> dict[str, str
         ConfigurationError: If a property is unknown or wrong, or a secret or key store cannot be read.
         MissingDependencyError: If a key store needs the library `cryptography`, or a token the cloud's library.
     """
-    config = _with_stores_as_pem(to_librdkafka(secrets.resolve(properties), role=role))
-    check_mechanism(config)
-    if _mechanism(config).upper() == "OAUTHBEARER" and "SASL" in _protocol(config):
+    resolved = secrets.resolve(properties)
+    with secrets.hidden(properties):
+        config = _with_stores_as_pem(to_librdkafka(resolved, role=role))
+    if _logs_in_by(config, "GSSAPI"):
+        _require_kerberos()
+    elif _logs_in_by(config, "OAUTHBEARER"):
         _require_tokens(config, properties)
     return config
 
 
-def check_mechanism(properties: Mapping[str, str]) -> None:
-    """Raise if the properties ask for Kerberos and this build of confluent-kafka lacks it. No secret is looked up.
+def check_mechanism(options: Mapping[str, str]) -> None:
+    """Raise if a query's options ask for Kerberos and this build of confluent-kafka lacks it. No secret is looked up.
+
+    Nothing is said of options without addresses or without a mechanism: each cluster of the metadata may have a login of
+    its own, and `client_config` checks it.
 
     Args:
-        properties: Kafka properties, in any spelling.
+        options: Kafka properties, in any spelling.
 
     Raises:
         ConfigurationError: With what to do.
     """
-    if _mechanism(properties).upper() == "GSSAPI" and "SASL" in _protocol(properties):
+    if options.keys() & set(ADDRESSES) and options.keys() & set(_MECHANISMS) and _logs_in_by(options, "GSSAPI"):
         _require_kerberos()
 
 
@@ -142,7 +149,9 @@ def whole_number(properties: Mapping[str, str], key: str, default: int, expected
     """
     if key not in properties:
         return default
-    return _integer(key, secrets.resolve({key: properties[key]})[key], expected)
+    value = secrets.resolve({key: properties[key]})[key]
+    with secrets.hidden(properties):
+        return _integer(key, value, expected)
 
 
 def reject_owned(properties: Mapping[str, str], prefix: str = "") -> None:
@@ -321,7 +330,11 @@ def _may_be_idempotent(config: Mapping[str, str]) -> bool:
 
 
 def _mechanism(properties: Mapping[str, str]) -> str:
-    return properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
+    return next((properties[name] for name in _MECHANISMS if name in properties), "GSSAPI")
+
+
+def _logs_in_by(properties: Mapping[str, str], mechanism: str) -> bool:
+    return "SASL" in _protocol(properties) and _mechanism(properties).upper() == mechanism
 
 
 def _protocol(config: Mapping[str, str]) -> str:

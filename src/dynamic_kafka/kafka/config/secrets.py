@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config import jaas
 from dynamic_kafka.kafka.config.property_names import STORABLE
 
-__all__ = ["fingerprint", "has_login", "is_secret", "redact", "resolve", "storable"]
+__all__ = ["fingerprint", "has_login", "hidden", "hide", "is_secret", "redact", "resolve", "storable"]
 
 _HIDDEN = "***"
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
@@ -35,6 +36,7 @@ _URL_CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)")
 _PRIVATE_KEY = "PRIVATE KEY"
 _JAAS = "sasl.jaas.config"
 _NAMES_A_FILE = (".location", ".keytab", ".file")
+_LEAST_HIDDEN = 4  # shorter values are found in any text by chance
 _NUMERIC = (".ms", ".bytes", ".kbytes")  # time-outs and sizes; stored only if the value is a number
 
 
@@ -70,6 +72,33 @@ def fingerprint(properties: Mapping[str, str]) -> Hashable:
     resolved = resolve(properties)
     files = ((key, _file_state(value)) for key, value in resolved.items() if key.endswith(_NAMES_A_FILE))
     return frozenset(resolved.items()), frozenset(files)
+
+
+def hide(text: str, properties: Mapping[str, str]) -> str:
+    """Return a text about resolved properties with the references in the place of their values.
+
+    The text is one of a library or of a check that was given the values, and may quote them: a reference to a secret may be
+    in any property by mistake. Values of up to three characters are replaced only between quotation marks.
+
+    Args:
+        text: The text, an error mostly.
+        properties: The properties before `resolve`.
+    """
+    for key, given in properties.items():
+        for reference in _REFERENCE.finditer(given):
+            with suppress(ConfigurationError):  # it leads to nothing now
+                text = _put_back(text, _look_up(key, reference), reference.group())
+    return text
+
+
+@contextmanager
+def hidden(properties: Mapping[str, str]) -> Iterator[None]:
+    """Have the errors of a `with` block about resolved properties show references, and not their values: see `hide`."""
+    try:
+        yield
+    except DynamicKafkaError as error:
+        error.args = tuple(hide(arg, properties) if isinstance(arg, str) else arg for arg in error.args)
+        raise
 
 
 def redact(properties: Mapping[str, str]) -> dict[str, str]:
@@ -154,6 +183,15 @@ def _look_up(key: str, reference: re.Match[str]) -> str:
             "the file must exist and be readable on the driver and on every executor"
         ) from None
     return text.removesuffix("\n").removesuffix("\r")
+
+
+def _put_back(text: str, value: str, reference: str) -> str:
+    for shown in {value, repr(value)[1:-1], value.upper(), value.lower()} - {""}:
+        if len(shown) >= _LEAST_HIDDEN:
+            text = text.replace(shown, reference)
+        for quote in "'\"":
+            text = text.replace(f"{quote}{shown}{quote}", f"{quote}{reference}{quote}")
+    return text
 
 
 def _file_state(path: str) -> Hashable:

@@ -149,12 +149,12 @@ def _google_token() -> Token:
     try:
         credentials, _ = google_auth.default(scopes=[_GOOGLE_SCOPE])
         credentials.refresh(request())
+        expires_at_s = credentials.expiry.replace(tzinfo=UTC).timestamp()
     except Exception as error:  # google.auth's own, and those of its HTTP client
         raise ConfigurationError(
             f"No token could be made for Google Cloud's Kafka: {_reason(error)}; give the driver and every executor "
             "application default credentials (a service account of the machine or pod, or GOOGLE_APPLICATION_CREDENTIALS)"
         ) from error
-    expires_at_s = credentials.expiry.replace(tzinfo=UTC).timestamp()
     account = getattr(credentials, "service_account_email", None) or getattr(credentials, "account", None) or ""
     head = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
     claims = {"exp": expires_at_s, "iat": time.time(), "iss": "Google", "scope": "kafka", "sub": account}

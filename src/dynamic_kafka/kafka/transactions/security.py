@@ -21,6 +21,7 @@ from urllib.parse import urlencode, urlsplit
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, InvalidOptionError
 from dynamic_kafka.kafka.config.properties import client_config
+from dynamic_kafka.kafka.config.secrets import hidden
 from dynamic_kafka.kafka.config.tokens import TokenSource, token_source
 
 __all__ = ["ConnectionSettings", "LoginError", "cluster_settings", "connection_settings", "why_untrusted"]
@@ -93,7 +94,9 @@ def cluster_settings(properties: Mapping[str, str]) -> ConnectionSettings:
         ConfigurationError: If they are wrong, or a secret is missing.
         MissingDependencyError: If a key store or a login needs a library that is not installed.
     """
-    return connection_settings(client_config(properties, role="admin"), token_source(properties))
+    config, source = client_config(properties, role="admin"), token_source(properties)
+    with hidden(properties):
+        return connection_settings(config, source)
 
 
 def _servers(text: str) -> tuple[tuple[str, int], ...]:
