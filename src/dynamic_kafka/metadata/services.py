@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import stat
+import threading
 import time
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -166,7 +170,7 @@ class HttpMetadataService(StreamListService):
 
     Args:
         url: The document's http or https URL. Messages show it without its query.
-        timeout_ms: The longest wait for a connection or for more data, and about the longest time for the whole.
+        timeout_ms: The longest time for an answer, with all redirects and the whole document.
         auth_header: The value of the header `Authorization`, with references that are resolved for each request, so that
             a rotated file counts: `Bearer ${file:/run/token}`, `${env:METADATA_AUTH}`. Never shown, and pickled as given.
 
@@ -183,11 +187,12 @@ class HttpMetadataService(StreamListService):
         self._timeout_s = timeout_ms / 1000
         self._auth_header = auth_header
         self._client: Any = None
+        self._connections = _Connections()
         self._etag: str | None = None
         self._streams: tuple[KafkaStream, ...] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_client": None, "_etag": None, "_streams": None}
+        return {**self.__dict__, "_client": None, "_connections": _Connections(), "_etag": None, "_streams": None}
 
     def __repr__(self) -> str:
         return f"HttpMetadataService({self._shown!r})"
@@ -204,10 +209,19 @@ class HttpMetadataService(StreamListService):
 
         if self._client is None:
             self._client = httpx2.Client(timeout=self._timeout_s)
+        self._connections.are_cut = False
+        # The client's time-outs begin again with each piece of data: a server that drips would never run into one.
+        limit = threading.Timer(self._timeout_s, self._connections.cut)
+        limit.daemon = True
+        limit.start()
         try:
             return self._fetch(self._client)
         except httpx2.HTTPError as error:
+            if self._connections.are_cut:
+                raise self._late() from error
             raise self._error(f"{type(error).__name__}: {error}") from error
+        finally:
+            limit.cancel()
 
     def close(self) -> None:
         """Close the connections."""
@@ -222,7 +236,8 @@ class HttpMetadataService(StreamListService):
             headers["Authorization"] = self._resolved_auth_header()
         if self._etag is not None:
             headers["If-None-Match"] = self._etag
-        request = client.build_request("GET", self._url, headers=headers)
+        extensions = {"trace": self._connections.note}
+        request = client.build_request("GET", self._url, headers=headers, extensions=extensions)
         for _ in range(1 + _MAX_REDIRECTS):
             response = client.send(request, stream=True)
             try:
@@ -252,14 +267,13 @@ class HttpMetadataService(StreamListService):
             raise self._error(f"status {response.status_code} {response.reason_phrase}{hint}")
         if (encoding := response.headers.get("Content-Encoding", "identity").strip().lower()) not in _ENCODINGS:
             raise self._error(f"the document has the content encoding '{encoding}', which was not asked for")
-        deadline = time.monotonic() + self._timeout_s
         body = bytearray()
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > _MAX_BYTES:
                 raise self._error(f"the document is larger than {_MAX_BYTES // 2**20} MiB")
-            if time.monotonic() > deadline:
-                raise self._error(f"the document took longer than {self._timeout_s:g} s")
+        if self._connections.are_cut:  # which may look like the end of the document
+            raise self._late()
 
         from dynamic_kafka.metadata.document import parse_document  # pydantic: only where a document is parsed
 
@@ -282,8 +296,33 @@ class HttpMetadataService(StreamListService):
             raise self._error(f"the value of {option} is empty or holds characters that no header can hold")
         return value
 
+    def _late(self) -> MetadataServiceError:
+        return self._error(f"the whole answer took longer than {self._timeout_s:g} s")
+
     def _error(self, what: str) -> MetadataServiceError:
         return MetadataServiceError(f"Metadata URL {self._shown} failed: {what}")
+
+
+class _Connections:
+    """The last connections of an HTTP client, so that a request can be ended from another thread."""
+
+    def __init__(self) -> None:
+        self.are_cut = False
+        self._sockets: deque[socket.socket] = deque(maxlen=1 + _MAX_REDIRECTS)
+
+    def note(self, event: str, info: Mapping[str, Any]) -> None:
+        """Take an event of httpx2 (the extension `trace`)."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._sockets.append(info["return_value"].get_extra_info("socket"))
+            if self.are_cut:
+                self.cut()
+
+    def cut(self) -> None:
+        """End all of them, and those that are made from now on. Whoever waits for data of one gets its end."""
+        self.are_cut = True
+        for connected in list(self._sockets):
+            with suppress(OSError):  # it is closed
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)  # SSLSocket's own is not for other threads
 
 
 def _shown(url: str) -> str:
