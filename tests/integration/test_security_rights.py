@@ -108,6 +108,24 @@ def test_rights_to_read(world: World) -> None:
 
 
 @pytest.mark.slow
+def test_rights_to_commit_the_offsets_of_a_group(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """With Read on the topic and on the group, offsets are committed, and another query starts from them."""
+    world.allow(*COMMITS)
+    given = {"subscribe": world.topic, "properties.group.id": GROUP, **_properties(world.properties)}
+    with caplog.at_level(logging.WARNING, "dynamic_kafka"):
+        first = Query(given)
+        first.run_until_rows(1)
+        first.run_until(lambda: bool(first.enumerator.report()["commitsSucceeded"]))
+        first.close()
+        write_value(world.topic, world.broker.client_properties("admin"), "1", sink("auto"))
+        second = Query(given | {"startingOffsets": "committed"})
+        second.run_until_rows(1)
+        second.close()
+    assert second.values() == ["1"]
+    assert not caplog.records
+
+
+@pytest.mark.slow
 def test_rights_to_write(world: World) -> None:
     """Write on the topic is enough, also for an idempotent producer."""
     world.allow(*WRITE)
