@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.commands import Run, runner
 
 from dynamic_kafka.cli import transactions
 from dynamic_kafka.cli.connection import add_option_arguments, options_of, parse_properties
-from dynamic_kafka.cli.main import main
 from dynamic_kafka.cli.output import duration
 from dynamic_kafka.cli.verdicts import CommitLogView, TransactionView, Verdict, plan_abort, plan_commit, this_cluster
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
@@ -29,8 +29,6 @@ HERE = {"kafka": {"bootstrap.servers": "here:9092"}}
 ID, OTHER, FOREIGN = "orders.dk-0123456789ab-0", "orders.dk-0123456789ab-1", "orders-eu.dk-0123456789ab-0"
 CONNECT = ["--bootstrap-servers", "here:9092"]
 ORDERS = [*CONNECT, "--prefix", "orders"]
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def described(
@@ -125,17 +123,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs `dynamic-kafka transactions`: its exit code, and what it wrote to the two outputs."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code: Any
-        try:
-            code = main(["transactions", *arguments])
-        except SystemExit as ended:  # argparse's way
-            code = ended.code
-        written = capsys.readouterr()
-        return code, written.out, written.err
-
-    return call
+    return runner(capsys, "transactions")
 
 
 # --- list and describe --------------------------------------------------------------------------------------------------
@@ -171,8 +159,8 @@ def test_list_all_shows_other_prefixes(cluster: Cluster, run: Run) -> None:
     assert code == 0
     assert cluster.logs == []
     assert {t["transactional_id"]: t["verdict"] for t in json.loads(out)["transactions"]} == {
-        ID: "other-prefix",
-        FOREIGN: "other-prefix",
+        ID: "no-prefix-given",
+        FOREIGN: "no-prefix-given",
     }
     _, out, _ = run("list", "--all", *ORDERS, "--output", "json")
     assert [t["verdict"] for t in json.loads(out)["transactions"]] == ["other-prefix", "not-decided"]

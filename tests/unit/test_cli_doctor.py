@@ -7,18 +7,18 @@ import re
 import sys
 import threading
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import Run, runner
 
 from dynamic_kafka.cli import doctor
 from dynamic_kafka.cli.checks import exactly_once, machine, network, rights
 from dynamic_kafka.cli.checks.findings import Finding, Result
 from dynamic_kafka.cli.checks.visit import TopicState
 from dynamic_kafka.cli.job import Job, Target, job_of
-from dynamic_kafka.cli.main import main
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka import probing
 from dynamic_kafka.kafka.probing import Clock, Probe
@@ -28,7 +28,6 @@ from dynamic_kafka.native import Kernel
 
 OK, WARNING, ERROR, UNKNOWN = Result.OK, Result.WARNING, Result.ERROR, Result.UNKNOWN
 ROOT = Path(__file__).parents[2]
-Run = Callable[..., tuple[int, str, str]]
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
@@ -110,7 +109,7 @@ def test_open_files_grow_with_brokers_and_clients() -> None:
     """A process that writes exactly once has four producers for each cluster."""
     targets = tuple(Target(name, {"bootstrap.servers": "a:1,b:1"}) for name in ("ewr", "jfk"))
     reading, writing = (machine.needed_files(Job(targets, {p: True}), {"ewr": 9}) for p in ("reading", "exactly-once"))
-    assert (reading, writing) == (100 + 2 * (9 + 2 + 8) + 2 * 10, 100 + 4 * (9 + 2 + 8) + 4 * 10)
+    assert (reading, writing) == (100 + 4 * (9 + 2 + 8) + 4 * 10, 100 + 4 * (9 + 2 + 8) + 4 * 10)
 
 
 def test_supported_versions_are_those_of_the_package() -> None:
@@ -315,16 +314,7 @@ def test_a_job_is_what_its_options_say(tmp_path: Path) -> None:
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs `dynamic-kafka doctor`: its exit code, and what it wrote to the two outputs."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        try:
-            code = main(["doctor", *arguments])
-        except SystemExit as ended:  # argparse's way
-            code = int(str(ended.code))
-        written = capsys.readouterr()
-        return code, written.out, written.err
-
-    return call
+    return runner(capsys, "doctor")
 
 
 def test_every_check_is_documented(run: Run) -> None:

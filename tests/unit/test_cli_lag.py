@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.commands import Run, runner
 from tests.observed import cluster, source, topic
 
 from dynamic_kafka.cli import lag
@@ -18,7 +19,6 @@ from dynamic_kafka.cli.job import Target
 from dynamic_kafka.cli.lag_of_checkpoint import properties_for
 from dynamic_kafka.cli.lag_of_query import look_of
 from dynamic_kafka.cli.lags import Look, PartitionLag, exceeds, rows_of, total_of
-from dynamic_kafka.cli.main import main
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.observe.model import Model
 from dynamic_kafka.observe.server import MetricsServer
@@ -26,7 +26,6 @@ from dynamic_kafka.source.document import ClusterOffsets, Document
 from dynamic_kafka.source.offsets import encode
 
 ROOT = Path(__file__).parents[2]
-Run = Callable[..., tuple[int, str, str]]
 
 
 def part(name: str, number: int, behind: int | None, seconds: float | None = None) -> PartitionLag:
@@ -163,16 +162,7 @@ def test_properties_come_from_the_options_of_today() -> None:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs `dynamic-kafka lag`: its exit code, and what it wrote to the two outputs."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        try:
-            code = main(["lag", *arguments])
-        except SystemExit as ended:  # argparse's way
-            code = int(str(ended.code))
-        written = capsys.readouterr()
-        return code, written.out, written.err
-
-    return call
+    return runner(capsys, "lag")
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, ParseException, StreamingQueryException
 from pyspark.sql import Row
+from tests.commands import Run, runner
 from tests.terminal import Terminal
 
 from dynamic_kafka.cli import sql
-from dynamic_kafka.cli.main import main
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.environment import TableEnvironment
@@ -31,8 +31,6 @@ TABLE = """CREATE TABLE orders (id INT) WITH (
   'connector' = 'kafka', 'topic' = 'orders', 'properties.bootstrap.servers' = 'localhost:9092', 'format' = 'json',
   'properties.ssl.key.password' = 'hidden');
 """
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 class Job:
@@ -149,16 +147,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Environment:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs `dynamic-kafka sql`: its exit code, and what it wrote to the two outputs."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code: Any
-        try:
-            code = main(["sql", *arguments])
-        except SystemExit as ended:  # argparse's way
-            code = ended.code
-        return code, *capsys.readouterr()
-
-    return call
+    return runner(capsys, "sql")
 
 
 @pytest.fixture
@@ -254,9 +243,9 @@ def test_wrong_usage(run: Run, tmp_path: Path) -> None:
     (tmp_path / "latin.sql").write_bytes(b"SELECT '\xe4'")
     for arguments, expected in (
         (("-f", "x.sql", "-e", "SELECT 1"), "Give --file or --execute, not both"),
-        (("-f", str(tmp_path / "none.sql")), "none.sql cannot be read"),
+        (("-f", str(tmp_path / "none.sql")), "none.sql' cannot be read"),
         (("-f", str(tmp_path)), "cannot be read"),
-        (("-f", str(tmp_path / "latin.sql")), "latin.sql cannot be read"),
+        (("-f", str(tmp_path / "latin.sql")), "latin.sql' cannot be read"),
         (("--fiel", "x.sql"), "unknown options --fiel"),
     ):
         code, out, err = run(*arguments)
@@ -639,7 +628,8 @@ def test_jobs_at_the_prompt(environment: Environment, prompt: Callable[..., list
 
 _WITHOUT_SPARK = """
 import dynamic_kafka
-from tests.unit.test_cli_sql import Environment, TableResult, main, sql
+from dynamic_kafka.cli.main import main
+from tests.unit.test_cli_sql import Environment, TableResult, sql
 
 dynamic_kafka.register = lambda _: None
 environment = Environment()

@@ -122,7 +122,7 @@ def test_the_document_of_the_command_line_shows_what_the_commands_print() -> Non
         assert shown in text
         assert shown in source
     states = re.findall(r"^\| `([a-z ]+)` \|.*(?:yes|never|--force)", text, re.MULTILINE)
-    assert len(states) == 5
+    assert len(states) == 6
     assert [state for state in states if f'"{state}"' not in source] == []
 
 

@@ -86,7 +86,7 @@ class Batch:
             )
         try:
             value = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CheckpointError(
                 f"{self.place} is damaged: the offset of source {source} is not JSON ({error})"
             ) from None
@@ -229,7 +229,7 @@ def _numbers(files: Mapping[str, int]) -> dict[int, int]:
 def _object(text: str) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

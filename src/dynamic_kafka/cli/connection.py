@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.property_names import ADDRESSES
 
@@ -125,13 +126,7 @@ def options_of(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _from_file(path: Path | None, argument: str) -> dict[str, str]:
-    if path is None:
-        return {}
-    try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "not a text file in UTF-8"
-        raise ConfigurationError(f"{argument} '{path}' cannot be read ({reason}); name a readable file") from None
+    return {} if path is None else parse_properties(read_text(path, argument))
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from dynamic_kafka.errors import CheckpointError, ConfigurationError, MissingDep
 
 __all__ = ["Files", "open_files"]
 
+_MAX_BYTES = 128 * 2**20  # a million partitions are 30 MB
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
 _BY_PYARROW = ("hdfs", "viewfs", "s3", "gs", "gcs", "abfs", "abfss", "mock")
 _OTHER_NAMES = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names
@@ -35,7 +37,10 @@ class Files:
         return list(self.changed_ms(folder))
 
     def changed_ms(self, folder: str) -> dict[str, int]:
-        """Return the names of a folder's files with the times when they were changed, in milliseconds since 1970."""
+        """Return the names of a folder's files with the times when they were changed, in milliseconds since 1970.
+
+        If the file system does not say when, it is now: then nothing looks as if it had not been written for long.
+        """
         from pyarrow.fs import FileSelector, FileType
 
         try:
@@ -43,7 +48,7 @@ class Files:
         except (OSError, ValueError, NotImplementedError) as error:
             raise CheckpointError(f"{self.shown(folder)} cannot be listed: {_reason(error)}") from error
         return {
-            info.base_name: (info.mtime_ns or 0) // 1_000_000
+            info.base_name: self._changed_ns(info) // 1_000_000
             for info in found
             if info.type == FileType.File and not info.base_name.startswith(".")
         }
@@ -56,7 +61,10 @@ class Files:
         """
         try:
             with self._fs.open_input_stream(self._path(path)) as stream:
-                return bytes(stream.read()).decode()
+                data = bytes(stream.read(_MAX_BYTES + 1))
+            if len(data) > _MAX_BYTES:
+                raise CheckpointError(f"{self.shown(path)} is damaged: it has more than {_MAX_BYTES // 2**20} MiB")
+            return data.decode()
         except UnicodeDecodeError:
             raise CheckpointError(f"{self.shown(path)} is damaged: it is not a text in UTF-8") from None
         except (OSError, ValueError) as error:
@@ -89,12 +97,26 @@ class Files:
         if not self._is_local:
             self._write(path, text)
             return
-        self._drop_checksum(path)
-        self._temporary(path, text).replace(self._path(path))
+        temporary = self._temporary(path, text)
+        try:
+            self._drop_checksum(path)
+            temporary.replace(self._path(path))
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise CheckpointError(f"{self.shown(path)} cannot be written: {_reason(error)}") from error
 
     def shown(self, path: str) -> str:
         """Return a file's whole path as the user would write it."""
         return f"{self.location}/{path}"
+
+    def _changed_ns(self, info: Any) -> int:
+        if info.mtime_ns is not None:
+            return int(info.mtime_ns)
+        by_fsspec = getattr(getattr(self._fs, "handler", None), "fs", None)  # S3's does not tell pyarrow
+        try:
+            return int(by_fsspec.modified(info.path).timestamp() * 1e9) if by_fsspec is not None else time.time_ns()
+        except (OSError, ValueError, NotImplementedError):
+            return time.time_ns()
 
     @property
     def _is_local(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -58,8 +59,8 @@ class QueryLag:
                 f"{self._shown} answers {error.code} {error.reason} to /status.json; check --url: it is the port of the "
                 "option metrics.port"
             ) from None
-        except OSError as error:
-            reason = getattr(error, "reason", None) or error.strerror or error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
             raise DynamicKafkaError(
                 f"{self._shown} does not answer ({reason}); check that the query runs with the option metrics.port, and "
                 "--url"

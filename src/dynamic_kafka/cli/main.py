@@ -7,7 +7,9 @@ an exit code, and `show_warnings` if the user should see the package's warnings.
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ __all__ = ["FAILED", "OK", "USAGE", "main"]
 
 OK, FAILED, USAGE = 0, 1, 2
 """Exit codes: success (also if there was nothing to do), failure, wrong usage."""
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 _INTERRUPTED = 130  # as in shells: 128 + SIGINT
 
 _COMMANDS = (doctor, lag, streams, offsets, tail, sql, transactions)
@@ -71,9 +74,13 @@ class _Warnings(logging.NullHandler):
 def _run(args: argparse.Namespace) -> int:
     try:
         code: int = args.run(args)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Exception as error:  # noqa: BLE001  (users see one line for any error)
+        # Commands word their own errors of files, so this one is about the output.
+        if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS:
+            return _without_output(error)
         if args.debug:
             traceback.print_exc()
         known = isinstance(error, DynamicKafkaError)
@@ -83,3 +90,14 @@ def _run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"dynamic-kafka: error: {text}\n")
         return USAGE if isinstance(error, ConfigurationError) else FAILED
     return code
+
+
+def _without_output(error: OSError) -> int:
+    """Say that the output cannot be written. A pipe that nobody reads any more (`head`) needs no words."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again when the process ends
+    if error.errno != errno.EPIPE:
+        sys.stderr.write(
+            f"dynamic-kafka: error: the output cannot be written ({error.strerror}), so a part of it is missing; choose "
+            "another place for it\n"
+        )
+    return FAILED

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-__all__ = ["duration", "show_details", "show_json", "show_line", "show_table", "warn"]
+from dynamic_kafka.errors import ConfigurationError
+
+__all__ = ["duration", "show_details", "show_json", "show_line", "show_table", "warn", "write_text"]
 
 
 def show_json(document: Any) -> None:
@@ -36,6 +40,34 @@ def show_table(rows: Sequence[Mapping[str, str]]) -> None:
         widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
         for row in [names, *cells]:
             show_line("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def write_text(path: Path, text: str, argument: str) -> None:
+    """Write a file that the user names. If that fails, a file that was there before is still there.
+
+    Args:
+        path: The file.
+        text: Its new text.
+        argument: The argument that names it, for errors.
+
+    Raises:
+        ConfigurationError: If it cannot be written.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        if path.exists() and not path.is_file():  # a pipe or a device
+            path.write_text(text, encoding="utf-8")
+            return
+        try:
+            new.write_text(text, encoding="utf-8")
+            new.replace(path)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ConfigurationError(
+            f"{argument} '{path}' cannot be written ({error.strerror}); name another place, or make room"
+        ) from None
 
 
 def show_details(pairs: Mapping[str, str]) -> None:

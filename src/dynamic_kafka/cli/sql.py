@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.cli.output import show_line, show_table, warn
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MissingDependencyError, SqlError
 
@@ -124,10 +125,7 @@ def _warn_of_bad_messages(job: _Job) -> None:
 def _text(args: argparse.Namespace) -> str | None:
     if args.file is None:
         return None if args.execute is None else str(args.execute)
-    try:
-        return sys.stdin.read() if str(args.file) == "-" else args.file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"--file {args.file} cannot be read: {error}") from error
+    return read_text(args.file, "--file")
 
 
 def _environment(args: argparse.Namespace) -> TableEnvironment:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from dynamic_kafka.cli.checkpoint import Checkpoint, read_checkpoint
 from dynamic_kafka.cli.connection import add_command, add_option_arguments, options_of, seconds
+from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.cli.next_start import NextStart, next_start
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
 from dynamic_kafka.cli.stream_checks import Finding, check_streams
@@ -202,10 +201,9 @@ def _validate(args: argparse.Namespace) -> int:
 
     name = "standard input" if args.file == "-" else args.file
     try:
-        text = sys.stdin.read() if args.file == "-" else Path(args.file).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not a text in UTF-8"
-        raise MetadataServiceError(f"'{name}' cannot be read: {reason}") from None
+        text = read_text(args.file)
+    except ConfigurationError as error:  # for a script, the document is not valid
+        raise MetadataServiceError(str(error)) from None
     try:
         streams = list(parse_document(text, name))
     except MetadataServiceError as error:

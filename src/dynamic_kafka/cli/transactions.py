@@ -281,16 +281,13 @@ def _read(
     names = sorted(set(names))
     described = client.describe(names)
     view = None if args.prefix is None else _log_view(args)
-    return view, [
-        TransactionView(
-            name,
-            described[name],
-            view.verdict(name, described[name])
-            if view is not None and belongs_to(args.prefix, name)
-            else Verdict.OTHER_PREFIX,
-        )
-        for name in names
-    ]
+
+    def verdict(name: str) -> Verdict:
+        if view is None:
+            return Verdict.NOT_ASKED
+        return view.verdict(name, described[name]) if belongs_to(args.prefix, name) else Verdict.OTHER_PREFIX
+
+    return view, [TransactionView(name, described[name], verdict(name)) for name in names]
 
 
 def _views(client: TransactionClient, view: CommitLogView, names: Collection[str]) -> list[TransactionView]:

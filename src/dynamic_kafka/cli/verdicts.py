@@ -36,6 +36,8 @@ class Verdict(StrEnum):
     """There is no commit log, it is empty, or it is not clear which cluster a decision means."""
     OTHER_PREFIX = "other prefix"
     """The id does not belong to the prefix of the commit log."""
+    NOT_ASKED = "no prefix given"
+    """No commit log was read."""
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,16 @@ def find_or_start(settings: ServerSettings) -> Address:
     Raises:
         ConfigurationError: If it cannot be started.
     """
+    try:
+        return _find_or_start(settings)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The metrics server cannot be started: {error.strerror} ({error.filename or tempfile.gettempdir()}). The query "
+            "runs without metrics; make room there, or set TMPDIR to another directory"
+        ) from error
+
+
+def _find_or_start(settings: ServerSettings) -> Address:
     of = driver()
     directory = _directory()
     path = directory / f"{of.pid}-{of.started}.json"
@@ -120,9 +130,14 @@ def find_or_start(settings: ServerSettings) -> Address:
                 )
             return Address(found["reach"], found["port"], found["token"])
         path.unlink(missing_ok=True)
-        _start(settings, of, path)
+        server = _start(settings, of, path)
         deadline = time.monotonic() + _START_S
         while (found := read_place(path)) is None:
+            if server.poll() is not None:
+                raise ConfigurationError(
+                    f"The metrics server has ended at once (exit code {server.returncode}). The query runs without metrics; "
+                    f"check that {directory} has room, and try: {sys.executable} -m dynamic_kafka.observe"
+                )
             if time.monotonic() > deadline:
                 raise ConfigurationError(
                     f"The metrics server did not start within {_START_S:.0f} s. The query runs without metrics"
@@ -151,12 +166,16 @@ def read_place(path: Path) -> dict[str, Any] | None:
 def write_place(path: Path, found: Mapping[str, int | str]) -> None:
     """Write the file at once, readable for this user only."""
     new = path.with_suffix(f".{os.getpid()}")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
-        json.dump(found, file)
-    new.replace(path)
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
+            json.dump(found, file)
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)  # a full disk
+        raise
 
 
-def _start(settings: ServerSettings, of: Process, path: Path) -> None:
+def _start(settings: ServerSettings, of: Process, path: Path) -> subprocess.Popen[bytes]:
     arguments = [settings.host, str(settings.port), settings.otlp_endpoint, str(of.pid), of.started, str(path)]
     process = subprocess.Popen(  # noqa: S603  our own module
         [sys.executable, "-m", "dynamic_kafka.observe", *arguments],
@@ -168,6 +187,7 @@ def _start(settings: ServerSettings, of: Process, path: Path) -> None:
         cwd=path.parent,
     )
     _started.append(process)  # nobody waits for it, and an object that is dropped while it runs gives a warning
+    return process
 
 
 def _directory() -> Path:

@@ -347,8 +347,9 @@ def check_open_files(job: Job, brokers: Mapping[str, int]) -> Iterator[Finding]:
 def needed_files(job: Job, brokers: Mapping[str, int]) -> int:
     """Return about how many files and sockets one process of a query has open.
 
-    A client has a connection to each broker and each bootstrap server, and some pipes. A reading process has two clients for
-    a cluster, a writing one has one, and up to four with transactions (docs/exactly-once.md).
+    A client has a connection to each broker and each bootstrap server, and some pipes. A reading process has up to four
+    clients for a cluster (one that reads and one that asks, for tasks with few records and for others), a writing one has
+    one, and up to four with transactions (docs/exactly-once.md).
     """
     clients = max((_CLIENTS[purpose] for purpose in job.purposes), default=0)
     found = _BASE_FILES
@@ -358,7 +359,7 @@ def needed_files(job: Job, brokers: Mapping[str, int]) -> int:
     return found
 
 
-_CLIENTS = {"reading": 2, "writing": 1, "exactly-once": 4}
+_CLIENTS = {"reading": 4, "writing": 1, "exactly-once": 4}
 _BASE_FILES, _CLIENT_FILES = 100, 8
 
 
