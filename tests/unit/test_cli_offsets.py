@@ -404,6 +404,29 @@ def test_an_unfinished_batch_is_changed_only_where_it_reads_nothing(
     assert "in the place of" in capsys.readouterr().out
 
 
+def test_an_unfinished_batch_without_a_cluster(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    """It reads the other clusters, and the next one goes on where the cluster was left: no offset is lost or read twice."""
+    both = Document(
+        clusters={
+            "eu": cluster({("orders", 0): (15, 18)}),
+            "us": cluster({("orders", 0): (7, 9), ("o", 0): (3, 3)}, "id"),
+        }
+    )
+    folder.batch(2, both, finished=False)
+    assert folder.run("postpone", "us", "--execute", "--force") == 1
+    assert "Refused: Batch 2 is not finished, and this would change what it reads" in capsys.readouterr().out
+    assert folder.run("postpone", "us", "--execute", "--force", "--rewrite-unfinished") == 0
+    assert "Batch 2 leaves 2 offsets of 'us' (1 partition) to a later batch." in capsys.readouterr().out
+    found = folder.document(2)
+    assert dict(found.clusters["us"].ranges) == {("orders", 0): (7, 7), ("o", 0): (3, 3)}
+    assert found.clusters["us"].resets == frozenset()
+    assert found.clusters["eu"] == both.clusters["eu"]
+    assert folder.run("postpone", "us", "--execute") == 0
+    assert "Nothing to change" in capsys.readouterr().out
+    assert folder.run("postpone", "use") == 2
+    assert "does not know the cluster 'use'" in capsys.readouterr().err
+
+
 def test_positions_come_from_standard_input_too(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """For a pipe."""
     import io

@@ -425,6 +425,13 @@ def test_another_cluster_proves_nothing(read: Read) -> None:
             read(cluster, tolerant=tolerant)
 
 
+def test_all_ranges_that_retention_has_passed_are_named_at_once(read: Read) -> None:
+    """One start with the option is enough, not one for each partition."""
+    cluster = Cluster(Log(70, 200), Log(0, 200), Log(300, 300))
+    with pytest.raises(DataLossError, match=r"skip-offsets=c/t/0:50-70;c/t/2:10-20 to give up only these offsets"):
+        read(cluster, planned(), planned(partition=1), planned(10, 20, 2))
+
+
 # --- a topic that is made again ---
 
 
@@ -475,6 +482,16 @@ def test_no_answer_is_no_proof(read: Read, *, tolerant: bool) -> None:
     assert "Bring the cluster back" in str(caught.value)
     assert "skip-offsets=c/t/0:50-100;c/t/1:0-9" in str(caught.value)
     assert "failOnDataLoss" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("mode", "said"), [("isolate", True), ("fail", False)])
+def test_a_query_that_isolates_can_postpone_its_cluster(read: Read, mode: str, *, said: bool) -> None:
+    """The error of a dead cluster names the command that loses nothing."""
+    cluster = Cluster(Log(0, 100))
+    cluster.reachable = False
+    with pytest.raises(ClusterUnavailableError) as caught:
+        read(cluster, **{"cluster-failure-mode": mode})
+    assert ("dynamic-kafka offsets postpone CHECKPOINT c" in str(caught.value)) is said
 
 
 def test_a_cluster_that_comes_back_in_time_is_read(read: Read) -> None:
@@ -613,6 +630,31 @@ def test_rows_that_take_long_downstream_are_no_stall(read: Read, monkeypatch: py
     more_at: list[float] = []
     monkeypatch.setattr(python_fetcher, "to_batch", slowly)
     assert read(cluster, **{"fetchOffset.retryIntervalMs": "1 s"}) == offsets(50, 100)
+
+
+def test_a_cluster_that_is_silent_lets_the_others_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rows do not wait for it, and the time of the others is no stall of its own."""
+    clusters = {"a": Cluster(Log(0, 100)), "b": Cluster(Log(0, 10))}
+    clusters["a"].reachable = False
+
+    @contextmanager
+    def clients(_purpose: str, cluster: str, *_: Any, **__: Any) -> Iterator[Cluster]:
+        yield clusters[cluster]
+
+    monkeypatch.setattr(reader, "kept_clients", clients)
+    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "reader-implementation": "python"}
+    settings = configure_source(
+        options | {"kafkaConsumer.pollTimeoutMs": "400"}, default_starting=KafkaOffsetsInitializer.earliest()
+    )
+    task = ReadTask(
+        [planned()._replace(cluster="a"), planned(0, 10)._replace(cluster="b")],
+        dict.fromkeys("ab", ClusterAccess({}, kafka_id="K")),
+    )
+    batches = reader.read(task, arrow_schema(["offset"]), settings)
+    assert next(batches).num_rows == 10
+    time.sleep(0.5)
+    clusters["a"].reachable = True
+    assert sum(batch.num_rows for batch in batches) == 50
 
 
 def test_clients_are_given_back_if_another_cluster_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,8 @@ class Cluster:
 
     topics: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
     delay_s: float = 0.0
+    gate: threading.Event = field(default_factory=threading.Event)
+    """Not set, the cluster hangs."""
     dead: bool = False
     unknown: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
@@ -62,6 +64,7 @@ class Connection:
 
     def _trip(self) -> None:
         time.sleep(self.cluster.delay_s)
+        self.cluster.gate.wait(20)
         if self.cluster.dead:
             raise ClusterUnavailableError(f"Cluster '{self.cluster_id}' does not answer", cluster_id=self.cluster_id)
 
@@ -134,6 +137,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The only cluster of the query; ids are those of `kafka.bootstrap.servers`."""
     CLUSTERS.clear()
     CLUSTERS["kafka"] = Cluster({"orders-1": ("id1", [100, 100]), "orders-2": ("id2", [100])})
+    CLUSTERS["kafka"].gate.set()
     monkeypatch.setattr(monitor_module, "ClusterConnection", Connection)
     monkeypatch.setattr(monitor_module, "start_polling", lambda _: None)
     monkeypatch.setattr(monitor_module, "stop_polling", lambda _: None)
@@ -281,6 +285,26 @@ def test_an_outage_of_an_isolated_cluster_removes_nothing(
     cluster.topics["orders-2"][1][0] = 110
     query.run_until(lambda: len(query.read) == 310)
     assert set(query.read.values()) == {1}
+
+
+def test_nothing_is_planned_of_an_isolated_cluster_that_is_silent(
+    cluster: Cluster, start: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs without any error, and the last view knows unread records: a batch that has them would wait for it."""
+    monkeypatch.setattr(monitor_module, "_LOOK_S", 0.1)
+    limited = {"subscribe": "orders-1", "maxOffsetsPerTrigger": "10"}
+    isolating, failing = start(**limited, **ISOLATE), start(**limited)
+    for query in (isolating, failing):
+        query.step()
+    cluster.gate.clear()
+    batches = isolating.batches, failing.batches
+    isolating.run(0.5)
+    failing.run(0.5)
+    assert isolating.batches == batches[0]
+    assert failing.batches > batches[1]
+    cluster.gate.set()
+    isolating.run_until(lambda: len(isolating.read) == 200)
+    assert set(isolating.read.values()) == {1}
 
 
 def test_a_restart_during_an_outage_removes_nothing(cluster: Cluster, start: Callable[..., Query]) -> None:

@@ -11,17 +11,16 @@ output already, unless the user says so and the sink's commit log, or the user, 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from dynamic_kafka.cli.checkpoint import Batch, Checkpoint, read_checkpoint
 from dynamic_kafka.cli.connection import property_pair, seconds
 from dynamic_kafka.cli.evidence import Evidence, evidence_of_sink, looks_running, supersede_claim
+from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
 from dynamic_kafka.cli.position_tables import SHOWN_PARTITIONS, change_entry, change_rows, exported
 from dynamic_kafka.cli.positions import (
@@ -31,14 +30,22 @@ from dynamic_kafka.cli.positions import (
     changes,
     parse_positions,
     positions,
+    postponed,
     renamed,
     with_positions,
 )
 from dynamic_kafka.cli.resets import reset_document
-from dynamic_kafka.errors import CheckpointError, ConfigurationError
+from dynamic_kafka.errors import CheckpointError, ConfigurationError, listed
 from dynamic_kafka.source.document import Document
 
-__all__ = ["add_edit_arguments", "import_positions", "rename_cluster", "reset_positions", "set_positions"]
+__all__ = [
+    "add_edit_arguments",
+    "import_positions",
+    "postpone_clusters",
+    "rename_cluster",
+    "reset_positions",
+    "set_positions",
+]
 
 _BACKUPS = "dynamic-kafka-backups"
 
@@ -90,12 +97,7 @@ def _set(args: argparse.Namespace, document: Document, put: _Put) -> Document:
 
 
 def _import(args: argparse.Namespace, document: Document, put: _Put) -> Document:
-    try:
-        text = sys.stdin.read() if args.file == "-" else Path(args.file).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "not a text file in UTF-8"
-        raise ConfigurationError(f"'{args.file}' cannot be read: {reason}") from None
-    return put(parse_positions(text, args.file), document)
+    return put(parse_positions(read_text(args.file), args.file), document)
 
 
 def _reset(args: argparse.Namespace, document: Document, put: _Put) -> Document:
@@ -114,6 +116,10 @@ def _rename(args: argparse.Namespace, document: Document, put: _Put) -> Document
     return renamed(put({}, document), args.old, args.new)
 
 
+def _postpone(args: argparse.Namespace, document: Document, put: _Put) -> Document:
+    return postponed(put({}, document), args.clusters)
+
+
 class _Plan(NamedTuple):
     """What a command would change.
 
@@ -124,6 +130,7 @@ class _Plan(NamedTuple):
         now: The positions before.
         found: The partitions that change.
         rewrites: True if it changes what an unfinished batch reads.
+        postponed: The offsets that `postpone` leaves to a later batch, by partition.
         refusals: What speaks against it.
         notes: What else the user should know.
     """
@@ -134,6 +141,7 @@ class _Plan(NamedTuple):
     now: Mapping[Partition, Position]
     found: Sequence[Change]
     rewrites: bool
+    postponed: Mapping[Partition, int]
     refusals: Sequence[str]
     notes: Sequence[str]
 
@@ -154,6 +162,7 @@ def _edit(args: argparse.Namespace, change: _Change) -> int:
         return 0
     now, then = (positions(d, unfinished=unfinished) for d in (document, edited))
     rewrites = unfinished and _planned(now) != _planned(then)
+    names = getattr(args, "clusters", ())
     evidence = [looks_running(checkpoint, _now_ms()), *([_about_unfinished(args, checkpoint)] if rewrites else [])]
     plan = _Plan(
         checkpoint,
@@ -162,6 +171,7 @@ def _edit(args: argparse.Namespace, change: _Change) -> int:
         now,
         changes(now, then),
         rewrites,
+        {key: position.planned for key, position in now.items() if position.planned and key.cluster in names},
         [e.against for e in evidence if e.against],
         [e.note for e in evidence if e.note],
     )
@@ -176,6 +186,7 @@ def _edit(args: argparse.Namespace, change: _Change) -> int:
                 "notes": plan.notes,
                 "backup": backup or None,
                 "changes": [change_entry(c) for c in plan.found],
+                "postponed": {str(key): count for key, count in plan.postponed.items()},
             }
         )
     else:
@@ -275,6 +286,10 @@ def _show_plan(args: argparse.Namespace, plan: _Plan, *, allowed: bool) -> None:
     count = _count(plan, renames=renames)
     if renames:
         show_line(f"Cluster '{args.old}' becomes '{args.new}', with {count}.")
+    elif plan.postponed:
+        offsets = sum(plan.postponed.values())
+        names = listed([f"'{name}'" for name in args.clusters])
+        show_line(f"Batch {plan.edited.number} leaves {offsets} offsets of {names} ({count}) to a later batch.")
     elif plan.found:
         show_table(change_rows(plan.found[:SHOWN_PARTITIONS], "NOW", "THEN"))
         if len(plan.found) > SHOWN_PARTITIONS:
@@ -302,7 +317,8 @@ def _show_done(plan: _Plan, backup: str) -> None:
 
 
 def _count(plan: _Plan, *, renames: bool) -> str:
-    count = sum(change.after is not None for change in plan.found) if renames else len(plan.found)
+    found = [change for change in plan.found if change.after is not None] if renames else plan.postponed or plan.found
+    count = len(found)
     return f"{count} partition{'' if count == 1 else 's'}"
 
 
@@ -316,5 +332,7 @@ import_positions = partial(_edit, change=_import)
 """`offsets import`"""
 reset_positions = partial(_edit, change=_reset)
 """`offsets reset`"""
+postpone_clusters = partial(_edit, change=_postpone)
+"""`offsets postpone`"""
 rename_cluster = partial(_edit, change=_rename)
 """`offsets rename-cluster`"""

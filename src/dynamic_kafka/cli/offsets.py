@@ -12,7 +12,8 @@ from typing import Any
 from dynamic_kafka.cli import offset_edits
 from dynamic_kafka.cli.checkpoint import read_checkpoint
 from dynamic_kafka.cli.connection import add_command, property_pair
-from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
+from dynamic_kafka.cli.input import read_text
+from dynamic_kafka.cli.output import duration, show_json, show_line, show_table, write_text
 from dynamic_kafka.cli.position_tables import (
     SHOWN_PARTITIONS,
     change_entry,
@@ -24,7 +25,7 @@ from dynamic_kafka.cli.position_tables import (
 )
 from dynamic_kafka.cli.positions import Partition, Position, changes, parse_position, parse_positions, positions
 from dynamic_kafka.cli.resets import parse_target
-from dynamic_kafka.errors import CheckpointError, ConfigurationError
+from dynamic_kafka.errors import CheckpointError
 
 __all__ = ["add_to"]
 
@@ -34,6 +35,7 @@ _EXAMPLES = """examples:
   dynamic-kafka offsets reset /checkpoints/orders --to 2026-11-22T20:00Z --topic orders
   dynamic-kafka offsets export /checkpoints/orders > positions.txt
   dynamic-kafka offsets import /checkpoints/orders positions.txt --execute
+  dynamic-kafka offsets postpone /checkpoints/orders us --rewrite-unfinished --sink-prefix orders
 
 Commands that change something only show it, until you add --execute. Stop the query first.
 """
@@ -93,11 +95,18 @@ def add_to(commands: Any) -> None:
         "${env:NAME} and ${file:PATH}; repeatable",
     )
 
+    postponing = add(
+        "postpone",
+        "Take clusters that do not answer out of an unfinished batch; a later batch reads them.",
+        offset_edits.postpone_clusters,
+    )
+    postponing.add_argument("clusters", nargs="+", metavar="CLUSTER")
+
     renaming = add("rename-cluster", "Give a cluster another name.", offset_edits.rename_cluster)
     renaming.add_argument("old", metavar="OLD")
     renaming.add_argument("new", metavar="NEW")
 
-    for editing in (setting, importing, resetting, renaming):
+    for editing in (setting, importing, resetting, postponing, renaming):
         offset_edits.add_edit_arguments(editing)
 
 
@@ -168,7 +177,7 @@ def _diff(args: argparse.Namespace) -> int:
         found = changes(before, after)
     elif Path(args.other).is_file():
         what = f"{args.other} and {checkpoint.files.location}"
-        named = parse_positions(Path(args.other).read_text(encoding="utf-8"), args.other)
+        named = parse_positions(read_text(args.other), args.other)
         before = {
             key: Position(offset, after[key].state if key in after else "reading") for key, offset in named.items()
         }
@@ -199,10 +208,7 @@ def _export(args: argparse.Namespace) -> int:
     if args.file is None:
         sys.stdout.write(text)
     else:
-        try:
-            args.file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigurationError(f"--file '{args.file}' cannot be written: {error.strerror}") from None
+        write_text(args.file, text, "--file")
     return 0
 
 

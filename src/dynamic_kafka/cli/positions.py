@@ -24,6 +24,7 @@ __all__ = [
     "parse_positions",
     "positions",
     "positions_text",
+    "postponed",
     "renamed",
     "with_positions",
 ]
@@ -209,10 +210,7 @@ def _check_known(document: Document, wanted: Collection[Partition]) -> None:
     for partition in sorted(wanted):
         state = document.clusters.get(partition.cluster)
         if state is None:
-            hint = suggestion(partition.cluster, document.clusters)
-            raise ConfigurationError(
-                f"The checkpoint does not know the cluster '{partition.cluster}'; it has {_named(document.clusters)}{hint}"
-            )
+            raise _unknown(partition.cluster, document)
         tp = KafkaTopicPartition(partition.topic, partition.partition)
         if partition.topic not in state.topics and partition.topic not in state.retained:
             topics = {**state.topics, **state.retained}
@@ -232,6 +230,28 @@ def _named(names: Iterable[str]) -> str:
     return listed([f"'{name}'" for name in sorted(names)], 5) or "none"
 
 
+def _unknown(cluster: str, document: Document) -> ConfigurationError:
+    hint = suggestion(cluster, document.clusters)
+    return ConfigurationError(
+        f"The checkpoint does not know the cluster '{cluster}'; it has {_named(document.clusters)}{hint}"
+    )
+
+
+def postponed(document: Document, names: Iterable[str]) -> Document:
+    """Return the document of an unfinished batch that reads nothing of some clusters. A later batch reads it.
+
+    Raises:
+        ConfigurationError: If there is no such cluster.
+    """
+    clusters = dict(document.clusters)
+    for name in names:
+        if name not in clusters:
+            raise _unknown(name, document)
+        ranges = {tp: (start, start) for tp, (start, _) in clusters[name].ranges.items()}
+        clusters[name] = replace(clusters[name], ranges=ranges)
+    return replace(document, clusters=clusters)
+
+
 def renamed(document: Document, old: str, new: str) -> Document:
     """Return the document with another name of a cluster.
 
@@ -239,10 +259,7 @@ def renamed(document: Document, old: str, new: str) -> Document:
         ConfigurationError: If there is no such cluster, or the new name is taken.
     """
     if old not in document.clusters:
-        hint = suggestion(old, document.clusters)
-        raise ConfigurationError(
-            f"The checkpoint does not know the cluster '{old}'; it has {_named(document.clusters)}{hint}"
-        )
+        raise _unknown(old, document)
     if not new.strip():
         raise ConfigurationError("The new name of the cluster is empty")
     if new in document.clusters:

@@ -52,6 +52,9 @@ _REFUSED_BACKOFF_S = (10.0, 20.0, 30.0, 60.0, 300.0)
 # refreshed at each call.
 _IDLE_SHARE = 4
 _LONGEST_REST_S = 1.0
+# How long a look may take until the cluster counts as silent: this, or this multiple of the last one.
+_LOOK_S = 0.3
+_LOOK_SHARE = 3
 # While nothing changes, thousands of partitions are asked less often: a record is noticed after this rest at the latest, and
 # the next ones at the pace of above. It does not depend on how long a refresh took, which a busy machine changes.
 _UNCHANGED_REST_S = 1.5
@@ -103,6 +106,8 @@ class ClusterMonitor:
         self.view: ClusterView | None = None
         self._view_servers: str | None = None
         self.seen_at = -float("inf")  # the start of the last successful look, by `time.monotonic`
+        self._answered_at = -float("inf")  # its end
+        self._looking_since: float | None = None
         self.answers = OffsetAnswers()
         self.error: DynamicKafkaError | None = None
         self.fatal: DynamicKafkaError | None = None
@@ -171,6 +176,20 @@ class ClusterMonitor:
         with self._changed:
             return None if self._failing_since is None else self._failed_at - self._failing_since
 
+    def answers_now(self, ticket: int) -> bool:
+        """Return whether there is fresh evidence that the cluster answers: it has answered, or rests after an answer.
+
+        A look that is under way is waited for, but not much longer than looks take.
+
+        Args:
+            ticket: The ticket of a view that was requested a moment ago.
+        """
+        with self._changed:
+            if self._failing_since is not None or self._looking_since is None:
+                return self._failing_since is None
+            deadline = self._looking_since + max(_LOOK_S, _LOOK_SHARE * (self._answered_at - self.seen_at))
+        return self.wait(ticket, deadline) and self.failing_for_s is None
+
     def look_again(self) -> None:
         """Have the same target looked at once more, unless that is under way, because nobody has asked for a while."""
         with self._changed:
@@ -207,6 +226,7 @@ class ClusterMonitor:
                 if self._closed:
                     break
                 ticket, target = self._requested, self._target
+                self._looking_since = time.monotonic()
                 requests, self._requests = self._requests, []
             if connection is not None and target.properties != properties:
                 connection.close()
@@ -230,7 +250,7 @@ class ClusterMonitor:
             if self.view is before:
                 rest_s = max(rest_s, _rest_unchanged_s(len(self._asked)))
             with self._changed:
-                self._served = ticket
+                self._served, self._looking_since = ticket, None
                 self._changed.notify_all()
                 self._changed.wait_for(partial(self._is_urgent, target), rest_s)
             if self._failures:
@@ -280,7 +300,7 @@ class ClusterMonitor:
                 _log.info("Cluster '%s' answers again", self.cluster_id)
             with self._changed:
                 self.view, self._view_servers = view, target.properties.get("bootstrap.servers")
-                self.seen_at = started
+                self.seen_at, self._answered_at = started, time.monotonic()
                 self._keep_answers(found)
                 self.error, self.authentication_failed = None, False
                 self._failures, self._failing_since = 0, None

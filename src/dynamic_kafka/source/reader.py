@@ -4,7 +4,8 @@ Rules:
 
 1. A range is finished when the position has passed its end: a record at or after the end was seen, or the end of the log.
    The position also passes transaction markers, aborted records and compacted gaps.
-2. All clusters of the task fetch at the same time; their records are consumed one cluster after the other.
+2. All clusters of the task fetch at the same time. Their records are consumed one cluster after the other, but a cluster
+   of which nothing arrives lets the others go first.
 3. Nothing is skipped in silence. Lost offsets (retention, deleted records, a truncated log, a recreated topic, damaged
    records) are a `DataLossError`, or a warning with their number if the user tolerates it. Offsets without a record within
    the log are normal.
@@ -26,7 +27,9 @@ from __future__ import annotations
 import gc
 import logging
 import math
+import shlex
 import time
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import groupby
@@ -129,11 +132,18 @@ def read(
                 readers.append(reader)
             for reader in readers:
                 reader.start()
-            for reader in readers:
-                yield from reader.batches()
-                reader.check_after_last_row()
-                if tally is not None and reader.statistics:
-                    tally.note_statistics(reader.cluster, reader.statistics)
+            waiting = deque((reader, reader.batches()) for reader in readers)
+            while waiting:
+                reader, batches = waiting.popleft()
+                for batch in batches:
+                    if batch is None:
+                        waiting.append((reader, batches))
+                        break
+                    yield batch
+                else:
+                    reader.check_after_last_row()
+                    if tally is not None and reader.statistics:
+                        tally.note_statistics(reader.cluster, reader.statistics)
     finally:
         if collecting:
             gc.enable()
@@ -213,8 +223,8 @@ class _ClusterReader:
             else:  # a part of the login is missing
                 raise self._unavailable(f"the client cannot be made ({text})") from error
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the ranges as they arrive."""
+    def batches(self) -> Iterator[pa.RecordBatch | None]:
+        """Yield the records of the ranges as they arrive, and None whenever none has arrived for a moment."""
         progress_at = time.monotonic()
         while self._open:
             fetched = self._fetcher.fetch(_POLL_S)
@@ -239,6 +249,9 @@ class _ClusterReader:
                 progress_at = time.monotonic()  # not the time that the rows took downstream
             elif fetched.is_empty:
                 self._check_progress(progress_at)
+                left_at = time.monotonic()
+                yield None
+                progress_at += time.monotonic() - left_at  # nor the time of the other clusters
 
     def _span(self, tp: KafkaTopicPartition) -> Span:
         return Span(self._positions[tp], self._ranges[tp].end)
@@ -277,8 +290,11 @@ class _ClusterReader:
             self._last_error = event.text
 
     def _handle_out_of_range(self, tp: KafkaTopicPartition) -> None:
-        """Ask what is wrong, and fetch again: the brokers may disagree only for a moment."""
-        self._ask_whether_readable([tp])
+        """Ask what is wrong, and fetch again: the brokers may disagree only for a moment.
+
+        All open ranges are asked about, because what has lost one of them (retention) has probably lost others.
+        """
+        self._ask_whether_readable(sorted(self._open))
         if tp in self._open:
             time.sleep(_PAUSE_S)
             self._seek(tp, self._positions[tp])
@@ -385,19 +401,24 @@ class _ClusterReader:
         except ClusterUnavailableError as error:
             self._last_error = str(error.__cause__)
             return False
+        accepted = {}
         for tp, proof in proofs.items():
             if proof is None:
                 self._doubts.pop(tp, None)
-            elif tp in self._open and (proof.final or self._is_certain(self._doubts, tp, proof.kind)):
-                self._accept(tp, proof)
+            elif proof.final or self._is_certain(self._doubts, tp, proof.kind):
+                accepted[tp] = proof
+        lost = [self._lost_part(tp, p.start, p.end) for tp, p in accepted.items() if p.kind != "recreated"]
+        for tp, proof in accepted.items():
+            if tp in self._open:  # a topic's ranges are given up together
+                self._accept(tp, proof, lost)
         return True
 
-    def _accept(self, tp: KafkaTopicPartition, proof: Proof) -> None:
-        """Give up what is proved to be lost, and read what is left of the range."""
+    def _accept(self, tp: KafkaTopicPartition, proof: Proof, lost: Sequence[Range]) -> None:
+        """Give up what is proved to be lost, and read what is left of the range. `lost` is all that is lost now."""
         if proof.kind == "recreated":
             self._give_up_recreated(tp.topic, proof.reason)
             return
-        self._lost(tp, proof.reason, proof.start, proof.end)
+        self._lost(tp, proof.reason, proof.start, proof.end, skip=lost)
         self._doubts.pop(tp, None)
         if proof.end < self._ranges[tp].end:
             self._seek(tp, proof.end)
@@ -444,6 +465,9 @@ class _ClusterReader:
                 ". Its properties are those of the checkpoint, which holds no passwords: put it back into the metadata, "
                 "and give passwords as ${env:...} or ${file:...}, which the checkpoint keeps"
             )
+        if self._settings.cluster_failure_mode == "isolate":
+            name = shlex.quote(self.cluster)
+            advice += f". To have a later batch read it: dynamic-kafka offsets postpone CHECKPOINT {name}"
         ways = [f"skip-offsets={_skip_text(ranges)}"] + ["failOnDataLoss=false"] * bool(self._access.removed)
         but = f", and {self._access.removed}" if self._access.removed else ""
         return ClusterUnavailableError(
@@ -471,11 +495,9 @@ class _ClusterReader:
             start: The first lost offset.
             end: The offset after the last lost one.
             kept: True if the log has other records at these offsets.
-            skip: All ranges that are lost for the same reason, if there are more.
+            skip: All that is lost now, if there is more.
         """
         if self._settings.fail_on_data_loss:
-            r = self._ranges[tp]
-            first = start if end == r.end else r.start  # when the query starts again, the range is read from its start
             raise DataLossError(
                 reason,
                 cluster_id=self.cluster,
@@ -483,7 +505,7 @@ class _ClusterReader:
                 partition=tp.partition,
                 start=start,
                 end=end,
-                skip=_skip_text(skip or [r._replace(start=first, end=end)]),
+                skip=_skip_text(skip or [self._lost_part(tp, start, end)]),
             )
         if self.tally is not None:
             self.tally.give_up(end - start)
@@ -491,6 +513,11 @@ class _ClusterReader:
         where = (self.cluster, *tp, start, end)
         text = "Cluster '%s', topic '%s', partition %d, offsets [%d, %d): %s; %s, because failOnDataLoss=false"
         _log.warning(text, *where, reason, what)
+
+    def _lost_part(self, tp: KafkaTopicPartition, start: int, end: int) -> Range:
+        """Return the part of a range to skip if [start, end) is lost. The next start reads the range from its start."""
+        r = self._ranges[tp]
+        return r._replace(start=start if end == r.end else r.start, end=end)
 
     def _seek(self, tp: KafkaTopicPartition, offset: int) -> None:
         self._positions[tp] = offset

@@ -1,8 +1,10 @@
 """The source view: the state of the metadata service and of all clusters at one moment, from the watcher and the monitors.
 
-Nothing here waits for a slow cluster, with two exceptions. The first call of a run waits, with a limit, for every cluster,
+Nothing here waits for a slow cluster, with three exceptions. The first call of a run waits, with a limit, for every cluster,
 because an AvailableNow run would otherwise end with nothing read. Each later call waits up to `_NEWS_S` for news, which
-saves a round of Spark's polling. So a view may be late, and may not show all topics: see the rules of `reconcile`.
+saves a round of Spark's polling. With `isolate`, a later call also waits for a look that is under way, about as long as the
+cluster's answers take, and leaves the cluster out if it is silent: what is planned must be read, and a batch waits for it
+(`ClusterMonitor.answers_now`). So a view may be late, and may not show all topics: see the rules of `reconcile`.
 
 What depends on time (an end that stays below the position, a topic that stays quiet) counts from look to look, not from
 call to call: a cluster that hangs shows nothing.
@@ -219,9 +221,9 @@ class SourceView:
         self._sync_monitors(targets)
         patience_s = self._settings.unavailable_after_ms / 1000 if first else _NEWS_S
         while True:
-            self._refresh(targets, clusters, time.monotonic() + patience_s, first=first)
+            silent = self._refresh(targets, clusters, time.monotonic() + patience_s, first=first)
             inactive = self._inactive(clusters, targets)
-            views = self._views(targets, clusters, inactive, first=first)
+            views = self._views(targets, clusters, inactive, silent, first=first)
             fresh = {name: view for name, view in views.items() if self.monitors[name].failing_for_s is None}
             if not at_once and self._is_as_before(snapshot, previous, views, fresh.keys(), inactive):
                 assert self._last is not None
@@ -332,9 +334,15 @@ class SourceView:
         deadline: float,
         *,
         first: bool,
-    ) -> None:
-        """Have all monitors refresh their views, and wait for them; for failing ones only in the first call of a run."""
+    ) -> set[str]:
+        """Have all monitors refresh their views, and wait for them; for failing ones only in the first call of a run.
+
+        Returns:
+            With `isolate`, the clusters of which there is no fresh evidence that they answer.
+        """
         pending = set(targets)
+        isolate = self._settings.cluster_failure_mode == "isolate"
+        tickets: dict[str, int] = {}
         while pending:
             tickets = {name: self.monitors[name].request_view(targets[name]) for name in pending}
             for name, ticket in tickets.items():
@@ -342,7 +350,6 @@ class SourceView:
                 if first or monitor.failing_for_s is None:
                     monitor.wait(ticket, deadline)
                 _raise_fatal(monitor)
-            isolate = self._settings.cluster_failure_mode == "isolate"
             pending = {
                 name
                 for name in pending
@@ -353,12 +360,16 @@ class SourceView:
             }
             if time.monotonic() >= deadline or any(self._counts(self.monitors[name]) for name in pending):
                 break
+        if first or not isolate:
+            return set()
+        return {name for name, ticket in tickets.items() if not self.monitors[name].answers_now(ticket)}
 
     def _views(
         self,
         targets: Mapping[str, MonitorTarget],
         clusters: Mapping[str, ClusterMetadata],
         inactive: Collection[str],
+        silent: Collection[str],
         *,
         first: bool,
     ) -> dict[str, ClusterView]:
@@ -366,7 +377,7 @@ class SourceView:
         for name, target in targets.items():
             monitor = self.monitors[name]
             view, failing_s = monitor.view_of(target), monitor.failing_for_s
-            if view is not None and failing_s is None:
+            if view is not None and failing_s is None and name not in silent:
                 views[name] = view
             elif self._needed(name, clusters) and name not in inactive and (first or self._counts(monitor)):
                 why = monitor.error or f"Cluster '{name}' has not answered yet"
