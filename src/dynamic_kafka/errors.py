@@ -14,6 +14,7 @@
     ├── ClusterUnavailableError             a cluster does not answer                               (retriable)
     ├── OffsetResolutionError               a start or stop offset cannot be determined
     ├── DataLossError                       records were deleted before they were read
+    ├── HistoryError                        a file of the history was changed, deleted, or cannot be read
     ├── RecordError                         a record cannot be turned into a row
     ├── RowError                            a row cannot be turned into a record
     ├── DeliveryError                       a record was not acknowledged
@@ -42,6 +43,7 @@ __all__ = [
     "DataLossError",
     "DeliveryError",
     "DynamicKafkaError",
+    "HistoryError",
     "InvalidOptionError",
     "LostTransactionsError",
     "MetadataServiceError",
@@ -227,6 +229,23 @@ class DataLossError(DynamicKafkaError):
             cluster_id=cluster_id,
         )
         self.topic, self.partition, self.start, self.end = topic, partition, start, end
+
+
+class HistoryError(DynamicKafkaError):
+    """Raised when a file of a history is not the same any more, or cannot be read.
+
+    Args:
+        file: The file.
+        problem: What happened, as it reads after the file.
+    """
+
+    def __init__(self, file: str, problem: str) -> None:
+        super().__init__(
+            f"The history's file '{file}' {problem}. The query has frozen the history when it first started, and reads all "
+            "of it: put the file back as it was and start the query again, or start with a new checkpoint. Set "
+            "failOnDataLoss=false to go on without the rest of the file's rows"
+        )
+        self.file, self.problem = file, problem
 
 
 class RecordError(DynamicKafkaError):

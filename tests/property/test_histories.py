@@ -22,6 +22,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from dynamic_kafka.history.formats import Frozen
+from dynamic_kafka.history.model import FrozenHistory, HistoryFile
+from dynamic_kafka.history.settings import HistorySettings
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
@@ -272,6 +275,7 @@ class History(RuleBasedStateMachine):
 
     options: ClassVar[Mapping[str, Any]] = {}
     starting: ClassVar[KafkaOffsetsInitializer] = LATEST
+    rows_before: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -458,7 +462,7 @@ class History(RuleBasedStateMachine):
                     partition.leader = True
         self.batch()
         self.batch()
-        behind = sum(
+        behind = self.rows_before + sum(
             len(log) - self.read.get((name, topic_id_text(topic.topic_id), p), 0)
             for name, cluster in self.world.clusters.items()
             for topic in cluster.topics.values()
@@ -680,8 +684,83 @@ class BoundedPattern(Pattern, Bounded):
     options: ClassVar[Mapping[str, Any]] = {**Pattern.options, "stopping": LATEST}
 
 
+class AfterFiles(History):
+    """Files are read first. They have the first half of some logs, each of which goes on behind that."""
+
+    options: ClassVar[Mapping[str, Any]] = {
+        "max_offsets_per_trigger": 4,
+        "history": HistorySettings("/h", "parquet", "coordinates", None, ""),
+    }
+    starting = EARLIEST
+    rows_before = 11
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.continued: dict[Chain, int] = {}
+        self.rows_read = 0
+        self.patch.setattr(enumerator_module, "freeze", self.freeze)
+
+    def freeze(self, _: HistorySettings) -> Frozen:
+        """Some files, made from the clusters that answer."""
+        files = tuple(HistoryFile(f"f{i}", 1, 1, rows) for i, rows in enumerate([(3, 2), (), (6,)]))
+        largest = {
+            (name, topic, p): len(partition.times_ms) // 2 - 1
+            for name, cluster in self.world.clusters.items()
+            if cluster.reachable
+            for topic, found in cluster.topics.items()
+            for p, partition in enumerate(found.partitions)
+            if len(partition.times_ms) > 1
+        }
+        self.continued = {
+            (name, topic_id_text(self.world.clusters[name].topics[topic].topic_id), p): offset + 1
+            for (name, topic, p), offset in largest.items()
+            if topic in self.world.metadata.get(name, ())
+        }
+        self.first_starts = dict(self.continued)
+        return Frozen(FrozenHistory("/h", "parquet", "3 files", self.rows_before, files), largest, {}, [])
+
+    def latest_start(self, name: str, topic: str, partition: int, topic_id: str) -> int:
+        """Behind what the files have."""
+        return self.continued.get((name, topic_id, partition), super().latest_start(name, topic, partition, topic_id))
+
+    def read_tasks(self, tasks: list[ReadTask], document: Document) -> None:
+        """Rows come in order, none twice, and nothing from Kafka before the last one."""
+        super().read_tasks(tasks, document)
+        rows = [p for task in tasks if task.history is not None for p in task.history.pieces]
+        assert document.history is not None
+        start, end = document.history.range
+        assert start == self.rows_read
+        assert sum(p.last - p.first for p in rows) == end - start <= 4
+        assert not (rows and any(task.ranges for task in tasks))
+        if any(task.ranges for task in tasks):
+            assert end == self.rows_before
+        self.rows_read = end
+
+    def check_complete(self, document: Document) -> None:
+        """At rest all rows were read."""
+        super().check_complete(document)
+        assert self.rows_read == self.rows_before
+
+
+class BoundedAfterFiles(AfterFiles, Bounded):
+    """It is done when the files and all logs were read, and not before."""
+
+    options: ClassVar[Mapping[str, Any]] = {**AfterFiles.options, "stopping": LATEST}
+
+    def read_tasks(self, tasks: list[ReadTask], document: Document) -> None:
+        """As above."""
+        super().read_tasks(tasks, document)
+        assert not document.done or self.rows_read == self.rows_before
+
+
 @pytest.mark.hypothesis
-@pytest.mark.parametrize("history", [History, WithLimits, WithLimitOne, Draining, Bounded, Pattern, BoundedPattern])
+@pytest.mark.parametrize(
+    "history",
+    [
+        *(History, WithLimits, WithLimitOne, Draining, Bounded, Pattern, BoundedPattern),
+        *(AfterFiles, BoundedAfterFiles),
+    ],
+)
 def test_every_offset_is_planned_once_and_in_order(history: type[History]) -> None:
     """Whatever happens to clusters, metadata and processes, each log is read once, from its resolved start on."""
     run_state_machine_as_test(history, settings=settings())

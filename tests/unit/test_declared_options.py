@@ -15,6 +15,7 @@ import pytest
 import dynamic_kafka
 from dynamic_kafka.formats import FORMATS, format_named
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
+from dynamic_kafka.history.settings import HISTORY_OPTIONS
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
 from dynamic_kafka.metadata.services import HttpMetadataService
@@ -74,7 +75,7 @@ ADDED = {
         *("writer-implementation", "sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"),
         *("register.producer.metrics", *METRICS),
     },
-    "source": {"skip-offsets", "reader-implementation", *METRICS},
+    "source": {"skip-offsets", "reader-implementation", *METRICS, *(option.key for option in HISTORY_OPTIONS)},
 }
 
 

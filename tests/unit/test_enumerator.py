@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.histories import records, write
 
 import dynamic_kafka.source.enumerator as enumerator_module
 from dynamic_kafka.errors import (
@@ -465,3 +468,96 @@ def test_ending_offsets_name_every_partition(enumerator: Enumerate) -> None:
     """A partition that is left out would never be read, in a stream either."""
     with pytest.raises(OffsetResolutionError, match="Option 'endingOffsets' does not name t-1 on cluster 'kafka'"):
         batch(enumerator(endingOffsets='{"t": {"0": 100}}'))
+
+
+# --- history ------------------------------------------------------------------------------------------------------------
+
+
+def in_history(tmp_path: Path, *offsets: int, partition: int = 0) -> dict[str, str]:
+    """Options of a query with a history of such records."""
+    write(tmp_path / f"{partition}.parquet", records("t", offsets, partition=partition))
+    return {"history.path": str(tmp_path), "maxOffsetsPerTrigger": "8"}
+
+
+def rows_and_ranges(source: SourceEnumerator, start: Mapping[str, Any], end: Mapping[str, Any]) -> Any:
+    """The rows of the history and the ranges of Kafka in a batch."""
+    tasks = source.tasks(start, end)
+    rows = [(p.first, p.last) for task in tasks if task.history is not None for p in task.history.pieces]
+    ranges = [(r.partition, r.start, r.end) for task in tasks for r in task.ranges]
+    return rows, ranges
+
+
+def test_the_history_comes_first_and_kafka_goes_on_behind_it(enumerator: Enumerate, tmp_path: Path) -> None:
+    """A batch is of the one or of the other, within the limit; what the history lacks starts at its beginning."""
+    source = enumerator(**in_history(tmp_path, *range(95)))
+    log = [dict(MARKER)]
+    seen = []
+    while len(log) < 50:
+        end = source.latest_offset(log[-1], limited=True)
+        if end == log[-1]:
+            break
+        log.append(json.loads(json.dumps(end)))
+        seen.append(rows_and_ranges(source, *log[-2:]))
+    rows = [r for found, _ in seen for r in found]
+    ranges = [r for _, found in seen for r in found]
+    assert rows == [(n, min(n + 8, 95)) for n in range(0, 95, 8)]
+    assert all(bool(found) != bool(others) for found, others in seen)
+    assert sum(end - start for p, start, end in ranges if p == 0) == 5
+    assert min(start for p, start, _ in ranges if p == 0) == 95
+    assert sum(end - start for p, start, end in ranges if p == 1) == 10
+    assert "files" in log[1]["history"]
+    assert "files" not in log[-1]["history"]
+    progress = source.report()["history"]
+    assert (progress["stage"], progress["read"]) == ("kafka", 95)
+    assert "behind the largest offset of each of 1 partitions" in progress["promise"]
+    # Another process plans the same, without the options of the history and after the files are gone.
+    shutil.rmtree(tmp_path)
+    other = enumerator()
+    assert [rows_and_ranges(other, *pair) for pair in pairwise(log)] == seen
+
+
+def test_the_last_rows_of_the_history_are_not_the_end(enumerator: Enumerate, tmp_path: Path) -> None:
+    """Of a query that ends: with nothing left in Kafka, it is done in the batch after the history."""
+    options = in_history(tmp_path, *range(100)) | in_history(tmp_path, *range(10), partition=1)
+    source = enumerator(endingOffsets="latest", **options | {"maxOffsetsPerTrigger": "200"})
+    first = source.latest_offset(MARKER, limited=True)
+    assert "done" not in first
+    second = source.latest_offset(first, limited=True)
+    assert second["done"] == 1
+    assert rows_and_ranges(source, first, second) == ([], [])
+
+
+def test_a_run_of_available_now_reads_both(enumerator: Enumerate, tmp_path: Path) -> None:
+    """The history, then Kafka up to the ends that the run has found."""
+    source = enumerator(**in_history(tmp_path, *range(98)) | {"maxOffsetsPerTrigger": "1000"})
+    source.prepare_available_now()
+    first = source.latest_offset(MARKER, limited=True)
+    assert rows_and_ranges(source, MARKER, first) == ([(0, 98)], [])
+    second = source.latest_offset(first, limited=True)
+    assert rows_and_ranges(source, first, second) == ([], [(0, 98, 100), (1, 0, 10)])
+    assert source.latest_offset(second, limited=True) is second
+
+
+def test_a_batch_read_has_both(enumerator: Enumerate, tmp_path: Path) -> None:
+    """The rows of the history are in its first tasks."""
+    tasks = enumerator(**in_history(tmp_path, *range(98))).batch_tasks()
+    assert [(task.history is not None, len(task.ranges)) for task in tasks] == [(True, 0), (False, 2)]
+
+
+def test_nothing_is_read_if_kafka_does_not_go_on(
+    enumerator: Enumerate, tmp_path: Path, clusters: dict[str, Logs]
+) -> None:
+    """The first start fails, with the number of records that are missing."""
+    clusters["kafka"]["t"] = [(50, 100), (0, 10)]
+    with pytest.raises(OffsetResolutionError, match=r"20 records .* t-0: 20 \(offsets 30 to 49\)"):
+        enumerator(**in_history(tmp_path, *range(30))).latest_offset(MARKER, limited=True)
+    tolerant = enumerator(**in_history(tmp_path, *range(30)), failOnDataLoss="false")
+    assert tolerant.latest_offset(MARKER, limited=True)["clusters"]["kafka"]["start"] == [50, 0]
+
+
+def test_a_history_for_a_query_that_has_begun_has_no_effect(enumerator: Enumerate, tmp_path: Path) -> None:
+    """It says so."""
+    began = enumerator().latest_offset(MARKER, limited=True)
+    source = enumerator(**in_history(tmp_path, 1))
+    assert source.latest_offset(began, limited=True) is began
+    assert any("history.path has no effect" in event["text"] for event in source.report()["events"])

@@ -16,6 +16,7 @@ from dynamic_kafka.errors import (
     DataLossError,
     DeliveryError,
     DynamicKafkaError,
+    HistoryError,
     InvalidOptionError,
     LostTransactionsError,
     MetadataServiceError,
@@ -45,6 +46,7 @@ ONE_OF_EACH = [
     OffsetResolutionError("something", cluster_id="c"),
     DataLossError("gone", cluster_id="c", topic="t", partition=1, start=2, end=3),
     RecordError("bad", cluster_id="c", topic="t", partition=1, offset=2),
+    HistoryError("s3://b/f.parquet", "was deleted"),
     RowError("topic", "is null"),
     DeliveryError(
         "too large", cluster_id="c", topic="t", partition=1, key_bytes=3, code="MSG_SIZE_TOO_LARGE", retriable=False

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.errors import CheckpointError
+from dynamic_kafka.history.model import FrozenHistory, TimeLimit
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.offsets import (
     MARKER,
     ClusterOffsets,
@@ -79,6 +81,7 @@ def everything() -> Document:
         packing=Packing(1000, 2, 8),
         starting={"timestamp": 5},
         done=1,
+        history=HistoryStage(FrozenHistory("/h", "parquet", "2 files", 5, (), "c", TimeLimit("t", 7)), "exact", (5, 5)),
     )
 
 
@@ -217,9 +220,9 @@ def test_rule_3_the_document_is_versioned() -> None:
     """The version comes first; a newer one says which package is needed."""
     assert next(iter(encode(Document()).items())) == ("version", 1)
     with pytest.raises(
-        CheckpointError, match=r"version 3, .*; upgrade pyspark-dynamic-kafka, or start with a new check"
+        CheckpointError, match=r"version 4, .*; upgrade pyspark-dynamic-kafka, or start with a new check"
     ):
-        decode(encode(Document()) | {"version": 3})
+        decode(encode(Document()) | {"version": 4})
 
 
 # --- rule 4 -------------------------------------------------------------------------------------------------------

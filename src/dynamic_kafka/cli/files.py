@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import uuid
 from pathlib import Path
 from typing import Any
 
-from dynamic_kafka.errors import CheckpointError, ConfigurationError, MissingDependencyError
+from dynamic_kafka.errors import CheckpointError
+from dynamic_kafka.filesystems import failure_reason, open_file_system
 
 __all__ = ["Files", "open_files"]
 
 _MAX_BYTES = 128 * 2**20  # a million partitions are 30 MB
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
-_BY_PYARROW = ("hdfs", "viewfs", "s3", "gs", "gcs", "abfs", "abfss", "mock")
-_OTHER_NAMES = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names
 
 
 class Files:
@@ -46,7 +43,7 @@ class Files:
         try:
             found = self._fs.get_file_info(FileSelector(self._path(folder), allow_not_found=True))
         except (OSError, ValueError, NotImplementedError) as error:
-            raise CheckpointError(f"{self.shown(folder)} cannot be listed: {_reason(error)}") from error
+            raise CheckpointError(f"{self.shown(folder)} cannot be listed: {failure_reason(error)}") from error
         return {
             info.base_name: self._changed_ns(info) // 1_000_000
             for info in found
@@ -68,7 +65,7 @@ class Files:
         except UnicodeDecodeError:
             raise CheckpointError(f"{self.shown(path)} is damaged: it is not a text in UTF-8") from None
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{self.shown(path)} cannot be read: {_reason(error)}") from error
+            raise CheckpointError(f"{self.shown(path)} cannot be read: {failure_reason(error)}") from error
 
     def create(self, path: str, text: str) -> bool:
         """Write a new file; return False if there is one already.
@@ -86,7 +83,7 @@ class Files:
         except FileExistsError:
             return False
         except OSError as error:
-            raise CheckpointError(f"{self.shown(path)} cannot be written: {_reason(error)}") from error
+            raise CheckpointError(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
         finally:
             temporary.unlink()
         self._drop_checksum(path)  # of a file that was here before
@@ -103,7 +100,7 @@ class Files:
             temporary.replace(self._path(path))
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            raise CheckpointError(f"{self.shown(path)} cannot be written: {_reason(error)}") from error
+            raise CheckpointError(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
 
     def shown(self, path: str) -> str:
         """Return a file's whole path as the user would write it."""
@@ -136,7 +133,7 @@ class Files:
             with self._fs.open_output_stream(self._path(path)) as stream:
                 stream.write(text.encode())
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{self.shown(path)} cannot be written: {_reason(error)}") from error
+            raise CheckpointError(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
 
     def _temporary(self, path: str, text: str) -> Path:
         """Write a whole file beside a local one, under a name that Spark does not look at."""
@@ -150,7 +147,7 @@ class Files:
                 os.fsync(file.fileno())
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            raise CheckpointError(f"{self.shown(path)} cannot be written: {_reason(error)}") from error
+            raise CheckpointError(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
         return temporary
 
     def _drop_checksum(self, path: str) -> None:
@@ -169,36 +166,4 @@ def open_files(location: str) -> Files:
         ConfigurationError: If the address cannot be used.
         MissingDependencyError: If the file system needs fsspec, which is not installed.
     """
-    from pyarrow.fs import FileSystem, LocalFileSystem
-
-    match = _SCHEME.fullmatch(location)
-    if match is None or match[1].lower() == "file":
-        path = location if match is None else "/" + match[2].lstrip("/")
-        return Files(LocalFileSystem(), str(Path(path).absolute()), location)
-    scheme = _OTHER_NAMES.get(match[1].lower(), match[1].lower())
-    try:
-        if scheme in _BY_PYARROW:
-            file_system, path = FileSystem.from_uri(f"{scheme}:{match[2]}")
-        else:
-            file_system, path = _by_fsspec(f"{scheme}:{match[2]}")
-    except (OSError, ValueError, ImportError) as error:
-        raise ConfigurationError(f"'{location}' cannot be opened: {_reason(error)}") from error
-    return Files(file_system, path, location)
-
-
-def _by_fsspec(address: str) -> tuple[Any, str]:
-    from pyarrow.fs import FSSpecHandler, PyFileSystem
-
-    try:
-        import fsspec
-    except ImportError:
-        scheme = address.partition(":")[0]
-        raise MissingDependencyError("fsspec", "fsspec", f"for addresses that begin with {scheme}:") from None
-    file_system, path = fsspec.core.url_to_fs(address)
-    return PyFileSystem(FSSpecHandler(file_system)), path
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "it does not exist"
-    return (isinstance(error, OSError) and error.strerror) or str(error).partition("\n")[0] or type(error).__name__
+    return Files(*open_file_system(location), location)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
+from dynamic_kafka.history.settings import HISTORY_OPTIONS, history_settings
 from dynamic_kafka.initializer import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -91,6 +92,13 @@ def configure_source(
     check_mechanism(properties)
     to_librdkafka(properties, role="consumer")  # an unknown or impossible property is an error here, not in a task
     starting = objects.starting or _starting(parsed, reset) or default_starting
+    named = ["the builder's starting offsets"] if objects.starting is not None else parsed.given(*_STARTUP, *_STARTING)
+    history = history_settings(parsed, named)
+    if (
+        history is not None and history.switch != "starting-offsets"
+    ):  # what the history does not have is read from its start
+        limit = history.limit
+        starting = KafkaOffsetsInitializer.timestamp(limit.before_ms) if limit else KafkaOffsetsInitializer.earliest()
     stopping = objects.stopping or _stopping(parsed)
     if group_id is None:
         starting, stopping = without_group(starting), stopping and without_group(stopping)
@@ -124,6 +132,7 @@ def configure_source(
         commit_offsets=commit,
         unavailable_after_ms=api_timeout_ms,
         metrics=metrics_settings(parsed, clients=parsed[_REGISTER_METRICS]),
+        history=history,
         call_timeout_ms=min(SourceSettings.call_timeout_ms, max(1, api_timeout_ms // 2)),
         **parsed.fields_of(SourceSettings),
     )
@@ -476,6 +485,7 @@ SOURCE_OPTIONS: tuple[Option[Any], ...] = (
     _MAX_RECORDS,
     _COMMIT_OFFSETS,
     _REGISTER_METRICS,
+    *HISTORY_OPTIONS,
     *METRICS_OPTIONS,
 )
 """The options of the source."""

@@ -8,9 +8,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from dynamic_kafka.history.model import FrozenHistory
 from dynamic_kafka.initializer import KafkaTopicPartition
 
-__all__ = ["ClusterOffsets", "Cursor", "Document", "Packing", "RetainedTopic"]
+__all__ = ["ClusterOffsets", "Cursor", "Document", "HistoryStage", "Packing", "RetainedTopic"]
 
 
 class Packing(NamedTuple):
@@ -76,6 +77,21 @@ class ClusterOffsets:
             self.unresolved.pop(tp, None)
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryStage:
+    """The history that is read before Kafka; see `stage`.
+
+    Args:
+        history: What was frozen.
+        promise: What is guaranteed at the switch to Kafka, for people.
+        range: The rows of this batch, as positions in the history.
+    """
+
+    history: FrozenHistory
+    promise: str
+    range: tuple[int, int] = (0, 0)
+
+
 @dataclass(slots=True)
 class Document:
     """The state between two micro-batches, and the ranges of the batch before it."""
@@ -86,3 +102,4 @@ class Document:
     packing: Packing = field(default_factory=Packing)
     starting: Any = None
     done: int = 0
+    history: HistoryStage | None = None

@@ -13,12 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
-from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.history.formats import freeze
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, initializer_to_json
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.native import implementation
 from dynamic_kafka.source.admission import admit
 from dynamic_kafka.source.batch import check_streams, open_ranges
 from dynamic_kafka.source.differences import differences
+from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.model import ClusterView, Event, OffsetRequest, ReadPolicy, Reconciled
 from dynamic_kafka.source.offsets import (
     ClusterOffsets,
@@ -32,6 +34,8 @@ from dynamic_kafka.source.offsets import (
 from dynamic_kafka.source.planning import OffsetRange, ReadTask, plan, skip
 from dynamic_kafka.source.reconcile import reconcile
 from dynamic_kafka.source.settings import SourceSettings
+from dynamic_kafka.source.stage import next_stage, plan_stage, progress
+from dynamic_kafka.source.switch import AfterHistory, NextOffsets, check_positions, next_offsets, promise
 from dynamic_kafka.source.view import SourceSnapshot, SourceView
 
 if TYPE_CHECKING:
@@ -104,9 +108,17 @@ class SourceEnumerator:
         if previous is not None:
             self._report_differences(previous, self._seen)
             self._commit(previous)
-        result = self._resolve(previous, self._seen)
+            result = self._resolve(previous, self._seen)
+            result.document.history = previous.history
+        else:
+            result = self._begin(self._seen)
         self._idle = False
         document = result.document
+        if document.history is not None:
+            document.history = next_stage(document.history, settings.max_offsets_per_trigger if limited else None)
+            if document.history.history.files:  # Kafka waits
+                document.done = 0
+                return self._decided(result)
         if document.done and not self._reported_done and not self._available_now:
             # Also if a finished query was started again: this extra batch shows that it is done (see spark.stop_finished).
             document.done = (previous.done if previous is not None else 0) + 1
@@ -129,10 +141,14 @@ class SourceEnumerator:
             for tp, count in tps.items():
                 position = ranges[tp][0]
                 ranges[tp] = (position, position + count)
-        document.packing = settings.packing
+        return self._decided(result)
+
+    def _decided(self, result: Reconciled) -> Mapping[str, Any]:
+        """Return the text of the next batch's document."""
+        result.document.packing = self._settings.packing
         self._view.forget_answers(result.requests)
         self._last_batch_at = time.monotonic()
-        self._recent.append((encode(document), document))
+        self._recent.append((encode(result.document), result.document))
         return self._recent[-1][0]
 
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadTask]:
@@ -148,13 +164,15 @@ class SourceEnumerator:
         return self._packed(document)
 
     def batch_tasks(self) -> list[ReadTask]:
-        """Return the tasks of a batch read, from the starting to the stopping offsets."""
+        """Return the tasks of a batch read: the history, and Kafka from the starting to the stopping offsets."""
         if self._policy.stopping is None:
             self._policy = replace(self._policy, stopping=KafkaOffsetsInitializer.latest())
         try:
             seen = self._view.collect(None, at_once=True)
-            document = self._resolve(None, seen).document
+            document = self._begin(seen).document
             document.packing = self._settings.packing
+            if document.history is not None:
+                document.history = next_stage(document.history, None)
             warnings = open_ranges(document, seen.desired, seen.views, self._settings)
             self._log_events(Event("warning", text) for text in warnings)
             tasks = self._packed(document)
@@ -187,6 +205,7 @@ class SourceEnumerator:
             "commitsFailed": sum(m.commits.failed for m in self._view.monitors.values()),
             "done": bool(document.done),
             "reader": self._reader,
+            **({} if document.history is None else {"history": progress(document.history)}),
         }
 
     def _records_behind(self, name: str, state: ClusterOffsets, view: ClusterView | None) -> int:
@@ -246,6 +265,38 @@ class SourceEnumerator:
                 cluster.ranges[KafkaTopicPartition(topic, partition)] = (int(start), end)
         return Document(clusters={name: cluster}, packing=self._settings.packing)
 
+    def _begin(self, seen: SourceSnapshot) -> Reconciled:
+        """Return the first document, with the history that is read before Kafka, if there is one."""
+        settings = self._settings.history
+        if settings is None:
+            return self._resolve(None, seen)
+        frozen, policy = freeze(settings), self._policy
+        offsets: NextOffsets = {}
+        if settings.switch == "coordinates":
+            offsets, events = next_offsets(frozen.largest, frozen.clusters, seen.desired, seen.views)
+            self._log_events(events)
+            start = AfterHistory(not policy.fail_on_data_loss, offsets)
+            seen = replace(seen, desired={name: replace(d, starting=None) for name, d in seen.desired.items()})
+        else:
+            start = AfterHistory(
+                not policy.fail_on_data_loss, given=policy.starting, is_time=settings.switch == "timestamp"
+            )
+        self._policy = replace(policy, starting=start)
+        result = self._resolve(None, seen)
+        self._policy = policy
+        check_positions(result.document, offsets)
+        only = next(iter(seen.desired)) if len(seen.desired) == 1 else ""
+        said = promise(settings, result.document, offsets, has_ids=bool(frozen.clusters))
+        result.document.history = HistoryStage(replace(frozen.history, cluster=only), said)
+        result.document.starting = initializer_to_json(policy.starting)
+        rows = f"{frozen.history.rows:,} rows of {frozen.history.evidence}"
+        text = f"The history '{settings.path}' is read first: {rows}. {said}"
+        self._log_events([Event("info", text)])
+        if absent := [name for name in frozen.absent if name != "cluster" or not only]:
+            text = f"The history has no columns {', '.join(absent)}: its rows have null there"
+            self._log_events([Event("warning", text)])
+        return result
+
     def _resolve(self, previous: Document | None, seen: SourceSnapshot) -> Reconciled:
         """Reconcile until no request is open. A first start waits for the answers, later calls only for news."""
         patient = previous is None or self._available_now
@@ -290,6 +341,8 @@ class SourceEnumerator:
         return int(round(min(time.time(), wall_s + time.monotonic() - monotonic_s) * 1000, 3))
 
     def _packed(self, document: Document) -> list[ReadTask]:
+        stage = document.history
+        before = [] if stage is None else [ReadTask([], {}, task) for task in plan_stage(stage, document.packing)]
         groups, skipped = skip(plan(document), self._given_up)
         self._skipped.update(skipped)
         self._log_events(
@@ -297,12 +350,12 @@ class SourceEnumerator:
             for r in skipped
         )
         if not groups:
-            return []
+            return before
         # On a replay this is the first call of the process. The current metadata wins over the stored properties.
         self._view.resume(document)
         names = {r.cluster for ranges in groups for r in ranges}
         access = self._view.access({name: document.clusters[name] for name in sorted(names)})
-        return [
+        return before + [
             ReadTask(ranges, {name: access[name] for name in sorted({r.cluster for r in ranges})}) for ranges in groups
         ]
 
@@ -323,6 +376,11 @@ class SourceEnumerator:
             self._compared = True
             text = differences(previous, seen.desired, self._policy, self._settings.packing)
             self._log_events([Event("warning", text)] if text else [])
+            if self._settings.history is not None and previous.history is None:
+                text = (
+                    "history.path has no effect: the query has begun without a history. For one, take a new checkpoint"
+                )
+                self._log_events([Event("warning", text)])
 
     def _hold_back(self, backlog: Mapping[str, Mapping[KafkaTopicPartition, int]]) -> bool:
         """Return whether to wait for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""

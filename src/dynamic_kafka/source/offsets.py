@@ -32,10 +32,13 @@ Layout of version 1::
         "draining": [topic, ...], "resets": {topic: [partition, ...]},
         "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
      "cursor": {...}, "packing": [records per task, minimum tasks, maximum tasks, cuts],
-     "starting": the starting offsets of the first start, "done": number of runs that found every stop reached}
+     "starting": the starting offsets of the first start, "done": number of runs that found every stop reached,
+     "history": what is read before Kafka (see `stage`), if there is a history}
 
-Version 2 is the same, except for the following. KEYS are the columns "partitions" (a number for each of the topics) and, if
-these are not the first ones of each topic, "numbers". A field without KEYS is about the partitions of "start"::
+Version 3 is version 2 of a query that has not read its history yet: an earlier version of this package must not go on with
+Kafka. Version 2 is the same as version 1, except for the following. KEYS are the columns "partitions" (a number for each of
+the topics) and, if these are not the first ones of each topic, "numbers". A field without KEYS is about the partitions of
+"start"::
 
     "streams": one deflated text, if there are many,
     "streams by topic": clusters of which each topic is also a stream with this name, which "streams" leaves out
@@ -70,6 +73,7 @@ from dynamic_kafka.source.columns import (
 )
 from dynamic_kafka.source.compact import decode_compact, encode_compactly, paired, settings_of, settings_text
 from dynamic_kafka.source.document import ClusterOffsets, Cursor, Document, Packing, RetainedTopic
+from dynamic_kafka.source.stage import check_stage, decode_stage, encode_stage
 
 __all__ = [
     "MARKER",
@@ -86,7 +90,7 @@ __all__ = [
     "topic_id_text",
 ]
 
-VERSION = 2
+VERSION = 3
 MARKER: dict[str, Any] = {"version": 1, "initial": True}
 _COMPACT_FROM = 2_000
 _PACK_STREAMS_FROM = 16
@@ -118,7 +122,8 @@ def is_spark_kafka_offset(offset: Mapping[str, Any]) -> bool:
 @without_collector
 def encode(document: Document) -> dict[str, Any]:
     """Return the document as a JSON value with a fixed key order."""
-    compact = _entries(document) >= _COMPACT_FROM
+    reads_history = document.history is not None and bool(document.history.history.files)
+    compact = reads_history or _entries(document) >= _COMPACT_FROM
     encode_cluster = encode_compactly if compact else _encode_cluster
     by_topic = _read_by_topic(document) if compact else []
     streams = {
@@ -128,7 +133,7 @@ def encode(document: Document) -> dict[str, Any]:
         for stream, parts in sorted(_without(by_topic, document).items())
     }
     result: dict[str, Any] = {
-        "version": VERSION if compact else 1,
+        "version": 3 if reads_history else 2 if compact else 1,
         "streams": streams
         if not compact or len(streams) < _PACK_STREAMS_FROM
         else pack_bytes(json.dumps(streams).encode()),
@@ -146,6 +151,8 @@ def encode(document: Document) -> dict[str, Any]:
         result["starting"] = document.starting
     if document.done:
         result["done"] = document.done
+    if document.history is not None:
+        result["history"] = encode_stage(document.history)
     return result
 
 
@@ -266,6 +273,7 @@ def decode(value: Mapping[str, Any]) -> Document:
             packing=_packing(value["packing"]),
             starting=value.get("starting"),
             done=int(value.get("done", 0)),
+            history=decode_stage(value["history"]) if "history" in value else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, zlib.error) as error:
         raise CheckpointError(
@@ -346,6 +354,7 @@ def check_chain(start: Document, end: Document) -> None:
     Raises:
         CheckpointError: If a range would skip or repeat offsets, because offset files were edited or mixed up.
     """
+    check_stage(start.history, end.history)
     by_id: dict[str, list[tuple[str, ClusterOffsets]]] = {}
     for name, state in start.clusters.items():
         by_id.setdefault(state.kafka_id, []).append((name, state))

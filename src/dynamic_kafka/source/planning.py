@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from dynamic_kafka.history.model import HistoryTask
 from dynamic_kafka.source.collector import without_collector
 from dynamic_kafka.source.offsets import Document, Packing
 
@@ -82,10 +83,11 @@ class ClusterAccess:
 
 
 class ReadTask(NamedTuple):
-    """The work of a Spark task: ranges, and the access to their clusters."""
+    """The work of a Spark task: ranges, and the access to their clusters; or rows of a history."""
 
     ranges: list[Range]
     clusters: Mapping[str, ClusterAccess]
+    history: HistoryTask | None = None
 
 
 @without_collector

@@ -97,7 +97,7 @@ def read(
     """Read all ranges of a task.
 
     Args:
-        task: The ranges, and the client properties of their clusters.
+        task: The ranges, and the client properties of their clusters; or rows of a history.
         schema: The columns to return (`rows.arrow_schema`).
         settings: The source's settings.
         look_up_schemas: Looks up what the native kernel needs to decode values with ids of schemas.
@@ -111,6 +111,12 @@ def read(
         ClusterUnavailableError: If a cluster makes no progress within `poll_timeout_ms`.
         CheckpointError: If a cluster id leads to another physical cluster than that of the offsets.
     """
+    if task.history is not None:
+        from dynamic_kafka.history.reader import read_history
+
+        give_up = tally.give_up if tally is not None else lambda _: None
+        yield from read_history(task.history, schema, fail_on_data_loss=settings.fail_on_data_loss, give_up=give_up)
+        return
     collecting = gc.isenabled()
     gc.disable()  # a million short-lived messages contain no cycles; searching for some costs a tenth of the time
     try:

@@ -19,6 +19,7 @@ from dynamic_kafka.source.offsets import Packing
 from dynamic_kafka.source.planning import OffsetRange, parse_offset_ranges
 
 if TYPE_CHECKING:
+    from dynamic_kafka.history.settings import HistorySettings
     from dynamic_kafka.observe.settings import MetricsSettings
 
 __all__ = ["SourceSettings"]
@@ -47,6 +48,7 @@ class SourceSettings:
         call_timeout_ms: The longest time for one request to a cluster.
         unavailable_after_ms: The time without an answer after which a cluster counts as unavailable.
         metrics: What is reported to the metrics server; None for nothing.
+        history: What is read before Kafka; None for nothing.
     """
 
     service: Callable[[], KafkaMetadataService] = field(repr=False)
@@ -65,6 +67,7 @@ class SourceSettings:
     call_timeout_ms: int = 10_000
     unavailable_after_ms: int = 60_000
     metrics: MetricsSettings | None = None
+    history: HistorySettings | None = None
 
     # following the metadata
     metadata_interval_ms: int = option(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import (
@@ -130,11 +130,14 @@ class DynamicKafkaDataSource(DataSource):
                 "latest",
                 "another start: a batch query reads up to the latest offset, so it would read nothing",
             )
-        return DynamicKafkaReader(settings, *_checked(schema))
+        columns, value_row = _checked(schema)
+        return DynamicKafkaReader(_with_columns(settings, columns), columns, value_row)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader for `spark.readStream`: from latest on by default."""
-        return DynamicKafkaStreamReader(self._settings(KafkaOffsetsInitializer.latest()), *_checked(schema))
+        columns, value_row = _checked(schema)
+        settings = _with_columns(self._settings(KafkaOffsetsInitializer.latest()), columns)
+        return DynamicKafkaStreamReader(settings, columns, value_row)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001  # Spark's signature
         """Return the writer for `df.write`, which only supports the mode append."""
@@ -243,6 +246,12 @@ def _checked(schema: StructType) -> tuple[tuple[str, ...], StructField | None]:
     return tuple(schema.names), decoded
 
 
+def _with_columns(settings: SourceSettings, columns: tuple[str, ...]) -> SourceSettings:
+    """Return the settings with the columns that a history should have."""
+    history = settings.history
+    return settings if history is None else replace(settings, history=history._replace(columns=columns))
+
+
 @dataclass
 class DynamicKafkaInputPartition(InputPartition):
     """A task. It is pickled in every micro-batch, so it holds only what changes from batch to batch."""
@@ -306,7 +315,10 @@ class _ExecutorSide:
         tally = tally_of(partition.observation, self._settings)
         tally.begin(*query_of(TaskContext.get()))
         schema = arrow_schema(needed(columns), value_row)
-        return counted(read(task, schema, self._settings, schemas, tally), tally, list(columns))
+        batches = read(task, schema, self._settings, schemas, tally)
+        if task.history is not None:  # these are no records of a cluster
+            return (batch.select(columns) for batch in batches)
+        return counted(batches, tally, list(columns))
 
 
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):

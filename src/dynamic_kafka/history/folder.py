@@ -1,0 +1,191 @@
+"""The files of a folder: which ones are data, what their folders' names say, and whether a file is still the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, HistoryError
+from dynamic_kafka.filesystems import failure_reason, open_file_system
+from dynamic_kafka.history.model import HistoryFile
+
+__all__ = ["ARCHIVE_FILE", "Folder", "ListedFile", "in_parallel", "open_folder"]
+
+ARCHIVE_FILE = "_dynamic_kafka/archive.json"
+"""The file that says which clusters and topics an archive was made from."""
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_TABLES = {"_delta_log": "a Delta table", "_iceberg": "an Iceberg table"}
+_CALLS = 16
+
+
+class ListedFile(NamedTuple):
+    """A file before its rows are known; the fields are those of `HistoryFile`."""
+
+    path: str
+    size: int
+    modified_ns: int
+    values: Mapping[str, str | None] = {}
+
+
+class Folder:
+    """A history's folder, or its only file.
+
+    Args:
+        location: As the user named it.
+    """
+
+    def __init__(self, location: str) -> None:
+        self.location = location.rstrip("/")
+        self._fs, root = open_file_system(location)
+        self._root = root.rstrip("/")
+
+    def files(self) -> list[ListedFile]:
+        """Return the files with data, in the order of their paths.
+
+        Files and folders with names that begin with `_` or `.` are no data. Of a folder that Spark's file sink has written,
+        only committed files are.
+
+        Raises:
+            ConfigurationError: If there is no such folder, it has no file, or it is a table that only its own format reads.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        try:
+            itself = self._fs.get_file_info(self._root)
+            if itself.type == FileType.File:
+                name = self._root.rpartition("/")[2]
+                self._root = self._root[: -len(name) - 1]
+                self.location = self.location.removesuffix(f"/{name}")
+                return [ListedFile(name, itself.size, itself.mtime_ns or 0)]
+            if itself.type == FileType.NotFound:
+                raise ConfigurationError(f"Option 'history.path': '{self.location}' does not exist. Correct the path")
+            found = self._fs.get_file_info(FileSelector(self._root, recursive=True))
+        except (OSError, ValueError, NotImplementedError) as error:
+            reason = failure_reason(error)
+            raise ConfigurationError(f"Option 'history.path': '{self.location}' cannot be listed: {reason}") from error
+        paths = {info.path[len(self._root) :].lstrip("/"): info for info in found}
+        for name, kind in _TABLES.items():
+            if name in paths:
+                raise ConfigurationError(
+                    f"Option 'history.path': '{self.location}' is {kind}, some files of which may not be rows of it any "
+                    "more. Set history.format to the format of the table"
+                )
+        data = {
+            path: info
+            for path, info in paths.items()
+            if info.type == FileType.File and not any(_is_hidden(part) for part in path.split("/"))
+        }
+        if "_spark_metadata" in paths:
+            committed = self._committed(sorted(path for path in paths if path.startswith("_spark_metadata/")))
+            data = {path: info for path, info in data.items() if _is_among(path, committed)}
+        if not data:
+            raise ConfigurationError(
+                f"Option 'history.path': '{self.location}' has no files with data. Correct the path, or leave the option out"
+            )
+        return [
+            ListedFile(path, info.size, info.mtime_ns or 0, _hive_values(path)) for path, info in sorted(data.items())
+        ]
+
+    def archive(self) -> Mapping[str, Any]:
+        """Return what the folder says of the clusters it was made from; nothing if it says nothing."""
+        try:
+            with self._fs.open_input_stream(f"{self._root}/{ARCHIVE_FILE}") as stream:
+                return dict(json.loads(stream.read()))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"{self.shown(ARCHIVE_FILE)} says which clusters the history was made from, but it cannot be read: "
+                f"{failure_reason(error)}. Restore it, or delete it to go by the clusters' names alone"
+            ) from error
+
+    @contextmanager
+    def open(self, file: HistoryFile | ListedFile) -> Iterator[Any]:
+        """Open a file that is still the same, and check at the end that it has stayed so.
+
+        Raises:
+            HistoryError: If it was changed or deleted, or cannot be read.
+        """
+        self._check(file)
+        try:
+            with self._fs.open_input_file(self._path(file.path)) as opened:
+                yield opened
+        except DynamicKafkaError:
+            raise
+        except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid, for damaged files, is a ValueError
+            raise self.unreadable(file, error) from error
+        self._check(file)
+
+    def unreadable(self, file: HistoryFile | ListedFile, error: Exception) -> HistoryError:
+        """Return the error for a file that cannot be read."""
+        return HistoryError(self.shown(file.path), f"cannot be read: {failure_reason(error)}")
+
+    def shown(self, path: str) -> str:
+        """Return a file's whole path as the user would write it."""
+        return path if "://" in path else f"{self.location}/{path}"
+
+    def _check(self, file: HistoryFile | ListedFile) -> None:
+        from pyarrow.fs import FileType
+
+        try:
+            now = self._fs.get_file_info(self._path(file.path))
+        except OSError as error:
+            raise self.unreadable(file, error) from error
+        if now.type == FileType.NotFound:
+            raise HistoryError(self.shown(file.path), "was deleted")
+        if now.size != file.size or (file.modified_ns and (now.mtime_ns or 0) != file.modified_ns):
+            raise HistoryError(
+                self.shown(file.path),
+                f"was changed: it had {file.size} bytes and now has {now.size}"
+                if now.size != file.size
+                else "was written again",
+            )
+
+    def _path(self, path: str) -> str:
+        return open_file_system(path)[1] if "://" in path else f"{self._root}/{path}"
+
+    def _committed(self, logs: list[str]) -> dict[str, list[str]]:
+        """Return the addresses of the files that Spark's file sink has committed, by the name of the file."""
+        entries = {path.rpartition("/")[2]: path for path in logs}
+        batches = {int(name.removesuffix(".compact")): name for name in entries if name.split(".")[0].isdecimal()}
+        compacted = [batch for batch, name in batches.items() if name.endswith(".compact")]
+        found: dict[str, list[str]] = {}
+        for batch, name in sorted(batches.items()):
+            if batch < max(compacted, default=-1):
+                continue
+            with self._fs.open_input_stream(f"{self._root}/{entries[name]}") as stream:
+                lines = stream.read().decode().splitlines()
+            for line in filter(str.strip, lines[1:]):  # the first line is a version
+                address = str(json.loads(line)["path"])
+                found.setdefault(address.rpartition("/")[2], []).append(address)
+        return found
+
+
+def open_folder(location: str) -> Folder:
+    """Return a history's folder."""
+    return Folder(location)
+
+
+def in_parallel(function: Any, items: Any) -> Iterator[Any]:
+    """Yield the results for all items, in order. The calls wait for a file system most of the time."""
+    with ThreadPoolExecutor(_CALLS, thread_name_prefix="history") as pool:
+        yield from pool.map(function, items)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _is_among(path: str, addresses: Mapping[str, Sequence[str]]) -> bool:
+    # Addresses are whole ones, and the folder may have been moved since.
+    return any(unquote(address).endswith(f"/{path}") for address in addresses.get(path.rpartition("/")[2], ()))
+
+
+def _hive_values(path: str) -> dict[str, str | None]:
+    folders = [unquote(part).partition("=") for part in path.split("/")[:-1]]
+    return {name: None if value == _NULL else value for name, equals, value in folders if equals}

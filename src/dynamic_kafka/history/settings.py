@@ -1,0 +1,108 @@
+"""The options of a history."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, get_args
+
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
+from dynamic_kafka.history.model import TimeLimit
+from dynamic_kafka.options import Option, ParsedOptions, choice, integer, non_blank
+
+__all__ = ["HISTORY_OPTIONS", "HistorySettings", "Switch", "history_settings"]
+
+Switch = Literal["coordinates", "starting-offsets", "timestamp"]
+HistoryFormatName = Literal["parquet"]
+
+
+class HistorySettings(NamedTuple):
+    """What is read before Kafka.
+
+    Attributes:
+        path: The folder or file.
+        format: The format of its files.
+        switch: How Kafka goes on.
+        limit: The rows that are left out, because Kafka has them.
+        time_column: The column by which files are ordered; "" orders them by their paths.
+        columns: The columns that Spark asked for.
+    """
+
+    path: str
+    format: str
+    switch: Switch
+    limit: TimeLimit | None
+    time_column: str
+    columns: tuple[str, ...] = ()
+
+
+_PATH = Option(
+    "history.path",
+    non_blank("a path"),
+    doc="A folder or file that is read first, before Kafka: a local path, or an address such as `s3://bucket/path`. It is "
+    "frozen when the query first starts. See [docs/history.md](docs/history.md).",
+)
+_FORMAT = Option(
+    "history.format",
+    choice(*get_args(HistoryFormatName)),
+    "parquet",
+    doc="The format of the history's files.",
+)
+_SWITCH = Option(
+    "history.switch",
+    choice(*get_args(Switch)),
+    "coordinates",
+    doc="How Kafka goes on after the history: `coordinates` behind the largest offset of each partition in the history "
+    "(exactly), `starting-offsets` at the starting offsets that you give, `timestamp` at a time.",
+)
+_TIMESTAMP = Option(
+    "history.switch.timestamp-millis",
+    integer(at_least=0, expected="milliseconds since 1970"),
+    doc="The time of the switch, in milliseconds since 1970, with the switch `timestamp`: the history is read up to it, and "
+    "Kafka from it on.",
+)
+_TIME_COLUMN = Option(
+    "history.time-column",
+    non_blank("a column"),
+    shown_default="`timestamp` for the switch `timestamp`",
+    doc="The column with the time of the history's rows. If it is set, files are read in the order of their earliest time; "
+    "otherwise in the order of their paths.",
+)
+HISTORY_OPTIONS: tuple[Option[object], ...] = (_PATH, _FORMAT, _SWITCH, _TIMESTAMP, _TIME_COLUMN)  # type: ignore[assignment]
+"""The options of a history."""
+
+
+def history_settings(parsed: ParsedOptions, starting: list[str]) -> HistorySettings | None:
+    """Return the settings of the history; None without one.
+
+    Args:
+        parsed: The options.
+        starting: The options that the user gave for where Kafka starts.
+
+    Raises:
+        ConfigurationError: If an option is missing, or does not go with another one.
+    """
+    path = parsed[_PATH]
+    if path is None:
+        if others := parsed.given(*HISTORY_OPTIONS):
+            raise ConfigurationError(f"Option '{_PATH.key}' is missing; '{others[0]}' needs it")
+        return None
+    switch: Switch = parsed[_SWITCH]
+    timestamp_ms, time_column = parsed[_TIMESTAMP], parsed[_TIME_COLUMN]
+    if switch != "starting-offsets" and starting:
+        raise ConflictingOptionsError(
+            [starting[0], _SWITCH.key],
+            f"with '{switch}' the history says where Kafka goes on. Leave '{starting[0]}' out, or set "
+            f"{_SWITCH.key}=starting-offsets",
+        )
+    if switch == "starting-offsets" and not starting:
+        raise ConfigurationError(
+            f"Option '{_SWITCH.key}' is 'starting-offsets', but no starting offsets are given. Give startingOffsets or "
+            "scan.startup.mode"
+        )
+    if (switch == "timestamp") != (timestamp_ms is not None):
+        raise ConfigurationError(
+            f"Option '{_TIMESTAMP.key}' is missing; '{_SWITCH.key}' = 'timestamp' needs it"
+            if switch == "timestamp"
+            else f"Option '{_TIMESTAMP.key}' needs '{_SWITCH.key}' = 'timestamp'"
+        )
+    limit = None if timestamp_ms is None else TimeLimit(time_column or "timestamp", timestamp_ms)
+    return HistorySettings(path, parsed[_FORMAT], switch, limit, time_column or "")

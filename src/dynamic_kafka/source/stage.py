@@ -1,0 +1,176 @@
+"""The stage of a query that reads a history before Kafka: its part of the document, and its tasks. Pure.
+
+Rules:
+
+1. The history is frozen with the first document. So are Kafka's positions, which are in the document from then on like those
+   of any other query: nothing is between the two.
+2. A batch reads rows of the history or records of Kafka, never both. The stage is a range of the history's rows. It moves as
+   the range of a partition does, and has its limits.
+3. Tasks follow from the document alone: files in order, parts of a file (row groups) whole where that is possible.
+4. Once all rows are read, the list of files is dropped. What was frozen and promised stays, for people.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dynamic_kafka.errors import CheckpointError
+from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryPiece, HistoryTask, TimeLimit, pieces
+from dynamic_kafka.source.columns import pack_bytes, pack_tightly, unpack_bytes, unpack_ints
+from dynamic_kafka.source.document import HistoryStage, Packing
+
+__all__ = ["check_stage", "decode_stage", "encode_stage", "next_stage", "plan_stage", "progress"]
+
+_FILE_COST = 2_000  # in rows: a file is opened, and its footer read
+_PACK_FROM = 16
+
+
+def next_stage(stage: HistoryStage, limit: int | None) -> HistoryStage:
+    """Return the stage after its next batch. If all rows are read already, it has an empty range and no files."""
+    position = stage.range[1]
+    if position >= stage.history.rows:
+        return replace(stage, history=replace(stage.history, files=()), range=(position, position))
+    end = stage.history.rows if limit is None else min(stage.history.rows, position + limit)
+    return replace(stage, range=(position, end))
+
+
+def plan_stage(stage: HistoryStage, packing: Packing) -> list[HistoryTask]:
+    """Return the tasks of the stage's range; an empty list if it is empty."""
+    start, end = stage.range
+    parts = list(pieces(stage.history, start, end))
+    if not parts:
+        return []
+    work = end - start + _FILE_COST * len({part.file.path for part in parts})
+    count = max(round(work / packing.records_per_task), 1)
+    if packing.cuts:
+        count = max(-(-work // packing.records_per_task), packing.min_tasks)
+        count = min(count, packing.max_tasks or count, end - start)
+        parts = [half for part in parts for half in _cut(part, max((end - start) // count, 1))]
+    count = min(count, packing.max_tasks or count)
+    share = work / count
+    tasks: list[list[HistoryPiece]] = [[]]
+    done, file = 0.0, ""
+    for part in parts:
+        cost = part.last - part.first + (_FILE_COST if part.file.path != file else 0)
+        # A part goes to the next task if more than half of it is beyond this task's share.
+        if tasks[-1] and len(tasks) < count and done + cost / 2 > share * len(tasks):
+            tasks.append([])
+        last = tasks[-1][-1] if tasks[-1] else None
+        if last is not None and last.file is part.file and last.last == part.first:
+            tasks[-1][-1] = last._replace(last=part.last)
+        else:
+            tasks[-1].append(part)
+        done, file = done + cost, part.file.path
+    history = replace(stage.history, files=())
+    return [HistoryTask(history, task) for task in tasks]
+
+
+def _cut(part: HistoryPiece, rows: int) -> Iterator[HistoryPiece]:
+    for first in range(part.first, part.last, rows):
+        yield part._replace(first=first, last=min(first + rows, part.last))
+
+
+def progress(stage: HistoryStage) -> dict[str, Any]:
+    """Return the state of the stage for people."""
+    history, read = stage.history, stage.range[1]
+    return {
+        "stage": "history" if history.files else "kafka",
+        "rows": history.rows,
+        "read": read,
+        "location": history.location,
+        "evidence": history.evidence,
+        "promise": stage.promise,
+    }
+
+
+def check_stage(before: HistoryStage | None, stage: HistoryStage | None) -> None:
+    """Check that a batch's rows begin where those of the batch before ended.
+
+    Raises:
+        CheckpointError: If it would skip or repeat rows, because offset files were edited or mixed up.
+    """
+    ended = None if before is None else before.range[1]
+    began = None if stage is None else stage.range[0]
+    if ended != began:
+        raise CheckpointError(
+            f"The checkpoint ends one batch at row {ended} of the history and starts the next one at row {began}; offset "
+            "files of different queries were mixed or edited: restore them, or start with a new checkpoint"
+        )
+
+
+def encode_stage(stage: HistoryStage) -> dict[str, Any]:
+    """Return the stage as a JSON value with a fixed key order."""
+    history = stage.history
+    result: dict[str, Any] = {
+        "location": history.location,
+        "format": history.format,
+        "evidence": history.evidence,
+        "promise": stage.promise,
+        "rows": history.rows,
+        "start": stage.range[0],
+        "count": stage.range[1] - stage.range[0],
+    }
+    if history.cluster:
+        result["cluster"] = history.cluster
+    if history.limit is not None:
+        result["before"] = list(history.limit)
+    if history.files:
+        files = history.files
+        result["files"] = {
+            "paths": _pack([file.path for file in files]),
+            "sizes": pack_tightly([file.size for file in files]),
+            "modified": pack_tightly([file.modified_ns for file in files]),
+            "parts": pack_tightly([len(file.rows) for file in files]),
+            "rows": pack_tightly([rows for file in files for rows in file.rows]),
+        }
+        if any(file.values for file in files):
+            result["files"]["values"] = _pack([dict(file.values) for file in files])
+    return result
+
+
+def decode_stage(value: Mapping[str, Any]) -> HistoryStage:
+    """Return the stage that was encoded; raise one of the errors that `offsets.decode` expects if it is damaged."""
+    limit = None
+    if "before" in value:
+        column, before_ms = value["before"]
+        limit = TimeLimit(str(column), int(before_ms))
+    history = FrozenHistory(
+        value["location"],
+        value["format"],
+        value["evidence"],
+        int(value["rows"]),
+        tuple(_files(value["files"])) if "files" in value else (),
+        value.get("cluster", ""),
+        limit,
+    )
+    start, count = int(value["start"]), int(value["count"])
+    stage = HistoryStage(history, value["promise"], (start, start + count))
+    if not 0 <= start <= start + count <= history.rows:
+        raise ValueError(f"rows [{start}, {start + count}) of {history.rows}")
+    if start < history.rows and sum(map(sum, (file.rows for file in history.files))) != history.rows:
+        raise ValueError("the files of the history have other numbers of rows")
+    return stage
+
+
+def _files(value: Mapping[str, Any]) -> Iterator[HistoryFile]:
+    paths = _unpack(value["paths"])
+    counts, rows = (unpack_ints(value[name], tightly=True) for name in ("parts", "rows"))
+    sizes, modified = (unpack_ints(value[name], tightly=True) for name in ("sizes", "modified"))
+    values = _unpack(value["values"]) if "values" in value else [{}] * len(paths)
+    at = 0
+    for path, size, modified_ns, count, of_folders in zip(paths, sizes, modified, counts, values, strict=True):
+        yield HistoryFile(path, size, modified_ns, tuple(rows[at : at + count]), of_folders)
+        at += count
+    if at != len(rows):
+        raise ValueError(f"{len(rows)} parts instead of {at}")
+
+
+def _pack(values: list[Any]) -> list[Any] | str:
+    return values if len(values) < _PACK_FROM else pack_bytes(json.dumps(values).encode())
+
+
+def _unpack(packed: list[Any] | str) -> list[Any]:
+    return packed if isinstance(packed, list) else list(json.loads(unpack_bytes(packed)))

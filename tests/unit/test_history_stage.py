@@ -1,0 +1,152 @@
+"""The stage of a history in the document, and its tasks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynamic_kafka.errors import CheckpointError
+from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryTask, TimeLimit, pieces
+from dynamic_kafka.source.document import HistoryStage
+from dynamic_kafka.source.offsets import Document, Packing, check_chain, decode, encode
+from dynamic_kafka.source.stage import next_stage, plan_stage, progress
+
+FILES = st.lists(st.lists(st.integers(0, 5000), max_size=4), min_size=1, max_size=30)
+
+
+def stage_of(*parts: list[int], start: int = 0, end: int | None = None) -> HistoryStage:
+    """A stage with a file for each list of parts."""
+    files = tuple(HistoryFile(f"f{i:04}", 10 * i, 7, tuple(rows)) for i, rows in enumerate(parts))
+    rows = sum(map(sum, parts))
+    history = FrozenHistory("/h", "parquet", f"{len(files)} files", rows, files)
+    return HistoryStage(history, "exact", (start, rows if end is None else end))
+
+
+def rows_of(tasks: list[HistoryTask]) -> list[tuple[str, int]]:
+    """Each row by its file and number, in the order of the tasks."""
+    return [(p.file.path, row) for task in tasks for p in task.pieces for row in range(p.first, p.last)]
+
+
+@given(parts=FILES, data=st.data())
+def test_a_range_is_its_rows_in_order(parts: list[list[int]], data: st.DataObject) -> None:
+    """Whatever the files, each row of the range is in one task, once and in order."""
+    whole = [(f"f{i:04}", row) for i, rows in enumerate(parts) for row in range(sum(rows))]
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, len(whole)))
+    per_task, least = data.draw(st.integers(1, 5000)), data.draw(st.integers(1, 5))
+    most = data.draw(st.sampled_from([0, 5, 8]))
+    packing = Packing(per_task, least, most, cuts=data.draw(st.booleans()))
+    tasks = plan_stage(stage_of(*parts, start=start, end=end), packing)
+    assert rows_of(tasks) == whole[start:end]
+    assert all(task.pieces for task in tasks)
+    assert not packing.max_tasks or len(tasks) <= packing.max_tasks
+
+
+@given(parts=FILES, limit=st.integers(1, 9000))
+def test_batches_cover_the_history_once(parts: list[list[int]], limit: int) -> None:
+    """Each one begins where the one before ended, with no more rows than the limit; then the files are dropped."""
+    stage = replace(stage_of(*parts), range=(0, 0))
+    position = 0
+    while True:
+        stage = next_stage(stage, limit)
+        if not stage.history.files:
+            break
+        assert stage.range[0] == position < stage.range[1] <= position + limit
+        position = stage.range[1]
+    assert stage.range == (position, position) == (stage.history.rows,) * 2
+
+
+def test_parts_of_a_file_stay_whole_and_tasks_are_alike() -> None:
+    """Four row groups for each of two files, in four tasks: two row groups each."""
+    tasks = plan_stage(stage_of([100_000] * 4, [100_000] * 4), Packing(records_per_task=200_000))
+    assert [[(p.file.path, p.first, p.last) for p in task.pieces] for task in tasks] == [
+        [("f0000", 0, 200_000)], [("f0000", 200_000, 400_000)], [("f0001", 0, 200_000)], [("f0001", 200_000, 400_000)],
+    ]  # fmt: skip
+
+
+def test_many_small_files_are_few_tasks() -> None:
+    """A file costs as much as some rows, no task of its own."""
+    assert len(plan_stage(stage_of(*[[10]] * 1000), Packing())) == 2
+
+
+def test_only_on_request_a_part_is_cut() -> None:
+    """With `minPartitions`, as for the ranges of Kafka."""
+    stage = stage_of([9000])
+    assert len(plan_stage(stage, Packing(1000))) == 1
+    assert len(plan_stage(stage, Packing(1_000_000, min_tasks=3, cuts=True))) == 3
+
+
+@given(parts=FILES, values=st.booleans(), limit=st.none() | st.just(TimeLimit("time", 5)))
+def test_the_document_keeps_the_stage(parts: list[list[int]], values: bool, limit: TimeLimit | None) -> None:  # noqa: FBT001
+    """Through JSON and back, with the values in the names of folders and the time of the switch."""
+    stage = stage_of(*parts, start=0)
+    files = tuple(f._replace(values={"day": "1", "x": None}) if values else f for f in stage.history.files)
+    stage = replace(stage, history=replace(stage.history, files=files, limit=limit, cluster="c"))
+    document = Document(history=stage)
+    text = json.dumps(encode(document))
+    assert decode(json.loads(text)) == document
+    assert json.dumps(encode(decode(json.loads(text)))) == text
+
+
+def test_ten_thousand_files_are_small() -> None:
+    """Under 60 bytes each, with names as Spark gives them."""
+    job = "c0ffee00-1234-5678-9abc-def012345678"
+    files = tuple(
+        HistoryFile(f"day=2013-0{1 + i // 1200}-01/part-{i:05}-{job}-c000.snappy.parquet", 10**8 + i * 7919 % 10**7,
+                    1_700_000_000_000_000_000 + i * 987_654_321, (1_048_576, 500_000 + i * 31 % 9999),
+                    {"day": f"2013-0{1 + i // 1200}-01"})
+        for i in range(10_000)
+    )  # fmt: skip
+    history = FrozenHistory("s3://b/h", "parquet", "10,000 files", sum(sum(f.rows) for f in files), files)
+    text = json.dumps(encode(Document(history=HistoryStage(history, "exact", (0, 10)))))
+    assert decode(json.loads(text)).history == HistoryStage(history, "exact", (0, 10))
+    assert len(text) < 600_000
+
+
+def test_earlier_versions_of_the_package_refuse_a_history() -> None:
+    """They would go on with Kafka as if there was none; afterwards they may go on."""
+    stage = stage_of([4, 4], end=4)
+    assert encode(Document(history=stage))["version"] == 3
+    assert encode(Document(history=next_stage(replace(stage, range=(4, 8)), None)))["version"] == 1
+
+
+def test_a_chain_of_rows_must_not_break() -> None:
+    """Offset files of different queries are an error; so are those of a query with a history and one without."""
+    first, second = (Document(history=stage_of([10], start=s, end=e)) for s, e in ((0, 4), (4, 9)))
+    check_chain(first, second)
+    for wrong in (Document(history=stage_of([10], start=5, end=9)), Document()):
+        with pytest.raises(CheckpointError, match="row 4 of the history"):
+            check_chain(first, wrong)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"start": 7}, {"count": -1}, {"rows": 9}, {"before": ["t"]}, {"files": {}}, {"rows": "x"},
+    ],
+)  # fmt: skip
+def test_a_damaged_stage_is_an_error_with_words(change: dict[str, object]) -> None:
+    """As for all other parts of the document."""
+    value = encode(Document(history=stage_of([4, 4], end=4)))
+    value["history"] |= change
+    with pytest.raises(CheckpointError, match="damaged"):
+        decode(value)
+
+
+def test_progress_says_where_it_stands() -> None:
+    """For `lastProgress`."""
+    stage = stage_of([4, 4], end=4)
+    assert progress(stage)["stage"] == "history"
+    assert (progress(stage)["read"], progress(stage)["rows"]) == (4, 8)
+    done = next_stage(replace(stage, range=(4, 8)), None)
+    assert progress(done)["stage"] == "kafka"
+
+
+def test_pieces_are_within_parts() -> None:
+    """A piece never spans two row groups, which are read one after the other."""
+    found = list(pieces(stage_of([3, 0, 4], [5]).history, 2, 9))
+    assert [(p.file.path, p.first, p.last) for p in found] == [("f0000", 2, 3), ("f0000", 3, 7), ("f0001", 0, 2)]
