@@ -18,7 +18,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-all soak mutation chaos demo changes observe bench clean
+.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-all soak mutation chaos demo changes observe migrate bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
@@ -124,6 +124,9 @@ changes: install ## Keep Delta tables up to date from a real PostgreSQL (which h
 
 observe: install ## Watch a query with Prometheus (which has to be installed) while a cluster stops, e.g. ARGS=--keep
 	$(BIN)/python -m examples.monitoring.main $(ARGS)
+
+migrate: install ## Move a query from a cluster that dies to its mirror and back, and count its rows
+	$(BIN)/python -m examples.migration.main
 
 bench: install ## Measure, e.g. BENCH_ARGS='--help'
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)

@@ -34,7 +34,7 @@ from dynamic_kafka.source import enumerator as enumerator_module
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.model import ClusterView, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, Packing, decode, encode, topic_id_text
-from dynamic_kafka.source.planning import ClusterAccess, ReadTask
+from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.view import SourceSnapshot, _clusters, _streams, _to_monitor, desired_cluster
 
@@ -173,6 +173,10 @@ class ModelView:
     def access(self, clusters: Mapping[str, ClusterOffsets]) -> dict[str, ClusterAccess]:
         """What the document kept."""
         return {name: ClusterAccess(kept.properties, kept.kafka_id) for name, kept in clusters.items()}
+
+    def with_stand_ins(self, groups: list[list[Range]], document: Document) -> tuple[list[list[Range]], list[str]]:
+        """What is planned is read where it was planned."""
+        return groups, []
 
     def collect(self, previous: Document | None, *, at_once: bool) -> SourceSnapshot:
         """As the real one, without waiting."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynamic_kafka.continuation import Continues
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, MetadataServiceError
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.service import KafkaMetadataService, StreamListService
@@ -246,6 +248,15 @@ def test_a_wrong_entry_leaves_the_last_answer_in_force(down: set[str], caplog: p
     key = next(iter(destinations._last_good))
     assert destinations.current_clusters(through(service), key).destinations == found
     assert "Cluster 'a': Unknown Kafka property 'security.protocl'" in caplog.text
+
+
+def test_a_cluster_that_continues_another_one_is_written_to_as_any_other(down: set[str]) -> None:
+    """What it continues is for those who read."""
+    assert not down
+    described = stream(a=({"t"}, {}))
+    cluster = dataclasses.replace(described["s"].clusters["a"], continues=Continues("old", "records"))
+    moved = {"s": dataclasses.replace(described["s"], clusters={"a": cluster})}
+    assert list(planned(through(Outage("moved", moved)))) == ["a"]
 
 
 @pytest.mark.parametrize(("guarantee", "asked"), [("at-least-once", 1), ("exactly-once", 2)])

@@ -122,9 +122,12 @@ def _resolved(
             quiet=seen.quiet,
             regressed=seen.regressed,
         )
-        if not result.requests or time.monotonic() > deadline:
+        moves = [move.request for move in result.moves if not move.done]
+        answered = bool(moves) and view.request_moves(moves, result.document.clusters, patient=True)
+        if not (result.requests or answered) or time.monotonic() > deadline:
             return result
-        view.request_offsets(result.requests, patient=True)
+        if result.requests:
+            view.request_offsets(result.requests, patient=True)
 
 
 def topic_changes(

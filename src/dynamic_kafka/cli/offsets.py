@@ -11,7 +11,7 @@ from typing import Any
 
 from dynamic_kafka.cli import offset_edits
 from dynamic_kafka.cli.checkpoint import read_checkpoint
-from dynamic_kafka.cli.connection import add_command, property_pair
+from dynamic_kafka.cli.connection import add_command, add_option_arguments, property_pair, seconds
 from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table, write_text
 from dynamic_kafka.cli.position_tables import (
@@ -25,6 +25,7 @@ from dynamic_kafka.cli.position_tables import (
 )
 from dynamic_kafka.cli.positions import Partition, Position, changes, parse_position, parse_positions, positions
 from dynamic_kafka.cli.resets import parse_target
+from dynamic_kafka.cli.translation import WAYS, topic_pair, translate_positions
 from dynamic_kafka.errors import CheckpointError
 
 __all__ = ["add_to"]
@@ -36,6 +37,7 @@ _EXAMPLES = """examples:
   dynamic-kafka offsets export /checkpoints/orders > positions.txt
   dynamic-kafka offsets import /checkpoints/orders positions.txt --execute
   dynamic-kafka offsets postpone /checkpoints/orders us --rewrite-unfinished --sink-prefix orders
+  dynamic-kafka offsets translate /checkpoints/orders --from eu --to eu-new --options-file query.properties
 
 Commands that change something only show it, until you add --execute. Stop the query first.
 """
@@ -105,6 +107,25 @@ def add_to(commands: Any) -> None:
     renaming = add("rename-cluster", "Give a cluster another name.", offset_edits.rename_cluster)
     renaming.add_argument("old", metavar="OLD")
     renaming.add_argument("new", metavar="NEW")
+
+    translating = add(
+        "translate", "Show where the positions are on a cluster that continues another.", translate_positions
+    )
+    translating.add_argument("--from", dest="old", required=True, metavar="CLUSTER", help="the cluster that was read")
+    translating.add_argument("--to", dest="new", required=True, metavar="CLUSTER", help="the cluster that continues it")
+    translating.add_argument("--by", choices=WAYS, help="how to translate (as the metadata says)")
+    translating.add_argument(
+        "--topic",
+        action="append",
+        type=topic_pair,
+        default=[],
+        metavar="OLD=NEW",
+        help="the names of a topic on both clusters (as the metadata says); repeatable",
+    )
+    translating.add_argument(
+        "--timeout", metavar="SECONDS", type=seconds, default=30.0, help="how long to wait for a cluster (30)"
+    )
+    add_option_arguments(translating)
 
     for editing in (setting, importing, resetting, postponing, renaming):
         offset_edits.add_edit_arguments(editing)

@@ -49,7 +49,42 @@ def check_streams(streams: Sequence[KafkaStream]) -> list[Finding]:
     for name, cluster in clusters.items():
         found += _check_properties(name, cluster)
         found += _check_addresses(name, cluster)
-    return [*found, *_one_address_twice(clusters), *_one_topic_twice(streams)]
+    return [*found, *_continued(clusters), *_one_address_twice(clusters), *_one_topic_twice(streams)]
+
+
+def _continued(clusters: Mapping[str, ClusterMetadata]) -> Iterator[Finding]:
+    """Yield what is suspicious about clusters that continue others."""
+    for name, cluster in clusters.items():
+        continues = cluster.continues
+        if continues is None:
+            continue
+        where, old = f"cluster '{name}'", clusters.get(continues.cluster)
+        if unknown := sorted(set(continues.topics.values()) - cluster.topics):
+            yield Finding(
+                "warning",
+                where,
+                f"it continues topics that it does not list: {listed(unknown, 5)}",
+                "list them among its topics, or take them out of `continues`",
+            )
+        both = {t for t in cluster.topics if old is not None and continues.old_topic(t) in old.topics}
+        if both and old is not None and old.continues is not None and old.continues.cluster == name:
+            yield Finding(
+                "warning", where, f"it and '{continues.cluster}' continue each other", "let one continue the other"
+            )
+        elif both:
+            yield Finding(
+                "note",
+                where,
+                f"{_named(sorted(both))} of it stands by, because '{continues.cluster}' is still read",
+                f"to move, take the topic out of '{continues.cluster}'",
+            )
+        if continues.guarantee == "unproved":
+            yield Finding(
+                "warning",
+                where,
+                f"it may continue '{continues.cluster}' without a proof, with records lost or repeated",
+                "take `guarantee: unproved` away when it has moved",
+            )
 
 
 def _empty(streams: Iterable[KafkaStream]) -> Iterator[Finding]:

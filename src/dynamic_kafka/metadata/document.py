@@ -10,6 +10,7 @@ The shape is that of Flink's YamlFileMetadataService, with optional properties a
           properties: {security.protocol: SASL_SSL, sasl.jaas.config: "${env:EU_JAAS}"}
           startingOffsets: latest              # see dynamic_kafka.initializer
           stoppingOffsets: {timestamp: 1657256176000}
+          continues: {cluster: eu-old, by: records}   # see dynamic_kafka.continuation
 
 In YAML, only `true`, `false`, `null` and whole numbers are not text, as in JSON: a topic may be called `no` or
 `2024-01-01`, and numbers and truth values among the properties keep their spelling.
@@ -28,6 +29,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from dynamic_kafka.continuation import Continues, continues_from_json
 from dynamic_kafka.errors import MetadataServiceError, suggestion
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, initializer_from_json
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
@@ -237,6 +239,10 @@ def _offsets(value: Any) -> KafkaOffsetsInitializer | None:
     return None if value is None else initializer_from_json(value)
 
 
+def _continues(value: Any) -> Continues | None:
+    return None if value is None else continues_from_json(value)
+
+
 _Name = Annotated[str, Field(min_length=1)]
 _Offsets = Annotated[KafkaOffsetsInitializer | None, BeforeValidator(_offsets)]
 
@@ -256,6 +262,7 @@ class _Cluster(_Model):
     )
     starting_offsets: _Offsets = None
     stopping_offsets: _Offsets = None
+    continues: Annotated[Continues | None, BeforeValidator(_continues)] = None
 
     @property
     def id(self) -> str:
@@ -267,6 +274,7 @@ class _Cluster(_Model):
             {"bootstrap.servers": self.bootstrap_servers, **self.properties},
             self.starting_offsets,
             self.stopping_offsets,
+            self.continues,
         )
 
 

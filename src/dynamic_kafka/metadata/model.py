@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dynamic_kafka.continuation import Continues
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 
 __all__ = ["TOPIC_NAME", "ClusterMetadata", "KafkaStream"]
@@ -24,12 +25,14 @@ class ClusterMetadata:
             required. Secrets should be references (`${env:NAME}`, `${file:PATH}`). `repr` never shows them.
         starting_offsets: The starting offsets on this cluster; None takes those of the source.
         stopping_offsets: The stopping offsets on this cluster; None takes those of the source.
+        continues: The cluster that this one continues; None if it continues none.
     """
 
     topics: frozenset[str]
     properties: Mapping[str, str] = field(repr=False)
     starting_offsets: KafkaOffsetsInitializer | None = None
     stopping_offsets: KafkaOffsetsInitializer | None = None
+    continues: Continues | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def make_snapshot(streams: Iterable[KafkaStream]) -> Snapshot:
     Raises:
         MetadataServiceError: If two streams give a cluster different properties or offsets (the message names both and the
             properties that differ, never their values), if a stream occurs in two versions, if a stream or cluster id is
-            empty, if a cluster has no `bootstrap.servers`, or if a topic's name is illegal in Kafka.
+            empty, if a cluster has no `bootstrap.servers` or continues itself, or if a topic's name is illegal in Kafka.
     """
     by_id: dict[str, KafkaStream] = {}
     for stream in streams:
@@ -70,6 +70,7 @@ def make_snapshot(streams: Iterable[KafkaStream]) -> Snapshot:
                 dict(sorted(cluster.properties.items())),
                 cluster.starting_offsets,
                 cluster.stopping_offsets,
+                cluster.continues,
             )
     return Snapshot(
         {
@@ -94,6 +95,10 @@ def _check(stream_id: Any, cluster_id: Any, cluster: Any) -> None:
         )
     if not cluster.properties.get("bootstrap.servers"):
         raise MetadataServiceError(f"{where} lacks the property 'bootstrap.servers'; add it", cluster_id=cluster_id)
+    if cluster.continues is not None and cluster.continues.cluster == cluster_id:
+        raise MetadataServiceError(
+            f"{where} continues itself; name the cluster that was read before", cluster_id=cluster_id
+        )
     # A str is a collection of its letters, and topics="orders" is an easy mistake in a user's service.
     if isinstance(cluster.topics, str):
         raise MetadataServiceError(f"{where} gives `topics` as one text; give a set of names", cluster_id=cluster_id)
@@ -126,6 +131,8 @@ def _differing(one: ClusterMetadata, other: ClusterMetadata) -> list[str]:
         differing.append("starting offsets")
     if one.stopping_offsets != other.stopping_offsets:
         differing.append("stopping offsets")
+    if one.continues != other.continues:
+        differing.append("what it continues")
     return differing
 
 

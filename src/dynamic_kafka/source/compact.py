@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from dynamic_kafka.continuation import continues_from_json, continues_to_json
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.columns import (
     pack_ids,
@@ -21,16 +22,21 @@ from dynamic_kafka.source.columns import (
     unpack_names,
 )
 from dynamic_kafka.source.document import ClusterOffsets, RetainedTopic
+from dynamic_kafka.source.evidence import marks_of, marks_text
 
 __all__ = ["decode_compact", "encode_compactly", "paired", "settings_of", "settings_text"]
 
 
 def settings_text(c: ClusterOffsets) -> dict[str, Any]:
-    """Return what does not grow, as both versions write it."""
+    """Return what both versions write in one way: what does not grow, and the marks, which few topics have."""
     result: dict[str, Any] = {"id": c.kafka_id, "properties": dict(sorted(c.properties.items()))}
     optional = {"starting": c.starting, "stopping": c.stopping, "since": c.since_ms}
     result |= {key: value for key, value in optional.items() if value is not None}
+    if c.continues is not None:
+        result["continues"] = continues_to_json(continues_from_json(c.continues))  # in its own order
     result["discovered"] = c.discovered
+    if c.marks:
+        result["marks"] = marks_text(c.marks)
     return result
 
 
@@ -99,6 +105,8 @@ def settings_of(value: Mapping[str, Any]) -> dict[str, Any]:
         "stopping": value.get("stopping"),
         "discovered": value["discovered"],
         "since_ms": value.get("since"),
+        "continues": value.get("continues"),
+        "marks": marks_of(value.get("marks", {})),
     }
 
 

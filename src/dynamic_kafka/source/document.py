@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from dynamic_kafka.history.model import FrozenHistory
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.evidence import RecordPrint
 
 __all__ = ["ClusterOffsets", "Cursor", "Document", "HistoryStage", "Packing", "RetainedTopic"]
 
@@ -64,6 +65,8 @@ class ClusterOffsets:
     resets: frozenset[KafkaTopicPartition] = frozenset()
     retained: dict[str, RetainedTopic] = field(default_factory=dict)
     unseen: dict[str, int] = field(default_factory=dict)
+    continues: Any = None
+    marks: dict[KafkaTopicPartition, tuple[RecordPrint, ...]] = field(default_factory=dict)
 
     def partitions_by_topic(self) -> dict[str, list[KafkaTopicPartition]]:
         """Return the partitions that are read or wait for their first position, in order, by topic."""
@@ -75,6 +78,7 @@ class ClusterOffsets:
             self.ranges.pop(tp, None)
             self.stops.pop(tp, None)
             self.unresolved.pop(tp, None)
+            self.marks.pop(tp, None)
 
 
 @dataclass(frozen=True, slots=True)

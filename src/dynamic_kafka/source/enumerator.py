@@ -21,7 +21,7 @@ from dynamic_kafka.source.admission import admit
 from dynamic_kafka.source.batch import check_streams, open_ranges
 from dynamic_kafka.source.differences import differences
 from dynamic_kafka.source.document import HistoryStage
-from dynamic_kafka.source.model import ClusterView, Event, OffsetRequest, ReadPolicy, Reconciled
+from dynamic_kafka.source.model import ClusterView, Event, Move, OffsetRequest, ReadPolicy, Reconciled
 from dynamic_kafka.source.offsets import (
     ClusterOffsets,
     Document,
@@ -47,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 _KEPT_EVENTS = 20
 _REMEMBERED_TEXTS = 1000
+_REPORTED_MOVES = 100
 
 
 class SourceEnumerator:
@@ -73,6 +74,7 @@ class SourceEnumerator:
         self._compared = False
         self._idle = False
         self._logged: set[str] = set()
+        self._moves: dict[tuple[str, KafkaTopicPartition], Move] = {}
         self._events: deque[dict[str, Any]] = deque(maxlen=_KEPT_EVENTS)
         # Only for the batch that a query repeats when it starts, which Spark plans before it asks for another one.
         self._given_up: set[OffsetRange] = set(settings.skip_offsets)
@@ -124,8 +126,10 @@ class SourceEnumerator:
             document.done = (previous.done if previous is not None else 0) + 1
             self._reported_done = result.changed = True
         backlog = _backlog(document, result.views, result.requests)
+        if result.standby and not result.changed and not backlog:
+            result.changed = self._view.add_marks(document, result.standby)
         if not result.changed and (not backlog or (limited and self._hold_back(backlog))):
-            self._idle = not result.requests and not backlog
+            self._idle = not result.requests and not backlog and all(move.done for move in result.moves)
             if self._available_now:
                 self._view.finish_commits()
             return start
@@ -146,6 +150,8 @@ class SourceEnumerator:
     def _decided(self, result: Reconciled) -> Mapping[str, Any]:
         """Return the text of the next batch's document."""
         result.document.packing = self._settings.packing
+        if result.standby:
+            self._view.add_marks(result.document, result.standby)
         self._view.forget_answers(result.requests)
         self._last_batch_at = time.monotonic()
         self._recent.append((encode(result.document), result.document))
@@ -185,7 +191,7 @@ class SourceEnumerator:
         """Return the source's state for Spark's progress: lag of each cluster, health of the metadata, last events."""
         document = self._recent[-1][1] if self._recent else Document()
         views = self._seen.views if self._seen is not None else {}
-        clusters = {}
+        clusters: dict[str, dict[str, Any]] = {}
         for name, state in document.clusters.items():
             monitor = self._view.monitors.get(name)
             error = monitor.error if monitor is not None else None
@@ -196,6 +202,8 @@ class SourceEnumerator:
                 "behind": self._records_behind(name, state, views.get(name)),
                 "error": None if error is None else str(error),
             }
+            if moves := [_move_report(move) for move in self._moves.values() if move.request.cluster == name]:
+                clusters[name]["continues"] = moves[:_REPORTED_MOVES]
         return {
             "version": 1,
             "clusters": clusters,
@@ -315,11 +323,14 @@ class SourceEnumerator:
                 quiet=seen.quiet,
                 regressed=seen.regressed,
             )
-            answered = not result.requests or self._view.request_offsets(result.requests, patient=patient)
-            if not result.requests or not (answered or patient):
+            asked = [move.request for move in result.moves if not move.done]
+            answered = bool(asked) and self._view.request_moves(asked, result.document.clusters, patient=patient)
+            if result.requests:
+                answered |= self._view.request_offsets(result.requests, patient=patient)
+            if not answered and not (result.requests and patient):
                 break
             if time.monotonic() > deadline:
-                if patient and self._settings.cluster_failure_mode == "fail":
+                if patient and result.requests and self._settings.cluster_failure_mode == "fail":
                     name = result.requests[0].cluster
                     error = self._view.monitors[name].error
                     raise ClusterUnavailableError(
@@ -329,6 +340,7 @@ class SourceEnumerator:
                     )
                 break
         self._log_events(result.events)
+        self._moves |= {(move.request.cluster, move.request.partition): move for move in result.moves}
         return result
 
     def _now_ms(self) -> int:
@@ -353,8 +365,10 @@ class SourceEnumerator:
             return before
         # On a replay this is the first call of the process. The current metadata wins over the stored properties.
         self._view.resume(document)
+        groups, said = self._view.with_stand_ins(groups, document)
+        self._log_events(Event("warning", text) for text in said)
         names = {r.cluster for ranges in groups for r in ranges}
-        access = self._view.access({name: document.clusters[name] for name in sorted(names)})
+        access = self._view.access({name: document.clusters.get(name, ClusterOffsets()) for name in sorted(names)})
         return before + [
             ReadTask(ranges, {name: access[name] for name in sorted({r.cluster for r in ranges})}) for ranges in groups
         ]
@@ -450,6 +464,23 @@ def _not_found(seen: SourceSnapshot) -> Iterator[Event]:
                 f"Cluster '{name}', topic '{topic}' does not exist, say its brokers. This run reads nothing of it. "
                 "A later one reads it once it exists. If the name is wrong, correct it in the metadata or the options",
             )
+
+
+def _move_report(move: Move) -> dict[str, Any]:
+    request, placement = move.request, move.placement
+    return {
+        "topic": request.partition.topic,
+        "partition": request.partition.partition,
+        "was": {
+            "cluster": request.old_cluster,
+            "topic": request.old_partition.topic,
+            "offset": request.position,
+        },
+        "offset": placement.position if placement is not None and move.done else None,
+        "guarantee": placement.guarantee if placement is not None and move.done else "waiting",
+        "overlap": placement.overlap if placement is not None and move.done else None,
+        "evidence": placement.evidence if placement is not None else "the records are being compared",
+    }
 
 
 def state_word(state: ClusterOffsets, *, failing: bool) -> ClusterState:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from dynamic_kafka.continuation import Continues
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.source.evidence import MoveRequest, Placement
 from dynamic_kafka.source.offsets import Document
 
 __all__ = [
     "ClusterView",
     "DesiredCluster",
     "Event",
+    "Move",
     "OffsetAnswers",
     "OffsetRequest",
     "Purpose",
@@ -31,6 +34,7 @@ class DesiredCluster:
         starting: The cluster's own starting offsets.
         stopping: The cluster's own stopping offsets.
         partitions: If given, only these partitions are read.
+        continues: The cluster that this one continues.
     """
 
     topics: frozenset[str]
@@ -38,6 +42,7 @@ class DesiredCluster:
     starting: KafkaOffsetsInitializer | None = None
     stopping: KafkaOffsetsInitializer | None = None
     partitions: frozenset[KafkaTopicPartition] | None = None
+    continues: Continues | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +106,25 @@ class OffsetRequest(NamedTuple):
 
 @dataclass(slots=True)
 class OffsetAnswers:
-    """The answers to offset requests, by cluster and partition."""
+    """The answers to offset requests, by cluster and partition; those to moves by what was asked."""
 
     start: dict[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
     stop: dict[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
+    moves: Mapping[MoveRequest, Placement] = field(default_factory=dict)
+
+
+class Move(NamedTuple):
+    """A partition that goes on from another cluster.
+
+    Args:
+        request: The move.
+        placement: What was found out; None as long as nothing was.
+        done: Whether reading goes on there.
+    """
+
+    request: MoveRequest
+    placement: Placement | None
+    done: bool
 
 
 class Event(NamedTuple):
@@ -124,6 +144,8 @@ class Reconciled:
         requests: The open requests.
         events: The messages for the log and for `lastProgress`.
         changed: True if the set of positions changed.
+        moves: The partitions that go on from another cluster, or wait to.
+        standby: Cluster to the topics that another cluster is ready to continue.
     """
 
     document: Document
@@ -131,3 +153,5 @@ class Reconciled:
     requests: list[OffsetRequest]
     events: list[Event]
     changed: bool
+    moves: list[Move] = field(default_factory=list)
+    standby: Mapping[str, Collection[str]] = field(default_factory=dict)

@@ -38,7 +38,8 @@ stopping offsets are given, changed or taken away   stops that the old option ma
 ==================================================  =====================================================================
 
 A position only ever comes from the last document, from a retained position, or from the answer to an `OffsetRequest`.
-`identity` says first which cluster of the document is which cluster of the metadata. No position is forgotten before that.
+`identity` says first which cluster of the document is which cluster of the metadata, and then `migration` which positions
+move to a cluster that continues another one. No position is forgotten before that.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
+from dynamic_kafka.continuation import continues_to_json
 from dynamic_kafka.errors import DataLossError, may_not
 from dynamic_kafka.initializer import (
     KafkaOffsetResetStrategy,
@@ -60,6 +62,7 @@ from dynamic_kafka.initializer import (
 )
 from dynamic_kafka.source.collector import without_collector
 from dynamic_kafka.source.identity import identify
+from dynamic_kafka.source.migration import Migration, migrate
 from dynamic_kafka.source.model import (
     ClusterView,
     DesiredCluster,
@@ -118,10 +121,14 @@ def reconcile(
     """
     step = _Reconciliation(policy, answers, now_ms, fresh=fresh, first_start=previous is None)
     known = identify(previous, desired, views, step.is_over)
-    before, desired, views = known.clusters, known.desired, known.views
+    desired, views = known.desired, known.views
+    moving = step.moving = migrate(
+        known.clusters, desired, views, quiet=quiet, inactive={*inactive, *known.gone}, answers=answers.moves
+    )
+    before = moving.clusters
     step.all_seen = desired.keys() <= views.keys()
-    step.changed = known.moved
-    step.events = [Event(*event) for event in known.events]
+    step.changed = known.moved or moving.changed
+    step.events = [*(Event(*event) for event in known.events), *moving.events]
     quiet_topics: dict[str, set[str]] = {}
     for name, topic in quiet:
         quiet_topics.setdefault(name, set()).add(topic)
@@ -141,7 +148,7 @@ def reconcile(
             quiet=quiet_topics.get(name, ()),
             regressed=lowest_ends.get(name, {}),
         )
-        if state.topics or state.retained or name in desired:
+        if state.topics or state.retained or name in desired or name in moving.kept:
             clusters[name] = state
     if previous is not None and fresh:
         for stream in sorted(set(previous.streams) - set(streams)):
@@ -162,7 +169,7 @@ def reconcile(
     answered |= {name for name in views.keys() & desired if _shows_all(views[name], desired[name], clusters[name])}
     document.done = max(1, done_before) if not requests and _is_done(document, desired, answered, policy) else 0
     changed = step.changed or previous is None or document.done != done_before
-    return Reconciled(document, views, requests, step.events, changed)
+    return Reconciled(document, views, requests, step.events, changed, moving.moves, moving.standby)
 
 
 def _topics_of_stream(
@@ -233,9 +240,10 @@ class _Reconciliation:
         self.fresh = fresh
         self.first_start = first_start
         self.asked: list[tuple[str, Purpose, KafkaOffsetsInitializer, list[KafkaTopicPartition]]] = []
-        self.events: list[Event]  # these three as `identify` has found
+        self.events: list[Event]  # these as `identify` and `migrate` have found
         self.all_seen: bool
         self.changed: bool
+        self.moving: Migration
 
     def cluster(
         self,
@@ -253,6 +261,8 @@ class _Reconciliation:
         if desired is not None:
             state.properties = dict(desired.properties)
             state.starting = initializer_to_json(desired.starting)
+            if desired.continues is not None or name not in self.moving.waiting:
+                state.continues = continues_to_json(desired.continues)
             self._handle_stopping(name, state, desired.stopping or self.policy.stopping)
         wanted = desired.topics if desired is not None else frozenset()
         if view is not None:
@@ -270,12 +280,14 @@ class _Reconciliation:
                 state.since_ms = self.now_ms
                 self.changed = True
         self._expire(name, state, desired)
+        marked = {*self.moving.standby.get(name, ()), *self.moving.leaving.get(name, ())}
+        state.marks = {tp: marks for tp, marks in state.marks.items() if tp.topic in marked}
         if before is not None:
             state.resets = frozenset(
                 tp
                 for tp, (position, _) in state.ranges.items()
                 if tp in before.ranges and before.ranges[tp][1] != position
-            )
+            ) | frozenset(self.moving.resets.get(name, ()))
         return state
 
     def _carried_over(self, before: ClusterOffsets | None) -> ClusterOffsets:
@@ -291,6 +303,7 @@ class _Reconciliation:
             draining=set(before.draining),
             unseen=dict(before.unseen),
             retained=dict(before.retained),
+            marks=dict(before.marks),
         )
 
     def _handle_stopping(self, name: str, state: ClusterOffsets, stopping: KafkaOffsetsInitializer | None) -> None:
@@ -383,6 +396,7 @@ class _Reconciliation:
         quiet: Collection[str],
     ) -> None:
         kept = desired.topics if desired is not None else frozenset()
+        leaving = self.moving.leaving.get(name, ())
         partitions = cache(state.partitions_by_topic)
         for topic in sorted(state.topics):
             if topic in kept:
@@ -395,13 +409,14 @@ class _Reconciliation:
                     self.changed = True
                     self.events.append(Event("info", f"Cluster '{name}', topic '{topic}' is back while it is draining"))
                 continue
-            if view is None and not inactive:
+            if view is None and (topic in leaving or not inactive):
                 continue
+            drain = self.policy.drain or topic in leaving
             tps = partitions().get(topic, [])
             read = [tp for tp in tps if tp in state.ranges]
             unread = _Unread.of(tps, state, view)
             gone = view is None or topic in view.missing
-            if self.policy.drain and topic not in state.draining and not gone:
+            if drain and topic not in state.draining and not gone:
                 state.draining.add(topic)
                 self.changed = True
                 self.events.append(
@@ -412,7 +427,7 @@ class _Reconciliation:
                     state.stops[tp] = max(state.ranges[tp][1], view.ends[tp])
                     self.changed = True
             at_stops = all(s in state.stops and state.ranges[s][1] >= state.stops[s] for s in read)
-            if self.policy.drain and topic in state.draining and not (at_stops or topic in quiet or gone):
+            if topic in leaving or (drain and topic in state.draining and not (at_stops or topic in quiet or gone)):
                 continue
             verb = "drained" if topic in state.draining and not unread.some else "removed"
             self._cut(name, state, topic, tps, unread, verb=verb)
@@ -457,6 +472,9 @@ class _Reconciliation:
                 text = f"{where} does not exist yet; it will be read from the earliest offset once created"
                 self.events.append(Event("warning", text))
         for topic in sorted(desired.topics):
+            if topic in self.moving.waiting.get(name, ()):
+                waiting.add(topic)
+                continue
             if topic not in view.topics:
                 self._note_absence(name, state, topic, desired, view)
                 continue

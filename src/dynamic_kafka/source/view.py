@@ -15,20 +15,27 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
+from dynamic_kafka.continuation import continues_from_json
 from dynamic_kafka.errors import ClusterUnavailableError, MetadataServiceError, listed
 from dynamic_kafka.initializer import KafkaTopicPartition, initializer_from_json, without_group
 from dynamic_kafka.kafka.clients import check_properties
+from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.metadata.model import ClusterMetadata
 from dynamic_kafka.metadata.snapshot import Snapshot
 from dynamic_kafka.metadata.watcher import MetadataWatcher
+from dynamic_kafka.source.evidence import MARKS, MoveRequest
 from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.monitor import ClusterMonitor, MonitorTarget
+from dynamic_kafka.source.movers import Movers, answer
 from dynamic_kafka.source.offsets import ClusterOffsets, Document
-from dynamic_kafka.source.planning import ClusterAccess
+from dynamic_kafka.source.planning import ClusterAccess, Range
 from dynamic_kafka.source.settings import SourceSettings
+from dynamic_kafka.source.stand_in import stand_in
 
 __all__ = ["SourceSnapshot", "SourceView"]
 
@@ -39,6 +46,7 @@ _FIRST_METADATA_S = 30.0
 _RESUMED_METADATA_S = 10.0
 _LAST_COMMITS_S = 5.0
 _ACTIVITY_S = 2.0
+_MARKS_S = 1.0
 
 
 @dataclass(slots=True)
@@ -67,6 +75,7 @@ class SourceView:
         self._watcher: MetadataWatcher | None = None
         self._warm = False
         self.monitors: dict[str, ClusterMonitor] = {}
+        self._movers = Movers(group_id=settings.consumer_group, timeout_ms=settings.call_timeout_ms)
         self._own_properties: dict[str, Mapping[str, str]] = {}
         self._checked: Snapshot | None = None
         self._first_start = False
@@ -83,6 +92,7 @@ class SourceView:
         for monitor in self.monitors.values():
             monitor.close()
         self.monitors.clear()
+        self._movers.close()
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None
@@ -187,6 +197,43 @@ class SourceView:
             )
         return found
 
+    def with_stand_ins(self, groups: list[list[Range]], document: Document) -> tuple[list[list[Range]], list[str]]:
+        """Return the ranges of each task, and what to tell: those of a dead cluster are read from one that continues it.
+
+        Call `resume` first.
+        """
+        snapshot = self._watcher.snapshot() if self._watcher is not None else None
+        found = groups
+        said: list[str] = []
+        for new, cluster in snapshot.clusters.items() if snapshot is not None else ():
+            old = cluster.continues.cluster if cluster.continues is not None else ""
+            if cluster.continues is None or not any(r.cluster == old for group in groups for r in group):
+                continue
+            kept = document.clusters[old]
+            if not self.access({old: kept})[old].removed or self._answers(old, kept):
+                continue
+            settings = self._settings
+            properties = {new: settings.cluster_properties(cluster.properties), old: {}}
+            timeout_s = settings.call_timeout_ms / 1000
+            ask = partial(answer, properties=properties, group_id=settings.consumer_group, timeout_s=timeout_s)
+            found, more = stand_in(found, document, new, topics=cluster.topics, continues=cluster.continues, ask=ask)
+            said += more
+        return found, said
+
+    def _answers(self, name: str, kept: ClusterOffsets) -> bool:
+        """Return whether the very cluster of the document answers now."""
+        connection = ClusterConnection(
+            name,
+            self.properties(name, kept.properties),
+            group_id=self._settings.consumer_group,
+            timeout_ms=self._settings.call_timeout_ms,
+        )
+        with closing(connection):
+            try:
+                return connection.kafka_id() in ("", kept.kafka_id) or not kept.kafka_id
+            except ClusterUnavailableError:
+                return False
+
     def metadata_status(self) -> Mapping[str, object]:
         """Return the watcher's counters and errors."""
         return self._watcher.status() if self._watcher is not None else {}
@@ -273,6 +320,7 @@ class SourceView:
         for monitor in self.monitors.values():
             merged.start |= monitor.answers.start
             merged.stop |= monitor.answers.stop
+        merged.moves = self._movers.answers()
         return merged
 
     def request_offsets(self, requests: Iterable[OffsetRequest], *, patient: bool) -> bool:
@@ -289,6 +337,39 @@ class SourceView:
         for name in tickets:
             _raise_fatal(self.monitors[name])
         return any(served) and any(self.monitors[name].failing_for_s is None for name in tickets)
+
+    def request_moves(
+        self, requests: Collection[MoveRequest], clusters: Mapping[str, ClusterOffsets], *, patient: bool
+    ) -> bool:
+        """Have positions on other clusters looked for, wait, and return whether there may be new answers."""
+        names = {name for request in requests for name in (request.cluster, request.old_cluster)}
+        properties = {name: self.properties(name, clusters[name].properties) for name in names}
+        wait_s = self._settings.unavailable_after_ms / 1000 if patient else _NEWS_S
+        return self._movers.request(requests, properties, wait_s)
+
+    def add_marks(self, document: Document, standby: Mapping[str, Collection[str]]) -> bool:
+        """Add the last records before the end of each range to a document, for topics that another cluster may continue.
+
+        Those before the start stay, in case that the batch is never finished. Without an answer in time the document keeps
+        its earlier marks.
+
+        Returns:
+            Whether something was added.
+        """
+        added = False
+        for name, topics in standby.items():
+            kept = document.clusters[name]
+            ends = {tp: end for tp, (_, end) in kept.ranges.items() if tp.topic in topics and end > 0}
+            if name not in self.monitors or self.monitors[name].failing_for_s is not None:
+                continue
+            found = self._movers.marks(name, self.properties(name, kept.properties), ends, _MARKS_S)
+            for tp, marks in found.items():
+                start, end = kept.ranges[tp]
+                before = tuple(m for m in kept.marks.get(tp, ()) if m.offset < min(start, marks[0].offset))[-MARKS:]
+                now = before + marks if end > start else marks
+                added |= now[-len(marks) :] != kept.marks.get(tp, ())[-len(marks) :]
+                kept.marks[tp] = now
+        return added
 
     def forget_answers(self, still_open: Collection[OffsetRequest]) -> None:
         """Drop all answers, because their positions are in a document now, except what is still open."""
@@ -522,6 +603,7 @@ def _clusters(snapshot: Snapshot | None, previous: Document | None) -> Mapping[s
                 c.properties,
                 None if c.starting is None else initializer_from_json(c.starting),
                 None if c.stopping is None else initializer_from_json(c.stopping),
+                None if c.continues is None else continues_from_json(c.continues),
             )
     return clusters
 
@@ -541,7 +623,9 @@ def desired_cluster(
     starting, stopping = cluster.starting_offsets, cluster.stopping_offsets
     if settings.group_id is None:
         starting, stopping = starting and without_group(starting), stopping and without_group(stopping)
-    return DesiredCluster(topics, storable(cluster.properties), starting, stopping, settings.partitions)
+    return DesiredCluster(
+        topics, storable(cluster.properties), starting, stopping, settings.partitions, cluster.continues
+    )
 
 
 def _is_undecided(

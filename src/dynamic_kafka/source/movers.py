@@ -1,0 +1,159 @@
+"""The threads that compare records of two clusters, so that nothing waits for them: one for each cluster that is moved to.
+
+Requests are answered one after the other. A request without a good answer is tried again after a while, as long as it is
+asked: a copy may lag behind.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from functools import partial
+
+from dynamic_kafka.errors import DynamicKafkaError
+from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.evidence import MoveRequest, Placement, RecordPrint, place
+from dynamic_kafka.source.record_log import open_log
+
+__all__ = ["Movers", "answer"]
+
+_AGAIN_S = 2.0
+
+Marks = dict[KafkaTopicPartition, tuple[RecordPrint, ...]]
+
+
+class Movers:
+    """The answers to moves, and the marks of topics that another cluster is ready to continue. Created without a thread.
+
+    Args:
+        group_id: The consumer group of the clients, which nothing joins.
+        timeout_ms: The longest time without an answer of a cluster.
+    """
+
+    def __init__(self, *, group_id: str, timeout_ms: int) -> None:
+        self._group_id, self._timeout_s = group_id, timeout_ms / 1000
+        self._changed = threading.Condition()
+        # Guarded by the condition:
+        self._answers: dict[MoveRequest, tuple[Placement, float]] = {}
+        self._marks: dict[tuple[str, KafkaTopicPartition], tuple[int, tuple[RecordPrint, ...]]] = {}
+        self._jobs: dict[str, Callable[[], None]] = {}
+        self._busy: set[str] = set()
+        self._closed = False
+
+    def answers(self) -> Mapping[MoveRequest, Placement]:
+        """Return all answers."""
+        with self._changed:
+            return {request: placement for request, (placement, _) in self._answers.items()}
+
+    def request(
+        self, requests: Iterable[MoveRequest], properties: Mapping[str, Mapping[str, str]], wait_s: float
+    ) -> bool:
+        """Have requests answered, wait for that, and return whether there may be new answers. Others are forgotten.
+
+        Args:
+            requests: The requests.
+            properties: The properties of their clusters.
+            wait_s: The longest time to wait.
+        """
+        asked = list(requests)
+        with self._changed:
+            self._answers = {request: self._answers[request] for request in asked if request in self._answers}
+            now = time.monotonic()
+            due = [
+                request
+                for request in asked
+                if request not in self._answers or now - self._answers[request][1] >= _AGAIN_S
+            ]
+            if not due:
+                return False
+            by_cluster: dict[str, list[MoveRequest]] = {}
+            for request in due:
+                by_cluster.setdefault(request.cluster, []).append(request)
+            for cluster, some in by_cluster.items():
+                self._start(cluster, partial(self._answer_all, some, properties))
+            self._changed.wait_for(lambda: all(self._is_new(request, now) for request in due), wait_s)
+            return any(self._is_new(request, now) for request in due)
+
+    def _is_new(self, request: MoveRequest, since: float) -> bool:
+        return request in self._answers and self._answers[request][1] >= since
+
+    def marks(
+        self, cluster: str, properties: Mapping[str, str], positions: Mapping[KafkaTopicPartition, int], wait_s: float
+    ) -> Marks:
+        """Return the last records before positions of a cluster, as far as they are known after a while."""
+        with self._changed:
+            due = {tp: end for tp, end in positions.items() if self._marks.get((cluster, tp), (-1, ()))[0] != end}
+            if due:
+                self._start(f"marks of {cluster}", partial(self._mark, cluster, properties, due))
+                self._changed.wait_for(
+                    lambda: all(self._marks.get((cluster, t), (-1,))[0] == due[t] for t in due), wait_s
+                )
+            known = {tp: self._marks[cluster, tp] for tp in positions if (cluster, tp) in self._marks}
+            return {tp: records for tp, (end, records) in known.items() if end == positions[tp] and records}
+
+    def close(self) -> None:
+        """Have the threads end, without waiting for them."""
+        with self._changed:
+            self._closed = True
+            self._jobs.clear()
+
+    def _start(self, name: str, job: Callable[[], None]) -> None:
+        """Have a thread do a job. It replaces the one that waits under the same name."""
+        self._jobs[name] = job
+        if name not in self._busy and not self._closed:
+            self._busy.add(name)
+            threading.Thread(target=self._run, args=(name,), name=f"dynamic-kafka-{name}", daemon=True).start()
+
+    def _run(self, name: str) -> None:
+        while True:
+            with self._changed:
+                job = self._jobs.pop(name, None)
+                if job is None:
+                    self._busy.discard(name)
+                    return
+            job()
+
+    def _answer_all(self, requests: Iterable[MoveRequest], properties: Mapping[str, Mapping[str, str]]) -> None:
+        for request in requests:
+            placement = answer(request, properties, group_id=self._group_id, timeout_s=self._timeout_s)
+            with self._changed:
+                self._answers[request] = placement, time.monotonic()
+                self._changed.notify_all()
+
+    def _mark(self, cluster: str, properties: Mapping[str, str], positions: Mapping[KafkaTopicPartition, int]) -> None:
+        try:
+            with open_log(cluster, properties, group_id=self._group_id, timeout_s=self._timeout_s) as log:
+                found = log.marks(positions)
+        except DynamicKafkaError:
+            return  # the document keeps its earlier marks
+        with self._changed:
+            self._marks |= {(cluster, tp): (end, found.get(tp, ())) for tp, end in positions.items()}
+            self._changed.notify_all()
+
+
+def answer(
+    request: MoveRequest, properties: Mapping[str, Mapping[str, str]], *, group_id: str, timeout_s: float
+) -> Placement:
+    """Ask the clusters, and return the answer; if one does not answer, why there is none.
+
+    Args:
+        request: The request.
+        properties: The properties of its clusters.
+        group_id: The consumer group of the clients, which nothing joins.
+        timeout_s: The longest time without an answer.
+    """
+    try:
+        with ExitStack() as stack:
+            new, old = (
+                stack.enter_context(open_log(name, properties[name], group_id=group_id, timeout_s=timeout_s))
+                if name == request.cluster or request.readable
+                else None
+                for name in (request.cluster, request.old_cluster)
+            )
+            assert new is not None
+            return place(request, old, new)
+    except Exception as error:  # noqa: BLE001  whatever it is, the partition waits, and says why
+        text = str(error) if isinstance(error, DynamicKafkaError) else f"{type(error).__name__}: {error}"
+        return Placement(None, "unproved", None, text)
