@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from dynamic_kafka.observe import model
 from dynamic_kafka.observe import place as place_module
 from dynamic_kafka.observe import reporter as reporters
 from dynamic_kafka.observe.model import Model
-from dynamic_kafka.observe.place import Address, ServerSettings, driver, find_or_start
+from dynamic_kafka.observe.place import Address, ServerSettings, driver, find_or_start, reach_of
 from dynamic_kafka.observe.reporter import Reporter
 from dynamic_kafka.observe.server import MetricsServer
 
@@ -204,6 +205,15 @@ def test_the_server_ends_with_the_driver(own_place: Path) -> None:
             return made.connect_ex((address.host, address.port)) != 0
 
     eventually(is_refused)
+
+
+def test_executors_elsewhere_are_told_an_address_that_is_not_their_own() -> None:
+    """A host is one as it was given. For all addresses it is no loopback address, which each machine has."""
+    assert reach_of("driver-7.example.com") == "driver-7.example.com"
+    assert reach_of("127.0.0.1") == "127.0.0.1"
+    for everything in ("0.0.0.0", "::"):
+        found = reach_of(everything)
+        assert found == socket.gethostname() or not ip_address(found).is_loopback
 
 
 def test_a_port_that_is_taken_is_told(own_place: Path, server: MetricsServer) -> None:

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from dynamic_kafka.observe.place import Process, process, write_place
+from dynamic_kafka.observe.place import Process, process, reach_of, write_place
 from dynamic_kafka.observe.server import MetricsServer
 
 __all__: list[str] = []
 
 _LOOK_S = 1.0
-_ANY = ("", "0.0.0.0", "::")  # noqa: S104  only compared
 
 
 def main(arguments: list[str]) -> None:
@@ -33,8 +31,7 @@ def main(arguments: list[str]) -> None:
     except OSError as error:
         write_place(path, {"pid": own.pid, "started": own.started, "error": error.strerror or str(error)})
         return
-    reach = socket.gethostname() if host in _ANY else host
-    of_server: dict[str, int | str] = {"reach": reach, "port": server.port, "token": server.token}
+    of_server: dict[str, int | str] = {"reach": reach_of(host), "port": server.port, "token": server.token}
     write_place(path, {"pid": own.pid, "started": own.started, **of_server})
     threading.Thread(target=server.serve_forever, daemon=True).start()
     if otlp_endpoint:

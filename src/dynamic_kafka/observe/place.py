@@ -11,6 +11,7 @@ import fcntl
 import json
 import logging
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -23,12 +24,23 @@ from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import ConfigurationError
 
-__all__ = ["Address", "Process", "ServerSettings", "driver", "find_or_start", "process", "read_place", "write_place"]
+__all__ = [
+    "Address",
+    "Process",
+    "ServerSettings",
+    "driver",
+    "find_or_start",
+    "process",
+    "reach_of",
+    "read_place",
+    "write_place",
+]
 
 _log = logging.getLogger(__name__)
 
 _START_S = 15.0
 _WAIT_S = 0.05
+_OUTSIDE = {"": "192.0.2.1", "0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # noqa: S104  addresses of documents
 _started: list[subprocess.Popen[bytes]] = []
 
 
@@ -152,6 +164,22 @@ def _find_or_start(settings: ServerSettings) -> Address:
     address = Address(found["reach"], found["port"], found["token"])
     _log.info("Metrics and status of the queries of this driver: %s", address.url)
     return address
+
+
+def reach_of(host: str) -> str:
+    """Return the address at which others reach a server of this machine that listens at `host`.
+
+    For a host that stands for all addresses, it is the one of the interface that leads to other networks. The machine's name
+    would be resolved elsewhere, where it may lead nowhere, or to the machine that asks.
+    """
+    if host not in _OUTSIDE:
+        return host
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((_OUTSIDE[host], 9))  # chooses the interface, and sends nothing
+        except OSError:  # there is no other network
+            return socket.gethostname()
+        return str(probe.getsockname()[0])
 
 
 def read_place(path: Path) -> dict[str, Any] | None:
