@@ -106,6 +106,7 @@ def worker(*reads: ReadReport, reporter: str = "worker", sequence: int = 1, **ch
         "given_up": 0,
         "emit_lag_s": {},
         "read": list(reads),
+        "unread": {},
         "clients": {},
     }
     return cast("WorkerReport", found | changes)

@@ -106,6 +106,7 @@ struct Run {
     topic: Arc<str>,
     partition: i32,
     records: usize,
+    last_ms: Option<i64>,
 }
 
 /// Optional bytes of records: a binary column.
@@ -215,8 +216,20 @@ impl Columns {
     pub fn begin_run(&mut self, topic: &Arc<str>, partition: i32) {
         match self.runs.last() {
             Some(run) if run.partition == partition && run.topic == *topic => (),
-            _ => self.runs.push(Run { topic: Arc::clone(topic), partition, records: 0 }),
+            _ => self.runs.push(Run { topic: Arc::clone(topic), partition, records: 0, last_ms: None }),
         }
+    }
+
+    /// Note the time of the last record of the last run, in milliseconds; None if it has none.
+    pub fn end_run(&mut self, time_ms: Option<i64>) {
+        if let Some(run) = self.runs.last_mut() {
+            run.last_ms = time_ms;
+        }
+    }
+
+    /// Return the runs: topic, partition, number of records, and the time of the last one.
+    pub fn runs(&self) -> impl Iterator<Item = (&str, i32, usize, Option<i64>)> {
+        self.runs.iter().filter(|run| run.records > 0).map(|run| (&*run.topic, run.partition, run.records, run.last_ms))
     }
 
     /// Add a record to the last run.

@@ -281,10 +281,12 @@ impl Consumer {
 /// Put the records within the ranges into the columns, and move the positions.
 fn take(messages: &Messages<'_>, spans: &mut Spans, columns: &mut Columns, events: &mut Vec<Event>) {
     let mut current: Option<(Message<'_>, Option<Span>)> = None;
+    let mut last: Option<Message<'_>> = None;
     for message in messages.iter() {
         let same = current.as_ref().is_some_and(|(first, _)| first.is_of_partition_of(&message));
         if !same || message.error().is_some() {
             store(current.take(), spans);
+            end_run(last.take(), columns);
         }
         if let Some(error) = message.error() {
             note(&message, error, spans, events);
@@ -305,12 +307,21 @@ fn take(messages: &Messages<'_>, spans: &mut Spans, columns: &mut Columns, event
             if offset >= span.position && !span.is_finished() {
                 if offset < span.end {
                     columns.push(&message);
+                    last = Some(message);
                 }
                 span.move_to(offset + 1);
             }
         }
     }
     store(current, spans);
+    end_run(last, columns);
+}
+
+/// Note the time of the last record of a run. Only that one is asked for its time, unless the times are wanted.
+fn end_run(last: Option<Message<'_>>, columns: &mut Columns) {
+    if let Some((time_ms, kind)) = last.map(|message| message.timestamp()) {
+        columns.end_run((kind > 0).then_some(time_ms));
+    }
 }
 
 fn store(current: Option<(Message<'_>, Option<Span>)>, spans: &mut Spans) {

@@ -58,6 +58,7 @@ pub const PARTITION_EOF: i32 = -191;
 const OUTDATED: &str = "librdkafka has no function";
 const EVENT_LOG: c_int = 0x4;
 const EVENT_ERROR: c_int = 0x8;
+const EVENT_STATS: c_int = 0x40;
 const PRODUCER: c_int = 0;
 const CONSUMER: c_int = 1;
 const CONF_OK: c_int = 0;
@@ -153,6 +154,7 @@ api! {
     event_error(*mut Event) -> c_int;
     event_error_string(*mut Event) -> *const c_char;
     event_log(*mut Event, *mut *const c_char, *mut *const c_char, *mut c_int) -> c_int;
+    event_stats(*mut Event) -> *const c_char;
     event_destroy(*mut Event);
     topic_partition_list_new(c_int) -> *mut RawPartitions;
     topic_partition_list_add(*mut RawPartitions, *const c_char, i32) -> *mut RawPartition;
@@ -179,6 +181,7 @@ api! {
     conf_set_opaque(*mut Conf, *mut c_void);
     conf_set_dr_msg_cb(*mut Conf, Option<unsafe extern "C" fn(*mut Handle, *const RawMessage, *mut c_void)>);
     conf_set_error_cb(*mut Conf, Option<unsafe extern "C" fn(*mut Handle, c_int, *const c_char, *mut c_void)>);
+    conf_set_stats_cb(*mut Conf, Option<unsafe extern "C" fn(*mut Handle, *mut c_char, usize, *mut c_void) -> c_int>);
     conf_set_log_cb(*mut Conf, Option<unsafe extern "C" fn(*const Handle, c_int, *const c_char, *const c_char)>);
     opaque(*const Handle) -> *mut c_void;
     poll(*mut Handle, c_int) -> c_int;
@@ -284,4 +287,6 @@ pub enum Report {
     Failed(Error),
     /// A line of its log: level (as in syslog), facility and text.
     Logged(i32, String, String),
+    /// Its statistics, as JSON. They come if `statistics.interval.ms` asks for them.
+    Statistics(String),
 }

@@ -17,10 +17,12 @@ use crate::librdkafka::{self, Report, producer};
 use crate::producer::{self as rows, Stop};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 6;
+const INTERFACE: u32 = 7;
 
 type Range = (String, i32, i64, i64);
-type Reports = (Vec<(i32, String)>, Vec<String>);
+type Run = (String, i32, usize, Option<i64>);
+/// Errors (code and text), lines of the log, and the last statistics.
+type Reports = (Vec<(i32, String)>, Vec<String>, Option<String>);
 /// Of a task: its number, how many records, and of the first one the code, topic, partition and size of the key.
 type Failures = (u32, u64, i32, String, i32, Option<usize>);
 
@@ -82,6 +84,14 @@ struct Fetched {
 
 #[pymethods]
 impl Fetched {
+    /// Return what the records are of: topic, partition, number of records, and the time of the last one in milliseconds if
+    /// it has one. Nothing is left to return after `batch`.
+    fn runs(&self) -> Vec<Run> {
+        let columns = locked(&self.columns);
+        let runs = columns.iter().flat_map(Columns::runs);
+        runs.map(|(topic, partition, records, time_ms)| (topic.to_owned(), partition, records, time_ms)).collect()
+    }
+
     /// Return the records as a batch without those of some topics; None if none is left, or if it was called before.
     ///
     /// Raises:
@@ -183,7 +193,7 @@ impl Consumer {
         self.detached(py, |consumer| consumer.client().look_up(topic, timeout))
     }
 
-    /// Return the errors (code and text) and the lines of the log since the last call.
+    /// Return the errors (code and text) and the lines of the log since the last call, and the last statistics if there are new ones.
     fn reports(&self, py: Python<'_>) -> PyResult<Reports> {
         Ok(separated(self.detached(py, |consumer| Ok(consumer.client().reports()))?))
     }
@@ -288,7 +298,7 @@ impl Producer {
         self.detached(py, |producer| producer.abort_transaction(seconds(timeout_s)))
     }
 
-    /// Return the errors (code and text) and the lines of the log since the last call.
+    /// Return the errors (code and text) and the lines of the log since the last call, and the last statistics if there are new ones.
     fn reports(&self, py: Python<'_>) -> PyResult<Reports> {
         Ok(separated(self.detached(py, |producer| Ok(producer.take_reports()))?))
     }
@@ -314,14 +324,15 @@ fn seconds(time: f64) -> Duration {
 }
 
 fn separated(reports: Vec<Report>) -> Reports {
-    let (mut errors, mut lines) = (Vec::new(), Vec::new());
+    let (mut errors, mut lines, mut statistics) = (Vec::new(), Vec::new(), None);
     for report in reports {
         match report {
             Report::Failed(error) => errors.push((error.code, error.text)),
             Report::Logged(level, facility, text) => lines.push(format!("{facility} [{level}] {text}")),
+            Report::Statistics(text) => statistics = Some(text),
         }
     }
-    (errors, lines)
+    (errors, lines, statistics)
 }
 
 /// Load librdkafka from a file, and return its version.

@@ -37,7 +37,7 @@ Encode = Callable[["pa.StructArray", bytes], tuple["pa.BinaryArray", list[int]]]
 """Takes rows, and the bytes with which each message begins. Returns a message for each row, null for a row that is null, and
 the places of the rows that the kernel is not certain about; their messages are null, too."""
 
-_INTERFACE = 6
+_INTERFACE = 7
 _REPAIR = "install the version of pyspark-dynamic-kafka-native that belongs to this pyspark-dynamic-kafka"
 
 

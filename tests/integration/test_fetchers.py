@@ -17,7 +17,7 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
 from dynamic_kafka.native import Implementation, Kernel, kernel
 from dynamic_kafka.source.fetchers import make_fetcher
-from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, Fetcher, FetchEvent, Span
+from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, Fetcher, FetchEvent, Run, Span
 from dynamic_kafka.source.python_fetcher import PythonFetcher
 from dynamic_kafka.source.rows import COLUMNS, SPEC, VALUE_ROW, arrow_schema
 from dynamic_kafka.testing import KafkaBroker, MockCluster, produce, wait_until
@@ -35,6 +35,7 @@ class Fetching:
     def __init__(self, fetcher: Fetcher, clients: ClusterClients) -> None:
         self.fetcher, self.clients = fetcher, clients
         self.rows: list[dict[str, Any]] = []
+        self.runs: list[Run] = []
         self.sizes: list[int] = []
         self.events: list[FetchEvent] = []
         self.positions: dict[KafkaTopicPartition, int] = {}
@@ -44,6 +45,7 @@ class Fetching:
         fetched = self.fetcher.fetch(timeout_s)
         self.positions |= fetched.positions
         self.events += fetched.events
+        self.runs += fetched.runs()
         batch = fetched.batch(without)
         if batch is not None:
             batch.validate(full=True)
@@ -62,10 +64,13 @@ class Fetching:
 
     def until(self, **positions: int) -> list[tuple[int, int]]:
         """Fetch until the positions of some partitions of `t` (`p0=...`) are reached; the rows by partition and offset."""
-        wanted = {KafkaTopicPartition("t", int(name[1:])): position for name, position in positions.items()}
-
-        self.fetch_until(lambda: wanted.items() <= self.positions.items(), str(positions))
+        self.until_moved(**positions)
         return sorted((row["partition"], row["offset"]) for row in self.rows)
+
+    def until_moved(self, **positions: int) -> None:
+        """The same, whichever columns are fetched."""
+        wanted = {KafkaTopicPartition("t", int(name[1:])): position for name, position in positions.items()}
+        self.fetch_until(lambda: wanted.items() <= self.positions.items(), str(positions))
 
 
 Open = Callable[..., Fetching]
@@ -159,6 +164,17 @@ def test_all_columns_of_odd_records(cluster: MockCluster, open_at: Open) -> None
     assert batch is not None
     assert batch.schema == arrow_schema(["timestamp"])
     assert batch.column(0).cast(pa.int64()).to_pylist() == [(2**63 // 1000 - 1) * 1000]
+
+
+def test_runs_say_what_the_records_are_of(cluster: MockCluster, open_at: Open) -> None:
+    """For the metrics: with the time of the last record within the range, whichever columns are wanted."""
+    for times_ms in ((5, 0), (9, 0), (7, 0), (8, 1), (11, 0)):
+        produce(cluster.bootstrap_servers, "t", [(None, b"v")] * 2, partition=times_ms[1], timestamp_ms=times_ms[0])
+    fetching = open_at(cluster.bootstrap_servers, {T0: Span(1, 6), T1: Span(0, 2)}, ["value"])
+    fetching.until_moved(p0=6, p1=2)
+    counts = {p: sum(run[2] for run in fetching.runs if run[:2] == ("t", p)) for p in (0, 1)}
+    last_ms = {p: [run[3] for run in fetching.runs if run[1] == p][-1] for p in (0, 1)}
+    assert (counts, last_ms) == ({0: 5, 1: 2}, {0: 7, 1: 8})
 
 
 def test_a_time_that_does_not_fit_is_an_error_of_that_record(cluster: MockCluster, open_at: Open) -> None:

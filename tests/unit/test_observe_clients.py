@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
+from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
+from dynamic_kafka.native import Implementation
 from dynamic_kafka.observe.clients import ClientTotals, client_numbers
 from dynamic_kafka.observe.series import CLIENTS
-from dynamic_kafka.testing import MockCluster
+from dynamic_kafka.testing import MockCluster, wait_until
 
 
 @pytest.mark.parametrize("role", ["consumer", "producer"])
-def test_the_statistics_of_a_client_have_all_numbers(role: str) -> None:
-    """As this version of librdkafka gives them."""
-    texts: list[str] = []
+def test_the_statistics_of_a_client_have_all_numbers(role: str, implementation: Implementation) -> None:
+    """As this version of librdkafka gives them, of confluent-kafka's clients and of the native kernel's."""
+    asked = ClientSettings({}, {"group.id": "g"} if role == "consumer" else {}, statistics_ms=20)
     with MockCluster() as cluster:
-        config = {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "statistics.interval.ms": 20,
-            "stats_cb": texts.append,
-        }
-        client = Consumer({**config, "group.id": "g"}) if role == "consumer" else Producer(config)
-        deadline = time.monotonic() + 10
-        while not texts or not client_numbers(texts[-1])[1]["responses_total"]:
-            client.poll(0.05)
-            assert time.monotonic() < deadline
-        if isinstance(client, Consumer):
-            client.close()
-    name, numbers = client_numbers(texts[-1])
+        clients = ClusterClients({"bootstrap.servers": cluster.bootstrap_servers}, **{role: asked})
+        client = getattr(clients, f"native_{role}" if implementation == "native" else role)
+
+        def told() -> tuple[str, dict[str, float]] | None:
+            if implementation == "native" and role == "producer":
+                client.poll(0.05)
+            clients.poll()
+            found = client_numbers(text) if (text := clients.statistics.take()) else None
+            return found if found and found[1]["responses_total"] else None
+
+        found = wait_until(told, 10, "the statistics")
+        assert clients.statistics.take() == ""
+        clients.close()
+    assert found is not None
+    name, numbers = found
     assert role in name
     assert numbers.keys() == CLIENTS.keys()
     assert numbers["round_trip_seconds"] < 1
@@ -45,6 +47,15 @@ def test_the_totals_of_all_clients_are_added_up() -> None:
     ]
     assert [n["requests_total"] for n in numbers] == [5, 7, 9, 10, 11]
     assert [n["queued_messages"] for n in numbers] == [5, 7, 2, 3, 8]
+
+
+def test_the_totals_of_many_clients_are_kept() -> None:
+    """Each task of an exactly-once sink has one of its own. One that goes on is not counted twice."""
+    totals = ClientTotals()
+    for i in range(200):
+        totals.take(_statistics("kept", i + 1))
+        numbers = totals.take(_statistics(f"client {i}", 2))
+    assert numbers["requests_total"] == 600
 
 
 def _statistics(name: str, sent: int) -> str:

@@ -138,6 +138,25 @@ def test_the_watermark_waits_for_the_slowest_partition_unless_it_is_idle() -> No
     assert model.status(later_ms)["queries"][0]["sources"][0]["watermark_lag_s"] == 0.0
 
 
+def test_records_that_were_not_decoded_have_series_where_they_are_counted() -> None:
+    """Of a query whose values only Spark decodes nothing is known, so there is no series."""
+    found = series_of(source(cluster()), worker(read({0: 5})))
+    assert "dynamic_kafka_source_undecoded_records_total" not in found
+    model = model_of(source(cluster(), cluster("west")), worker(unread={"undecoded": []}))
+    for sequence, records in ((2, 3), (3, 4)):
+        left = [{"cluster": "east", "topic": "orders", "records": records}]
+        model.report(worker(sequence=sequence, unread={"undecoded": left}), BEGAN_MS)
+    model.report(worker(reporter="other", unread={"undecoded": left}), BEGAN_MS)
+    found = samples(model.status(BEGAN_MS))
+    assert value(found, "source_undecoded_records_total", "east", "orders") == 8
+    assert value(found, "source_undecoded_records_total", "west", "orders") == 0
+    assert "dynamic_kafka_source_decode_errors_total" not in found
+    cut = source(cluster("east", topic("a"), topic("orders")), max_partitions=1)
+    found = series_of(cut, worker(unread={"undecoded": left, "errors": left}))
+    assert value(found, "source_undecoded_records_total", "east", "") == 4
+    assert value(found, "source_decode_errors_total", "east", "") == 4
+
+
 def test_more_partitions_than_allowed_are_cut_to_topics_and_then_to_clusters() -> None:
     """And a series says so."""
     topics = [topic(f"t{i}", current=(5,) * 10, end=(7,) * 10) for i in range(10)]
@@ -196,7 +215,13 @@ def test_every_sample_has_the_labels_of_its_declaration() -> None:
     }  # fmt: skip
     found = series_of(
         source(cluster("east", topic(committed=[9])), metadata=metadata),
-        worker(read({0: 1}), emit_lag_s={"east": 0.5}, clients={"east": numbers}, query_id="id-1"),
+        worker(
+            read({0: 1}),
+            emit_lag_s={"east": 0.5},
+            clients={"east": numbers},
+            query_id="id-1",
+            unread={"undecoded": [], "errors": []},
+        ),
         sink(query_id="id-1", clients={"east": numbers}),
     )
     assert found.keys() == {series.name for series in SERIES}

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from dynamic_kafka.formats import ERROR, Decoder
 from dynamic_kafka.source.rows import VALUE_ROW
+from dynamic_kafka.source.tally import Tally
 from dynamic_kafka.spark.datasource import UNDECODED
-from dynamic_kafka.spark.value_rows import completed, gathered
+from dynamic_kafka.spark.value_rows import completed, counted, gathered
 
 TYPE = pa.struct([("a", pa.int64()), (ERROR, pa.string())])
 
@@ -57,3 +58,23 @@ def test_a_batch_of_decoded_messages_has_nothing_left() -> None:
     batch = pa.record_batch([rows, values], [VALUE_ROW, "value"]).slice(1)
     (found,) = gathered(iter([batch]), [VALUE_ROW, UNDECODED])
     assert found[UNDECODED].null_count == len(found) == 2
+
+
+def test_values_that_are_left_and_rows_with_an_error_are_counted_by_topic() -> None:
+    """For the metrics. An empty value, and one that the kernel skips, are not left."""
+    rows = [{"a": 1, ERROR: None}, None, {"a": None, ERROR: "why"}, None, None, None]
+    batch = pa.record_batch(
+        {
+            "cluster": pa.array(["c"] * 6),
+            "topic": pa.array(["t", "t", "t", "u", "u", "u"]),
+            "value": pa.array([None, b"left", b"bad", b"left", b"", None]),
+            VALUE_ROW: pa.array(rows, TYPE),
+        }
+    )
+    tally = Tally("run", "native")
+    batches = counted(counted(iter([batch, batch.slice(4)]), tally, "undecoded"), tally, "errors")
+    assert list(batches) == [batch, batch.slice(4)]
+    assert tally._report(False)["unread"] == {
+        "undecoded": [{"cluster": "c", "topic": "t", "records": 1}, {"cluster": "c", "topic": "u", "records": 1}],
+        "errors": [{"cluster": "c", "topic": "t", "records": 1}],
+    }

@@ -83,6 +83,14 @@ fn a_batch_has_all_columns() {
 }
 
 #[test]
+fn runs_are_told_with_the_time_of_their_last_record() {
+    let mut columns = columns(vec![("t", 3, record(7)), ("t", 3, record(8)), ("u", 4, record(1))]);
+    columns.end_run(Some(5));
+    columns.begin_run(&Arc::from("v"), 0); // of which no record is within a range
+    assert_eq!(columns.runs().collect::<Vec<_>>(), [("t", 3, 2, None), ("u", 4, 1, Some(5))]);
+}
+
+#[test]
 fn a_time_that_does_not_fit_names_its_record() {
     let late = Given { time: (i64::MAX / 1000 + 1, 1), ..record(8) };
     let problem = columns(vec![("t", 3, record(7)), ("u", 4, late)]).finish(&[]);

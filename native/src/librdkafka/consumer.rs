@@ -7,8 +7,9 @@ use std::slice;
 use std::time::Duration;
 
 use super::{
-    Api, CONSUMER, EVENT_ERROR, EVENT_LOG, Error, Failure, Handle, Headers, INVALID_ARG, Metadata, NO_CONSUMER_CLOSE,
-    Queue, RawMessage, RawPartitions, Report, TEXT_BYTES, bytes, c_text, configured, loaded, milliseconds, text,
+    Api, CONSUMER, EVENT_ERROR, EVENT_LOG, EVENT_STATS, Error, Failure, Handle, Headers, INVALID_ARG, Metadata,
+    NO_CONSUMER_CLOSE, Queue, RawMessage, RawPartitions, Report, TEXT_BYTES, bytes, c_text, configured, loaded,
+    milliseconds, text,
 };
 
 /// A partition of a topic with an offset.
@@ -69,7 +70,7 @@ impl Client {
         let mut problem: [c_char; TEXT_BYTES] = [0; TEXT_BYTES];
         // SAFETY: `new` takes the configuration, unless it fails. The queues belong to this value.
         unsafe {
-            (api.conf_set_events)(conf, EVENT_LOG | EVENT_ERROR);
+            (api.conf_set_events)(conf, EVENT_LOG | EVENT_ERROR | EVENT_STATS);
             let handle = (api.new)(CONSUMER, conf, problem.as_mut_ptr(), TEXT_BYTES);
             if handle.is_null() {
                 (api.conf_destroy)(conf);
@@ -177,6 +178,7 @@ impl Client {
                             found.push(Report::Logged(level, text(facility), text(line)));
                         }
                     }
+                    EVENT_STATS => found.push(Report::Statistics(text((self.api.event_stats)(event)))),
                     _ => (),
                 }
                 (self.api.event_destroy)(event);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::{
     Api, Error, Failure as RawFailure, Flags, Handle, INVALID_ARG, Metadata, PRODUCER, RawMessage, Report, TEXT_BYTES,
-    Topic, c_text, configured, loaded, milliseconds, text,
+    Topic, bytes, c_text, configured, loaded, milliseconds, text,
 };
 
 const COPY: c_int = 0x2;
@@ -115,6 +115,7 @@ pub struct Failures {
 #[derive(Default)]
 struct Contents {
     reports: Vec<Report>,
+    statistics: Option<String>,
     failures: Vec<Failures>,
     fatal: Option<Error>,
 }
@@ -191,6 +192,16 @@ unsafe extern "C" fn on_log(handle: *const Handle, level: c_int, facility: *cons
     }
 }
 
+/// SAFETY: for librdkafka, with a text of so many bytes, and the address of an `Inbox`.
+unsafe extern "C" fn on_statistics(_: *mut Handle, json: *mut c_char, length: usize, inbox: *mut c_void) -> c_int {
+    if !inbox.is_null() {
+        let inbox = unsafe { &*inbox.cast::<Inbox>() };
+        let json = unsafe { bytes(json.cast(), length) }.unwrap_or_default();
+        inbox.open().statistics = Some(String::from_utf8_lossy(json).into_owned());
+    }
+    0 // the text stays librdkafka's, which releases it
+}
+
 /// A producer.
 pub struct Producer {
     api: &'static Api,
@@ -221,6 +232,7 @@ impl Producer {
             (api.conf_set_dr_msg_cb)(conf, Some(on_delivery));
             (api.conf_set_error_cb)(conf, Some(on_error));
             (api.conf_set_log_cb)(conf, Some(on_log));
+            (api.conf_set_stats_cb)(conf, Some(on_statistics));
             let handle = (api.new)(PRODUCER, conf, problem.as_mut_ptr(), TEXT_BYTES);
             if handle.is_null() {
                 (api.conf_destroy)(conf);
@@ -340,9 +352,11 @@ impl Producer {
         self.accepted(unsafe { (self.api.abort_transaction)(self.handle, milliseconds(timeout)) })
     }
 
-    /// Return the errors and the lines of the log since the last call.
+    /// Return the errors and the lines of the log since the last call, and the last statistics if there are new ones.
     pub fn take_reports(&self) -> Vec<Report> {
-        std::mem::take(&mut self.inbox.open().reports)
+        let mut contents = self.inbox.open();
+        let statistics = contents.statistics.take().map(Report::Statistics);
+        std::mem::take(&mut contents.reports).into_iter().chain(statistics).collect()
     }
 
     /// Return the records that were not acknowledged, since the last call.

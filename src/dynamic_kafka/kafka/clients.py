@@ -57,7 +57,7 @@ _REQUEST_TIMEOUT = {"socket.timeout.ms": "30000"}
 QUESTIONS = {"socket.timeout.ms": "10000"}
 """Defaults of a client that asks and does not transfer records."""
 
-_NOT_NATIVE = ("logger", "error_cb", "stats_cb", "statistics.interval.ms")
+_NOT_NATIVE = ("logger", "error_cb", "stats_cb")
 # No consumer of ours joins a group or lets librdkafka choose where to begin.
 _CONSUMER = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
 
@@ -133,7 +133,7 @@ class Statistics:
     """The last statistics of a client, if they were asked for. A record of its own, for the reason of `error_cb`.
 
     Attributes:
-        last: Their JSON text; "" before the first.
+        last: Their JSON text; "" if there are none since the last call of `take`.
     """
 
     last: str = ""
@@ -141,6 +141,11 @@ class Statistics:
     def note(self, text: str) -> None:
         """Take them from librdkafka (`stats_cb`)."""
         self.last = text
+
+    def take(self) -> str:
+        """Return the last statistics, once; "" if there are no new ones."""
+        found, self.last = self.last, ""
+        return found
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ class ClientSettings:
     Args:
         defaults: The user's properties win over these.
         fixed: These win over the user's properties.
-        statistics_ms: If above 0, the time between two statistics of a client. Native clients make none.
+        statistics_ms: If above 0, the time between two statistics of a client.
     """
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -259,15 +264,20 @@ class ClusterClients:
                     self.errors.note(error.args[0])
 
     def note_reports(self) -> None:
-        """Note the errors that the native clients report, and log their lines; for the others the callbacks do that."""
+        """Note the errors and statistics that the native clients report, and log their lines.
+
+        For the others the callbacks do that.
+        """
         for name, settings in (("native_consumer", self._consumer), ("native_producer", self._producer)):
             if name in self.__dict__:
-                errors, lines = self.__dict__[name].reports()
+                errors, lines, statistics = self.__dict__[name].reports()
                 for code, text in errors:
                     self.errors.note(KafkaError(code, text))
                 logger = settings.fixed.get("logger", LIBRDKAFKA_LOG)
                 for line in lines:
                     logger.log(logging.DEBUG, "%s", line)
+                if statistics is not None:
+                    self.statistics.note(statistics)
 
     def ask(self, question: Callable[[float], T], timeout_s: float) -> T:
         """Ask with a short time-out first, and again with longer ones, so that a refused login is noticed soon.

@@ -42,6 +42,7 @@ class ClientTotals:
     def take(self, text: str) -> dict[str, float]:
         """Take the statistics of the client that was used last, and return its numbers with the totals of all."""
         client, numbers = client_numbers(text)
+        self._totals.pop(client, None)  # the one that was used last comes last
         self._totals[client] = {name: value for name, value in numbers.items() if name.endswith("_total")}
         if len(self._totals) > _MOST_CLIENTS:  # the first one was closed long ago
             for name, value in self._totals.pop(next(iter(self._totals))).items():

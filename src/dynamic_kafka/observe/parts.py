@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dynamic_kafka.observe.reports import SinkReport, SourceReport, Transactions
+from dynamic_kafka.observe.reports import SinkReport, SourceReport, Transactions, UnreadKind
 
 __all__ = [
     "HISTORY_LENGTH",
@@ -62,6 +62,7 @@ class SourcePart:
     name: str = ""
     reader: str = ""
     tallies: Tallies = field(default_factory=dict)
+    unread: dict[UnreadKind, dict[tuple[str, str], int]] = field(default_factory=dict)
     tasks: int = 0
     errors: int = 0
     given_up: int = 0

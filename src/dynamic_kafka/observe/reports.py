@@ -22,6 +22,8 @@ __all__ = [
     "TopicReport",
     "TopicState",
     "Transactions",
+    "UnreadKind",
+    "UnreadReport",
     "WorkerReport",
 ]
 
@@ -29,6 +31,9 @@ ClusterState = Literal["starting", "reading", "draining", "retained", "unreachab
 """`starting`: nothing is read yet. `draining`: all topics are removed, and read to their ends. `retained`: all are removed,
 and their positions are kept. `unreachable`: the cluster does not answer (`reason`)."""
 TopicState = Literal["reading", "draining", "retained"]
+UnreadKind = Literal["undecoded", "errors"]
+"""`undecoded`: the native kernel left them to Spark or to the format's decoder, because they are unusual or cannot be read.
+`errors`: the format's decoder could not read them."""
 
 
 class Event(TypedDict):
@@ -211,6 +216,14 @@ class ReadReport(TypedDict):
     read_ms: list[int]
 
 
+class UnreadReport(TypedDict):
+    """How many records of a topic a worker has not decoded since it started."""
+
+    cluster: str
+    topic: str
+    records: int
+
+
 class WorkerReport(TypedDict):
     """The report of a worker process of Spark about one source, after a task.
 
@@ -229,6 +242,7 @@ class WorkerReport(TypedDict):
         given_up: The number of offsets that were given up so far (`failOnDataLoss=false`).
         emit_lag_s: By cluster: the time when the last record was handed to Spark, minus its timestamp.
         read: What was read.
+        unread: What was not decoded, by its kind. A kind that the worker does not count is missing.
         clients: By cluster: librdkafka's own numbers (`register.consumer.metrics`), by their names in `clients`.
     """
 
@@ -246,6 +260,7 @@ class WorkerReport(TypedDict):
     given_up: int
     emit_lag_s: dict[str, float]
     read: list[ReadReport]
+    unread: dict[UnreadKind, list[UnreadReport]]
     clients: dict[str, dict[str, float]]
 
 

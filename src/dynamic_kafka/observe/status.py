@@ -75,6 +75,7 @@ class PartitionStatus(TypedDict):
 class TopicStatus(TypedDict):
     """A topic: sums and the greatest lag of its partitions.
 
+    `undecoded` and `decode_errors` are the records that were not decoded (`UnreadKind`); null if they are not counted.
     `partitions` is null unless the request asks for it: `/status.json?partitions=all`, or `?cluster=NAME&topic=NAME` for
     one topic, or `?cluster=NAME` for one cluster.
     """
@@ -86,6 +87,8 @@ class TopicStatus(TypedDict):
     lag_s: float | None
     records: int
     bytes: int
+    undecoded: int | None
+    decode_errors: int | None
     worst_partition: int | None
     partitions: list[PartitionStatus] | None
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from dynamic_kafka.observe.parts import QueryParts, Sample, SinkPart, SourcePart, has_ended
-from dynamic_kafka.observe.reports import ClusterReport, Event, SourceReport, TopicReport
+from dynamic_kafka.observe.reports import ClusterReport, Event, SourceReport, TopicReport, UnreadKind
 from dynamic_kafka.observe.status import (
     ClusterStatus,
     History,
@@ -210,9 +210,16 @@ def _topic_status(
         lag_s=worst[0] if known and worst is not None else None,
         records=records,
         bytes=size,
+        undecoded=_unread(source, "undecoded", c["cluster"], t["topic"]),
+        decode_errors=_unread(source, "errors", c["cluster"], t["topic"]),
         worst_partition=-worst[2] if worst is not None and worst[1] else None,
         partitions=shown if partitions else None,
     )
+
+
+def _unread(source: SourcePart, kind: UnreadKind, cluster: str, topic: str) -> int | None:
+    counted = source.unread.get(kind)
+    return None if counted is None else counted.get((cluster, topic), 0)
 
 
 def _sink_status(sink: SinkPart, now_ms: int) -> SinkStatus:

@@ -90,10 +90,9 @@ class ClusterProducer:
         self._partitions: dict[str, tuple[int, float]] = {}
         self._told = 0
 
-    @property
     def statistics(self) -> str:
-        """Return the last statistics; "" if there are none."""
-        return self._clients.statistics.last
+        """Return the last statistics; "" if there are none since the last call."""
+        return self._clients.statistics.take()
 
     @cached_property
     def client(self) -> RecordProducer:

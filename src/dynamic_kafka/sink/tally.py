@@ -22,7 +22,7 @@ from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.report import PublishReport, TaskReport
 from dynamic_kafka.sink.settings import SinkSettings
 
-__all__ = ["SinkTally", "TaskObservation", "client_numbers_of", "sink_tally"]
+__all__ = ["SinkTally", "TaskObservation", "client_numbers_of", "note_statistics", "sink_tally"]
 
 _MOST_TALLIES = 8
 
@@ -42,18 +42,30 @@ class TaskObservation:
     clients: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
+_clients_lock = threading.Lock()
 _totals: dict[str, ClientTotals] = {}
+_numbers: dict[str, Mapping[str, float]] = {}
 _told: dict[str, Mapping[str, float]] = {}
 
 
+def note_statistics(producer: ClusterProducer) -> bool:
+    """Take the statistics of a producer for `client_numbers_of`, and return whether there were new ones."""
+    text = producer.statistics()
+    if text:
+        with _clients_lock:
+            _numbers[producer.cluster] = _totals.setdefault(producer.cluster, ClientTotals()).take(text)
+    return bool(text)
+
+
 def client_numbers_of(producers: Iterable[ClusterProducer]) -> dict[str, dict[str, float]]:
-    """Return the numbers of producers by cluster, for `TaskObservation`."""
+    """Return the numbers of the producers' clusters, for `TaskObservation`, if there are new ones."""
     found = {}
     for producer in producers:
-        if producer.statistics:
-            numbers = _totals.setdefault(producer.cluster, ClientTotals()).take(producer.statistics)
-            told = _told.get(producer.cluster, {})
+        note_statistics(producer)
+        with _clients_lock:
+            told, numbers = _told.get(producer.cluster, {}), _numbers.get(producer.cluster, {})
             _told[producer.cluster] = numbers
+        if numbers and numbers is not told:
             found[producer.cluster] = {
                 name: value - told.get(name, 0) if name.endswith("_total") else value for name, value in numbers.items()
             }

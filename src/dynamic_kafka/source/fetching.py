@@ -15,7 +15,17 @@ import pyarrow as pa
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 
-__all__ = ["BATCH_BYTES", "BATCH_RECORDS", "DAMAGED", "FetchEvent", "Fetched", "Fetcher", "LookUpSchemas", "Span"]
+__all__ = [
+    "BATCH_BYTES",
+    "BATCH_RECORDS",
+    "DAMAGED",
+    "FetchEvent",
+    "Fetched",
+    "Fetcher",
+    "LookUpSchemas",
+    "Run",
+    "Span",
+]
 
 BATCH_RECORDS = 20_000
 """The most records of a batch."""
@@ -31,6 +41,11 @@ LookUpSchemas = Callable[[Collection[int]], Mapping[int, str | None]]
 None is a schema whose values the kernel leaves. An id that is left out may be asked for again. It raises what the format
 raises if the registry cannot be asked.
 """
+
+
+Run = tuple[str, int, int, int | None]
+"""Records of one partition that follow each other: topic, partition, how many there are, and the timestamp of the last one
+in milliseconds; None if it has none."""
 
 
 class Span(NamedTuple):
@@ -67,6 +82,7 @@ class Fetched:
         records: The number of records within the ranges.
         batch: The function that turns the records into a batch, without those of some topics; None if none is left. It
             raises `RecordError`. Call it before the next fetch.
+        runs: The function that returns what the records are of, for the metrics. Call it before `batch`.
         events: The errors, in order.
         is_empty: True if nothing has arrived at all, neither records (also records outside of the ranges) nor events.
     """
@@ -74,6 +90,7 @@ class Fetched:
     positions: Mapping[KafkaTopicPartition, int]
     records: int
     batch: Callable[[Collection[str]], pa.RecordBatch | None]
+    runs: Callable[[], Sequence[Run]]
     events: Sequence[FetchEvent] = field(default=())
     is_empty: bool = False
 

@@ -57,6 +57,7 @@ class NativeFetcher:
             {KafkaTopicPartition(topic, partition): position for topic, partition, position in found.positions},
             found.records,
             self._batch_of(found),
+            found.runs,
             [FetchEvent(*event) for event in found.events],
             found.is_empty,
         )

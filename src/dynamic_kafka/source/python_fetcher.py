@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
-from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, FetchEvent, Span
+from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, FetchEvent, Run, Span
 from dynamic_kafka.source.rows import COLUMNS, VALUE_ROW, time_error
 
 __all__ = ["PythonFetcher"]
@@ -112,7 +112,8 @@ class PythonFetcher:
             if position >= end:
                 finished.append(tp)
         self.stop(finished)
-        return Fetched(positions, sum(len(r.messages) for r in runs), partial(self._batch, runs), events, is_empty)
+        records = sum(len(run.messages) for run in runs)
+        return Fetched(positions, records, partial(self._batch, runs), partial(_told, runs), events, is_empty)
 
     def _positions_of_the_consumer(self) -> dict[KafkaTopicPartition, int]:
         """Return the ends of the ranges that the consumer has passed. The rest of a range may contain no records."""
@@ -162,6 +163,15 @@ class PythonFetcher:
         bytes_per_record = max(batch.nbytes / batch.num_rows, 1)
         self._most_records = max(min(BATCH_RECORDS, int(BATCH_BYTES / bytes_per_record)), 1)
         return batch
+
+
+def _told(runs: Sequence[_Run]) -> list[Run]:
+    """Return what `Fetched.runs` does."""
+    last = [run.messages[-1].timestamp() for run in runs]
+    return [
+        (run.topic, run.partition, len(run.messages), time_ms if kind else None)
+        for run, (kind, time_ms) in zip(runs, last, strict=True)
+    ]
 
 
 def _separated(found: Messages) -> tuple[list[Message], list[FetchEvent], dict[KafkaTopicPartition, int]]:

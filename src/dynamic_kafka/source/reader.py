@@ -148,8 +148,8 @@ def read(
                     yield batch
                 else:
                     reader.check_after_last_row()
-                    if tally is not None and reader.statistics:
-                        tally.note_statistics(reader.cluster, reader.statistics)
+                    if tally is not None:
+                        tally.note_statistics(reader.cluster, reader.statistics())
     finally:
         if collecting:
             gc.enable()
@@ -205,10 +205,9 @@ class _ClusterReader:
         self._refused_s = _REFUSED_S
         self.tally: Tally | None = None
 
-    @property
     def statistics(self) -> str:
-        """Return the last statistics of the cluster's client; "" if there are none."""
-        return self._clients.statistics.last
+        """Return the last statistics of the cluster's client; "" if there are none since the last call."""
+        return self._clients.statistics.take()
 
     def start(self) -> None:
         """Start to fetch what is open, in the background."""
@@ -247,10 +246,13 @@ class _ClusterReader:
                 # Before the first row. If that was all, as in most batches, one answer does for rule 4.
                 recreated = self._check_topic_ids()
                 self._is_checked = not self._open
+            runs = fetched.runs() if fetched.records and self.tally is not None else ()
             batch = fetched.batch(recreated) if fetched.records else None
             if batch is not None:
                 self._has_rows = True
-                _record_bytes[self.cluster] = batch.nbytes / batch.num_rows
+                _record_bytes[self.cluster] = bytes_per_record = batch.nbytes / batch.num_rows
+                if self.tally is not None:
+                    self.tally.count(self.cluster, [run for run in runs if run[0] not in recreated], bytes_per_record)
                 yield batch
                 progress_at = time.monotonic()  # not the time that the rows took downstream
             elif fetched.is_empty:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,12 +16,13 @@ from dynamic_kafka.native import implementation
 from dynamic_kafka.observe.clients import ClientTotals
 from dynamic_kafka.observe.place import Address
 from dynamic_kafka.observe.reporter import Reporter, new_name
+from dynamic_kafka.observe.reports import UnreadKind
+from dynamic_kafka.source.fetching import Run
 from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["Observation", "Tally", "counted", "needed", "tally_of"]
+__all__ = ["Observation", "Tally", "reported", "tally_of"]
 
 _MOST_TALLIES = 8
-_NEEDED = ("topic", "partition", "cluster")
 
 
 class Observation(NamedTuple):
@@ -64,6 +65,7 @@ class Tally:
         self._lock = threading.Lock()
         self._run, self._name, self._reader = run, new_name(), reader
         self._counts: dict[tuple[str, str], dict[int, _Count]] = {}
+        self._unread: dict[UnreadKind, dict[tuple[str, str], int]] = {}
         self._emit_lag_s: dict[str, float] = {}
         self._totals: dict[str, ClientTotals] = {}
         self._clients: dict[str, dict[str, float]] = {}
@@ -93,32 +95,41 @@ class Tally:
             self._given_up += offsets
 
     def note_statistics(self, cluster: str, text: str) -> None:
-        """Take the statistics of a cluster's client."""
+        """Take the statistics of a cluster's client; "" if there are no new ones."""
+        if not text:
+            return
         with self._lock:
             self._clients[cluster] = self._totals.setdefault(cluster, ClientTotals()).take(text)
 
-    def count(self, batch: pa.RecordBatch) -> None:
-        """Count the records of a batch. They are of one cluster, and those of a partition stand together."""
-        rows, now = batch.num_rows, time.time()
-        if not rows:
-            return
-        cluster = batch.column("cluster")[0].as_py()
-        topics, timestamps = batch.column("topic"), None
-        if "timestamp" in batch.schema.names:
-            timestamps = batch.column("timestamp")
-        bytes_per_row, now_ms = batch.nbytes / rows, int(now * 1000)
+    def count(self, cluster: str, runs: Iterable[Run], bytes_per_record: float) -> None:
+        """Count records that are handed to Spark now.
+
+        Args:
+            cluster: Their cluster.
+            runs: What they are of.
+            bytes_per_record: Their average size, as Arrow columns.
+        """
+        now = time.time()
+        now_ms = int(now * 1000)
         last_ms: int | None = None
         with self._lock:
-            for topic, partition, first, after in _parts(topics, batch.column("partition")):
+            for topic, partition, records, timestamp_ms in runs:
                 of = self._counts.setdefault((cluster, topic), {}).setdefault(partition, _Count())
-                of.records += after - first
-                of.bytes += int(bytes_per_row * (after - first))
+                of.records += records
+                of.bytes += int(bytes_per_record * records)
                 of.read_ms = now_ms
-                if timestamps is not None and (micros := timestamps[after - 1].value) is not None:
-                    last_ms = micros // 1000
-                    of.timestamp_ms = max(last_ms, of.timestamp_ms or last_ms)
+                if timestamp_ms is not None:
+                    last_ms = timestamp_ms
+                    of.timestamp_ms = max(timestamp_ms, of.timestamp_ms or timestamp_ms)
             if last_ms is not None:
                 self._emit_lag_s[cluster] = now - last_ms / 1000
+
+    def count_unread(self, kind: UnreadKind, found: Mapping[tuple[str, str], int]) -> None:
+        """Count records that were not decoded, by cluster and topic. The first call says that they are counted at all."""
+        with self._lock:
+            known = self._unread.setdefault(kind, {})
+            for topic, records in found.items():
+                known[topic] = known.get(topic, 0) + records
 
     def _report(self, _everything: bool) -> dict[str, Any]:  # noqa: FBT001  the contract of `Reporter`
         with self._lock:
@@ -146,6 +157,10 @@ class Tally:
                     }
                     for (cluster, topic), of in self._counts.items()
                 ],
+                "unread": {
+                    kind: [{"cluster": cluster, "topic": topic, "records": n} for (cluster, topic), n in found.items()]
+                    for kind, found in self._unread.items()
+                },
                 "clients": dict(self._clients),
             }
 
@@ -166,66 +181,18 @@ def tally_of(observation: Observation, settings: SourceSettings) -> Tally:
     return tally
 
 
-def counted(batches: Iterator[pa.RecordBatch], tally: Tally, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Count batches on their way to Spark, and report them after the last one.
+def reported(batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a task, and report it after the last one.
 
     Args:
-        batches: The batches, with the columns `topic`, `partition` and `cluster`.
+        batches: The batches; `reader.read` counts them.
         tally: The tally.
-        columns: The columns that Spark wants.
     """
     try:
-        for batch in batches:
-            tally.count(batch)
-            yield batch if batch.schema.names == columns else batch.select(columns)
+        yield from batches
     except Exception:
         tally.failed()
         raise
     finally:
         if tally.address is not None:
             tally.reporter.wake()
-
-
-def needed(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns to read: those that Spark wants, and those that are needed to count."""
-    return (*columns, *(name for name in _NEEDED if name not in columns))
-
-
-def _parts(topics: pa.Array, partitions: pa.Array) -> Iterator[tuple[str, int, int, int]]:
-    """Yield each part of a batch with one topic and partition: these, its first row, and the row after its last."""
-    one = topics[0].as_py() if _is_one(topics, 0, len(topics)) else None
-    for partition, begin, end in _runs(partitions):
-        if one is not None:
-            yield one, partition, begin, end
-        else:
-            for topic, first, after in _topics(topics, begin, end):
-                yield topic, partition, first, after
-
-
-def _runs(partitions: pa.Array) -> Iterator[tuple[int, int, int]]:
-    """Yield each run of equal numbers: the number, its first row, and the row after its last."""
-    import numpy as np  # loaded by Spark's worker
-
-    numbers = np.frombuffer(partitions.buffers()[1], dtype=np.int32, count=len(partitions) + partitions.offset)
-    numbers = numbers[partitions.offset :]
-    begin = 0
-    for last in np.flatnonzero(numbers[1:] != numbers[:-1]).tolist():
-        yield int(numbers[begin]), begin, last + 1
-        begin = last + 1
-    yield int(numbers[begin]), begin, len(numbers)
-
-
-def _topics(topics: pa.Array, begin: int, end: int) -> Iterator[tuple[str, int, int]]:
-    """Yield each part of some rows that has one topic."""
-    if _is_one(topics, begin, end):
-        yield topics[begin].as_py(), begin, end
-    else:
-        middle = (begin + end) // 2
-        yield from _topics(topics, begin, middle)
-        yield from _topics(topics, middle, end)
-
-
-def _is_one(topics: pa.Array, begin: int, end: int) -> bool:
-    """Return whether some rows have the same topic."""
-    length = end - begin - 1
-    return bool(topics.slice(begin + 1, length).equals(topics.slice(begin, length)))

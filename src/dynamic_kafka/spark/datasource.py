@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.fetching import LookUpSchemas
     from dynamic_kafka.source.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
-    from dynamic_kafka.source.tally import Observation
+    from dynamic_kafka.source.tally import Observation, Tally
 
 __all__ = ["COLUMN_TYPES", "NAME", "UNDECODED", "UNDECODED_TYPE", "VALUE_ROW", "DynamicKafkaDataSource", "registered"]
 
@@ -280,23 +280,30 @@ class _ExecutorSide:
         acknowledge_at_once()
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark creates an empty partition if a plan has none
+        tally = self._tally(partition)
         if self._value_row is None:
-            return self._batches(partition, self._columns)
-        from dynamic_kafka.spark.value_rows import completed, decoder_of, field_of, gathered
+            return self._batches(partition.task, tally, self._columns)
+        from dynamic_kafka.spark.value_rows import completed, counted, decoder_of, field_of, gathered
 
         columns = self._columns
         if UNDECODED in columns:
             columns = tuple(dict.fromkeys([*(c for c in columns if c != UNDECODED), *UNDECODED_TYPE.names]))
         decoder = decoder_of(self._value_row)
         schemas = None if decoder is None else decoder.schemas
-        batches = self._batches(partition, columns, field_of(self._value_row), schemas)
+        batches = self._batches(partition.task, tally, columns, field_of(self._value_row), schemas)
+        if partition.task.history is not None:
+            tally = None  # its rows are no records of a cluster
+        if tally is not None:
+            batches = counted(batches, tally, "undecoded")
         if decoder is not None:
             batches = completed(batches, decoder)
+            batches = batches if tally is None else counted(batches, tally, "errors")
         return gathered(batches, self._columns) if UNDECODED in self._columns else batches
 
     def _batches(
         self,
-        partition: DynamicKafkaInputPartition,
+        task: ReadTask,
+        tally: Tally | None,
         columns: tuple[str, ...],
         value_row: pa.Field | None = None,
         schemas: LookUpSchemas | None = None,
@@ -304,21 +311,25 @@ class _ExecutorSide:
         from dynamic_kafka.source.reader import read
         from dynamic_kafka.source.rows import arrow_schema
 
-        task = partition.task
+        batches = read(task, arrow_schema(columns, value_row), self._settings, schemas, tally)
+        if tally is None:
+            return batches
+        from dynamic_kafka.source.tally import reported
+
+        return reported(batches, tally)
+
+    def _tally(self, partition: DynamicKafkaInputPartition) -> Tally | None:
+        """Return where the task counts what it reads; None without metrics."""
         if not isinstance(partition, ObservedInputPartition):
-            return read(task, arrow_schema(columns, value_row), self._settings, schemas)
+            return None
         from pyspark import TaskContext
 
-        from dynamic_kafka.source.tally import counted, needed, tally_of
+        from dynamic_kafka.source.tally import tally_of
         from dynamic_kafka.spark.identity import query_of
 
         tally = tally_of(partition.observation, self._settings)
         tally.begin(*query_of(TaskContext.get()))
-        schema = arrow_schema(needed(columns), value_row)
-        batches = read(task, schema, self._settings, schemas, tally)
-        if task.history is not None:  # these are no records of a cluster
-            return (batch.select(columns) for batch in batches)
-        return counted(batches, tally, list(columns))
+        return tally
 
 
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
