@@ -23,10 +23,12 @@ from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.native import Implementation
+from dynamic_kafka.observe.settings import MetricsSettings
 from dynamic_kafka.sink import transactional_producers as module
 from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
+from dynamic_kafka.sink.tally import client_numbers_of
 from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.sink.writer import flush, write
@@ -146,6 +148,24 @@ def test_producers_of_earlier_batches_are_let_go(cluster_a: KafkaBroker, topic: 
         assert ended in (EndResult.DONE, EndResult.CONCURRENT)
     client.close()
     wait_until(lambda: _clients() - before <= 2, 20, "the end of the others")
+
+
+def test_the_numbers_of_a_producer_that_lives_for_one_task_are_told(
+    cluster_a: KafkaBroker, topic: Callable[..., str]
+) -> None:
+    """With a later task: its last statistics come after its transaction was prepared."""
+    name, task = topic(cluster_a), task_to(cluster_a)
+    task = replace(task, settings=replace(task.settings, metrics=MetricsSettings("127.0.0.1", 0)))
+    found: list[float] = []
+    for generation in range(1, 5):
+        with TransactionalProducers(replace(task, generation=generation)) as producers:
+            written = write(iter([batch(name)] * (generation < 4)), task, producers, task_number=0)
+            flush(written)
+            used = [producers.producer("east")]
+            producers.prepare()
+        found.append(client_numbers_of(used).get("east", {}).get("messages_total", 0))
+        wait_until(lambda: not any(thread.is_alive() for thread in module._finishing), 20, "the last statistics")
+    assert sum(found) == 3
 
 
 def test_many_tasks_of_a_batch_in_one_worker(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:

@@ -14,6 +14,9 @@ on the broker, to be ended by its producer id and epoch.
 What is needed of librdkafka: transactions V1 (EndTxn below version 5, see `outcome`), no request at the close of a producer,
 and the line of its log about the producer id, which is nowhere else but in its statistics. These hold about 1 KB for
 each partition of each topic written to, which is too much to write down as often as somebody waits for the id.
+
+With metrics, a producer is closed after its next statistics. They come at intervals, and a producer that lives for one batch
+would often be gone before its first ones.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ _ANY_TOPIC = "__transaction_state"
 _CONNECT_S = 5.0
 _ABORT_S = 10.0
 _MOST_FINISHING = 2  # for each cluster
+_STATISTICS_MS, _STATISTICS_POLL_S = 200, 0.02
 
 
 @dataclass(eq=False)
@@ -90,6 +94,8 @@ _ready = ClientPool[_TransactionalProducer]()
 
 _preparing: dict[Hashable, threading.Event] = {}
 _finishing: deque[threading.Thread] = deque()
+_hurry = threading.Event()
+"""Set while a task waits for the end of an earlier one's producer."""
 os.register_at_fork(after_in_child=_preparing.clear)
 os.register_at_fork(after_in_child=_finishing.clear)
 
@@ -117,7 +123,9 @@ def _finish(begun: _TransactionalProducer, key: Hashable, task: WriteTask) -> No
         begun.close()
         return
     if len(_finishing) >= _MOST_FINISHING * len(task.destinations):
+        _hurry.set()
         _finishing.popleft().join()
+        _hurry.clear()
     _preparing[key] = threading.Event()
     _finishing.append(threading.Thread(target=_prepare_next, args=(begun, key, task), daemon=True))
     _finishing[-1].start()
@@ -131,7 +139,20 @@ def _prepare_next(begun: _TransactionalProducer, key: Hashable, task: WriteTask)
         _log.debug("No producer could be made ready in advance", exc_info=True)
     finally:
         _preparing.pop(key).set()
+        if statistics_ms(task.settings):
+            _note_last_statistics(begun.producer)
         begun.close()  # takes up to 100 ms, for which the next task does not wait
+
+
+def _note_last_statistics(producer: ClusterProducer) -> None:
+    """Wait for the statistics that count what the producer has sent last, unless a task waits for its end."""
+    from dynamic_kafka.sink.tally import note_statistics
+
+    note_statistics(producer)
+    deadline = time.monotonic() + 2 * _STATISTICS_MS / 1000
+    with suppress(DeliveryError):
+        while not (note_statistics(producer) or _hurry.is_set() or time.monotonic() > deadline):
+            producer.poll(_STATISTICS_POLL_S)
 
 
 class _ProducerIdLog:
@@ -162,7 +183,7 @@ def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
         properties,
         task.settings.writer_implementation,
         config,
-        statistics_ms=statistics_ms(task.settings),
+        statistics_ms=min(statistics_ms(task.settings), _STATISTICS_MS),
     )
     try:
         producer_id, producer_epoch = _initialize(producer, taken.name, log, task.settings.prefix, properties)
