@@ -29,6 +29,7 @@ LAYERS = (
     {"metadata", "history"},
     {"kafka"},
     {"observe"},
+    {"files"},
     {"initializer", "options", "native", "filesystems", "continuation"},
     {"errors"},
 )

@@ -12,8 +12,6 @@ from typing import Any
 import fsspec
 import pytest
 
-from dynamic_kafka.cli.checkpoint import read_checkpoint
-from dynamic_kafka.cli.files import open_files
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.cli.positions import (
     Partition,
@@ -27,7 +25,9 @@ from dynamic_kafka.cli.positions import (
     with_positions,
 )
 from dynamic_kafka.errors import CheckpointError, ConfigurationError
+from dynamic_kafka.files import open_files
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.checkpoint import read_checkpoint
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
 
 QUERY = "11111111-2222-3333-4444-555555555555"
@@ -370,7 +370,7 @@ def test_a_batch_that_was_written_in_between_is_a_query_that_runs(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Spark's own file wins, whichever comes first."""
-    from dynamic_kafka.cli.files import Files
+    from dynamic_kafka.files import Files
 
     create = Files.create
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dynamic_kafka.cli.checkpoint import Checkpoint
 from dynamic_kafka.cli.output import duration
 from dynamic_kafka.errors import TransactionError
 from dynamic_kafka.sink.chain import Chain
 from dynamic_kafka.sink.commit_log import read_commit_log, supersede
 from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.source.checkpoint import Checkpoint
 
 __all__ = ["Evidence", "evidence_of_sink", "looks_running", "supersede_claim"]
 

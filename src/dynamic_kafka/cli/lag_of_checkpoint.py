@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from dynamic_kafka.cli.checkpoint import Checkpoint, read_checkpoint
 from dynamic_kafka.cli.job import Target
 from dynamic_kafka.cli.lags import Look, PartitionLag
 from dynamic_kafka.cli.positions import Partition, Position, positions
@@ -18,6 +17,7 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.kafka.config.property_names import ADDRESSES
+from dynamic_kafka.source.checkpoint import Checkpoint, read_checkpoint
 from dynamic_kafka.source.document import ClusterOffsets
 from dynamic_kafka.source.offsets import topic_id_text
 

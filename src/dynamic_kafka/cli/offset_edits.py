@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
-from dynamic_kafka.cli.checkpoint import Batch, Checkpoint, read_checkpoint
 from dynamic_kafka.cli.connection import property_pair, seconds
 from dynamic_kafka.cli.evidence import Evidence, evidence_of_sink, looks_running, supersede_claim
 from dynamic_kafka.cli.input import read_text
@@ -36,6 +35,7 @@ from dynamic_kafka.cli.positions import (
 )
 from dynamic_kafka.cli.resets import reset_document
 from dynamic_kafka.errors import CheckpointError, ConfigurationError, listed
+from dynamic_kafka.source.checkpoint import Batch, Checkpoint, read_checkpoint
 from dynamic_kafka.source.document import Document
 
 __all__ = [

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from dynamic_kafka.cli import offset_edits
-from dynamic_kafka.cli.checkpoint import read_checkpoint
 from dynamic_kafka.cli.connection import add_command, add_option_arguments, property_pair, seconds
 from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table, write_text
@@ -27,6 +26,7 @@ from dynamic_kafka.cli.positions import Partition, Position, changes, parse_posi
 from dynamic_kafka.cli.resets import parse_target
 from dynamic_kafka.cli.translation import WAYS, topic_pair, translate_positions
 from dynamic_kafka.errors import CheckpointError
+from dynamic_kafka.source.checkpoint import read_checkpoint
 
 __all__ = ["add_to"]
 

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dynamic_kafka.cli.checkpoint import Checkpoint
 from dynamic_kafka.cli.positions import Change, Partition, Position, positions_text
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.source.checkpoint import Checkpoint
 
 __all__ = ["SHOWN_PARTITIONS", "change_entry", "change_rows", "entry", "exported", "filtered", "position_rows"]
 

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from dynamic_kafka.cli.checkpoint import Checkpoint, read_checkpoint
 from dynamic_kafka.cli.connection import add_command, add_option_arguments, options_of, seconds
 from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.cli.next_start import NextStart, next_start
@@ -27,6 +26,7 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
+from dynamic_kafka.source.checkpoint import Checkpoint, read_checkpoint
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.document import Document
 from dynamic_kafka.source.settings import SourceSettings

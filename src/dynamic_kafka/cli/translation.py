@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, get_args
 
-from dynamic_kafka.cli.checkpoint import read_checkpoint
 from dynamic_kafka.cli.connection import options_of
 from dynamic_kafka.cli.job import snapshot_of, source_settings
 from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
@@ -16,6 +15,7 @@ from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, Confi
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.metadata.snapshot import Snapshot
+from dynamic_kafka.source.checkpoint import read_checkpoint
 from dynamic_kafka.source.document import ClusterOffsets
 from dynamic_kafka.source.evidence import MoveRequest, Placement
 from dynamic_kafka.source.movers import answer

@@ -1,4 +1,4 @@
-"""The files of a checkpoint on any file system that pyarrow or fsspec reaches: local, hdfs, s3, gs, abfs and others."""
+"""The files of a folder on any file system that pyarrow or fsspec reaches: local, hdfs, s3, gs, abfs and others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from dynamic_kafka.errors import CheckpointError
+from dynamic_kafka.errors import CheckpointError, DynamicKafkaError
 from dynamic_kafka.filesystems import failure_reason, open_file_system
 
 __all__ = ["Files", "open_files"]
@@ -23,11 +23,19 @@ class Files:
         file_system: A file system of pyarrow.
         root: The folder's path there.
         location: The folder as the user named it, for errors.
+        error: The class of the errors.
     """
 
-    def __init__(self, file_system: Any, root: str, location: str) -> None:
-        self._fs, self._root = file_system, root.rstrip("/")
+    def __init__(
+        self, file_system: Any, root: str, location: str, error: type[DynamicKafkaError] = CheckpointError
+    ) -> None:
+        self._fs, self._root, self._error = file_system, root.rstrip("/"), error
         self.location = location.rstrip("/")
+
+    @property
+    def file_system(self) -> Any:
+        """Return the file system of pyarrow, for its readers and writers."""
+        return self._fs
 
     def names(self, folder: str) -> list[str]:
         """Return the names of a folder's files, without hidden ones; nothing if there is no such folder."""
@@ -41,9 +49,9 @@ class Files:
         from pyarrow.fs import FileSelector, FileType
 
         try:
-            found = self._fs.get_file_info(FileSelector(self._path(folder), allow_not_found=True))
+            found = self._fs.get_file_info(FileSelector(self.full(folder), allow_not_found=True))
         except (OSError, ValueError, NotImplementedError) as error:
-            raise CheckpointError(f"{self.shown(folder)} cannot be listed: {failure_reason(error)}") from error
+            raise self._error(f"{self.shown(folder)} cannot be listed: {failure_reason(error)}") from error
         return {
             info.base_name: self._changed_ns(info) // 1_000_000
             for info in found
@@ -54,18 +62,18 @@ class Files:
         """Return the text of a file.
 
         Raises:
-            CheckpointError: If it cannot be read, with the file and the reason.
+            DynamicKafkaError: If it cannot be read, with the file and the reason.
         """
         try:
-            with self._fs.open_input_stream(self._path(path)) as stream:
+            with self._fs.open_input_stream(self.full(path)) as stream:
                 data = bytes(stream.read(_MAX_BYTES + 1))
             if len(data) > _MAX_BYTES:
-                raise CheckpointError(f"{self.shown(path)} is damaged: it has more than {_MAX_BYTES // 2**20} MiB")
+                raise self._error(f"{self.shown(path)} is damaged: it has more than {_MAX_BYTES // 2**20} MiB")
             return data.decode()
         except UnicodeDecodeError:
-            raise CheckpointError(f"{self.shown(path)} is damaged: it is not a text in UTF-8") from None
+            raise self._error(f"{self.shown(path)} is damaged: it is not a text in UTF-8") from None
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{self.shown(path)} cannot be read: {failure_reason(error)}") from error
+            raise self._error(f"{self.shown(path)} cannot be read: {failure_reason(error)}") from error
 
     def create(self, path: str, text: str) -> bool:
         """Write a new file; return False if there is one already.
@@ -79,11 +87,11 @@ class Files:
             return True
         temporary = self._temporary(path, text)
         try:
-            os.link(temporary, self._path(path))
+            os.link(temporary, self.full(path))
         except FileExistsError:
             return False
         except OSError as error:
-            raise CheckpointError(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
+            raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
         finally:
             temporary.unlink()
         self._drop_checksum(path)  # of a file that was here before
@@ -97,10 +105,50 @@ class Files:
         temporary = self._temporary(path, text)
         try:
             self._drop_checksum(path)
-            temporary.replace(self._path(path))
+            temporary.replace(self.full(path))
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            raise CheckpointError(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
+            raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is not there is no error."""
+        try:
+            self._fs.delete_file(self.full(path))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise self._error(f"{self.shown(path)} cannot be deleted: {failure_reason(error)}") from error
+
+    def walk(self) -> dict[str, tuple[int, int]]:
+        """Return the paths of all files, also in folders within, with size and time of the last change in milliseconds."""
+        from pyarrow.fs import FileSelector, FileType
+
+        try:
+            found = self._fs.get_file_info(FileSelector(self._root, recursive=True, allow_not_found=True))
+        except (OSError, ValueError, NotImplementedError) as error:
+            raise self._error(f"{self.location} cannot be listed: {failure_reason(error)}") from error
+        return {
+            info.path.removeprefix(self._root).lstrip("/"): (info.size or 0, self._changed_ns(info) // 1_000_000)
+            for info in found
+            if info.type == FileType.File
+        }
+
+    def hidden(self, path: str) -> str:
+        """Return the path under which a new file is written until it is complete: the same, if it appears at its end."""
+        folder, slash, name = path.rpartition("/")
+        return f"{folder}{slash}.{name}" if self._renames else path
+
+    def reveal(self, path: str) -> None:
+        """Give a complete file, which was written to `hidden(path)`, its name; on a local disk it is then safe there."""
+        hidden = self.hidden(path)
+        try:
+            if self._is_local:
+                with Path(self.full(hidden)).open("rb") as file:
+                    os.fsync(file.fileno())
+            if hidden != path:
+                self._fs.move(self.full(hidden), self.full(path))
+        except (OSError, ValueError) as error:
+            raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
 
     def shown(self, path: str) -> str:
         """Return a file's whole path as the user would write it."""
@@ -116,28 +164,34 @@ class Files:
             return time.time_ns()
 
     @property
+    def _renames(self) -> bool:
+        """Return whether files can be renamed at once. Object stores cannot, but show a file only when it is complete."""
+        return str(self._fs.type_name) in ("local", "hdfs")
+
+    @property
     def _is_local(self) -> bool:
         return str(self._fs.type_name) == "local"
 
-    def _path(self, path: str) -> str:
+    def full(self, path: str) -> str:
+        """Return a file's path on the file system."""
         return f"{self._root}/{path}".rstrip("/")
 
     def _exists(self, path: str) -> bool:
         from pyarrow.fs import FileType
 
-        return bool(self._fs.get_file_info(self._path(path)).type != FileType.NotFound)
+        return bool(self._fs.get_file_info(self.full(path)).type != FileType.NotFound)
 
     def _write(self, path: str, text: str) -> None:
         try:
-            self._fs.create_dir(self._path(path).rpartition("/")[0], recursive=True)
-            with self._fs.open_output_stream(self._path(path)) as stream:
+            self._fs.create_dir(self.full(path).rpartition("/")[0], recursive=True)
+            with self._fs.open_output_stream(self.full(path)) as stream:
                 stream.write(text.encode())
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
+            raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
 
     def _temporary(self, path: str, text: str) -> Path:
         """Write a whole file beside a local one, under a name that Spark does not look at."""
-        place = Path(self._path(path))
+        place = Path(self.full(path))
         temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex}.tmp")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -147,23 +201,24 @@ class Files:
                 os.fsync(file.fileno())
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            raise CheckpointError(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
+            raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
         return temporary
 
     def _drop_checksum(self, path: str) -> None:
         """Remove Hadoop's checksum of a local file, which a new text would not fit. Without one, Hadoop checks nothing."""
-        place = Path(self._path(path))
+        place = Path(self.full(path))
         place.with_name(f".{place.name}.crc").unlink(missing_ok=True)
 
 
-def open_files(location: str) -> Files:
+def open_files(location: str, error: type[DynamicKafkaError] = CheckpointError) -> Files:
     """Return the files of a folder.
 
     Args:
         location: A local path, or an address such as `s3a://bucket/path`, as Spark takes it.
+        error: The class of the errors of reading and writing.
 
     Raises:
         ConfigurationError: If the address cannot be used.
         MissingDependencyError: If the file system needs fsspec, which is not installed.
     """
-    return Files(*open_file_system(location), location)
+    return Files(*open_file_system(location), location, error)

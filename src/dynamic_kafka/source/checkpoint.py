@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dynamic_kafka.cli.files import Files, open_files
 from dynamic_kafka.errors import CheckpointError, ConfigurationError, listed
+from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.source.offsets import Document, decode, encode, is_marker, is_spark_kafka_offset
 
 __all__ = ["Batch", "Checkpoint", "read_checkpoint"]
