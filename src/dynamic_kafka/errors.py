@@ -21,7 +21,8 @@
     ├── TransactionError                    a batch could not be published
     │   ├── ProducerFencedError             another writer took over the transactional id prefix
     │   └── LostTransactionsError           transactions were lost after the decision to commit them
-    └── CheckpointError                     the offsets in the checkpoint are foreign, damaged or do not fit
+    ├── CheckpointError                     the offsets in the checkpoint are foreign, damaged or do not fit
+    └── ArchiveError                        an archive is damaged, or would lose or repeat records
 
 Spark shows an error from a Python data source as text, after the name of its own exception class, and often only the
 first line. So the first line of each message stands alone. It says what happened, where (option, or cluster, topic,
@@ -36,6 +37,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 __all__ = [
+    "ArchiveError",
     "CheckpointError",
     "ClusterUnavailableError",
     "ConfigurationError",
@@ -348,6 +350,10 @@ class LostTransactionsError(TransactionError):
 
 class CheckpointError(DynamicKafkaError):
     """Raised when the offsets in the checkpoint are not this source's, are damaged, or do not fit the query."""
+
+
+class ArchiveError(DynamicKafkaError):
+    """Raised when an archive is damaged, or when a change of it would lose or repeat records."""
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

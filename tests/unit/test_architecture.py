@@ -23,7 +23,7 @@ MODULES = {
 LAYERS = (
     {"", "__main__"},
     {"testing", "cli"},
-    {"builders", "sql", "functions", "changelog"},
+    {"builders", "sql", "functions", "changelog", "archive"},
     {"spark"},
     {"source", "sink", "formats"},
     {"metadata", "history"},
@@ -39,6 +39,7 @@ PURE = (
     *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
     *("source.document", "source.columns", "source.compact", "source.collector", "source.stage", "history.model"),
     *("source.evidence", "source.migration", "source.stand_in"),
+    *("history.archive.model", "history.archive.plan"),
     *("observe.reports", "observe.status", "observe.parts", "observe.model", "observe.summary", "observe.series"),
     *("sink.protocol", "sink.chain", "sink.identity", "sink.log_place", "sink.log_records"),
 )

@@ -9,6 +9,7 @@ import pytest
 
 from dynamic_kafka import errors
 from dynamic_kafka.errors import (
+    ArchiveError,
     CheckpointError,
     ClusterUnavailableError,
     ConfigurationError,
@@ -54,6 +55,7 @@ ONE_OF_EACH = [
     TransactionError("something", cluster_id="c"),
     ProducerFencedError("something"),
     LostTransactionsError(7, {"p.dk-0-1": "east, aborted"}, 2),
+    ArchiveError("something"),
     CheckpointError("something"),
     SqlError("Expected a type, found ','", line=2, column=5, excerpt="  a, b\n   ^"),
     RegistryError("something", retriable=False, not_found=True),

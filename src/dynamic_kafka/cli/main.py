@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from dynamic_kafka.cli import doctor, lag, offsets, sql, streams, tail, transactions
+from dynamic_kafka.cli import archive, doctor, lag, offsets, sql, streams, tail, transactions
 from dynamic_kafka.cli.output import warn
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 
@@ -25,7 +25,7 @@ OK, FAILED, USAGE = 0, 1, 2
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 _INTERRUPTED = 130  # as in shells: 128 + SIGINT
 
-_COMMANDS = (doctor, lag, streams, offsets, tail, sql, transactions)
+_COMMANDS = (doctor, lag, streams, offsets, archive, tail, sql, transactions)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -49,9 +49,20 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.settings import SourceSettings
     from dynamic_kafka.source.tally import Observation, Tally
 
-__all__ = ["COLUMN_TYPES", "NAME", "UNDECODED", "UNDECODED_TYPE", "VALUE_ROW", "DynamicKafkaDataSource", "registered"]
+__all__ = [
+    "ARCHIVE_PLAN",
+    "COLUMN_TYPES",
+    "NAME",
+    "UNDECODED",
+    "UNDECODED_TYPE",
+    "VALUE_ROW",
+    "DynamicKafkaDataSource",
+    "registered",
+]
 
 NAME = "dynamic-kafka"
+ARCHIVE_PLAN = "__archive"
+"""The option by which `dynamic_kafka.archive` asks for the writer of a batch into an archive; no option for users."""
 _SPEC = "spec"  # as in `source.rows`
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -101,7 +112,8 @@ class DynamicKafkaDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._made_here = True
-        self._check()
+        if ARCHIVE_PLAN not in options:
+            self._check()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_made_here"}
@@ -143,6 +155,10 @@ class DynamicKafkaDataSource(DataSource):
         """Return the writer for `df.write`, which only supports the mode append."""
         if overwrite:
             raise ConfigurationError("Kafka cannot be overwritten; write with mode('append')")
+        if ARCHIVE_PLAN in self.options:
+            from dynamic_kafka.spark.archive_writer import ArchiveWriter
+
+            return ArchiveWriter(self.options[ARCHIVE_PLAN])
         from dynamic_kafka.spark.writers import batch_writer
 
         return batch_writer(*self._sink_settings(schema))

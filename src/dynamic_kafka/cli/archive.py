@@ -1,0 +1,157 @@
+"""`dynamic-kafka archive`: compacts an archive of records, and says whether each record is there once."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dynamic_kafka.cli.connection import add_command
+from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
+from dynamic_kafka.errors import ArchiveError, ConfigurationError, listed
+from dynamic_kafka.options import duration_ms
+
+if TYPE_CHECKING:
+    from dynamic_kafka.archive import PartitionReport, Verified
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """examples:
+  dynamic-kafka archive verify s3a://bucket/archives/orders
+  dynamic-kafka archive compact /archives/orders --execute
+  dynamic-kafka archive compact /archives/orders --before 2026-11-01 --keep '1 d' --execute
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command's parser."""
+    parser = add_command(commands, "archive", "Compact and verify an archive of records.", _EXAMPLES)
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+
+    def add(name: str, text: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        added.add_argument("path", metavar="PATH", help="the archive: a local path, or an address such as s3a://...")
+        added.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
+        added.add_argument("--debug", action="store_true", help="show tracebacks and logs")
+        added.set_defaults(run=run)
+        return added
+
+    add("verify", "Say whether each record is there once, and which offsets are not there.", _verify)
+    compacting = add("compact", "Turn the files of each finished day into one.", _compact)
+    compacting.add_argument("--before", type=_day, metavar="DAY", help="the first day that is left alone (today, UTC)")
+    compacting.add_argument(
+        "--keep", default="7 d", metavar="DURATION", help="how long replaced files stay for readers (7 d)"
+    )
+    compacting.add_argument("--execute", action="store_true", help="do it; without it, it is only shown")
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from dynamic_kafka import archive  # with pyarrow, which the other commands do not need
+
+    found = archive.verify(args.path)
+    if args.output == "json":
+        show_json(
+            {
+                "sound": found.is_sound,
+                "problems": found.problems,
+                "files": found.files,
+                "unknownFiles": found.unknown_files,
+                "partitions": [_entry(report) for report in found.partitions],
+            }
+        )
+    else:
+        _show(found)
+    return 0 if found.is_sound else 1
+
+
+def _show(found: Verified) -> None:
+    if found.partitions:
+        show_table(
+            [
+                {
+                    "CLUSTER": report.cluster,
+                    "TOPIC": report.key.topic,
+                    "PARTITION": str(report.key.partition),
+                    "OFFSETS": f"{report.first} to {report.position}",
+                    "RECORDS": str(report.records),
+                    "NOT READ": listed([f"{start} to {end - 1}" for start, end in report.unread], 3) or "-",
+                    "WITHOUT RECORD": str(report.without_record),
+                }
+                for report in found.partitions
+            ]
+        )
+    for problem in found.problems:
+        show_line(f"Problem: {problem}")
+    if found.unknown_files:
+        show_line(
+            f"{len(found.unknown_files)} files are not in the archive: of a batch that runs or was stopped. Compaction "
+            "deletes old ones."
+        )
+    records = sum(report.records for report in found.partitions)
+    if found.is_sound:
+        show_line(f"Each of the {records} records in {found.files} files is there once.")
+    else:
+        show_line(f"{len(found.problems)} problems in {found.files} files with {records} records.")
+
+
+def _entry(report: PartitionReport) -> dict[str, Any]:
+    return {
+        "cluster": report.cluster,
+        "clusterId": report.key.cluster_id,
+        "topic": report.key.topic,
+        "topicId": report.key.topic_id,
+        "partition": report.key.partition,
+        "first": report.first,
+        "position": report.position,
+        "records": report.records,
+        "unread": report.unread,
+        "withoutRecord": report.without_record,
+    }
+
+
+def _compact(args: argparse.Namespace) -> int:
+    try:
+        keep = dt.timedelta(milliseconds=duration_ms(at_least=0)(args.keep))
+    except ValueError:
+        raise ConfigurationError(
+            f"--keep '{args.keep}' is no duration; expected a number with a unit, such as 7 d"
+        ) from None
+    from dynamic_kafka import archive
+    from dynamic_kafka.history.archive.compaction import days_to_compact
+    from dynamic_kafka.history.archive.log import read_archive
+
+    if args.execute:
+        done = archive.compact(args.path, before=args.before, keep=keep)
+        if args.output == "json":
+            show_json({"days": done.days, "deleted": done.deleted})
+        else:
+            _show_days(done.days)
+            show_line(f"{len(done.days)} days were compacted, and {done.deleted} old files deleted.")
+        return 0
+    found = read_archive(args.path)
+    if found is None:
+        raise ArchiveError(f"{args.path} is no archive. Correct the path")
+    today = dt.datetime.now(dt.UTC).date()
+    days = {day: len(paths) for day, paths in days_to_compact(found, args.before or today).items()}
+    if args.output == "json":
+        show_json({"days": days, "deleted": 0})
+        return 0
+    _show_days(days)
+    if days:
+        warn("nothing was changed; add --execute to compact these days")
+    else:
+        show_line("There is nothing to compact.")
+    return 0
+
+
+def _show_days(days: dict[str, int]) -> None:
+    if days:
+        show_table([{"DAY": day or "without a time", "FILES": str(count)} for day, count in days.items()])
+
+
+def _day(text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError("expected a day such as 2026-11-23") from None

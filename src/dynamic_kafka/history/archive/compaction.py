@@ -1,0 +1,207 @@
+"""Compaction: the files of a finished day become one, sorted by cluster, topic, partition and offset.
+
+The steps, of which each may be the last one before a crash:
+
+1. Write the new file. Readers do not see it, because no log names it.
+2. Write the state that has the new file instead of the old ones. It counts from now on.
+3. Delete files that were replaced long ago, files that no log names and that are old, and old parts of the log.
+
+So a reader sees the old files or the new one, and a compaction that was stopped is just run again. Before step 2, the new
+file is compared with the old ones: the same offsets of each partition, none twice, and only those that the log has.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from dynamic_kafka.errors import ArchiveError
+from dynamic_kafka.files import Files, open_files
+from dynamic_kafka.history.archive import log
+from dynamic_kafka.history.archive.data import COORDINATES, new_path, writer
+from dynamic_kafka.history.archive.model import Archive, DataFile, PartitionKey, Span
+
+__all__ = ["Compacted", "Offsets", "compact", "days_to_compact", "is_data", "merged", "offsets_of", "outside", "read"]
+
+Offsets: TypeAlias = "dict[PartitionKey, np.ndarray[Any, Any]]"
+
+_DAY_MS = 86_400_000
+_WINDOW_ROWS = 500_000
+_WINDOW_BYTES = 64 << 20
+
+
+class Compacted(NamedTuple):
+    """What a compaction has done.
+
+    Args:
+        days: The compacted days with the number of files they had.
+        deleted: The number of files that were deleted.
+    """
+
+    days: dict[str, int]
+    deleted: int
+
+
+def compact(location: str, *, before: dt.date, keep_ms: int) -> Compacted:
+    """Compact the days before a day that have more than one file, and delete what is not needed any more.
+
+    Args:
+        location: The archive's folder.
+        before: The first day that is left alone.
+        keep_ms: How long replaced files stay for readers that began earlier.
+
+    Raises:
+        ArchiveError: If it is no archive, or records would be lost or doubled. Nothing is changed then.
+    """
+    files = open_files(location, ArchiveError)
+    found = files.walk()  # before the log: a file that it names now is not taken for one that no log names
+    archive = read(files)
+    now_ms = int(time.time() * 1000)
+    done: dict[str, int] = {}
+    for day, paths in days_to_compact(archive, before).items():
+        path, file = _rewritten(files, archive, day, paths)
+        archive.replace(paths, {path: file}, now_ms)
+        done[day] = len(paths)
+    old = [path for path, at_ms in archive.replaced.items() if at_ms <= now_ms - keep_ms and path in found]
+    unknown = [
+        path
+        for path, (_, changed_ms) in found.items()
+        if is_data(path)
+        and path not in archive.files
+        and path not in archive.replaced
+        and changed_ms < now_ms - max(keep_ms, _DAY_MS)  # a task may be writing a younger one
+    ]
+    for path in [path for path, at_ms in archive.replaced.items() if path not in found and at_ms != now_ms]:
+        del archive.replaced[path]  # it was deleted earlier
+    if done:
+        log.write_state(files, archive)
+    for path in [*old, *unknown]:
+        files.delete(path)
+    log.delete_old(files)
+    return Compacted(done, len(old) + len(unknown))
+
+
+def days_to_compact(archive: Archive, before: dt.date) -> dict[str, list[str]]:
+    """Return the days before a day that have more than one file, in order, with their files."""
+    days: dict[str, list[str]] = {}
+    for path, file in sorted(archive.files.items()):
+        if file.day < before.isoformat():
+            days.setdefault(file.day, []).append(path)
+    return {day: paths for day, paths in sorted(days.items()) if len(paths) > 1}
+
+
+def offsets_of(files: Files, archive: Archive, path: str) -> Offsets:
+    """Return the offsets in a file, by partition.
+
+    Raises:
+        ArchiveError: If it cannot be read, or does not have as many records as the log says.
+    """
+    try:
+        table = pq.read_table(
+            files.full(path), columns=list(COORDINATES), filesystem=files.file_system, partitioning=None
+        )
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ArchiveError(f"{files.shown(path)} cannot be read: {reason}. Restore the file from a backup") from error
+    if table.num_rows != archive.files[path].rows:
+        raise ArchiveError(
+            f"{files.shown(path)} has {table.num_rows} records, but the archive's log says {archive.files[path].rows}. "
+            "Restore the file from a backup"
+        )
+    places = table.group_by(list(COORDINATES[:4]), use_threads=False).aggregate([("offset", "list")])
+    return {
+        PartitionKey(*(places[name][row].as_py() for name in COORDINATES[:4])): places["offset_list"][
+            row
+        ].values.to_numpy()
+        for row in range(places.num_rows)
+    }
+
+
+def merged(parts: Iterable[Offsets]) -> Offsets:
+    """Return the offsets of several files in order, by partition."""
+    found: dict[PartitionKey, list[np.ndarray[Any, Any]]] = {}
+    for part in parts:
+        for key, offsets in part.items():
+            found.setdefault(key, []).append(offsets)
+    return {key: np.sort(np.concatenate(offsets)) for key, offsets in sorted(found.items())}
+
+
+def outside(offsets: np.ndarray[Any, Any], spans: Sequence[Span]) -> np.ndarray[Any, Any]:
+    """Return the offsets that are in no span."""
+    if not spans:
+        return offsets
+    starts, ends = np.array([s.start for s in spans]), np.array([s.end for s in spans])
+    of = np.searchsorted(starts, offsets, side="right") - 1
+    return offsets[(of < 0) | (offsets >= ends[of])]
+
+
+def read(files: Files) -> Archive:
+    """Return the state of an archive; raise `ArchiveError` if the folder is none."""
+    archive = log.read(files)
+    if archive is None:
+        raise ArchiveError(f"{files.location} is no archive: it has no folder {log.FOLDER}. Correct the path")
+    return archive
+
+
+def is_data(path: str) -> bool:
+    """Return whether a file in an archive's folder has records."""
+    return path.startswith("day=") and path.endswith(".parquet")
+
+
+def _rewritten(files: Files, archive: Archive, day: str, paths: Sequence[str]) -> tuple[str, DataFile]:
+    """Write the records of files to one new file, and return it."""
+    offsets = merged(offsets_of(files, archive, path) for path in paths)
+    for key, found in offsets.items():
+        if (np.diff(found) == 0).any():
+            twice = int(found[:-1][np.diff(found) == 0][0])
+            raise ArchiveError(f"Day {day or 'without a time'} has offset {twice} of {key} twice. It was not compacted")
+        if (strange := outside(found, archive.spans.get(key, ()))).size:
+            raise ArchiveError(
+                f"Day {day or 'without a time'} has offset {strange[0]} of {key}, which no batch of the log has read. It "
+                "was not compacted"
+            )
+    try:
+        schema = pa.unify_schemas(
+            [pq.read_schema(files.full(path), filesystem=files.file_system) for path in paths]
+        ).remove_metadata()
+    except pa.ArrowException as error:
+        raise ArchiveError(
+            f"The files of day {day or 'without a time'} have columns of different types, so they stay as they are: {error}"
+        ) from None
+    data = ds.dataset([files.full(path) for path in paths], schema=schema, filesystem=files.file_system)
+    rows = sum(map(len, offsets.values()))
+    size = sum(archive.files[path].size_bytes for path in paths)
+    window = max(1, min(_WINDOW_ROWS, _WINDOW_BYTES * rows // max(size, 1)))
+    new = new_path(day, None)
+    with writer(files, new, schema) as out:
+        for key, first, last, expected in _windows(offsets, window):
+            inside = (pc.field("offset") >= first) & (pc.field("offset") <= last)
+            for name in COORDINATES[:4]:
+                inside &= pc.field(name) == getattr(key, name)
+            table = data.to_table(filter=inside).sort_by("offset")
+            if not np.array_equal(table["offset"].to_numpy(), expected):
+                raise ArchiveError(f"The files of day {day} changed while they were read. Run the compaction again")
+            out.write_table(table)
+    size = files.file_system.get_file_info(files.full(files.hidden(new))).size
+    written = DataFile(day, rows, size)
+    files.reveal(new)
+    again = merged([offsets_of(files, Archive(files={new: written}), new)])
+    if again.keys() != offsets.keys() or any(not np.array_equal(again[key], offsets[key]) for key in offsets):
+        raise ArchiveError(f"{files.shown(new)} does not have the records it was made from. Nothing was changed")
+    return new, written
+
+
+def _windows(offsets: Offsets, size: int) -> Iterator[tuple[PartitionKey, int, int, np.ndarray[Any, Any]]]:
+    """Yield parts of partitions that fit into memory: the first and the last offset, and all offsets."""
+    for key, found in offsets.items():
+        for i in range(0, len(found), size):
+            part = found[i : i + size]
+            yield key, int(part[0]), int(part[-1]), part

@@ -1,0 +1,131 @@
+"""The log of an archive, in its folder `_dynamic_kafka`: what readers see, and what makes each change one step.
+
+* `batches/QUERY-NUMBER.json` is what a batch adds. Each query numbers its records from 1, so two queries never write the
+  same file, and a record that is there already was written by another driver of the same query.
+* `states/NUMBER.json` is the whole state, written by a compaction. It says which records of batches are in it. The last one
+  counts.
+
+So a reader takes the last state, and then all records that are not in it. A batch that ends while a compaction runs stays a
+record of its own. Two compactions at the same time are harmless even where a file system lets both write the same number:
+each state is complete in itself, and the files of both are there. Old states and records are deleted two states later.
+"""
+
+from __future__ import annotations
+
+from dynamic_kafka.errors import ArchiveError
+from dynamic_kafka.files import Files, open_files
+from dynamic_kafka.history.archive.model import (
+    Archive,
+    Batch,
+    decode_batch,
+    decode_state,
+    encode_batch,
+    encode_state,
+)
+
+__all__ = ["FOLDER", "create_record", "delete_old", "read", "read_archive", "read_record", "write_state"]
+
+FOLDER = "_dynamic_kafka"
+_BATCHES, _STATES = f"{FOLDER}/batches", f"{FOLDER}/states"
+_ATTEMPTS = 3
+
+
+def read_archive(location: str) -> Archive | None:
+    """Return the state of an archive; None if the folder is none, because it has no log.
+
+    Args:
+        location: A local path, or an address such as `s3a://bucket/path`.
+
+    Raises:
+        ArchiveError: If the log cannot be read, is damaged, or has records twice.
+    """
+    return read(open_files(location, ArchiveError))
+
+
+def read(files: Files) -> Archive | None:
+    """Return the state of the archive in a folder; None if there is no log."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _read(files)
+        except ArchiveError:
+            continue  # a compaction may have deleted an old state or record meanwhile
+    return _read(files)
+
+
+def _read(files: Files) -> Archive | None:
+    # States first: a record that the state has may be gone when its folder is listed, but none that the state lacks.
+    states = _numbers(files, _STATES)
+    archive = Archive()
+    if states:
+        path = _path(_STATES, str(max(states)))
+        archive = decode_state(files.read(path), max(states), files.shown(path))
+    records = sorted(_records(files))
+    for query, number in records:
+        have = archive.batches.get(query, 0)
+        if number <= have:
+            continue
+        if number != have + 1:
+            missing = files.shown(_path(_BATCHES, f"{query}-{have + 1}"))
+            raise ArchiveError(f"{missing} is missing, so the archive is not complete; restore it from a backup")
+        archive.add(query, read_record(files, query, number))
+    return archive if states or records else None
+
+
+def create_record(files: Files, query: str, number: int, batch: Batch) -> bool:
+    """Write the record of a batch; return False if there is one with this number already.
+
+    Raises:
+        ArchiveError: If the log cannot be written. The record may be there in spite of it.
+    """
+    return files.create(_path(_BATCHES, f"{query}-{number}"), encode_batch(batch))
+
+
+def read_record(files: Files, query: str, number: int) -> Batch:
+    """Return a batch from its record.
+
+    Raises:
+        ArchiveError: If it cannot be read or is damaged.
+    """
+    path = _path(_BATCHES, f"{query}-{number}")
+    return decode_batch(files.read(path), files.shown(path))
+
+
+def write_state(files: Files, archive: Archive) -> None:
+    """Write the whole state as the next one.
+
+    Raises:
+        ArchiveError: If another compaction was faster, or the log cannot be written.
+    """
+    archive.number += 1
+    if not files.create(_path(_STATES, str(archive.number)), encode_state(archive)):
+        raise ArchiveError(
+            f"Another compaction of {files.location} has just ended. Nothing was changed by this one; run it again"
+        )
+
+
+def delete_old(files: Files) -> None:
+    """Delete the states before the last two, and the records of batches that both of these have."""
+    states = sorted(_numbers(files, _STATES))
+    if len(states) < 2:
+        return
+    path = _path(_STATES, str(states[-2]))
+    kept = decode_state(files.read(path), states[-2], files.shown(path)).batches
+    for number in states[:-2]:
+        files.delete(_path(_STATES, str(number)))
+    for query, number in _records(files):
+        if number <= kept.get(query, 0):
+            files.delete(_path(_BATCHES, f"{query}-{number}"))
+
+
+def _path(folder: str, name: str) -> str:
+    return f"{folder}/{name}.json"
+
+
+def _numbers(files: Files, folder: str) -> list[int]:
+    names = (name.removesuffix(".json") for name in files.names(folder))
+    return [int(name) for name in names if name.isdecimal()]
+
+
+def _records(files: Files) -> list[tuple[str, int]]:
+    found = (name.removesuffix(".json").rpartition("-") for name in files.names(_BATCHES) if name.endswith(".json"))
+    return [(query, int(number)) for query, _, number in found if number.isdecimal()]

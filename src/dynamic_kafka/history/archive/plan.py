@@ -1,0 +1,165 @@
+"""How a batch is archived: what its tasks are told, what they report, and what follows for the log. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from dynamic_kafka.errors import ArchiveError
+from dynamic_kafka.history.archive.model import Archive, Batch, DataFile, PartitionKey, Span, missing
+
+__all__ = ["AS_THE_SOURCE", "Part", "Place", "Plan", "Written", "batch_of", "decode_plan", "encode_plan", "plan_batch"]
+
+AS_THE_SOURCE = "Archive the stream as the source gives it: before joins, explode and repartition"
+"""What to do about rows that are not those of the source."""
+
+Place = tuple[str, str, int]
+"""The columns of a row that say where it is from: cluster's name, topic and partition."""
+
+
+class Part(NamedTuple):
+    """What a batch reads of a partition.
+
+    Args:
+        key: The partition.
+        start: The first offset of the batch.
+        end: The offset behind its last one.
+        new: The ranges in it that are not in the archive yet. Rows of the others are left out.
+    """
+
+    key: PartitionKey
+    start: int
+    end: int
+    new: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a batch is archived.
+
+    Args:
+        location: The archive's folder.
+        query: The query's id.
+        record: The number of its record in the log.
+        batch: The number of Spark's batch.
+        parts: What the batch reads, if some of it is new.
+        idle: The positions of partitions of which nothing was read yet.
+        names: The clusters' names by cluster.id.
+    """
+
+    location: str
+    query: str
+    record: int
+    batch: int
+    parts: Mapping[Place, Part]
+    idle: Mapping[PartitionKey, int]
+    names: Mapping[str, str]
+
+
+@dataclass
+class Written:
+    """What a task has written.
+
+    Args:
+        files: Its files by path.
+        offsets: The lowest and the highest offset that it has seen of each place.
+        rows: The number of rows in each of the place's new ranges.
+    """
+
+    files: dict[str, DataFile] = field(default_factory=dict)
+    offsets: dict[Place, tuple[int, int]] = field(default_factory=dict)
+    rows: dict[Place, list[int]] = field(default_factory=dict)
+
+
+def plan_batch(
+    archive: Archive,
+    ranges: Mapping[Place, tuple[PartitionKey, int, int]],
+    names: Mapping[str, str],
+    *,
+    location: str,
+    query: str,
+    batch: int,
+) -> Plan:
+    """Return how a batch is archived.
+
+    Args:
+        archive: The archive before it.
+        ranges: The partition, the first offset, and the offset behind the last one of each place.
+        names: The clusters' names by cluster.id.
+        location: The archive's folder.
+        query: The query's id.
+        batch: The number of Spark's batch.
+    """
+    parts = {
+        place: Part(key, start, end, missing(start, end, archive.spans.get(key, ())))
+        for place, (key, start, end) in ranges.items()
+        if start < end
+    }
+    idle = {key: start for key, start, end in ranges.values() if start == end and key not in archive.spans}
+    record = archive.batches.get(query, 0) + 1
+    if not any(part.new for part in parts.values()):
+        parts = {}
+    return Plan(location, query, record, batch, parts, idle, names)
+
+
+def batch_of(plan: Plan, tasks: Iterable[Written]) -> Batch:
+    """Return what a batch adds to the archive.
+
+    Args:
+        plan: The plan.
+        tasks: What its tasks have written.
+
+    Raises:
+        ArchiveError: If two tasks have offsets in common.
+    """
+    files: dict[str, DataFile] = {}
+    ranges: dict[Place, list[tuple[int, int]]] = {}
+    rows = {place: [0] * len(part.new) for place, part in plan.parts.items()}
+    for written in tasks:
+        files |= written.files
+        for place, seen in written.offsets.items():
+            ranges.setdefault(place, []).append(seen)
+        for place, counts in written.rows.items():
+            rows[place] = [a + b for a, b in zip(rows[place], counts, strict=True)]
+    for (cluster, topic, partition), found in ranges.items():
+        for (_, high), (low, _) in pairwise(sorted(found)):
+            if low <= high:
+                raise ArchiveError(
+                    f"Two tasks have offsets {low} to {high} of cluster '{cluster}', topic '{topic}', partition "
+                    f"{partition}. {AS_THE_SOURCE}"
+                )
+    spans = {key: [Span(start, start, 0)] for key, start in plan.idle.items()}
+    for place, part in plan.parts.items():
+        new = [Span(start, end, count) for (start, end), count in zip(part.new, rows[place], strict=True)]
+        if new:  # a renamed cluster may be there under both names
+            spans.setdefault(part.key, []).extend(new)
+    return Batch(files, spans, plan.names)
+
+
+def encode_plan(plan: Plan) -> str:
+    """Return the plan as a text."""
+    parts = [[*place, part.key.cluster_id, part.key.topic_id, *part[1:]] for place, part in plan.parts.items()]
+    idle = [[*key, start] for key, start in plan.idle.items()]
+    return json.dumps([plan.location, plan.query, plan.record, plan.batch, parts, idle, dict(plan.names)])
+
+
+def decode_plan(text: str) -> Plan:
+    """Return the plan of a text."""
+    location, query, record, batch, parts, idle, names = json.loads(text)
+    return Plan(
+        location,
+        query,
+        record,
+        batch,
+        {
+            (cluster, topic, partition): Part(
+                PartitionKey(cluster_id, topic, topic_id, partition), start, end, [(a, b) for a, b in new]
+            )
+            for cluster, topic, partition, cluster_id, topic_id, start, end, new in parts
+        },
+        {PartitionKey(*key): start for *key, start in idle},
+        names,
+    )
