@@ -166,8 +166,9 @@ class KafkaBroker:
             try:
                 self._launch(node)
             except BrokerError as error:
-                # Another process took one of the ports between our check and the broker's start.
-                if attempts_left and self._node is None and "Address already in use" in str(error):
+                # Another process took one of the ports between our check and the broker's start. Ports that are
+                # given cannot be replaced, but what took one may be gone by the next attempt.
+                if attempts_left and "Address already in use" in str(error):
                     continue
                 raise
             self._port = node.client

@@ -24,6 +24,7 @@ __all__ = [
 HOST = "127.0.0.1"  # not localhost: some clients then try ::1 first, and log an error
 # Below the ports that systems use for outgoing connections: none of those can take a broker's port while it is down.
 _PORTS = range(20_000, 32_000)
+_handed_out: set[int] = set()
 
 _SMALL_BROKER = {
     "auto.create.topics.enable": "false",
@@ -129,9 +130,13 @@ def as_properties(configuration: Mapping[str, str]) -> str:
 
 
 def free_ports() -> Iterator[int]:
-    """Yield ports on which no process listens, in random order."""
+    """Yield ports on which no process listens, in random order, each port once in this process."""
     # Not the generator of `random` itself: two test runs with the same seed would choose the same ports.
-    return (port for port in random.SystemRandom().sample(_PORTS, len(_PORTS)) if is_free(port))
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        # A port that was handed out may have no listener yet, or none for the moment.
+        if port not in _handed_out and is_free(port):
+            _handed_out.add(port)
+            yield port
 
 
 def is_free(port: int) -> bool:
