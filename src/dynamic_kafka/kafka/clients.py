@@ -20,6 +20,7 @@ from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config.properties import Role, client_config
 from dynamic_kafka.kafka.config.secrets import fingerprint, hide, resolve
 from dynamic_kafka.kafka.config.tokens import Token, TokenSource, token_source
+from dynamic_kafka.kafka.logins import note_accepted, rest_after_refusal
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.native import Implementation, implementation, kernel
 
@@ -192,6 +193,7 @@ class ClusterClients:
         self._consumer, self._producer = consumer, producer
         self._fingerprint: Hashable = None
         self._has_answered = False
+        self._refusals = 0
 
     @cached_property
     def consumer(self) -> Consumer:
@@ -304,7 +306,7 @@ class ClusterClients:
                 if is_last or self.errors.authentication_failed or error.args[0].code() not in _NO_ANSWER:
                     raise
             else:
-                self._has_answered = True
+                self.note_answer()
                 return answer
             time.sleep(max(0.0, min(_FIRST_TURN_S, began + turn_s - time.monotonic())))  # some errors come at once
             turn_s *= 3
@@ -317,11 +319,30 @@ class ClusterClients:
         """
         while not future.done():
             with suppress(FutureTimeoutError):
-                return future.result(_FIRST_TURN_S)
+                answer = future.result(_FIRST_TURN_S)
+                self.note_answer()
+                return answer
             self._poll("admin")  # not the consumer, which may be reading
             if self.errors.authentication_failed:
                 raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, self.errors.last))
         return future.result()
+
+    def note_answer(self) -> None:
+        """Note that the cluster has answered, so that the login works."""
+        if not self._has_answered:
+            self._has_answered, self._refusals = True, 0
+            note_accepted(self.properties)
+
+    def rest_after_refusal(self, deadline: float) -> bool:
+        """Wait after a refused login, and renew the clients. Return False if the login is not to be tried again.
+
+        The arguments are those of `logins.rest_after_refusal`, which has the rules.
+        """
+        self._refusals += 1
+        rested = rest_after_refusal(self.properties, self.is_outdated, self._refusals, deadline)
+        if rested:
+            self.renew()
+        return rested
 
     def reason(self) -> str:
         """Return what the clients heard in the background; "" if nothing. It may ask a broker for its certificate."""

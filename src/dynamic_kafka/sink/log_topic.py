@@ -245,15 +245,18 @@ class LogTopic:
         return len(self._describe().partitions[0].replicas), self._brokers()
 
     def patiently(self, ask: Callable[[], T]) -> T:
-        """Ask again while brokers are away, which clients report at once; but not after a refused login."""
+        """Ask again while brokers are away, which clients report at once, and while a login is replaced."""
         deadline = time.monotonic() + self.timeout_s
         while True:
             try:
                 found = ask()
             except KafkaException as error:
                 self._clients.poll()  # brings the errors that were noticed in the background
-                denied = self._clients.errors.authentication_failed
-                if denied or time.monotonic() > deadline or not may_pass(error.args[0]):
+                if self._clients.errors.authentication_failed:
+                    if self._clients.rest_after_refusal(deadline):
+                        continue
+                    raise
+                if time.monotonic() > deadline or not may_pass(error.args[0]):
                     raise
                 if error.args[0].code() == KafkaError._TIMED_OUT:
                     self._clients.renew()  # its connections may be dead without a word

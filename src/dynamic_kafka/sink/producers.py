@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -84,6 +84,7 @@ class ClusterProducer:
         self._properties, self._wanted = properties, wanted
         # The delivery report of errors only: no call into Python for each record.
         fixed = {"delivery.report.only.error": True, **(config or {})}
+        self._is_transactional = "transactional.id" in fixed
         self._clients = ClusterClients(properties, producer=ClientSettings(_TUNING, fixed, statistics_ms))
         self.errors = self._clients.errors
         self._largest_bytes = properties.get("max.request.size", properties.get("message.max.bytes", "1000000"))
@@ -123,10 +124,15 @@ class ClusterProducer:
                 count, refused = self.client.look_up(topic, attempt_s)
             except KafkaException as error:
                 self.poll(_POLL_S)  # brings the errors that were noticed in the background
+                # Within a transaction, or with records of a task before, the client cannot be replaced.
+                is_free = not self._is_transactional and len(self.client) == 0
+                if is_free and self._is_renewed_after_refusal(began + _LOOKUP_S):
+                    continue
                 if self.errors.authentication_failed or time.monotonic() - began > _LOOKUP_S:
                     raise self.unavailable(f"topic '{topic}' cannot be written to", error.args[0].str()) from error
                 attempt_s = min(3 * attempt_s, _LOOKUP_ATTEMPT_S)
                 continue
+            self._clients.note_answer()
             if refused is None and count:
                 return count
             refused = refused or KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
@@ -135,12 +141,27 @@ class ClusterProducer:
             self.poll(_POLL_S)
 
     def connect(self, topic: str, timeout_s: float) -> None:
-        """Wait until a broker has answered a question about a topic.
+        """Wait until a broker has answered a question about a topic. Call it before anything is produced.
 
         Raises:
-            KafkaException: If none answers in time, or as soon as the login was refused.
+            KafkaException: If none answers in time, or if the login was refused and is not to be tried again.
         """
-        self._clients.ask(partial(self.client.look_up, topic), timeout_s)
+        deadline = time.monotonic() + _LOOKUP_S
+        while True:
+            try:
+                self._clients.ask(lambda s: self.client.look_up(topic, s), timeout_s)
+            except KafkaException:
+                if not self._is_renewed_after_refusal(deadline):
+                    raise
+            else:
+                return
+
+    def _is_renewed_after_refusal(self, deadline: float) -> bool:
+        """Wait after a refused login, and let go of the client if the login is to be tried again."""
+        if not self.errors.authentication_failed or not self._clients.rest_after_refusal(deadline):
+            return False
+        del self.client  # the next use makes a new one
+        return True
 
     def unavailable(self, consequence: str, said: str = "") -> ClusterUnavailableError:
         """Return the error for a cluster that does not answer, or does not let this client in.

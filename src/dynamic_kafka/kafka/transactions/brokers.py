@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, Resource, may_not
+from dynamic_kafka.kafka.config.secrets import fingerprint
+from dynamic_kafka.kafka.logins import note_accepted, rest_after_refusal
 from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.kafka.transactions.connection import BrokerError, Connection
 from dynamic_kafka.kafka.transactions.security import ConnectionSettings, LoginError, cluster_settings
@@ -128,6 +130,7 @@ class BrokerClient:
         self._properties = dict(properties)
         self._timeout_s = timeout_ms / 1000
         self._brokers: Brokers | None = None
+        self._fingerprint: Hashable = None
         self._used_at = 0.0
 
     def close(self) -> None:
@@ -137,7 +140,7 @@ class BrokerClient:
             self._brokers = None
 
     def call(self, what: str, operation: str, attempt: Callable[[Brokers, float], T]) -> T:
-        """Try until it succeeds: while brokers do not answer, or answer with an error that may pass.
+        """Try until it succeeds: while brokers do not answer, answer with an error that may pass, or get a new login.
 
         Args:
             what: The thing requested, for errors, as it reads after "while requesting".
@@ -150,13 +153,13 @@ class BrokerClient:
         """
         started = time.monotonic()
         deadline = started + self._timeout_s
-        pause_s, attempt_s = _FIRST_PAUSE_S, _FIRST_ATTEMPT_S
+        pause_s, attempt_s, refusals = _FIRST_PAUSE_S, _FIRST_ATTEMPT_S, 0
         while True:
             left_s = deadline - time.monotonic()
             try:
                 # Not all of it: a broker that went silent may have been replaced, or a firewall forgot the connection.
                 share_s = min(attempt_s, left_s / 2) if left_s > _SHORT_S else left_s
-                return attempt(self._open(), deadline - left_s + share_s)
+                answer = attempt(self._open(), deadline - left_s + share_s)
             except BrokerError as error:
                 if not error.retriable:
                     self.close()
@@ -168,6 +171,9 @@ class BrokerClient:
                 attempt_s *= 2
             except LoginError as error:
                 self.close()
+                refusals += 1
+                if rest_after_refusal(self._properties, self._is_outdated, refusals, deadline):
+                    continue
                 raise ClusterUnavailableError(
                     f"{self._name}: authentication failed (while requesting {what}): {error}; check the cluster's "
                     "security.protocol, sasl.* and ssl.* properties",
@@ -176,6 +182,9 @@ class BrokerClient:
             except BaseException:
                 self.close()  # answers may be left unread
                 raise
+            else:
+                note_accepted(self._properties)
+                return answer
             finally:
                 self._used_at = time.monotonic()
             if time.monotonic() + pause_s >= deadline:
@@ -191,8 +200,15 @@ class BrokerClient:
         if time.monotonic() - self._used_at > _MAX_IDLE_S:
             self.close()
         if self._brokers is None:
+            self._fingerprint = fingerprint(self._properties)
             self._brokers = Brokers(cluster_settings(self._properties))
         return self._brokers
+
+    def _is_outdated(self) -> bool:
+        try:
+            return fingerprint(self._properties) != self._fingerprint
+        except ConfigurationError:
+            return False  # it is being replaced
 
     @property
     def _name(self) -> str:

@@ -1,0 +1,48 @@
+"""Whether a refused login is tried again: only where it worked before.
+
+A login that was never accepted is wrong, and each try may count against the account: the caller raises its error at once. A
+login that was accepted in this process is being replaced. Either the cluster has the new password and the file of the
+reference does not, or the other way round. So the caller waits until the value behind a reference changes, and tries again
+without a change after 10, 20, 40 s, in case the cluster is the one that is late.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+__all__ = ["note_accepted", "rest_after_refusal"]
+
+_REST_S = 10.0
+_LOOK_S = 0.2
+_accepted: set[int] = set()  # hashes of the properties as they are given: references, not what they lead to
+
+
+def note_accepted(properties: Mapping[str, str]) -> None:
+    """Remember that a cluster has let this process in with these properties."""
+    _accepted.add(_key(properties))
+
+
+def rest_after_refusal(
+    properties: Mapping[str, str], is_replaced: Callable[[], bool], refusals: int, deadline: float
+) -> bool:
+    """Wait before the login is tried again. Return False if it is not to be tried again.
+
+    Args:
+        properties: The properties to reach the cluster, as they are given.
+        is_replaced: A function that says whether a secret behind them has changed since it was used.
+        refusals: How many logins the cluster has refused since it last accepted one, this one included.
+        deadline: The time by `time.monotonic()` after which nothing is tried again.
+    """
+    if _key(properties) not in _accepted:
+        return False
+    until = time.monotonic() + _REST_S * 2.0 ** (refusals - 1)
+    while time.monotonic() < min(until, deadline):
+        if is_replaced():
+            return True
+        time.sleep(_LOOK_S)
+    return until < deadline
+
+
+def _key(properties: Mapping[str, str]) -> int:
+    return hash(frozenset(properties.items()))

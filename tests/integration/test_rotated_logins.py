@@ -1,0 +1,129 @@
+"""A password that is replaced under a running sink: on the cluster first, or in the file of the reference first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynamic_kafka.errors import ClusterUnavailableError
+from dynamic_kafka.kafka import logins
+from dynamic_kafka.kafka.transactions.client import TransactionClient
+from dynamic_kafka.native import Implementation
+from dynamic_kafka.sink.commit_log import CommitLog
+from dynamic_kafka.sink.producers import ClusterProducer
+from dynamic_kafka.testing import KafkaBroker
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+TIMEOUT_MS = 30_000
+LATE_S = 1.5
+
+
+class Rotated:
+    """A broker with one user, and the properties of a client that reads the password from a file."""
+
+    def __init__(self, broker: KafkaBroker, file: Path) -> None:
+        self.broker, self.file, self._number = broker, file, 1
+        broker.create_topic("out")
+        self.file.write_text("secret-1")
+        self.properties = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "app",
+            "sasl.password": f"${{file:{file}}}",
+        }
+
+    def rotate(self) -> str:
+        """Restart the broker with a new password, and return that; the file keeps the old one."""
+        self._number += 1
+        self.broker.restart(sasl_plain={"app": f"secret-{self._number}"})
+        return f"secret-{self._number}"
+
+    def rotate_and_write_late(self) -> threading.Thread:
+        """As `rotate`, and write the new password to the file in 1.5 s."""
+        timer = threading.Timer(LATE_S, self.file.write_text, [self.rotate()])
+        timer.start()
+        return timer
+
+
+@pytest.fixture(scope="module")
+def rotated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rotated]:
+    """One for all tests."""
+    with KafkaBroker(sasl_plain={"app": "secret-1"}) as broker:
+        yield Rotated(broker, tmp_path_factory.mktemp("secrets") / "password")
+
+
+def ask_log(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
+    """Read a commit log."""
+    log = CommitLog("c", rotated.properties, "log", timeout_ms=TIMEOUT_MS)
+    if not log.topic.exists():
+        log.topic.create(1)
+    return log.read, log.close
+
+
+def ask_transactions(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
+    """List transactions."""
+    client = TransactionClient("c", rotated.properties, timeout_ms=TIMEOUT_MS)
+    return client.list_open, client.close
+
+
+def ask_topic(rotated: Rotated, implementation: Implementation) -> tuple[Callable[[], object], Callable[[], None]]:
+    """Look a topic up, as a task does before its first record."""
+    producer = ClusterProducer("c", rotated.properties, implementation)
+    return lambda: producer.partitions("out", at_least=2), producer.close  # more than there are, so it asks
+
+
+def goes_on(rotated: Rotated, ask: Callable[[], object], close: Callable[[], None]) -> None:
+    """Ask, replace the password on the cluster and late in the file, and ask again."""
+    try:
+        ask()
+        timer = rotated.rotate_and_write_late()
+        ask()
+        timer.join()
+    finally:
+        close()
+
+
+@pytest.mark.parametrize("questions", [ask_log, ask_transactions])
+def test_the_file_is_late(rotated: Rotated, questions: Callable[[Rotated], Any]) -> None:
+    """A driver that was let in before waits for the new password, and goes on."""
+    goes_on(rotated, *questions(rotated))
+
+
+def test_the_file_is_late_for_a_task(rotated: Rotated, implementation: Implementation) -> None:
+    """The same before its first record."""
+    goes_on(rotated, *ask_topic(rotated, implementation))
+
+
+def test_the_cluster_is_late(rotated: Rotated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same password is tried again, after a rest."""
+    monkeypatch.setattr(logins, "_REST_S", 1.0)
+    ask, close = ask_log(rotated)
+    try:
+        ask()
+        old = rotated.file.read_text()
+        rotated.rotate()
+        timer = threading.Timer(LATE_S, rotated.broker.restart, kwargs={"sasl_plain": {"app": old}})
+        timer.start()
+        ask()
+        timer.join()
+    finally:
+        close()
+
+
+def test_a_first_login_that_is_wrong_is_an_error_at_once(rotated: Rotated, tmp_path: Path) -> None:
+    """Nothing says that it was ever right."""
+    wrong = tmp_path / "password"
+    wrong.write_text("wrong")
+    log = CommitLog("c", rotated.properties | {"sasl.password": f"${{file:{wrong}}}"}, "log", timeout_ms=TIMEOUT_MS)
+    began = time.monotonic()
+    with pytest.raises(ClusterUnavailableError, match="refuses the login"):
+        log.read()
+    assert time.monotonic() - began < 5
+    log.close()
