@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dynamic_kafka.builders import KafkaSink as KafkaSink
     from dynamic_kafka.builders import KafkaSource as KafkaSource
     from dynamic_kafka.builders import TransactionNamingStrategy as TransactionNamingStrategy
+    from dynamic_kafka.builders import WatermarkStrategy as WatermarkStrategy
     from dynamic_kafka.builders.deserializers import ArrowDeserializer as ArrowDeserializer
     from dynamic_kafka.builders.deserializers import (
         KafkaRecordDeserializationSchema as KafkaRecordDeserializationSchema,
@@ -48,6 +49,7 @@ _HOMES = {
         "KafkaSink",
         "KafkaSource",
         "TransactionNamingStrategy",
+        "WatermarkStrategy",
     ),
     "builders.deserializers": ("ArrowDeserializer", "KafkaRecordDeserializationSchema", "SimpleStringSchema"),
     "initializer": ("KafkaOffsetResetStrategy", "KafkaOffsetsInitializer", "KafkaTopicPartition"),

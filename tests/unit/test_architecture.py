@@ -36,6 +36,7 @@ LAYERS = (
 LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}
 PURE = (
     *("source.identity", "source.differences", "source.loss", "source.model"),
+    *("source.alignment", "source.record_times"),
     *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
     *("source.document", "source.columns", "source.compact", "source.collector", "source.stage", "history.model"),
     *("source.evidence", "source.migration", "source.stand_in"),

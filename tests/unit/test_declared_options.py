@@ -57,6 +57,7 @@ REWORDED = {
     "sink.accept-gaps": ("false", ""),
     "execution.checkpointing.interval": ("", "as soon as possible"),
     "pipeline.name": ("", "the table's name"),
+    "table.exec.source.idle-timeout": ("", "that of `scan.watermark.idle-timeout`"),
     **{
         f"{name}.{key}": ("-", words)
         for name in ("avro-confluent", "protobuf-confluent")
@@ -75,7 +76,11 @@ ADDED = {
         *("writer-implementation", "sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"),
         *("register.producer.metrics", *METRICS),
     },
-    "source": {"skip-offsets", "reader-implementation", *METRICS, *(option.key for option in HISTORY_OPTIONS)},
+    "source": {
+        *("skip-offsets", "reader-implementation", "scan.watermark.idle-timeout", *METRICS),
+        *(f"scan.watermark.alignment.{name}" for name in ("group", "max-drift", "update-interval")),
+        *(option.key for option in HISTORY_OPTIONS),
+    },
 }
 
 

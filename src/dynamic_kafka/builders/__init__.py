@@ -10,6 +10,7 @@ from dynamic_kafka.builders.serializers import (
 )
 from dynamic_kafka.builders.sink import DeliveryGuarantee, KafkaSink, KafkaSinkBuilder, TransactionNamingStrategy
 from dynamic_kafka.builders.source import DynamicKafkaSource, DynamicKafkaSourceBuilder, KafkaSource, KafkaSourceBuilder
+from dynamic_kafka.builders.watermarks import WatermarkStrategy
 
 __all__ = [
     "ArrowSerializer",
@@ -23,4 +24,5 @@ __all__ = [
     "KafkaSource",
     "KafkaSourceBuilder",
     "TransactionNamingStrategy",
+    "WatermarkStrategy",
 ]

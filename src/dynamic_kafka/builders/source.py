@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from dynamic_kafka.builders.deserializers import KafkaRecordDeserializationSchema, RecordDeserializer, ValueDeserializer
+from dynamic_kafka.builders.watermarks import WatermarkStrategy
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
@@ -38,15 +39,27 @@ class _Source:
     deserializer: RecordDeserializer | None
     _id: str = field(default_factory=lambda: uuid.uuid4().hex, init=False, repr=False, compare=False)
 
-    def read_stream(self, spark: SparkSession) -> DataFrame:
+    def read_stream(self, spark: SparkSession, watermark_strategy: WatermarkStrategy | None = None) -> DataFrame:
         """Return a streaming DataFrame.
 
         With stopping offsets (`set_bounded`, `set_unbounded(stop)`) its query ends by itself once they are reached.
+
+        Args:
+            spark: The session.
+            watermark_strategy: The watermark of the rows, and how partitions are aligned to it.
+
+        Raises:
+            ConfigurationError: If the strategy does not fit to the source.
         """
         from dynamic_kafka.spark.stop_finished import stop_finished_queries
 
+        strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
+        options = {**self.options, **strategy.options}
+        if strategy.options:
+            configure_source(options, self.objects, default_starting=KafkaOffsetsInitializer.earliest())
         stop_finished_queries(spark)
-        return self._deserialized(spark.readStream.format(self._registered(spark)).options(**self.options).load())
+        raw = spark.readStream.format(self._registered(spark)).options(**options).load()
+        return strategy.applied(self._deserialized(raw))
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Return a batch DataFrame, up to the stopping offsets, or to the latest ones if there are none."""

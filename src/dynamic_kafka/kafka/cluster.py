@@ -138,6 +138,10 @@ class ClusterConnection:
         found = self._all(times_ms)
         return {tp: None if offset < 0 else offset for tp, offset in found.items()}
 
+    def first_offsets(self, times_ms: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, int | None]:
+        """Return the same, without the partitions that do not answer."""
+        return {tp: None if offset < 0 else offset for tp, offset in self._known(times_ms).items()}
+
     def committed_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """See `PartitionOffsetsRetriever`."""
         asked = [TopicPartition(topic, partition) for topic, partition in partitions]

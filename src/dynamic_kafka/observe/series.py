@@ -83,6 +83,7 @@ SERIES: tuple[Series, ...] = (
     _counter("reports_dropped", "Reports of the query's processes that could not be sent to the metrics server."),
     _gauge("source_clusters", "Clusters that are read.", (), "kafkaClustersCount"),
     _gauge("source_cluster_state", "1 for the state that the cluster is in, else 0.", ("cluster", "state")),
+    _gauge("source_cluster_held", "1 if its records wait for slower partitions (alignment), else 0.", _CLUSTER),
     _gauge(
         "source_current_offset", "The next offset to read, after the last finished batch.", _PARTITION, "currentOffsets"
     ),
@@ -230,6 +231,7 @@ def _of_cluster(cluster: ClusterStatus, cut: int) -> _Values:
     name = cluster["cluster"]
     for state in get_args(ClusterState):
         yield "source_cluster_state", (name, state), int(cluster["state"] == state)
+    yield "source_cluster_held", (name,), int(bool(cluster["reason"]) and cluster["state"] != "unreachable")
     yield "source_emit_event_time_lag_seconds", (name,), cluster["emit_lag_s"]
     yield "source_commits_succeeded_total", (name,), cluster["commits"]["succeeded"]
     yield "source_commits_failed_total", (name,), cluster["commits"]["failed"]

@@ -21,7 +21,7 @@ from typing import TypeVar
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.offsets import Cursor
 
-__all__ = ["admit"]
+__all__ = ["admit", "load"]
 
 K = TypeVar("K", str, KafkaTopicPartition)
 
@@ -62,6 +62,22 @@ def admit(
         else:
             last_partitions[cluster] = last
     return admitted, Cursor(last_cluster, last_partitions)
+
+
+def load(
+    backlog: Mapping[str, Mapping[KafkaTopicPartition, int]],
+    *,
+    limit: int | None,
+    cluster_limits: Mapping[str, int] | None = None,
+    default_cluster_limit: int | None = None,
+) -> float:
+    """Return which part of the limits a backlog takes: more than 1 does not fit into a micro-batch. 0 without a limit."""
+    totals = {cluster: sum(tps.values()) for cluster, tps in backlog.items()}
+    parts = [sum(totals.values()) / limit] if limit is not None else []
+    for cluster, total in totals.items():
+        cap = (cluster_limits or {}).get(cluster, default_cluster_limit)
+        parts += [total / cap] if cap is not None else []
+    return max(parts, default=0.0)
 
 
 def _share_equally(wanted: Mapping[str, int], limit: int | None, last: str) -> tuple[dict[str, int], str]:

@@ -141,7 +141,19 @@ def configure_source(
         raise ConflictingOptionsError(
             ["minOffsetsPerTrigger", "maxOffsetsPerTrigger"], f"the minimum, {least}, is more than the maximum, {most}"
         )
+    _check_alignment(parsed)
     return settings
+
+
+def _check_alignment(parsed: ParsedOptions) -> None:
+    declared = options_of(SourceSettings)
+    group, drift = declared["alignment_group"], declared["alignment_max_drift_ms"]
+    given = parsed.given(group, drift, declared["alignment_update_interval_ms"])
+    if given and len(parsed.given(group, drift)) < 2:
+        missing = drift if parsed.given(group) else group
+        raise ConfigurationError(
+            f"Option '{missing.key}' is missing; '{given[0]}' needs it. Watermark alignment has a group and a drift"
+        )
 
 
 # --- what to read -------------------------------------------------------------------------------------------------------

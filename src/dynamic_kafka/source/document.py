@@ -107,3 +107,4 @@ class Document:
     starting: Any = None
     done: int = 0
     history: HistoryStage | None = None
+    frontier_ms: int | None = None

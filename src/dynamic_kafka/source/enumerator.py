@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
@@ -17,7 +18,8 @@ from dynamic_kafka.history.formats import freeze
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, initializer_to_json
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.native import implementation
-from dynamic_kafka.source.admission import admit
+from dynamic_kafka.source.admission import admit, load
+from dynamic_kafka.source.aligner import Aligner
 from dynamic_kafka.source.batch import check_streams, open_ranges
 from dynamic_kafka.source.differences import differences
 from dynamic_kafka.source.document import HistoryStage
@@ -60,6 +62,7 @@ class SourceEnumerator:
             settings.starting, settings.stopping, settings.fail_on_data_loss, settings.retention_ms, settings.drain
         )
         self._view = SourceView(settings)
+        self._aligner = Aligner(settings, self._view) if settings.alignment_group is not None else None
         self._available_now = False
         self._frozen: SourceSnapshot | None = None
         self._seen: SourceSnapshot | None = None
@@ -104,7 +107,7 @@ class SourceEnumerator:
                 self._log_events(_not_found(self._seen))
             elif previous is None and self._policy.stopping is not None and settings.metadata_interval_ms <= 0:
                 check_streams(self._seen.streams, settings)
-            if self._seen is before and self._idle:
+            if self._seen is before and (self._idle or (self._aligner is not None and self._aligner.rests())):
                 return start
         assert self._seen is not None
         if previous is not None:
@@ -126,20 +129,28 @@ class SourceEnumerator:
             document.done = (previous.done if previous is not None else 0) + 1
             self._reported_done = result.changed = True
         backlog = _backlog(document, result.views, result.requests)
+        limits: dict[str, Any] = {
+            "limit": settings.max_offsets_per_trigger if limited else None,
+            "cluster_limits": settings.cluster_limits if limited else None,
+            "default_cluster_limit": settings.max_offsets_per_cluster if limited else None,
+        }
         if result.standby and not result.changed and not backlog:
             result.changed = self._view.add_marks(document, result.standby)
-        if not result.changed and (not backlog or (limited and self._hold_back(backlog))):
+        waits = not result.changed and (not backlog or (limited and self._hold_back(backlog)))
+        readable = backlog
+        if self._aligner is not None and not waits:
+            at_once = self._available_now or not limited
+            readable = self._aligner.admit(
+                previous, document, result.views, backlog, partial(load, **limits), at_once=at_once
+            )
+            self._log_events(self._aligner.take_events())
+            waits = not result.changed and not readable
+        if waits:
             self._idle = not result.requests and not backlog and all(move.done for move in result.moves)
             if self._available_now:
                 self._view.finish_commits()
             return start
-        admitted, document.cursor = admit(
-            backlog,
-            document.cursor,
-            limit=settings.max_offsets_per_trigger if limited else None,
-            cluster_limits=settings.cluster_limits if limited else None,
-            default_cluster_limit=settings.max_offsets_per_cluster if limited else None,
-        )
+        admitted, document.cursor = admit(readable, document.cursor, **limits)
         for cluster, tps in admitted.items():
             ranges = document.clusters[cluster].ranges
             for tp, count in tps.items():
@@ -214,6 +225,7 @@ class SourceEnumerator:
             "done": bool(document.done),
             "reader": self._reader,
             **({} if document.history is None else {"history": progress(document.history)}),
+            **({} if self._aligner is None else {"alignment": self._aligner.status()}),
         }
 
     def _records_behind(self, name: str, state: ClusterOffsets, view: ClusterView | None) -> int:

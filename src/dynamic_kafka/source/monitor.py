@@ -33,9 +33,11 @@ from dynamic_kafka.initializer import KafkaTopicPartition, checked_offsets
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.kafka.pool import start_polling, stop_polling
 from dynamic_kafka.kafka.principal import principal
+from dynamic_kafka.source.alignment import TimeAnswer, TimeRequest
 from dynamic_kafka.source.group_commits import GroupCommits
 from dynamic_kafka.source.model import ClusterView, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.offsets import topic_id_text
+from dynamic_kafka.source.record_times import look_up
 
 __all__ = ["ClusterMonitor", "MonitorTarget"]
 
@@ -102,6 +104,9 @@ class ClusterMonitor:
         self._requested = self._served = 0
         self._requests: list[OffsetRequest] = []
         self._open: Collection[OffsetRequest] = ()
+        self._time_requests: list[TimeRequest] = []
+        self._times: list[tuple[TimeRequest, TimeAnswer]] = []
+        self._look_wanted = True  # else only times of records are asked for
         self._closed = False
         self.view: ClusterView | None = None
         self._view_servers: str | None = None
@@ -146,11 +151,24 @@ class ClusterMonitor:
             self._open = self._requests
             return self._next_ticket()
 
+    def request_times(self, request: TimeRequest) -> int:
+        """Request times of records and return the ticket to wait for. `take_times` has the answer, if there is one."""
+        with self._changed:
+            self._time_requests = [request]
+            return self._next_ticket(look=False)
+
+    def take_times(self) -> list[tuple[TimeRequest, TimeAnswer]]:
+        """Return the answers to requests for times that have come since the last call."""
+        with self._changed:
+            found, self._times = self._times, []
+            return found
+
     def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
         """Have the group's offsets committed, without waiting."""
         self.commits.commit(offsets, self._target.properties)
 
-    def _next_ticket(self) -> int:
+    def _next_ticket(self, *, look: bool = True) -> int:
+        self._look_wanted |= look
         self._requested += 1
         self._changed.notify_all()
         return self._requested
@@ -228,6 +246,8 @@ class ClusterMonitor:
                 ticket, target = self._requested, self._target
                 self._looking_since = time.monotonic()
                 requests, self._requests = self._requests, []
+                time_requests, self._time_requests = self._time_requests, []
+                look, self._look_wanted = self._look_wanted, False
             if connection is not None and target.properties != properties:
                 connection.close()
                 connection = None
@@ -241,13 +261,18 @@ class ClusterMonitor:
             else:
                 stop_polling(connection)
             started, before = time.monotonic(), self.view
-            self._serve(connection, target, requests)
+            if look or self._failures:
+                self._serve(connection, target, requests)
+            if not self._failures:
+                self._look_up_times(connection, time_requests)
             if self._failures and connection.authentication_failed:
                 connection.close()  # else it would try the same login again and again
             elif not self._failures:
                 start_polling(connection)
             rest_s = min(_IDLE_SHARE * (time.monotonic() - started), _LONGEST_REST_S)
-            if self.view is before:
+            if not look:
+                rest_s = 0.0
+            elif self.view is before:
                 rest_s = max(rest_s, _rest_unchanged_s(len(self._asked)))
             with self._changed:
                 self._served, self._looking_since = ticket, None
@@ -275,7 +300,7 @@ class ClusterMonitor:
         return self._closed or self._target != old
 
     def _is_urgent(self, old: MonitorTarget) -> bool:
-        return bool(self._requests) or self._has_new_target(old)
+        return bool(self._requests or self._time_requests) or self._has_new_target(old)
 
     def _serve(self, connection: ClusterConnection, target: MonitorTarget, requests: list[OffsetRequest]) -> None:
         try:
@@ -304,6 +329,17 @@ class ClusterMonitor:
                 self._keep_answers(found)
                 self.error, self.authentication_failed = None, False
                 self._failures, self._failing_since = 0, None
+
+    def _look_up_times(self, connection: ClusterConnection, requests: Iterable[TimeRequest]) -> None:
+        """Look up times of records. Without an answer the caller waits no longer than it wants; the offsets are known."""
+        for request in requests:
+            try:
+                answer = look_up(connection.first_offsets, request, now_ms=int(time.time() * 1000))
+            except ClusterUnavailableError as error:
+                _log.info("Cluster '%s': the times of its records are not known: %s", self.cluster_id, error)
+            else:
+                with self._changed:
+                    self._times.append((request, answer))
 
     def _failed(self, connection: ClusterConnection, target: MonitorTarget, error: Exception) -> None:
         with self._changed:

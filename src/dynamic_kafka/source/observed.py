@@ -224,6 +224,8 @@ class ObservedEnumerator(SourceEnumerator):
             found["state"] = "unreachable" if failing else "starting"
             return found
         found["state"] = state_word(state, failing=failing)
+        if not failing and self._aligner is not None:
+            found["reason"] = self._aligner.reason_of(name)
         told = self._told.get(name)
         if (
             told is not None

@@ -35,7 +35,8 @@ Layout of version 1::
         "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
      "cursor": {...}, "packing": [records per task, minimum tasks, maximum tasks, cuts],
      "starting": the starting offsets of the first start, "done": number of runs that found every stop reached,
-     "history": what is read before Kafka (see `stage`), if there is a history}
+     "history": what is read before Kafka (see `stage`), if there is a history,
+     "frontier": with watermark alignment, the time in ms that nothing is older than which is still to be read}
 
 Version 3 is version 2 of a query that has not read its history yet: an earlier version of this package must not go on with
 Kafka. Version 2 is the same as version 1, except for the following. KEYS are the columns "partitions" (a number for each of
@@ -155,6 +156,8 @@ def encode(document: Document) -> dict[str, Any]:
         result["done"] = document.done
     if document.history is not None:
         result["history"] = encode_stage(document.history)
+    if document.frontier_ms is not None:
+        result["frontier"] = document.frontier_ms
     return result
 
 
@@ -276,6 +279,7 @@ def decode(value: Mapping[str, Any]) -> Document:
             starting=value.get("starting"),
             done=int(value.get("done", 0)),
             history=decode_stage(value["history"]) if "history" in value else None,
+            frontier_ms=None if (frontier := value.get("frontier")) is None else int(frontier),
         )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, zlib.error) as error:
         raise CheckpointError(

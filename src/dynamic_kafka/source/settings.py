@@ -148,6 +148,34 @@ class SourceSettings:
     max_trigger_delay_ms: int = option(
         "maxTriggerDelay", duration_ms(at_least=0), "15 min", doc="The longest time to wait for `minOffsetsPerTrigger`."
     )
+    # event time
+    alignment_group: str | None = option(
+        "scan.watermark.alignment.group",
+        non_blank(),
+        doc="Aligns the partitions of this source in record time: none is read ahead of the slowest by more than "
+        "`scan.watermark.alignment.max-drift`. The name is shown in the progress.",
+        shown_default="none: no alignment",
+    )
+    alignment_max_drift_ms: int | None = option(
+        "scan.watermark.alignment.max-drift",
+        duration_ms(at_least=1),
+        doc="How far a partition may be ahead of the slowest one, by the timestamps of its records. If it is the delay of "
+        "`withWatermark` or less, no row of a partition that is behind comes too late.",
+    )
+    alignment_update_interval_ms: int = option(
+        "scan.watermark.alignment.update-interval",
+        duration_ms(at_least=1),
+        "1 s",
+        doc="How often a source that holds everything back looks whether it still has to. It looks at new records at once, "
+        "and it aligns each micro-batch.",
+    )
+    idle_timeout_ms: int = option(
+        "scan.watermark.idle-timeout",
+        duration_ms(at_least=1),
+        "1 min",
+        doc="With alignment: how long a partition that was read to its end, or a cluster that does not answer, still holds "
+        "the others back. Without alignment it has no effect.",
+    )
     reader_implementation: Implementation = option(
         "reader-implementation",
         choice(*get_args(Implementation)),

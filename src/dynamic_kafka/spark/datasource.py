@@ -397,9 +397,11 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return whether triggers are limited. The limits themselves are the user's options."""
-        if not self._settings.limited and self._settings.min_offsets_per_trigger is None:
+        settings = self._settings
+        waits = settings.min_offsets_per_trigger is not None or settings.alignment_group is not None
+        if not settings.limited and not waits:
             return ReadAllAvailable()  # otherwise only Trigger.Once asks for it
-        return ReadMaxRows(self._settings.max_offsets_per_trigger or 2**31 - 1)
+        return ReadMaxRows(settings.max_offsets_per_trigger or 2**31 - 1)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Freeze metadata and end offsets at the next call of `latestOffset`."""

@@ -114,7 +114,9 @@ class Catalog:
         return table
 
     def with_defaults(self, table: KafkaTable) -> KafkaTable:
-        """Return the table with `parallelism.default` for the options of parallelism that it does not have."""
+        """Return the table with the settings of the environment for the options that it does not have."""
+        if self.config.idle_timeout is not None:
+            table = replace(table, source={"scan.watermark.idle-timeout": self.config.idle_timeout, **table.source})
         tasks = self.config.parallelism
         if tasks is None:
             return table

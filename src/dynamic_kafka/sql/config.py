@@ -34,6 +34,13 @@ _PARALLELISM = Option(
     integer(at_least=1),
     doc="The number of tasks that read and write a table without options of its own for it.",
 )
+_IDLE_TIMEOUT = Option(
+    "table.exec.source.idle-timeout",
+    duration_ms(at_least=0),
+    shown_default="that of `scan.watermark.idle-timeout`",
+    doc="The idle timeout of tables with watermark alignment and without `scan.watermark.idle-timeout`; 0 is the default. "
+    "Without alignment it has no effect: idle partitions do not delay Spark's watermark.",
+)
 SETTINGS: Mapping[str, Option[Any]] = {
     setting.key: setting
     for setting in (
@@ -52,11 +59,7 @@ SETTINGS: Mapping[str, Option[Any]] = {
         ),
         _PARALLELISM,
         Option("table.local-time-zone", text("a time zone"), doc="The time zone of the session."),
-        Option(
-            "table.exec.source.idle-timeout",
-            duration_ms(at_least=0),
-            doc="Accepted for compatibility with Flink, without effect: idle partitions do not delay Spark's watermark.",
-        ),
+        _IDLE_TIMEOUT,
     )
 }
 """The settings by key. Settings of Spark, `spark.*`, go to the session."""
@@ -146,6 +149,11 @@ class TableConfig:
     def parallelism(self) -> str | None:
         """Return the default number of tasks, as the text of an option."""
         return self._values.get(_PARALLELISM.key)
+
+    @property
+    def idle_timeout(self) -> str | None:
+        """Return the default idle timeout, as the text of an option; None for that of the option."""
+        return self._values[_IDLE_TIMEOUT.key] if self._value(_IDLE_TIMEOUT) else None
 
     @property
     def interval_ms(self) -> int | None:

@@ -84,6 +84,15 @@ class Watermark:
     expression: str
     delay: str
 
+    @property
+    def delay_ms(self) -> float:
+        """Return the delay in milliseconds."""
+        parts = self.delay.split()
+        return sum(float(n) * _UNIT_MS[unit] for n, unit in zip(parts[::2], parts[1::2], strict=True))
+
+
+_UNIT_MS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}
+
 
 @dataclass(frozen=True)
 class TableDefinition:

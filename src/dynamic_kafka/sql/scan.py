@@ -7,6 +7,7 @@ watermark come last, on the table's own names.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,6 +33,8 @@ from dynamic_kafka.sql.table import Encoding, KafkaTable, with_start
 from dynamic_kafka.sql.types import cast_type
 
 __all__ = ["check_expressions", "read"]
+
+_log = logging.getLogger(__name__)
 
 _ROW = "__row"
 _PROCTIME = re.compile(r"\s*proctime\s*\(\s*\)\s*", re.IGNORECASE)  # Flink's processing time
@@ -59,6 +62,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
         )
     # Raise our own error here; from load() it would be an error of Spark, with the trace of its worker.
     settings = configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
+    _check_drift(table, settings.alignment_max_drift_ms)
     if not streaming and settings.starting == KafkaOffsetsInitializer.latest():
         raise InvalidOptionError(
             "scan.startup.mode",
@@ -88,6 +92,19 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
         rows = rows.withWatermark(watermark.column, watermark.delay) if streaming else rows
     names = [column.name for column in table.definition.columns]
     return rows.select(*map(named, names), *([ROW_KIND] if table.changelog else []))
+
+
+def _check_drift(table: KafkaTable, max_drift_ms: int | None) -> None:
+    """Warn of a drift that is more than the delay of the table's watermark."""
+    watermark = table.definition.watermark
+    if max_drift_ms is not None and watermark is not None and max_drift_ms > watermark.delay_ms:
+        _log.warning(
+            "Table %s: 'scan.watermark.alignment.max-drift' is %d ms, which is more than the delay of its watermark (%s). "
+            "Rows of a partition that is behind by more than the delay are late",
+            qualified(table.definition.name),
+            max_drift_ms,
+            watermark.delay,
+        )
 
 
 def check_expressions(spark: SparkSession, table: KafkaTable) -> None:
