@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamic_kafka.errors import CheckpointError, DynamicKafkaError
-from dynamic_kafka.filesystems import failure_reason, open_file_system
+from dynamic_kafka.filesystems import failure_reason, failures, open_file_system
 
 __all__ = ["Files", "open_files"]
 
@@ -50,7 +50,7 @@ class Files:
 
         try:
             found = self._fs.get_file_info(FileSelector(self.full(folder), allow_not_found=True))
-        except (OSError, ValueError, NotImplementedError) as error:
+        except failures() as error:
             raise self._error(f"{self.shown(folder)} cannot be listed: {failure_reason(error)}") from error
         return {
             info.base_name: self._changed_ns(info) // 1_000_000
@@ -72,7 +72,7 @@ class Files:
             return data.decode()
         except UnicodeDecodeError:
             raise self._error(f"{self.shown(path)} is damaged: it is not a text in UTF-8") from None
-        except (OSError, ValueError) as error:
+        except failures() as error:
             raise self._error(f"{self.shown(path)} cannot be read: {failure_reason(error)}") from error
 
     def create(self, path: str, text: str) -> bool:
@@ -116,7 +116,7 @@ class Files:
             self._fs.delete_file(self.full(path))
         except FileNotFoundError:
             return
-        except (OSError, ValueError) as error:
+        except failures() as error:
             raise self._error(f"{self.shown(path)} cannot be deleted: {failure_reason(error)}") from error
 
     def walk(self) -> dict[str, tuple[int, int]]:
@@ -125,7 +125,7 @@ class Files:
 
         try:
             found = self._fs.get_file_info(FileSelector(self._root, recursive=True, allow_not_found=True))
-        except (OSError, ValueError, NotImplementedError) as error:
+        except failures() as error:
             raise self._error(f"{self.location} cannot be listed: {failure_reason(error)}") from error
         return {
             info.path.removeprefix(self._root).lstrip("/"): (info.size or 0, self._changed_ns(info) // 1_000_000)
@@ -147,7 +147,7 @@ class Files:
                     os.fsync(file.fileno())
             if hidden != path:
                 self._fs.move(self.full(hidden), self.full(path))
-        except (OSError, ValueError) as error:
+        except failures() as error:
             raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
 
     def shown(self, path: str) -> str:
@@ -179,14 +179,17 @@ class Files:
     def _exists(self, path: str) -> bool:
         from pyarrow.fs import FileType
 
-        return bool(self._fs.get_file_info(self.full(path)).type != FileType.NotFound)
+        try:
+            return bool(self._fs.get_file_info(self.full(path)).type != FileType.NotFound)
+        except failures() as error:
+            raise self._error(f"{self.shown(path)} cannot be looked at: {failure_reason(error)}") from error
 
     def _write(self, path: str, text: str) -> None:
         try:
             self._fs.create_dir(self.full(path).rpartition("/")[0], recursive=True)
             with self._fs.open_output_stream(self.full(path)) as stream:
                 stream.write(text.encode())
-        except (OSError, ValueError) as error:
+        except failures() as error:
             raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
 
     def _temporary(self, path: str, text: str) -> Path:

@@ -12,11 +12,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from dynamic_kafka.cli.main import main
+from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.sink.chain import Chain, Record, State
 from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.engine import Query
+from tests.engine import MetadataFile, Query, read_all
 from tests.spark.tables import Topic
 
 pytestmark = pytest.mark.broker
@@ -117,6 +118,54 @@ def test_another_cluster_is_not_asked(
     assert stopped.reset("--to", "earliest", "--topic", "other") == 2
     with pytest.raises(SystemExit):
         stopped.reset("--to", "yesterday")
+
+
+@pytest.mark.slow
+def test_a_dead_cluster_is_taken_out_of_the_batch_that_waits_for_it(
+    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The query then reads the other cluster, and the dead one once it answers: each record once."""
+    name = topic(cluster_a, cluster_b)
+    alive = {"bootstrapServers": cluster_a.bootstrap_servers, "topics": [name]}
+    other = {"bootstrapServers": cluster_b.bootstrap_servers, "topics": [name]}
+    metadata = MetadataFile(tmp_path / "metadata.yaml")
+    metadata.write(s={"alive": alive, "other": other})
+    limits = {"kafkaConsumer.pollTimeoutMs": "1000", "properties.default.api.timeout.ms": "1000"}
+    query = Query(metadata.options(**limits, **{"cluster-failure-mode": "isolate"}))
+    for broker in (cluster_a, cluster_b):
+        produce(broker.bootstrap_servers, name, [(None, "1")])
+    query.run_until_rows(2)
+    for broker in (cluster_a, cluster_b):
+        produce(broker.bootstrap_servers, name, [(None, "2"), (None, "3")])
+    start, planned = query.document, 0
+    while planned < 4:
+        end = json.loads(json.dumps(query.enumerator.latest_offset(start, limited=True)))
+        planned = sum(r.end - r.start for task in query.enumerator.tasks(start, end) for r in task.ranges)
+    query.log.append(json.dumps(end))
+
+    metadata.write(s={"alive": alive, "other": {**other, "bootstrapServers": "127.0.0.1:1"}})
+    query.close()
+    with pytest.raises(ClusterUnavailableError, match="dynamic-kafka offsets postpone CHECKPOINT other"):
+        read_all(query.enumerator.tasks(start, end), query.settings)
+    query.close()
+    for folder, texts in (("offsets", query.log), ("commits", query.log[:-1])):
+        (tmp_path / "checkpoint" / folder).mkdir(parents=True)
+        for number, text in enumerate(texts):
+            (tmp_path / "checkpoint" / folder / str(number)).write_text(f"v1\n{{}}\n{text}")
+    command = ["offsets", "postpone", str(tmp_path / "checkpoint"), "other", "--execute"]
+    assert main([*command, "--rewrite-unfinished", "--force"]) == 0
+    assert "leaves 2 offsets of 'other' (1 partition) to a later batch" in capsys.readouterr().out
+
+    query.log[-1] = (tmp_path / "checkpoint" / "offsets" / str(len(query.log) - 1)).read_text().split("\n")[2]
+    query.restart(forget_last_batch=True)
+    assert len(query.rows) == 4
+    produce(cluster_a.bootstrap_servers, name, [(None, "4")])
+    query.run_until_rows(5)
+    metadata.write(s={"alive": alive, "other": other})
+    query.run_until_rows(7)
+    query.assert_once()
+    assert query.values() == ["1", "1", "2", "2", "3", "3", "4"]
+    query.close()
 
 
 class Log:

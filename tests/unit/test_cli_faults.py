@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -204,6 +205,21 @@ def test_a_file_that_is_none(
     assert "unexpected" not in error
 
 
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("", "The address is empty"),
+        ("memory://", "'memory://' names no file or folder"),
+        ("hdfs://nowhere:9000/x", "cannot be opened: .* \\(pyarrow needs JAVA_HOME, HADOOP_HOME"),
+    ],
+)
+def test_an_address_that_names_no_folder(location: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty one is what a script gives if a variable is not set; it is not the folder that it runs in."""
+    code, _, error = runner(capsys, "offsets")("show", location)
+    assert code == 2
+    assert re.search(message, error)
+
+
 def test_a_wrong_option_shows_no_value(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     """It may be a secret in the wrong place."""
     for command, *arguments in (
@@ -214,6 +230,7 @@ def test_a_wrong_option_shows_no_value(folder: Folder, capsys: pytest.CaptureFix
         ["doctor", "--bootstrap-servers", "a:1", "--property", SECRET],
         ["streams", "-o", f"metadata-service.auth-heder={SECRET}"],
         ["lag", "--url", f"http://me:{SECRET}@127.0.0.1:1"],
+        ["lag", "--url", f"http://127.0.0.1:{SECRET}"],
     ):
         code, out, error = runner(capsys, command)(*arguments)
         assert code == 2, (command, error)

@@ -225,6 +225,14 @@ def test_a_port_that_is_taken_is_told(own_place: Path, server: MetricsServer) ->
     assert find_or_start(ANY).port != server.port
 
 
+def test_a_temporary_directory_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says where, and that the query runs on."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    with pytest.raises(ConfigurationError, match=r"Not a directory \(.*/file/.*\)\. The query runs without metrics"):
+        find_or_start(ANY)
+
+
 def test_a_directory_that_is_not_private_is_not_used(own_place: Path, tmp_path: Path) -> None:
     """Neither a link nor one that others can write to: the token would be theirs."""
     (tmp_path / "theirs").mkdir()

@@ -171,6 +171,10 @@ def test_a_client_certificate_as_pem_leaves_no_file(
 def test_a_client_certificate_in_files(pem: dict[str, str], tmp_path: Path) -> None:
     """With the key in a file of its own, or in the same."""
     (tmp_path / "certificate.pem").write_text(pem["certificate"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(tmp_path / "full"))
+        with pytest.raises(ConfigurationError, match=r"'ssl.certificate.pem'.* cannot be written \(No such file"):
+            tls(ssl_certificate_pem=pem["certificate"], ssl_key_pem=pem["key"])
     (tmp_path / "key.pem").write_text(pem["key"])
     (tmp_path / "both.pem").write_text(pem["certificate"] + pem["key"])
     tls(ssl_certificate_location=str(tmp_path / "certificate.pem"), ssl_key_location=str(tmp_path / "key.pem"))

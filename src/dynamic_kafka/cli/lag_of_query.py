@@ -33,8 +33,12 @@ class QueryLag:
     """
 
     def __init__(self, url: str, query: str | None, *, timeout_s: float) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # the port is no number
+            known = False
+        if not known or parts.username or parts.password:
             raise ConfigurationError("--url is not an address such as http://127.0.0.1:9250")
         self._shown = f"{parts.scheme}://{parts.netloc}"
         self._url = f"{self._shown}{parts.path.removesuffix('/status.json').rstrip('/')}/status.json?partitions=all"

@@ -244,14 +244,15 @@ def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
     check_url(url, settings.prefix, settings.url)
     configuration = client_configuration(clear, settings.prefix)
     # The library takes certificates and keys only as files, and reads them immediately.
-    with tempfile.TemporaryDirectory(prefix="registry-") as folder:  # readable by this user only
-        stores = _stores_as_files(clear, Path(folder))
-        configuration = {**configuration, **stores, "url": url}
-        try:
-            return _limited(SchemaRegistryClient(configuration))
-        except (ValueError, TypeError, OSError) as error:  # OSError: for missing and damaged certificates
-            said = without_logins(str(error))
-            raise ConfigurationError(f"Format {settings.prefix}: the registry's client refused this: {said}") from None
+    try:
+        with tempfile.TemporaryDirectory(prefix="registry-") as folder:  # readable by this user only
+            stores = _stores_as_files(clear, Path(folder))
+            return _limited(SchemaRegistryClient({**configuration, **stores, "url": url}))
+    except ConfigurationError:
+        raise
+    except (ValueError, TypeError, OSError) as error:  # OSError: for missing and damaged certificates, and a full disk
+        said = without_logins(str(error))
+        raise ConfigurationError(f"Format {settings.prefix}: the registry's client refused this: {said}") from None
 
 
 def _limited(client: SchemaRegistryClient) -> SchemaRegistryClient:

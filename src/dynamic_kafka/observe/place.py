@@ -122,7 +122,7 @@ def find_or_start(settings: ServerSettings) -> Address:
         return _find_or_start(settings)
     except OSError as error:
         raise ConfigurationError(
-            f"The metrics server cannot be started: {error.strerror} ({error.filename or tempfile.gettempdir()}). The query "
+            f"The metrics server cannot be started: {error.strerror} ({error.filename or 'temporary directory'}). The query "
             "runs without metrics; make room there, or set TMPDIR to another directory"
         ) from error
 
@@ -148,7 +148,7 @@ def _find_or_start(settings: ServerSettings) -> Address:
             if server.poll() is not None:
                 raise ConfigurationError(
                     f"The metrics server has ended at once (exit code {server.returncode}). The query runs without metrics; "
-                    f"check that {directory} has room, and try: {sys.executable} -m dynamic_kafka.observe"
+                    f"check that {directory} can be written to and has room"
                 )
             if time.monotonic() > deadline:
                 raise ConfigurationError(

@@ -13,7 +13,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -202,9 +202,17 @@ def _as_file(config: Mapping[str, str], prefix: str) -> Iterator[str | None]:
     if not pem:
         yield config.get(f"{prefix}.location")
         return
-    with tempfile.NamedTemporaryFile("w", prefix="dynamic-kafka-", suffix=".pem") as file:  # readable by its owner only
-        file.write(pem)
-        file.flush()
+    with ExitStack() as stack:
+        try:
+            # Readable by its owner only.
+            file = stack.enter_context(tempfile.NamedTemporaryFile("w", prefix="dynamic-kafka-", suffix=".pem"))
+            file.write(pem)
+            file.flush()
+        except OSError as error:
+            raise ConfigurationError(
+                f"Property '{prefix}.pem': Python's TLS takes it only as a file, and a temporary one cannot be written "
+                f"({error.strerror}); make room in the temporary directory, or set TMPDIR to another one"
+            ) from None
         yield file.name
 
 
