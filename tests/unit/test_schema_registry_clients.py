@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import http.server
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from dynamic_kafka.errors import RegistryError
+from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
@@ -46,6 +47,15 @@ def test_a_changed_secret_makes_another_client(tmp_path: Path) -> None:
     assert schema_registry.client(where) is client
     secret.write_text("me:new")
     assert schema_registry.client(where) is not client
+
+
+@pytest.mark.parametrize("name", ["ssl.truststore.location", "ssl.keystore.location", "ssl.ca.location"])
+def test_an_error_shows_the_reference_of_a_wrong_value(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be that of a secret, in the wrong place."""
+    monkeypatch.setenv("DK_SECRET", "hunter2-SECRET")
+    with pytest.raises(ConfigurationError) as caught:
+        schema_registry.client(settings(**{name: "${env:DK_SECRET}"})).schema(1)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_it_is_not_kept_for_ever() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -292,6 +293,7 @@ def _messages(tails: Sequence[_Tail], args: argparse.Namespace) -> Iterator[tupl
     waits_until = time.monotonic() + (args.wait or 0.0)
     timeout_s = _POLL_S / len(tails)
     while True:
+        sys.stdout.flush()  # for the next program of a pipe
         for tail in tails:
             message = tail.poll(timeout_s)
             while message is not None:

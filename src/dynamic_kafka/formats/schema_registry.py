@@ -23,7 +23,7 @@ from dynamic_kafka.formats.schema_registry_settings import (
     without_logins,
 )
 from dynamic_kafka.kafka.config import keystore
-from dynamic_kafka.kafka.config.secrets import resolve
+from dynamic_kafka.kafka.config.secrets import hidden, hide, resolve
 from dynamic_kafka.kafka.pool import ClientPool
 
 if TYPE_CHECKING:
@@ -246,12 +246,13 @@ def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
     # The library takes certificates and keys only as files, and reads them immediately.
     try:
         with tempfile.TemporaryDirectory(prefix="registry-") as folder:  # readable by this user only
-            stores = _stores_as_files(clear, Path(folder))
+            with hidden(dict(settings.properties)):
+                stores = _stores_as_files(clear, Path(folder))
             return _limited(SchemaRegistryClient({**configuration, **stores, "url": url}))
     except ConfigurationError:
         raise
     except (ValueError, TypeError, OSError) as error:  # OSError: for missing and damaged certificates, and a full disk
-        said = without_logins(str(error))
+        said = without_logins(hide(str(error), dict(settings.properties)))
         raise ConfigurationError(f"Format {settings.prefix}: the registry's client refused this: {said}") from None
 
 
