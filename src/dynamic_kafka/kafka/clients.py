@@ -131,7 +131,9 @@ class BackgroundErrors:
 
 @dataclass
 class Statistics:
-    """The last statistics of a client, if they were asked for. A record of its own, for the reason of `error_cb`.
+    """The last statistics of a client, if they were asked for.
+
+    A record of its own, because a client's callbacks must not refer to the owner of the client (`ClusterClients._config`).
 
     Attributes:
         last: Their JSON text; "" if there are none since the last call of `take`.

@@ -115,16 +115,16 @@ def _ask(found: Probe, connection: Connection, deadline: float) -> None:
         connection.send(DescribeQuorumRequest(topics=topics), deadline)
         quorum = connection.receive(deadline)
         found.clock = _clock(quorum, before_ms, time.time_ns() // 1_000_000)
-    except BrokerError as error:
-        found.no_clock = (
-            "its brokers are too old to tell it (DescribeQuorum)"
-            if error.unsupported
-            else "this user may not ask for it"
-            if error.unauthorized
-            else str(error)
-        )
     except Exception as error:  # noqa: BLE001  (the address is good all the same)
-        found.no_clock = _reason(error)
+        found.no_clock = _why_no_clock(error)
+
+
+def _why_no_clock(error: Exception) -> str:
+    if isinstance(error, BrokerError) and error.unsupported:
+        return "its brokers are too old to tell it (DescribeQuorum)"
+    if isinstance(error, BrokerError) and error.unauthorized:
+        return "this user may not ask for it"
+    return _reason(error)
 
 
 def _reason(error: Exception) -> str:

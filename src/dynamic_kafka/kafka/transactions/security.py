@@ -130,10 +130,11 @@ def why_untrusted(properties: Mapping[str, str]) -> str:
         settings = cluster_settings(properties)
     except DynamicKafkaError:
         return ""
-    for host, port in settings.servers[:_MOST_ASKED] if settings.tls is not None else ():
+    if settings.tls is None:
+        return ""
+    for host, port in settings.servers[:_MOST_ASKED]:
         try:
             with socket.create_connection((host, port), timeout=_CERTIFICATE_S) as plain:
-                assert settings.tls is not None
                 settings.tls.wrap_socket(plain, server_hostname=host).close()
         except ssl.SSLCertVerificationError as error:
             return f"{host}:{port}: the broker's certificate is not trusted: {error.verify_message.rstrip('.')}"
