@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         KafkaRecordDeserializationSchema as KafkaRecordDeserializationSchema,
     )
     from dynamic_kafka.builders.deserializers import SimpleStringSchema as SimpleStringSchema
+    from dynamic_kafka.continuation import Continues as Continues
     from dynamic_kafka.initializer import KafkaOffsetResetStrategy as KafkaOffsetResetStrategy
     from dynamic_kafka.initializer import KafkaOffsetsInitializer as KafkaOffsetsInitializer
     from dynamic_kafka.initializer import KafkaTopicPartition as KafkaTopicPartition
@@ -52,6 +53,7 @@ _HOMES = {
         "WatermarkStrategy",
     ),
     "builders.deserializers": ("ArrowDeserializer", "KafkaRecordDeserializationSchema", "SimpleStringSchema"),
+    "continuation": ("Continues",),
     "initializer": ("KafkaOffsetResetStrategy", "KafkaOffsetsInitializer", "KafkaTopicPartition"),
     "metadata.model": ("ClusterMetadata", "KafkaStream"),
     "metadata.service": ("KafkaMetadataService",),

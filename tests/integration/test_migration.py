@@ -18,7 +18,7 @@ from dynamic_kafka.source.evidence import MoveRequest, Sync
 from dynamic_kafka.source.movers import answer
 from dynamic_kafka.source.record_log import open_log
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.engine import MetadataFile, Query
+from tests.engine import MetadataFile, Query, read_batch
 from tests.mirror_maker import mirror_maker
 
 pytestmark = pytest.mark.broker
@@ -187,6 +187,7 @@ def test_a_cluster_dies_its_mirror_takes_over_and_the_first_comes_back(
     )
     query.run_until_rows(20)
     copied = copy(mortal, name, cluster_b, name, {})
+    assert {r["cluster"] for r in read_batch(file.options())} == {"a"}
     marks = query.document["clusters"]["a"]["marks"][name]
     assert [len(marks[p]) for p in ("0", "1")] == [6, 6]
 

@@ -163,6 +163,7 @@ class Migrations(RuleBasedStateMachine):
         try:
             for cluster in self.world.clusters.values():
                 cluster.reachable = cluster.active = True
+            self.world.service_up = True
             self.copy_all()
             for _ in range(60 + sum(map(len, self.world.records.values())) // 10):
                 self.batch()
@@ -255,6 +256,12 @@ class Migrations(RuleBasedStateMachine):
     def come_back(self, name: str) -> None:
         """A dead cluster answers again."""
         self.world.clusters[name].reachable = self.world.clusters[name].active = True
+
+    @precondition(lambda self: self.log)
+    @rule()
+    def change_service(self) -> None:
+        """The metadata service goes down or comes back. A process that begins meanwhile has only the document."""
+        self.world.service_up = not self.world.service_up
 
     @rule(count=st.integers(1, 3))
     def some_batches(self, count: int) -> None:

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from dynamic_kafka.cli.next_start import TopicChange, topic_changes
 from dynamic_kafka.cli.stream_checks import check_streams
 from dynamic_kafka.continuation import Continues, Guarantee, Way, continues_from_json, continues_to_json
+from dynamic_kafka.errors import MetadataServiceError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.document import parse_document
+from dynamic_kafka.metadata.snapshot import make_snapshot
 from dynamic_kafka.source.evidence import MoveRequest, Placement, RecordPrint, Sync, evidence_around, place, translate
 from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, Reconciled
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
@@ -118,10 +121,12 @@ def test_a_copy_that_lags_behind_is_waited_for() -> None:
 
 
 def test_a_record_of_another_time_is_another_record() -> None:
-    """Also if key and value are the same."""
+    """Also if key and value are the same, and also if times are not in order."""
     old = Log(("x", 10), ("x", 20), ("x", 30))
     new = Log(("x", 5), ("x", 10), ("x", 20), ("x", 30))
     assert [found(position, old, new)[0] for position in (1, 2, 3)] == [2, 3, 4]
+    new = Log(*[("other", 50)] * 3000, ("x", 90), ("y", 5), ("z", 80))
+    assert found(2, Log(("x", 90), ("y", 5)), new) == (3002, "exact")
 
 
 def test_without_records_before_it_the_first_one_behind_it_counts() -> None:
@@ -469,9 +474,36 @@ def test_a_topic_that_was_left_is_not_read_again_beside_its_copy() -> None:
 
 def test_without_positions_on_the_old_cluster_the_usual_rules_hold() -> None:
     """A new query begins where it is told to."""
-    query = Query(x=reading("kx", t=[5]))
-    query.look({"x": wants("t"), "b": wants("t", continues=RECORDS)}, {"x": view("kx", t=[5]), "b": view("kb", t=[9])})
+    query = Query()
+    query.look({"b": wants("t", continues=RECORDS)}, {"b": view("kb", t=[9])})
     assert query.positions("b") == {("t", 0): 0}
+    query.look({"b": wants("t", "u", continues=RECORDS)}, {"b": view("kb", t=[9], u=[9])})
+    assert query.positions("b") == {("t", 0): 0, ("u", 0): 0}
+
+
+def test_a_name_that_the_checkpoint_does_not_know_may_be_wrong() -> None:
+    """So nothing is read from the start, and the words say what to do."""
+    views = {"a": view("ka", t=[5]), "b": view("kb", t=[9], u=[9])}
+    query = Query(x=reading("kx", t=[5]))
+    query.look({"x": wants("t"), "b": wants("t", continues=RECORDS)}, views | {"x": view("kx", t=[5])})
+    assert query.positions("b") == {}
+    assert "which the checkpoint does not know; it has x. Correct `continues`" in query.said
+    query = Query(a=reading("ka", t=[5]))
+    query.look({"b": wants("u", continues=Continues("a", "records", {"v": "u"}))}, views)
+    assert query.positions("b") == {}
+    assert "of which the checkpoint has no position" in query.said
+
+
+def test_two_clusters_cannot_continue_one_topic() -> None:
+    """One of them would be read from its start."""
+    text = """
+    - streamId: s
+      clusterMetadataList:
+        - {clusterId: b, bootstrapServers: "b:9092", topics: [t], continues: {cluster: a, by: records}}
+        - {clusterId: c, bootstrapServers: "c:9092", topics: [t], continues: {cluster: a, by: records}}
+    """
+    with pytest.raises(MetadataServiceError, match="both continue topic 't' of cluster 'a'"):
+        make_snapshot(parse_document(text, "x.yaml"))
 
 
 # --- what the command says --------------------------------------------------------------------------------------------
@@ -484,7 +516,8 @@ def test_a_document_with_moves_is_checked() -> None:
       clusterMetadataList:
         - {clusterId: a, bootstrapServers: "a:9092", topics: [t], continues: {cluster: b, by: records}}
         - {clusterId: b, bootstrapServers: "b:9092", topics: [t], continues: {cluster: a, by: records}}
-        - {clusterId: c, bootstrapServers: "c:9092", topics: [t], continues: {cluster: b, by: records}}
+        - {clusterId: c, bootstrapServers: "c:9092", topics: [t], continues: {cluster: e, by: records}}
+        - {clusterId: e, bootstrapServers: "e:9092", topics: [t]}
         - clusterId: d
           bootstrapServers: "d:9092"
           topics: [u]
@@ -492,7 +525,7 @@ def test_a_document_with_moves_is_checked() -> None:
     """
     said = "\n".join(f"{f.result} {f.where} {f.what}" for f in check_streams(parse_document(text, "x.yaml")))
     assert "warning cluster 'a' it and 'b' continue each other" in said
-    assert "note cluster 'c' 't' of it stands by, because 'b' is still read" in said
+    assert "note cluster 'c' 't' of it stands by, because 'e' is still read" in said
     assert "warning cluster 'd' it continues topics that it does not list: v" in said
     assert "warning cluster 'd' it may continue 'x' without a proof" in said
 
@@ -530,3 +563,21 @@ def test_a_batch_without_marks_of_both_ends_is_left_as_it_is() -> None:
     )
     assert found == groups
     assert "offsets 3 to 6 cannot be read from cluster 'b'" in said[0]
+
+
+def test_the_difference_to_a_checkpoint_says_what_moves_and_what_waits() -> None:
+    """The old cluster is not called forgotten, and the new topic is not called new."""
+    query = Query(a=reading("ka", t=[5]))
+    before = query.document
+    views = {"a": view("ka", t=[5]), "b": view("kb", t=[109])}
+    query.answer = Placement(None, "unproved", None, "not there")
+    query.look({"b": wants("t", continues=RECORDS)}, views, quiet={("a", "t")})
+    found = topic_changes(before, query.document, views, {}, query.result.moves)
+    assert [(change.change, change.cluster, change.was) for change in found] == [
+        ("waits", "b", "a"),
+        ("draining", "a", ""),
+    ]
+    query.answer = None
+    query.look({"b": wants("t", continues=RECORDS)}, views, quiet={("a", "t")})
+    found = topic_changes(before, query.document, views, {}, query.result.moves)
+    assert found == [TopicChange("moved", "b", "t", 1, 4, "a")]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from dynamic_kafka.errors import DynamicKafkaError, MetadataServiceError
 from dynamic_kafka.source.differences import differences
 from dynamic_kafka.source.document import ClusterOffsets, Document
-from dynamic_kafka.source.model import ClusterView, Event, ReadPolicy, Reconciled
+from dynamic_kafka.source.model import ClusterView, Event, Move, ReadPolicy, Reconciled
 from dynamic_kafka.source.reconcile import reconcile
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.view import SourceSnapshot, SourceView
@@ -29,13 +29,13 @@ class TopicChange(NamedTuple):
     """What happens to a topic of a cluster.
 
     Args:
-        change: `new`, `returns`, `moved` (another name of the cluster), `draining`, `removed` (its positions are kept),
-            `forgotten`, `waits` (no position yet), `unreachable` or `goes on`.
+        change: `new`, `returns`, `moved` (another name of the cluster, or a copy that continues it), `draining`, `removed`
+            (its positions are kept), `forgotten`, `waits` (no position yet), `unreachable` or `goes on`.
         cluster: The cluster, by its new name.
         topic: The topic.
         partitions: The number of partitions.
         unread: The number of offsets that the first batch reads.
-        was: The cluster's old name, if it has another one.
+        was: The cluster's old name, if it has another one, or the cluster that it continues.
     """
 
     change: str
@@ -99,7 +99,7 @@ def next_start(settings: SourceSettings, document: Document) -> NextStart:
             if name in seen.desired and topic in seen.desired[name].topics
         ),
     ]
-    changes = topic_changes(document, result.document, result.views, waiting=unreachable)
+    changes = topic_changes(document, result.document, result.views, waiting=unreachable, moves=result.moves)
     return NextStart(changes, events, None, unreachable)
 
 
@@ -131,7 +131,11 @@ def _resolved(
 
 
 def topic_changes(
-    before: Document, after: Document, views: Mapping[str, ClusterView], waiting: Mapping[str, str]
+    before: Document,
+    after: Document,
+    views: Mapping[str, ClusterView],
+    waiting: Mapping[str, str],
+    moves: Collection[Move] = (),
 ) -> list[TopicChange]:
     """Return what happens to each topic between two documents, the worst first.
 
@@ -140,20 +144,31 @@ def topic_changes(
         after: What follows from it.
         views: The clusters of the latter that answered.
         waiting: The clusters that do not answer.
+        moves: The partitions that go on from another cluster, or wait to.
     """
     found: list[TopicChange] = []
     taken: set[tuple[str, str]] = set()
     names = _names_by_topic(before)
+    olds = {
+        (move.request.cluster, move.request.partition.topic): (
+            move.request.old_cluster,
+            move.request.old_partition.topic,
+        )
+        for move in moves
+    }
     for name, state in after.clusters.items():
         counts = Counter(tp.topic for tp in state.ranges)
         unread = _unread(state, views.get(name))
         for topic in sorted(state.topics):
             old = _name_before(before, names, name, state.kafka_id, topic)
+            continued = olds.get((name, topic))
             if old is not None:
                 taken.add((old, topic))
+            if continued is not None:
+                taken.add(continued)
             if name in waiting and old is not None:
                 change = "unreachable"
-            elif old is not None and old != name:
+            elif continued is not None or (old is not None and old != name):
                 change = "moved"
             elif old is not None:
                 newly_draining = topic in state.draining and topic not in before.clusters[old].draining
@@ -162,9 +177,11 @@ def topic_changes(
                 change = "waits"
             else:
                 change = "returns" if _was_retained(before, name, state.kafka_id, topic) else "new"
-            was = old if old is not None and old != name else ""
+            was = continued[0] if continued is not None else old if old is not None and old != name else ""
             found.append(TopicChange(change, name, topic, counts[topic], unread[topic], was))
         found += [TopicChange("waits", name, topic, 0, 0) for topic in state.unseen.keys() - state.topics.keys()]
+    waits = [key for key in olds if key[1] not in after.clusters[key[0]].topics]
+    found += [TopicChange("waits", name, topic, 0, 0, olds[name, topic][0]) for name, topic in waits]
     for name, state in before.clusters.items():
         counts = Counter(tp.topic for tp in state.ranges)
         now = after.clusters.get(name)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dynamic_kafka.continuation import Continues
 from dynamic_kafka.errors import MetadataServiceError, listed
 from dynamic_kafka.metadata.model import TOPIC_NAME, ClusterMetadata, KafkaStream
 
@@ -48,7 +49,8 @@ def make_snapshot(streams: Iterable[KafkaStream]) -> Snapshot:
     Raises:
         MetadataServiceError: If two streams give a cluster different properties or offsets (the message names both and the
             properties that differ, never their values), if a stream occurs in two versions, if a stream or cluster id is
-            empty, if a cluster has no `bootstrap.servers` or continues itself, or if a topic's name is illegal in Kafka.
+            empty, if a cluster has no `bootstrap.servers` or continues itself, if two clusters continue one topic, or if a
+            topic's name is illegal in Kafka.
     """
     by_id: dict[str, KafkaStream] = {}
     for stream in streams:
@@ -72,6 +74,7 @@ def make_snapshot(streams: Iterable[KafkaStream]) -> Snapshot:
                 cluster.stopping_offsets,
                 cluster.continues,
             )
+    _check_continued_once(clusters)
     return Snapshot(
         {
             stream_id: {c: frozenset(cluster.topics) for c, cluster in sorted(stream.clusters.items())}
@@ -95,6 +98,8 @@ def _check(stream_id: Any, cluster_id: Any, cluster: Any) -> None:
         )
     if not cluster.properties.get("bootstrap.servers"):
         raise MetadataServiceError(f"{where} lacks the property 'bootstrap.servers'; add it", cluster_id=cluster_id)
+    if not isinstance(cluster.continues, Continues | None):
+        raise MetadataServiceError(f"{where} has no `Continues` in `continues`; give one", cluster_id=cluster_id)
     if cluster.continues is not None and cluster.continues.cluster == cluster_id:
         raise MetadataServiceError(
             f"{where} continues itself; name the cluster that was read before", cluster_id=cluster_id
@@ -109,6 +114,20 @@ def _check(stream_id: Any, cluster_id: Any, cluster: Any) -> None:
             "letters, digits, '.', '_' and '-'",
             cluster_id=cluster_id,
         )
+
+
+def _check_continued_once(clusters: Mapping[str, ClusterMetadata]) -> None:
+    successors: dict[tuple[str, str | None], str] = {}
+    for name, cluster in clusters.items():
+        for topic in sorted(cluster.topics) if cluster.continues is not None else ():
+            assert cluster.continues is not None
+            old = cluster.continues.cluster, cluster.continues.old_topic(topic)
+            other = successors.setdefault(old, name)
+            if old[1] is not None and other != name:
+                raise MetadataServiceError(
+                    f"Clusters '{other}' and '{name}' both continue topic '{old[1]}' of cluster '{old[0]}'; let one do so",
+                    cluster_id=name,
+                )
 
 
 def _check_same(

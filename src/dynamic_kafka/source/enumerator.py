@@ -186,11 +186,16 @@ class SourceEnumerator:
             self._policy = replace(self._policy, stopping=KafkaOffsetsInitializer.latest())
         try:
             seen = self._view.collect(None, at_once=True)
-            document = self._begin(seen).document
+            result = self._begin(seen)
+            document = result.document
             document.packing = self._settings.packing
             if document.history is not None:
                 document.history = next_stage(document.history, None)
-            warnings = open_ranges(document, seen.desired, seen.views, self._settings)
+            desired = {  # a copy that stands by is not read beside what it is a copy of
+                name: replace(wanted, topics=wanted.topics - result.standing_by.get(name, set()))
+                for name, wanted in seen.desired.items()
+            }
+            warnings = open_ranges(document, desired, seen.views, self._settings)
             self._log_events(Event("warning", text) for text in warnings)
             tasks = self._packed(document)
             self._stop_skipping()

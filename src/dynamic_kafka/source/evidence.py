@@ -48,6 +48,7 @@ MARKS = 6
 """The number of records of a partition that the offset document keeps."""
 _AROUND = 32
 _REACH = 2_000
+_BACK = 500
 _BEYOND = 20_000
 _MOST = 2_000_000
 _CANDIDATES = 1_000
@@ -279,12 +280,14 @@ def _by_records(request: MoveRequest, known: Evidence, new: RecordLog, hint: int
     """Look for the last record before the position; with none before it, for the first one behind it."""
     tp = request.partition
     wanted = known.before or known.behind[:1]
-    earliest_ms = min(record.time_ms for record in wanted)
-    at = new.offset_at(tp, earliest_ms)
-    begin = min((offset for offset in (at, hint) if offset is not None), default=None)
     start, end = new.bounds(tp)
-    found = _candidates(new, tp, max(start, begin), end, wanted) if begin is not None else {}
-    last = len(wanted) - 1
+    last, found = len(wanted) - 1, dict[int, list[_Candidate]]()
+    # No record is before the first one that is not older. So the latest time leads closest, if that record is there.
+    for time_ms in sorted({max(record.time_ms for record in wanted), min(record.time_ms for record in wanted)})[::-1]:
+        at = new.offset_at(tp, time_ms)
+        begin = min((offset for offset in (at, hint) if offset is not None), default=None)
+        if begin is not None and last not in found:
+            found = _candidates(new, tp, max(start, begin - _BACK), end, wanted)
     if last not in found:
         return _not_there(request, known, found, last)
     candidates = found[last]

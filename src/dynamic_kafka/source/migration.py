@@ -16,6 +16,8 @@ there is no good answer                             the partition waits, with wo
 the new cluster or topic does not show itself       the partitions wait
 another number of partitions                        they wait, with words: a record may be in another partition
 the document has no position of the old topic       nothing is to be continued: the usual rules, as for any new topic
+it does not know the old cluster, or `topics`       the name may be wrong: it waits, except at a first start
+names a topic that it does not have
 the old cluster itself still continues another one  its successor waits for it; list it again until it has moved
 `continues` is taken away before positions moved    it holds until they have, or until the old topic is named again
 positions on the new cluster from earlier           they give way, because reading went on elsewhere since (fail-back)
@@ -49,6 +51,7 @@ class Migration:
         leaving: Cluster to the topics that are drained and held, because another cluster continues them.
         waiting: Cluster to the topics that wait for positions of another cluster.
         standby: Cluster to the topics that another cluster is ready to continue.
+        standing_by: Cluster to the topics that wait because they are still read on another one.
         moves: The moves that are done or under way.
         resets: Cluster to the partitions that do not go on at their own retained positions.
         events: The messages.
@@ -60,6 +63,7 @@ class Migration:
     leaving: dict[str, set[str]] = field(default_factory=dict)
     waiting: dict[str, set[str]] = field(default_factory=dict)
     standby: dict[str, set[str]] = field(default_factory=dict)
+    standing_by: dict[str, set[str]] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
     resets: dict[str, set[KafkaTopicPartition]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -90,7 +94,7 @@ def migrate(
     for new, wanted in sorted(desired.items()):
         continues = _said(new, before, desired)
         if continues is not None:
-            step = _Step(found, new, continues, desired, views, answers)
+            step = _Step(found, new, continues, desired, views, answers, first_start=not before)
             for topic in sorted(wanted.topics):
                 step.topic(topic, quiet, inactive)
     return found
@@ -117,6 +121,7 @@ class _Step:
     desired: Mapping[str, DesiredCluster]
     views: Mapping[str, ClusterView]
     answers: Mapping[MoveRequest, Placement]
+    first_start: bool
 
     def topic(self, topic: str, quiet: Collection[tuple[str, str]], inactive: Collection[str]) -> None:
         """Apply the rules to a topic of the new cluster."""
@@ -133,6 +138,7 @@ class _Step:
             self._stand_by(topic, old, old_topic, waits)
             return
         if state is None or (old_topic not in state.topics and old_topic not in state.retained):
+            self._check_known(topic, waits)
             return
         tps = _returned(state, old_topic).partitions_by_topic().get(old_topic, [])
         target = self.found.clusters.get(self.new)
@@ -154,11 +160,28 @@ class _Step:
             return
         self._move(topic, old_topic, tps, waits, readable=drained)
 
+    def _check_known(self, topic: str, waits: str) -> None:
+        """Let a topic wait that was said to continue what the document does not know: the name may be wrong."""
+        target = self.found.clusters.get(self.new)
+        if self.first_start or (target is not None and topic in target.topics):
+            return
+        if self.continues.cluster not in self.found.clusters:
+            unknown = target is None or not (target.discovered or target.topics)
+            what = f"which the checkpoint does not know; it has {listed(sorted(self.found.clusters), 5)}"
+        else:
+            unknown = bool(self.continues.topics)
+            what = "of which the checkpoint has no position"
+        if unknown and self.continues.guarantee != "unproved":
+            self._wait(
+                topic, f"{waits}, {what}. Correct `continues`, or take it away to read from the starting offsets"
+            )
+
     def _stand_by(self, topic: str, old: str, old_topic: str, waits: str) -> None:
         """Wait while the metadata names the topic on both clusters, of which one is a copy of the other."""
         state, reads = self.found.clusters.get(old), self.found.clusters.get(self.new)
         if reads is None or topic not in reads.topics:
             self.found.standby.setdefault(old, set()).add(old_topic)
+            self.found.standing_by.setdefault(self.new, set()).add(topic)
             self._wait(topic)
             self._say(f"{waits}, which the metadata still names there: it stands by", "info")
             return
@@ -202,7 +225,7 @@ class _Step:
                 "record may be in another partition. Give it as many, or take `continues` away and set startingOffsets"
             )
             return
-        done = []
+        found: list[Move] = []
         for tp in tps:
             if tp not in state.ranges:
                 self._say(f"{waits}: partition {tp.partition} there has no position yet")
@@ -220,12 +243,14 @@ class _Step:
             )
             answer = self.answers.get(request)
             good = answer is not None and answer.position is not None and self.continues.allows(answer.guarantee)
-            self.found.moves.append(Move(request, answer, good))
-            if good:
-                done.append(self.found.moves[-1])
-            elif answer is not None:
+            found.append(Move(request, answer, good))
+            if answer is not None and not good:
                 self._say(f"{waits}, partition {tp.partition} at offset {request.position}: {self._refused(answer)}")
-        if done:
+        # Together, in one document: after each change of its partitions a topic has to be quiet again.
+        if any(move.placement is None for move in found):
+            found = [move._replace(done=False) for move in found]
+        self.found.moves += found
+        if done := [move for move in found if move.done]:
             self._apply(topic, old_topic, view, done)
 
     def _refused(self, answer: Placement) -> str:

@@ -146,6 +146,7 @@ class Reconciled:
         changed: True if the set of positions changed.
         moves: The partitions that go on from another cluster, or wait to.
         standby: Cluster to the topics that another cluster is ready to continue.
+        standing_by: Cluster to the topics that wait because they are still read on another one.
     """
 
     document: Document
@@ -155,3 +156,4 @@ class Reconciled:
     changed: bool
     moves: list[Move] = field(default_factory=list)
     standby: Mapping[str, Collection[str]] = field(default_factory=dict)
+    standing_by: Mapping[str, set[str]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""The threads that compare records of two clusters, so that nothing waits for them: one for each cluster that is moved to.
+"""The threads that compare records of two clusters, so that nothing waits for them: a few for each cluster that is moved to.
 
-Requests are answered one after the other. A request without a good answer is tried again after a while, as long as it is
+A request without a good answer is tried again after a while, as long as it is
 asked: a copy may lag behind.
 """
 
@@ -20,6 +20,7 @@ from dynamic_kafka.source.record_log import open_log
 __all__ = ["Movers", "answer"]
 
 _AGAIN_S = 2.0
+_THREADS = 4
 
 Marks = dict[KafkaTopicPartition, tuple[RecordPrint, ...]]
 
@@ -68,11 +69,11 @@ class Movers:
             ]
             if not due:
                 return False
-            by_cluster: dict[str, list[MoveRequest]] = {}
+            shares: dict[str, list[MoveRequest]] = {}
             for request in due:
-                by_cluster.setdefault(request.cluster, []).append(request)
-            for cluster, some in by_cluster.items():
-                self._start(cluster, partial(self._answer_all, some, properties))
+                shares.setdefault(f"{request.cluster}-{hash(request) % _THREADS}", []).append(request)
+            for name, some in shares.items():
+                self._start(name, partial(self._answer_all, some, properties, now))
             self._changed.wait_for(lambda: all(self._is_new(request, now) for request in due), wait_s)
             return any(self._is_new(request, now) for request in due)
 
@@ -115,8 +116,13 @@ class Movers:
                     return
             job()
 
-    def _answer_all(self, requests: Iterable[MoveRequest], properties: Mapping[str, Mapping[str, str]]) -> None:
+    def _answer_all(
+        self, requests: Iterable[MoveRequest], properties: Mapping[str, Mapping[str, str]], since: float
+    ) -> None:
         for request in requests:
+            with self._changed:
+                if self._closed or self._is_new(request, since):  # by the job before this one
+                    continue
             placement = answer(request, properties, group_id=self._group_id, timeout_s=self._timeout_s)
             with self._changed:
                 self._answers[request] = placement, time.monotonic()

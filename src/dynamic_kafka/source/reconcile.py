@@ -166,10 +166,15 @@ def reconcile(
     done_before = previous.done if previous is not None else 0
     # Health is not in the document: a cluster that was done stays done while it is unreachable.
     answered = {name for name, c in before.items() if done_before and c.discovered}
-    answered |= {name for name in views.keys() & desired if _shows_all(views[name], desired[name], clusters[name])}
+    answered |= {
+        name
+        for name in views.keys() & desired
+        if desired[name].topics - moving.standing_by.get(name, set())
+        <= clusters[name].topics.keys() | views[name].missing
+    }
     document.done = max(1, done_before) if not requests and _is_done(document, desired, answered, policy) else 0
     changed = step.changed or previous is None or document.done != done_before
-    return Reconciled(document, views, requests, step.events, changed, moving.moves, moving.standby)
+    return Reconciled(document, views, requests, step.events, changed, moving.moves, moving.standby, moving.standing_by)
 
 
 def _topics_of_stream(
@@ -180,11 +185,6 @@ def _topics_of_stream(
         name: None if name in desired and topics == desired[name].topics == clusters[name].topics.keys() else topics
         for name, topics in parts.items()
     }
-
-
-def _shows_all(view: ClusterView, desired: DesiredCluster, state: ClusterOffsets) -> bool:
-    """Return whether each topic is either read or known to be missing."""
-    return desired.topics <= state.topics.keys() | view.missing
 
 
 def _is_done(

@@ -209,8 +209,8 @@ class SourceView:
             old = cluster.continues.cluster if cluster.continues is not None else ""
             if cluster.continues is None or not any(r.cluster == old for group in groups for r in group):
                 continue
-            kept = document.clusters[old]
-            if not self.access({old: kept})[old].removed or self._answers(old, kept):
+            kept, named = document.clusters[old], snapshot.clusters.get(old) if snapshot is not None else None
+            if (named is not None and named.topics) or self._answers(old, kept):
                 continue
             settings = self._settings
             properties = {new: settings.cluster_properties(cluster.properties), old: {}}
@@ -527,7 +527,7 @@ class SourceView:
             name
             for name in doubtful
             if not self._watcher.is_cluster_active(name)
-            or (name not in clusters and (failing_s[name] or 0.0) >= gone_s)
+            or (not self._needed(name, clusters) and (failing_s[name] or 0.0) >= gone_s)
         )
 
     # --- what depends on time ---
