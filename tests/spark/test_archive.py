@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,48 @@ def test_a_filter_and_more_columns_are_archived_and_what_repeats_rows_is_refused
         archive.write(rows.withColumn("day", F.lit(1)), path, checkpoint="c")
     with pytest.raises(ConfigurationError, match="not a stream"):
         archive.write(spark.range(1), path, checkpoint="c")
+
+
+@pytest.mark.slow
+def test_a_query_reads_an_archive_and_goes_on_with_kafka(
+    spark: SparkSession,
+    cluster_a: KafkaBroker,
+    cluster_b: KafkaBroker,
+    metadata: MetadataFile,
+    topic: Topic,
+    tmp_path: Path,
+    checkpoint: str,
+) -> None:
+    """Each record once, behind a transaction at the end of the archive, after a failed batch and a compaction."""
+    name, path = topic(cluster_a, cluster_b, partitions=2), str(tmp_path / "archive")
+    metadata.write(s=on(name, a=cluster_a, b=cluster_b))
+    for broker in (cluster_a, cluster_b):
+        produce(broker.bootstrap_servers, name, [(f"k{i}", f"v{i}") for i in range(40)])
+        produce(broker.bootstrap_servers, name, [(None, b"v")], partition=1, transactional="commit")
+    run(stream(spark, metadata, maxOffsetsPerTrigger="50"), path, str(tmp_path / "archiving"))
+    for broker in (cluster_a, cluster_b):
+        produce(broker.bootstrap_servers, name, [(f"k{i}", f"v{i}") for i in range(40, 60)])
+
+    found: list[tuple[str, int, int]] = []
+    options = metadata.options("s", **{"history.path": path, "maxOffsetsPerTrigger": "30"})
+
+    def take(batch: DataFrame, number: int) -> None:
+        rows = [(r["cluster"], r["partition"], r["offset"]) for r in batch.collect()]
+        if number == 1 and not failed:
+            failed.append(number)
+            raise InterruptedError
+        found.extend(rows)
+
+    failed: list[int] = []
+    for _ in range(2):
+        query = (
+            spark.readStream.format("dynamic-kafka").options(**options).load().writeStream.foreachBatch(take)
+        ).option("checkpointLocation", checkpoint)
+        running = query.trigger(availableNow=True).start()
+        with suppress(StreamingQueryException):
+            running.awaitTermination()
+        tomorrow = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1)
+        archive.compact(path, before=tomorrow)
+    assert failed
+    kafka = spark.read.format("dynamic-kafka").options(**metadata.options("s")).load()
+    assert sorted(found) == sorted((r["cluster"], r["partition"], r["offset"]) for r in kafka.collect())

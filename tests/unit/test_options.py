@@ -95,6 +95,13 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "metrics.query": ("nightly", "nightly"),
     "metrics.max-partitions": ("50", 50),
     "import-kafka-checkpoint": ("true", True),
+    "history.path": ("/h", "/h"),
+    "history.format": ("Delta", "delta"),
+    "history.version": ("7", 7),
+    "history.switch": ("checkpoint", "checkpoint"),
+    "history.switch.checkpoint": ("/c", "/c"),
+    "history.switch.timestamp-millis": ("5", 5),
+    "history.time-column": ("ts", "ts"),
 }
 
 # Values that are wrong for each option that does not take any text.

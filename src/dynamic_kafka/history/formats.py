@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import ConfigurationError, listed
+from dynamic_kafka.history.archive.as_history import archived_history
 from dynamic_kafka.history.folder import Folder, ListedFile, in_parallel, open_folder
 from dynamic_kafka.history.model import FrozenHistory, HistoryPiece, LargestOffsets
 from dynamic_kafka.history.settings import HistorySettings
@@ -48,7 +49,23 @@ def _files_of_folder(folder: Folder, _: HistorySettings) -> tuple[list[ListedFil
     return found, f"{len(found):,} files" if len(found) > 1 else "1 file"
 
 
-FORMATS: Mapping[str, HistoryFormat] = {"parquet": HistoryFormat(_files_of_folder)}
+def _files_of_delta(folder: Folder, settings: HistorySettings) -> tuple[list[ListedFile], str]:
+    from dynamic_kafka.history.delta import files_of_delta
+
+    return files_of_delta(folder, settings)
+
+
+def _files_of_iceberg(folder: Folder, settings: HistorySettings) -> tuple[list[ListedFile], str]:
+    from dynamic_kafka.history.iceberg import files_of_iceberg
+
+    return files_of_iceberg(folder, settings)
+
+
+FORMATS: Mapping[str, HistoryFormat] = {
+    "parquet": HistoryFormat(_files_of_folder),
+    "delta": HistoryFormat(_files_of_delta),
+    "iceberg": HistoryFormat(_files_of_iceberg),
+}
 """All kinds of histories, by name."""
 
 
@@ -63,9 +80,14 @@ def freeze(settings: HistorySettings) -> Frozen:
     from dynamic_kafka.history.parquet import inspect
 
     folder = open_folder(settings.path)
-    found, evidence = FORMATS[settings.format].files(folder, settings)
+    with_offsets = settings.switch == "coordinates"
+    archived = archived_history(settings.path, with_offsets=with_offsets) if settings.format == "parquet" else None
+    if archived is not None:
+        found, evidence, with_offsets = archived.files, archived.evidence, False
+    else:
+        found, evidence = FORMATS[settings.format].files(folder, settings)
     time_column = settings.time_column or (settings.limit.column if settings.limit is not None else "")
-    look = partial(inspect, folder, with_offsets=settings.switch == "coordinates", time_column=time_column)
+    look = partial(inspect, folder, with_offsets=with_offsets, time_column=time_column)
     inspected = list(in_parallel(look, found))
     of_first = inspected[0].columns
     for one in inspected[1:]:
@@ -82,7 +104,7 @@ def freeze(settings: HistorySettings) -> Frozen:
                 "they cannot be read in its order. Leave history.time-column out to read files in the order of their paths"
             )
         inspected.sort(key=lambda one: (one.earliest is not None, one.earliest, one.file.path))
-    largest: dict[tuple[str, str, int], int] = {}
+    largest: dict[tuple[str, str, int], int] = {} if archived is None else dict(archived.largest)
     for one in inspected:
         for place, offset in one.largest.items():
             largest[place] = max(offset, largest.get(place, -1))
@@ -90,7 +112,11 @@ def freeze(settings: HistorySettings) -> Frozen:
     rows = sum(sum(file.rows) for file in files)
     history = FrozenHistory(folder.location, settings.format, evidence, rows, files, limit=settings.limit)
     absent = [name for name in settings.columns if name in RECORD and name not in of_first]
-    return Frozen(history, largest, dict(folder.archive().get("clusters", {})), absent)
+    if archived is not None:
+        clusters = archived.clusters
+    else:  # a table of Iceberg is no folder
+        clusters = {} if settings.format == "iceberg" else dict(folder.archive().get("clusters", {}))
+    return Frozen(history, largest, clusters, absent)
 
 
 def reader_of(history: FrozenHistory) -> Callable[[HistoryPiece, Sequence[str]], Iterator[Any]]:

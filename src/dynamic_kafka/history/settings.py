@@ -10,8 +10,8 @@ from dynamic_kafka.options import Option, ParsedOptions, choice, integer, non_bl
 
 __all__ = ["HISTORY_OPTIONS", "HistorySettings", "Switch", "history_settings"]
 
-Switch = Literal["coordinates", "starting-offsets", "timestamp"]
-HistoryFormatName = Literal["parquet"]
+Switch = Literal["coordinates", "checkpoint", "starting-offsets", "timestamp"]
+HistoryFormatName = Literal["parquet", "delta", "iceberg"]
 
 
 class HistorySettings(NamedTuple):
@@ -24,6 +24,8 @@ class HistorySettings(NamedTuple):
         limit: The rows that are left out, because Kafka has them.
         time_column: The column by which files are ordered; "" orders them by their paths.
         columns: The columns that Spark asked for.
+        version: The version of a Delta table, or the snapshot of an Iceberg table; None is the newest.
+        checkpoint: The checkpoint of the query that has written the history, for the switch `checkpoint`.
     """
 
     path: str
@@ -32,6 +34,8 @@ class HistorySettings(NamedTuple):
     limit: TimeLimit | None
     time_column: str
     columns: tuple[str, ...] = ()
+    version: int | None = None
+    checkpoint: str = ""
 
 
 _PATH = Option(
@@ -44,14 +48,28 @@ _FORMAT = Option(
     "history.format",
     choice(*get_args(HistoryFormatName)),
     "parquet",
-    doc="The format of the history's files.",
+    doc="The format of the history: files of Parquet, or a table of Delta (the extra `deltalake`) or Iceberg (the extra "
+    "`iceberg`). For Iceberg, `history.path` is `catalog.namespace.table`, or the address of its `metadata.json`.",
+)
+_VERSION = Option(
+    "history.version",
+    integer(at_least=0, expected="a whole number"),
+    shown_default="the newest",
+    doc="The version of the Delta table, or the id of the Iceberg table's snapshot.",
 )
 _SWITCH = Option(
     "history.switch",
     choice(*get_args(Switch)),
     "coordinates",
     doc="How Kafka goes on after the history: `coordinates` behind the largest offset of each partition in the history "
-    "(exactly), `starting-offsets` at the starting offsets that you give, `timestamp` at a time.",
+    "(exactly), `checkpoint` where the query ended that wrote the history, by its checkpoint, `starting-offsets` at the "
+    "starting offsets that you give, `timestamp` at a time.",
+)
+_CHECKPOINT = Option(
+    "history.switch.checkpoint",
+    non_blank("a path"),
+    doc="With the switch `checkpoint`: the checkpoint of the query that wrote the history from Kafka, with this source or "
+    "Spark's own. The query has to be stopped.",
 )
 _TIMESTAMP = Option(
     "history.switch.timestamp-millis",
@@ -66,7 +84,9 @@ _TIME_COLUMN = Option(
     doc="The column with the time of the history's rows. If it is set, files are read in the order of their earliest time; "
     "otherwise in the order of their paths.",
 )
-HISTORY_OPTIONS: tuple[Option[object], ...] = (_PATH, _FORMAT, _SWITCH, _TIMESTAMP, _TIME_COLUMN)  # type: ignore[assignment]
+HISTORY_OPTIONS: tuple[Option[object], ...] = (  # type: ignore[assignment]
+    *(_PATH, _FORMAT, _VERSION, _SWITCH, _CHECKPOINT, _TIMESTAMP, _TIME_COLUMN),
+)
 """The options of a history."""
 
 
@@ -104,5 +124,24 @@ def history_settings(parsed: ParsedOptions, starting: list[str]) -> HistorySetti
             if switch == "timestamp"
             else f"Option '{_TIMESTAMP.key}' needs '{_SWITCH.key}' = 'timestamp'"
         )
+    checkpoint = parsed[_CHECKPOINT]
+    if (switch == "checkpoint") != (checkpoint is not None):
+        raise ConfigurationError(
+            f"Option '{_CHECKPOINT.key}' is missing; '{_SWITCH.key}' = 'checkpoint' needs it"
+            if switch == "checkpoint"
+            else f"Option '{_CHECKPOINT.key}' needs '{_SWITCH.key}' = 'checkpoint'"
+        )
+    if parsed[_VERSION] is not None and parsed[_FORMAT] not in ("delta", "iceberg"):
+        raise ConfigurationError(
+            f"Option '{_VERSION.key}' needs '{_FORMAT.key}' = 'delta' or 'iceberg': only tables have versions"
+        )
     limit = None if timestamp_ms is None else TimeLimit(time_column or "timestamp", timestamp_ms)
-    return HistorySettings(path, parsed[_FORMAT], switch, limit, time_column or "")
+    return HistorySettings(
+        path,
+        parsed[_FORMAT],
+        switch,
+        limit,
+        time_column or "",
+        version=parsed[_VERSION],
+        checkpoint=checkpoint or "",
+    )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.history.formats import freeze
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, initializer_to_json
 from dynamic_kafka.kafka.config.secrets import storable
@@ -35,6 +35,7 @@ from dynamic_kafka.source.offsets import (
 )
 from dynamic_kafka.source.planning import OffsetRange, ReadTask, plan, skip
 from dynamic_kafka.source.reconcile import reconcile
+from dynamic_kafka.source.recorded import recorded_offsets
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.stage import next_stage, plan_stage, progress
 from dynamic_kafka.source.switch import AfterHistory, NextOffsets, check_positions, next_offsets, promise
@@ -295,9 +296,17 @@ class SourceEnumerator:
         settings = self._settings.history
         if settings is None:
             return self._resolve(None, seen)
+        recorded = recorded_offsets(settings.checkpoint) if settings.switch == "checkpoint" else None
         frozen, policy = freeze(settings), self._policy
         offsets: NextOffsets = {}
-        if settings.switch == "coordinates":
+        if recorded is not None:
+            if recorded_offsets(settings.checkpoint) != recorded:
+                raise ConfigurationError(
+                    f"Option 'history.switch.checkpoint': the query of {settings.checkpoint} is running, so its table and "
+                    "its offsets do not belong together. Stop it"
+                )
+            frozen = frozen._replace(largest=recorded.largest, clusters=recorded.clusters)
+        if settings.switch in ("coordinates", "checkpoint"):
             offsets, events = next_offsets(frozen.largest, frozen.clusters, seen.desired, seen.views)
             self._log_events(events)
             start = AfterHistory(not policy.fail_on_data_loss, offsets)

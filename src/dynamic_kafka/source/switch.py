@@ -238,8 +238,11 @@ def promise(settings: HistorySettings, document: Document, offsets: NextOffsets,
     known = sum(map(len, offsets.values()))
     new = sum(len(c.ranges) for c in document.clusters.values()) - known
     by = "by cluster.id and topic id" if has_ids else "by their names alone, because the history has no ids"
+    where = (
+        "behind the largest offset of each of" if settings.switch == "coordinates" else "where its checkpoint ended, in"
+    )
     return (
-        f"Kafka goes on behind the largest offset of each of {known} partitions in the history"
+        f"Kafka goes on {where} {known} partitions in the history"
         + (f"; {new} partitions that are not in it start at their beginning" if new else "")
         + f". Exact; clusters and topics were recognized {by}"
     )
