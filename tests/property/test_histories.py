@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -30,11 +31,15 @@ from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
+from dynamic_kafka.source import aligner as aligner_module
 from dynamic_kafka.source import enumerator as enumerator_module
+from dynamic_kafka.source.aligner import Aligner
+from dynamic_kafka.source.alignment import TimeAnswer, TimeRequest
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.model import ClusterView, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, Packing, decode, encode, topic_id_text
 from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
+from dynamic_kafka.source.record_times import look_up
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.view import SourceSnapshot, _clusters, _streams, _to_monitor, desired_cluster
 
@@ -457,13 +462,7 @@ class History(RuleBasedStateMachine):
     @rule()
     def everything_heals_and_is_read(self) -> None:
         """Once everything is back, all that is wanted is read to its end, and then there is not one batch more."""
-        self.world.service_up = True
-        for cluster in self.world.clusters.values():
-            cluster.reachable = cluster.answers = cluster.on_time = cluster.active = True
-            cluster.hidden.clear()
-            for topic in cluster.topics.values():
-                for partition in topic.partitions:
-                    partition.leader = True
+        self.heal()
         self.batch()
         self.batch()
         behind = self.rows_before + sum(
@@ -479,6 +478,16 @@ class History(RuleBasedStateMachine):
                 break
         assert not self.batch(), "it does not come to rest"
         self.check_complete(decode(json.loads(self.log[-1])))
+
+    def heal(self) -> None:
+        """Everything is back."""
+        self.world.service_up = True
+        for cluster in self.world.clusters.values():
+            cluster.reachable = cluster.answers = cluster.on_time = cluster.active = True
+            cluster.hidden.clear()
+            for topic in cluster.topics.values():
+                for partition in topic.partitions:
+                    partition.leader = True
 
     def batches(self, count: int) -> None:
         """Some triggers."""
@@ -653,6 +662,84 @@ class Bounded(History):
         return max(stop, start)
 
 
+class ModelMonitor:
+    """What a cluster monitor is to watermark alignment."""
+
+    failing_for_s = None
+    error = None
+    commits = SimpleNamespace(succeeded=0, failed=0)
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world, self._cluster = world, world.clusters[name]
+        self._found: list[tuple[TimeRequest, TimeAnswer]] = []
+
+    def request_times(self, request: TimeRequest) -> int:
+        """Answer at once, or never."""
+        cluster = self._cluster
+        if cluster.reachable and cluster.answers and cluster.on_time:
+            answer = look_up(cluster.offsets_for_times, request, now_ms=self._world.clock.now_ms)
+            self._found.append((request, answer))
+        return 0
+
+    def wait(self, _ticket: int, _deadline: float) -> bool:
+        """A call that fails has been served, too."""
+        return True
+
+    def take_times(self) -> list[tuple[TimeRequest, TimeAnswer]]:
+        """The answers."""
+        found, self._found = self._found, []
+        return found
+
+
+class Aligned(History):
+    """Partitions wait for each other by the times of their records, and never for ever."""
+
+    options: ClassVar[Mapping[str, Any]] = {
+        "alignment_group": "g",
+        "alignment_max_drift_ms": 3,
+        "max_offsets_per_trigger": 20,
+    }
+    starting = EARLIEST
+
+    def new_process(self) -> SourceEnumerator:
+        """With monitors that know the times of records."""
+        self.patch.setattr(aligner_module, "time", self.world.clock)
+        source = super().new_process()
+        source._view.monitors = {name: ModelMonitor(self.world, name) for name in CLUSTERS}  # type: ignore[misc]
+        source._aligner = Aligner(self.settings, source._view)
+        return source
+
+    def batch(self) -> bool:
+        """If all is held back, time goes on until nobody waits for what brings no records."""
+        before = decode(json.loads(self.log[-1])).frontier_ms if self.log else None
+        done = super().batch()
+        if not done:
+            self.world.clock.now_ms += self.settings.idle_timeout_ms + 1
+            done = super().batch()
+        after = decode(json.loads(self.log[-1])).frontier_ms if self.log else None
+        assert before is None or (after is not None and after >= before)
+        return done
+
+    def heal(self) -> None:
+        """All is read, in more batches than the limit needs."""
+        super().heal()
+        for _ in range(10_000):
+            if not self.batch():
+                break
+
+
+class AlignedDraining(Aligned):
+    """What is removed is read to its end, and nobody waits for it for ever."""
+
+    options: ClassVar[Mapping[str, Any]] = {**Aligned.options, "drain": True, "max_offsets_per_trigger": None}
+
+
+class AlignedBounded(Aligned, Bounded):
+    """Every log has a stop: nobody waits for more behind it."""
+
+    options: ClassVar[Mapping[str, Any]] = {**Aligned.options, "stopping": LATEST}
+
+
 class Pattern(History):
     """Topics by name, and nothing is retained: what is cut is read again from its start."""
 
@@ -762,7 +849,7 @@ class BoundedAfterFiles(AfterFiles, Bounded):
     "history",
     [
         *(History, WithLimits, WithLimitOne, Draining, Bounded, Pattern, BoundedPattern),
-        *(AfterFiles, BoundedAfterFiles),
+        *(AfterFiles, BoundedAfterFiles, Aligned, AlignedDraining, AlignedBounded),
     ],
 )
 def test_every_offset_is_planned_once_and_in_order(history: type[History]) -> None:

@@ -168,6 +168,8 @@ class World:
         self.positions = {"fast": 0, "slow": 0}
         self.ends = {"fast": 10, "slow": 10}
         self.views = {"fast", "slow"}
+        self.kafka_ids: dict[str, str] = {}
+        self.stops: dict[str, int] = {}
         view: Any = SimpleNamespace(monitors=self.monitors)
         self.aligner = Aligner(settings(**{**ALIGNED, **options}), view)
         self.previous: Document | None = None
@@ -176,7 +178,13 @@ class World:
         """One call of the enumerator; what was admitted is read."""
         document = Document(
             clusters={
-                name: ClusterOffsets(kafka_id=name, discovered=True, topics={"t": "id"}, ranges={TP: (at, at)})
+                name: ClusterOffsets(
+                    kafka_id=self.kafka_ids.get(name, name),
+                    discovered=True,
+                    topics={"t": "id"},
+                    ranges={TP: (at, at)},
+                    stops={TP: self.stops[name]} if name in self.stops else {},
+                )
                 for name, at in self.positions.items()
             }
         )
@@ -289,6 +297,26 @@ def test_after_a_restart_what_the_last_batch_has_read_holds_again(
     again.now += 61
     world.monitors["fast"].first_later = None
     assert again.admit() == {"fast": {TP: 10}}
+
+
+def test_a_cluster_with_a_new_name_still_holds_the_others(world: World) -> None:
+    """What was read lately is known by Kafka's cluster.id."""
+    world.admit()
+    world.monitors["renamed"] = world.monitors.pop("slow")
+    world.positions["renamed"] = world.positions.pop("slow")
+    world.ends["renamed"] = world.ends.pop("slow")
+    world.views = {"fast", "renamed"}
+    world.kafka_ids = {"renamed": "slow"}
+    assert world.admit() == {}
+    assert "waits for cluster 'renamed'" in world.aligner.reason
+
+
+def test_nobody_waits_for_more_behind_a_stopping_offset(world: World) -> None:
+    """A partition that was read to its stop is finished."""
+    world.stops = {"slow": 10}
+    world.admit()
+    world.monitors["fast"].first_later = None
+    assert world.admit() == {"fast": {TP: 10}}
 
 
 def test_a_topic_that_was_made_again_has_other_times(world: World) -> None:

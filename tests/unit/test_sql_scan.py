@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.unit.test_sql_sink_rows import OPTIONS, session
 from tests.unit.test_sql_table import table
 
 from dynamic_kafka.sql import scan
-from dynamic_kafka.sql.scan import _value_row
+from dynamic_kafka.sql.catalog import Catalog
+from dynamic_kafka.sql.config import TableConfig
+from dynamic_kafka.sql.scan import _check_drift, _value_row
 
 
 @pytest.mark.parametrize(
@@ -31,3 +36,26 @@ def test_the_kernel_decodes_what_it_is_allowed_to(
     assert (found is not None) == decoded
     if found is not None:
         assert [field["name"] for field in json.loads(found.metadata["spec"])["schema"]["fields"]] == ["id", "name"]
+
+
+def test_a_setting_is_the_idle_timeout_of_tables_without_one() -> None:
+    """`SET 'table.exec.source.idle-timeout'`; 0, Flink's default, is the default of the option."""
+    config = TableConfig(session(), lambda: None)
+    environment: Any = SimpleNamespace(config=config)
+    plain, own = table(OPTIONS), table(OPTIONS | {"scan.watermark.idle-timeout": "5 s"})
+    for value, of_plain in (("30 s", "30 s"), ("0", None)):
+        config.set("table.exec.source.idle-timeout", value)
+        assert Catalog.with_defaults(environment, plain).source.get("scan.watermark.idle-timeout") == of_plain
+        assert Catalog.with_defaults(environment, own).source["scan.watermark.idle-timeout"] == "5 s"
+
+
+def test_a_drift_of_more_than_the_delay_of_the_table_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """The table's watermark says how late rows may be."""
+    columns = "id BIGINT, ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+    found = table(OPTIONS, columns)
+    with caplog.at_level(logging.WARNING):
+        _check_drift(found, None)
+        _check_drift(found, 5_000)
+        assert not caplog.records
+        _check_drift(found, 5_001)
+    assert "5001 ms, which is more than the delay of its watermark (5 SECOND)" in caplog.text

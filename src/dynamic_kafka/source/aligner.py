@@ -42,7 +42,8 @@ class Aligner:
         assert settings.alignment_max_drift_ms is not None
         self._settings, self._view = settings, view
         self._alignment = Alignment(settings.alignment_max_drift_ms)
-        self._read_at: dict[Key, float] | None = None  # when a partition was last seen to have a backlog
+        # When a partition was last seen to have a backlog, by Kafka's cluster.id: a cluster may get another name.
+        self._read_at: dict[Key, float] | None = None
         self._silent_since: dict[str | Key, float] = {}
         self._released: set[str | Key] = set()
         self._mute: set[str] = set()  # the clusters that did not answer all questions of the last call
@@ -172,17 +173,17 @@ class Aligner:
                 self._answers_again(name)
             ends = views[name].ends
             for tp, (_, position) in cluster.ranges.items():
-                key = name, tp
+                key, log = (name, tp), (cluster.kafka_id, tp)
                 if tp not in ends:
                     if self._holds(key, now, at_once=at_once):
                         silent.add(name)
                     continue
                 self._answers_again(key)
                 if key in spans:
-                    self._read_at[key] = now
-                elif key in self._read_at:
-                    if at_once or now - self._read_at[key] >= idle_s or position >= cluster.stops.get(tp, position + 1):
-                        del self._read_at[key]
+                    self._read_at[log] = now
+                elif log in self._read_at:
+                    if at_once or now - self._read_at[log] >= idle_s or position >= cluster.stops.get(tp, position + 1):
+                        del self._read_at[log]
                     else:
                         waiting[key] = position
             if any(self._holds((name, tp), now, at_once=at_once) for tp in cluster.unresolved):
@@ -313,9 +314,10 @@ class Aligner:
 
 
 def _ranges(document: Document) -> Iterator[tuple[Key, tuple[int, int]]]:
-    for name, cluster in document.clusters.items():
+    """Yield the ranges of a document by Kafka's cluster.id."""
+    for cluster in document.clusters.values():
         for tp, found in cluster.ranges.items():
-            yield (name, tp), found
+            yield (cluster.kafka_id, tp), found
 
 
 def _named(who: str | Key, *, capital: bool = True) -> str:
