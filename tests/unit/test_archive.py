@@ -84,7 +84,7 @@ def rows(partition: int, offsets: Sequence[int], day: int | None = 0) -> pa.Reco
 class Folder:
     """An archive whose batches are written as tasks and driver do it, but without Spark."""
 
-    def __init__(self, path: Path, query: str = "query") -> None:
+    def __init__(self, path: Path | str, query: str = "query") -> None:
         self.path, self.query = str(path), query
 
     def write(self, ranges: Mapping[int, tuple[int, int]], *tasks: Sequence[pa.RecordBatch]) -> None:
@@ -114,10 +114,14 @@ class Folder:
 
     def records(self) -> list[tuple[int, int, bytes]]:
         """Partition, offset and value of all records, sorted."""
-        paths = archive.files(self.path)
-        if not paths:
+        where = open_files(self.path, ArchiveError)
+        tables = [
+            pq.read_table(where.full(path), filesystem=where.file_system, partitioning=None)
+            for path in self.state().files
+        ]
+        if not tables:
             return []
-        table = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths])
+        table = pa.concat_tables(tables)
         return sorted(zip(*(table[name].to_pylist() for name in ("partition", "offset", "value")), strict=True))
 
     def files(self) -> set[str]:
