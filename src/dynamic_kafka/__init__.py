@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dynamic_kafka.builders import ArrowSerializer as ArrowSerializer
     from dynamic_kafka.builders import DeliveryGuarantee as DeliveryGuarantee
     from dynamic_kafka.builders import DynamicKafkaSource as DynamicKafkaSource
+    from dynamic_kafka.builders import History as History
+    from dynamic_kafka.builders import HybridSource as HybridSource
     from dynamic_kafka.builders import KafkaRecordSerializationSchema as KafkaRecordSerializationSchema
     from dynamic_kafka.builders import KafkaSink as KafkaSink
     from dynamic_kafka.builders import KafkaSource as KafkaSource
@@ -46,6 +48,8 @@ _HOMES = {
         "ArrowSerializer",
         "DeliveryGuarantee",
         "DynamicKafkaSource",
+        "History",
+        "HybridSource",
         "KafkaRecordSerializationSchema",
         "KafkaSink",
         "KafkaSource",

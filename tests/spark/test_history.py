@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.spark.tables import Topic
+from tests.spark.tables import FOR_EVER, Topic, create, first_rows, on, rows, without
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -60,3 +63,33 @@ def test_a_count_goes_on_across_the_switch_and_a_restart(
     run(fails_at=1)  # in the history: it is repeated
     run()
     assert counted == dict(Counter(keys))
+
+
+def test_a_table_reads_its_own_columns_and_then_messages(
+    spark: SparkSession, env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
+) -> None:
+    """Files have the columns of the table, or Kafka's records; the former switch at a time, the latter exactly."""
+    name = topic(cluster_a, config=FOR_EVER)
+    began_ms = 1_700_000_000_000
+    for i in range(6):
+        message = json.dumps({"id": i, "name": f"n{i}", "parts": [i]})
+        produce(cluster_a.bootstrap_servers, name, [(None, message)], timestamp_ms=began_ms + i)
+    options = without(on(cluster_a, name), "scan.startup.mode")
+    raw = {"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "subscribe": name}
+    spark.read.format("dynamic-kafka").options(**raw).load().where("offset < 2").write.parquet(str(tmp_path / "raw"))
+    columns = "id BIGINT NOT NULL, name STRING, parts ARRAY<INT>, at TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'"
+    create(env, "of_records", columns, options | {"history.path": str(tmp_path / "raw")})
+
+    times = F.timestamp_millis(F.lit(began_ms) + F.col("id"))
+    decoded = spark.range(5).select("id", F.format_string("h%d", "id").alias("name"), times.alias("at"))
+    decoded.withColumn("parts", F.array(F.col("id").cast("int"))).write.parquet(str(tmp_path / "own"))
+    switch = {"history.switch": "timestamp", "history.switch.timestamp-millis": str(began_ms + 3)}
+    own = options | {"history.path": str(tmp_path / "own"), "history.time-column": "at", **switch}
+    create(env, "of_columns", f"{columns}, twice AS id * 2", own)
+
+    at = [datetime.fromtimestamp((began_ms + i) / 1000, UTC).replace(tzinfo=None) for i in range(6)]
+    query = "SELECT id, name, parts, at FROM"
+    assert first_rows(env, f"{query} of_records", 6) == [(i, f"n{i}", [i], at[i]) for i in range(6)]
+    expected = [(i, f"{'h' if i < 3 else 'n'}{i}", [i], at[i]) for i in range(6)]
+    assert sorted(first_rows(env, f"{query} of_columns", 6)) == expected
+    assert rows(env, "SELECT id, twice FROM of_columns WHERE name = 'h2' OR id = 5") == [(2, 4), (5, 10)]

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 from tests.histories import records, write
 
 from dynamic_kafka.errors import ConfigurationError, HistoryError
+from dynamic_kafka.history import reader
 from dynamic_kafka.history.columns import RECORD
 from dynamic_kafka.history.formats import Frozen, freeze
 from dynamic_kafka.history.model import HistoryTask, TimeLimit, pieces
 from dynamic_kafka.history.reader import read_history
 from dynamic_kafka.history.settings import HistorySettings
 from dynamic_kafka.source.rows import COLUMNS, arrow_schema
+from dynamic_kafka.spark.datasource import HISTORY_ROW
 
 SCHEMA = arrow_schema(COLUMNS)
 
@@ -47,6 +51,7 @@ def offsets(rows: list[dict[str, Any]]) -> list[int]:
 def test_the_columns_are_those_of_the_source() -> None:
     """They are declared twice, because a history knows nothing of the source."""
     assert dict(RECORD) == dict(COLUMNS)
+    assert HISTORY_ROW == reader.HISTORY_ROW
 
 
 def test_any_range_of_rows_can_be_read(tmp_path: Path) -> None:
@@ -90,7 +95,7 @@ def test_columns_may_be_in_the_names_of_folders(tmp_path: Path) -> None:
     found = frozen(tmp_path)
     assert dict(found.largest) == {("", "t x", 0): 4, ("", "t x", 1): 4}
     assert [(row["topic"], row["partition"]) for row in read(found)] == [("t x", 0)] * 5 + [("t x", 1)] * 5
-    assert found.absent == ["key", "timestampType", "cluster", "headers", "leader_epoch"]
+    assert found.absent == ["cluster", "headers", "key", "leader_epoch", "timestampType"]
 
 
 def test_types_that_mean_the_same_are_converted(tmp_path: Path) -> None:
@@ -145,13 +150,16 @@ def test_of_a_streaming_sink_only_committed_files_count(tmp_path: Path) -> None:
 
 
 def test_files_may_be_read_in_the_order_of_a_time(tmp_path: Path) -> None:
-    """Of their earliest times, by the statistics."""
+    """Of their earliest times; the statistics tell them, or the column itself."""
     for name, first in (("a", 500), ("b", 100), ("c", 300)):
         write(tmp_path / f"{name}.parquet", records("t", range(first, first + 3)))
     assert offsets(read(frozen(tmp_path, time_column="timestamp")))[::3] == [100, 300, 500]
-    write(tmp_path / "d.parquet", records("t", [1]), write_statistics=False)
-    with pytest.raises(ConfigurationError, match=r"d\.parquet have no statistics of the column 'timestamp'"):
-        frozen(tmp_path, time_column="timestamp")
+    write(tmp_path / "d.parquet", records("t", [200]), use_deprecated_int96_timestamps=True)
+    write(tmp_path / "e.parquet", [row | {"timestamp": None} for row in records("t", [7])])
+    assert offsets(read(frozen(tmp_path, time_column="timestamp"))) == [
+        *(7, 100, 101, 102, 200),
+        *(300, 301, 302, 500, 501, 502),
+    ]
 
 
 def test_rows_at_or_after_the_time_of_the_switch_are_left_out(tmp_path: Path) -> None:
@@ -175,6 +183,158 @@ def test_what_the_archive_says_of_its_clusters_is_found(tmp_path: Path) -> None:
     (tmp_path / "_dynamic_kafka" / "archive.json").write_text("{")
     with pytest.raises(ConfigurationError, match=r"archive\.json .* cannot be read"):
         frozen(tmp_path)
+
+
+# --- other formats ------------------------------------------------------------------------------------------------------
+
+FILES = ("csv", "csv.gz", "json", "json.zst", "orc")
+
+
+def write_as(path: Path, rows: list[dict[str, Any]]) -> str:
+    """Write rows in the format that the name says, and return it."""
+    file_format = path.name.split(".")[1]
+    if file_format == "orc":
+        types = [(name, COLUMNS.get(name, pa.string())) for name in rows[0]]
+        pa.orc.write_table(pa.Table.from_pylist(rows, pa.schema(types)), path)
+        return file_format
+    shown: list[dict[str, Any]] = [
+        {name: value.decode() if isinstance(value, bytes) else value for name, value in row.items()} for row in rows
+    ]
+    for row in shown:
+        if row.get("timestamp") is not None:
+            row["timestamp"] = datetime.fromtimestamp(row["timestamp"] / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if file_format == "json":
+        text = "".join(json.dumps({k: v for k, v in row.items() if v is not None}) + "\n" for row in shown)
+    else:
+        lines = [
+            list(shown[0]),
+            *(["" if v is None else f'"{v}"' if v == "" else str(v) for v in r.values()] for r in shown),
+        ]
+        text = "".join(",".join(line) + "\n" for line in lines)
+    with pa.output_stream(path, compression="detect") as stream:
+        stream.write(text.encode())
+    return file_format
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_other_formats_have_the_same_rows(tmp_path: Path, name: str) -> None:
+    """Any range of them, the largest offsets, nulls and empty texts."""
+    rows = [*records("t", range(30)), *records("t", range(5, 9), partition=1)]
+    rows[3] |= {"key": None, "timestamp": None}
+    rows[4] |= {"key": b""}
+    file_format = write_as(tmp_path / f"f.{name}", rows)
+    found = frozen(tmp_path, format=file_format, time_column="timestamp")
+    assert dict(found.largest) == {("kafka", "t", 0): 29, ("kafka", "t", 1): 8}
+    assert [f.rows for f in found.history.files] == [(34,)]
+    for start, end in ((0, 34), (3, 5), (29, 31), (33, 34)):
+        assert offsets(read(found, start, end)) == [row["offset"] for row in rows[start:end]]
+    assert [(row["key"], row["timestamp"] is None) for row in read(found, 2, 5)] == [
+        (b"k2", False), (None, True), (b"", False),
+    ]  # fmt: skip
+    limited = frozen(tmp_path, format=file_format, switch="timestamp", limit=TimeLimit("timestamp", 1_700_000_000_004))
+    assert offsets(read(limited, schema=arrow_schema(["offset", "value"]))) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_rows_of_a_table_in_other_formats(tmp_path: Path, name: str) -> None:
+    """With the types of the table."""
+    file_format = write_as(
+        tmp_path / f"f.{name}", [{"id": str(i) if name == "orc" else i, "note": f"n{i}"} for i in range(3)]
+    )
+    row = pa.struct([("note", pa.string()), ("id", pa.string() if name == "orc" else pa.int64())])
+    found = frozen(tmp_path, format=file_format, row=row, switch="starting-offsets")
+    ids = [r[HISTORY_ROW]["id"] for r in read(found, schema=arrow_schema(["value"]).append(pa.field(HISTORY_ROW, row)))]
+    assert list(map(int, ids)) == [0, 1, 2]
+
+
+def test_files_of_text_may_be_empty(tmp_path: Path) -> None:
+    """Spark leaves such files; but there must be one with rows."""
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(ConfigurationError, match="are empty"):
+        frozen(tmp_path, format="csv")
+    write_as(tmp_path / "b.csv", records("t", range(2)))
+    assert offsets(read(frozen(tmp_path, format="csv"))) == [0, 1]
+
+
+def test_a_value_that_is_none_of_its_type(tmp_path: Path) -> None:
+    """The file is named, and the column by its number."""
+    rows = [row | {"offset": "many"} for row in records("t", range(2))]
+    write_as(tmp_path / "f.csv", rows)
+    with pytest.raises(HistoryError, match=r"f\.csv' cannot be read: .*column #4"):
+        frozen(tmp_path, format="csv")
+
+
+# --- rows of a table ----------------------------------------------------------------------------------------------------
+
+ROW = pa.struct(
+    [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("tags", pa.list_(pa.string())), ("p", pa.int32())]
+)
+OF_TABLE: dict[str, Any] = {"row": ROW, "optional": frozenset({"p"}), "switch": "starting-offsets"}
+TABLE_SCHEMA = arrow_schema(["value", "topic"]).append(pa.field(HISTORY_ROW, ROW))
+TABLE_TYPES = {"id": pa.int32(), "at": pa.timestamp("ns"), "tags": pa.large_list(pa.large_string()), "day": pa.string()}
+
+
+def table_rows(count: int) -> list[dict[str, Any]]:
+    """Rows of a table, with a column that it does not have."""
+    return [{"tags": ["a", None], "id": i, "at": i * 1_000_000_000, "day": "x"} for i in range(count)]
+
+
+def test_rows_of_a_table_are_rows_already(tmp_path: Path) -> None:
+    """They stand in a column of their own, with the table's types; there is no message beside them."""
+    write(tmp_path / "f.parquet", table_rows(9), types=TABLE_TYPES, row_group_size=4)
+    found = frozen(tmp_path, **OF_TABLE)
+    assert found.history.decoded
+    assert found.absent == ["p"]
+    rows = read(found, 3, 5, TABLE_SCHEMA)
+    assert rows == [
+        {"value": None, "topic": None,
+         HISTORY_ROW: {"id": i, "at": datetime.fromtimestamp(i, UTC), "tags": ["a", None], "p": None}}
+        for i in (3, 4)
+    ]  # fmt: skip
+    limited = frozen(tmp_path, **OF_TABLE | {"switch": "timestamp", "limit": TimeLimit("at", 4000)})
+    assert len(read(limited, schema=TABLE_SCHEMA)) == 4
+    with pytest.raises(ConfigurationError, match="does not name the history any more"):
+        read(found, schema=arrow_schema(["value"]))
+
+
+def test_records_of_kafka_are_none_of_the_table(tmp_path: Path) -> None:
+    """The table's format decodes them."""
+    write(tmp_path / "f.parquet", records("t", range(2)))
+    found = frozen(tmp_path, **OF_TABLE)
+    assert not found.history.decoded
+    assert read(found, schema=TABLE_SCHEMA)[1] == {"value": b"t-0-1", "topic": "t", HISTORY_ROW: None}
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ({"id": pa.string()}, "'id' with the type string; expected a whole number"),
+        ({"id": pa.float64()}, "'id' with the type double"),
+        ({"tags": pa.string()}, "'tags' with the type string; expected list"),
+    ],
+)
+def test_columns_of_a_table_with_another_type(tmp_path: Path, types: dict[str, pa.DataType], message: str) -> None:
+    """The column is named."""
+    row: dict[str, Any] = dict.fromkeys(("id", "at", "tags"))
+    write(tmp_path / "f.parquet", [row], types=TABLE_TYPES | types)
+    with pytest.raises(ConfigurationError, match=message):
+        frozen(tmp_path, **OF_TABLE)
+
+
+def test_a_time_of_a_place_is_no_time_without_a_zone(tmp_path: Path) -> None:
+    """A TIMESTAMP would lose hours."""
+    write(tmp_path / "f.parquet", [{"at": 0}], types={"at": pa.timestamp("us", "UTC")})
+    with pytest.raises(ConfigurationError, match="'at' with the type timestamp"):
+        frozen(tmp_path, **OF_TABLE | {"row": pa.struct([("at", pa.timestamp("us"))])})
+
+
+def test_a_table_whose_files_lack_something(tmp_path: Path) -> None:
+    """A column, or what says where Kafka goes on."""
+    write(tmp_path / "f.parquet", table_rows(1), types=TABLE_TYPES)
+    with pytest.raises(ConfigurationError, match="no columns topic, partition and offset"):
+        frozen(tmp_path, **OF_TABLE | {"switch": "coordinates"})
+    with pytest.raises(ConfigurationError, match=r"has no column 'name'; .* have to be those of the table"):
+        frozen(tmp_path, **OF_TABLE | {"row": pa.struct([("name", pa.string()), ("id", pa.int64())])})
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------------
@@ -289,6 +449,13 @@ def test_a_file_that_is_not_the_same_any_more(
     assert offsets(read(found, fail_on_data_loss=False, give_up=given_up.append)) == [10, 11]
     assert given_up == [10]
     assert "10 of its rows are given up" in caplog.text
+
+
+def test_a_value_that_does_not_fit(tmp_path: Path) -> None:
+    """Of a column with a type that does."""
+    write(tmp_path / "f.parquet", [records("t", [1])[0] | {"partition": 2**40}], types={"partition": pa.int64()})
+    with pytest.raises(HistoryError, match=r"f\.parquet' has a value that does not fit its column: .*1099511627776"):
+        read(frozen(tmp_path, switch="starting-offsets"))
 
 
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:

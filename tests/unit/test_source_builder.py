@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from dynamic_kafka.builders.source import DynamicKafkaSource, DynamicKafkaSourceBuilder
-from dynamic_kafka.errors import ConflictingOptionsError
+from dynamic_kafka.builders.source import (
+    DynamicKafkaSource,
+    DynamicKafkaSourceBuilder,
+    History,
+    HybridSource,
+    KafkaSource,
+)
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
@@ -57,3 +63,33 @@ def test_a_source_is_registered_once_in_a_session() -> None:
     assert len(names) == len(registered) == 1
     assert other._registered(session) not in names
     assert registered[0].source_objects is source.objects
+
+
+def kafka_source(starting: KafkaOffsetsInitializer | None = None) -> KafkaSource:
+    """A source of Kafka."""
+    found = KafkaSource.builder().set_bootstrap_servers("b:1").set_topics("t")
+    return (found if starting is None else found.set_starting_offsets(starting)).build()
+
+
+def test_a_hybrid_source_has_the_options_of_both() -> None:
+    """With PyFlink's names; what is not given is not set."""
+    source = (
+        HybridSource.builder(History("/h", switch="timestamp", timestamp_millis=5)).add_source(kafka_source()).build()
+    )
+    assert source.options["history.path"] == "/h"
+    assert source.options["history.switch.timestamp-millis"] == "5"
+    assert source.options["topic"] == "t"
+    assert "history.time-column" not in source.options
+
+
+def test_a_hybrid_source_that_is_not_complete() -> None:
+    """Or says twice what comes after the files."""
+    with pytest.raises(ConfigurationError, match="Kafka source is missing"):
+        HybridSource.builder(History("/h")).build()
+    with pytest.raises(ConfigurationError, match="second source"):
+        HybridSource.builder(History("/h")).add_source(kafka_source()).add_source(kafka_source())
+    started = kafka_source(KafkaOffsetsInitializer.latest())
+    with pytest.raises(ConflictingOptionsError, match="the builder's starting offsets"):
+        HybridSource.builder(History("/h")).add_source(started).build()
+    source = HybridSource.builder(History("/h", switch="starting-offsets")).add_source(started).build()
+    assert source.objects.starting == KafkaOffsetsInitializer.latest()

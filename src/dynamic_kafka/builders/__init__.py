@@ -9,7 +9,15 @@ from dynamic_kafka.builders.serializers import (
     KafkaRecordSerializationSchemaBuilder,
 )
 from dynamic_kafka.builders.sink import DeliveryGuarantee, KafkaSink, KafkaSinkBuilder, TransactionNamingStrategy
-from dynamic_kafka.builders.source import DynamicKafkaSource, DynamicKafkaSourceBuilder, KafkaSource, KafkaSourceBuilder
+from dynamic_kafka.builders.source import (
+    DynamicKafkaSource,
+    DynamicKafkaSourceBuilder,
+    History,
+    HybridSource,
+    HybridSourceBuilder,
+    KafkaSource,
+    KafkaSourceBuilder,
+)
 from dynamic_kafka.builders.watermarks import WatermarkStrategy
 
 __all__ = [
@@ -17,6 +25,9 @@ __all__ = [
     "DeliveryGuarantee",
     "DynamicKafkaSource",
     "DynamicKafkaSourceBuilder",
+    "History",
+    "HybridSource",
+    "HybridSourceBuilder",
     "KafkaRecordSerializationSchema",
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaSink",

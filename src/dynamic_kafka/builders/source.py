@@ -25,7 +25,15 @@ from dynamic_kafka.source.settings import SourceSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DynamicKafkaSource", "DynamicKafkaSourceBuilder", "KafkaSource", "KafkaSourceBuilder"]
+__all__ = [
+    "DynamicKafkaSource",
+    "DynamicKafkaSourceBuilder",
+    "History",
+    "HybridSource",
+    "HybridSourceBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+]
 
 _DECLARED = options_of(SourceSettings)
 
@@ -116,6 +124,81 @@ class DynamicKafkaSource(_Source):
     def builder() -> DynamicKafkaSourceBuilder:
         """Return a new builder."""
         return DynamicKafkaSourceBuilder()
+
+
+@dataclass(frozen=True)
+class History:
+    """Files that are read before Kafka; the arguments are the options `history.*`.
+
+    Args:
+        path: The folder or file.
+        format: The format of the files.
+        switch: How Kafka goes on: `coordinates`, `starting-offsets` or `timestamp`.
+        timestamp_millis: The time of the switch `timestamp`, in milliseconds since 1970.
+        time_column: The column with the time of the rows.
+    """
+
+    path: str
+    format: str = "parquet"
+    switch: str = "coordinates"
+    timestamp_millis: int | None = None
+    time_column: str | None = None
+
+
+class HybridSource(_Source):
+    """A source that reads files first, and then goes on with Kafka (Flink: HybridSource).
+
+    Example:
+        >>> source = HybridSource.builder(History("s3a://archive/orders")).add_source(kafka_source).build()  # doctest: +SKIP
+        >>> df = source.read_stream(spark)  # doctest: +SKIP
+    """
+
+    @staticmethod
+    def builder(first_source: History) -> HybridSourceBuilder:
+        """Return a new builder.
+
+        Args:
+            first_source: The files that are read first.
+        """
+        return HybridSourceBuilder(first_source)
+
+
+class HybridSourceBuilder:
+    """The builder of a `HybridSource`: one history, and one Kafka source after it."""
+
+    def __init__(self, first_source: History) -> None:
+        self._history = first_source
+        self._kafka: _Source | None = None
+
+    def add_source(self, source: KafkaSource | DynamicKafkaSource) -> Self:
+        """Add the Kafka source that is read after the files. Its deserializer is that of the files' rows, too.
+
+        It has starting offsets only with the switch `starting-offsets`: otherwise the history says where Kafka goes on.
+        """
+        if self._kafka is not None:
+            raise ConfigurationError("A second source was added. After the history there is one source, of Kafka")
+        self._kafka = source
+        return self
+
+    def build(self) -> HybridSource:
+        """Check all settings and return the source.
+
+        Raises:
+            ConfigurationError: If the Kafka source is missing, or a setting is invalid or in conflict.
+        """
+        if self._kafka is None:
+            raise ConfigurationError("The Kafka source is missing; call add_source(...)")
+        history = self._history
+        named = {
+            "history.path": history.path,
+            "history.format": history.format,
+            "history.switch": history.switch,
+            "history.switch.timestamp-millis": history.timestamp_millis,
+            "history.time-column": history.time_column,
+        }
+        options = {**self._kafka.options, **{name: str(value) for name, value in named.items() if value is not None}}
+        configure_source(options, self._kafka.objects, default_starting=KafkaOffsetsInitializer.earliest())
+        return HybridSource(options, self._kafka.objects, self._kafka.deserializer)
 
 
 class _Builder:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dynamic_kafka.errors import ConfigurationError, listed
+from dynamic_kafka.history.settings import HistorySettings
 
-__all__ = ["COORDINATES", "check_columns", "converted", "is_of_records", "stored_columns"]
+__all__ = [
+    "COORDINATES",
+    "RECORD",
+    "check_columns",
+    "converted",
+    "earliest_time",
+    "in_utc",
+    "is_of_records",
+    "largest_offsets",
+    "stored_columns",
+]
 
 RECORD: Mapping[str, pa.DataType] = {
     "key": pa.binary(),
@@ -34,38 +47,60 @@ _EXPECTED = {
 }
 
 
-def is_of_records(names: set[str]) -> bool:
+def is_of_records(names: Collection[str]) -> bool:
     """Return whether files with these columns hold records as the source returns them."""
-    return names.issuperset(_NEEDED)
+    return set(names).issuperset(_NEEDED)
 
 
 def stored_columns(schema: pa.Schema, values: Mapping[str, str | None]) -> dict[str, pa.DataType]:
     """Return the columns of a file with those in the names of its folders, by name."""
-    return {**{field.name: field.type for field in schema}, **{name: pa.string() for name in values}}
+    # What is in the name of a folder is a text that stands for a value of any type.
+    return {**{field.name: field.type for field in schema}, **{name: pa.null() for name in values}}
 
 
-def check_columns(shown: str, stored: Mapping[str, pa.DataType]) -> None:
-    """Check that a file's rows can be rows of the source.
+def check_columns(shown: str, stored: Mapping[str, pa.DataType], settings: HistorySettings) -> bool:
+    """Check that a file's rows can be rows of the source, and return whether they are rows of the table, decoded.
 
     Args:
         shown: The file.
         stored: Its columns.
+        settings: The settings of the history.
 
     Raises:
         ConfigurationError: If a column is missing, or has a type that does not fit.
     """
-    if missing := [f"'{name}'" for name in _NEEDED if name not in stored]:
+    decoded = not is_of_records(stored.keys()) and settings.row is not None
+    wanted = {field.name: field.type for field in settings.row} if decoded else RECORD
+    needed = [name for name in wanted if name not in settings.optional] if decoded else _NEEDED
+    if missing := [f"'{name}'" for name in needed if name not in stored]:
+        found = f"The history's file '{shown}' has no column {listed(missing)}; it has {listed(list(stored), 12)}"
+        if settings.row is not None:
+            raise ConfigurationError(
+                f"{found}. Its columns have to be those of the table, or those of Kafka's records: {', '.join(_NEEDED)}"
+            )
         raise ConfigurationError(
-            f"The history's file '{shown}' has no column {listed(missing)}; it has "
-            f"{listed(list(stored), 12)}. A history for format('dynamic-kafka') holds Kafka's records: it needs "
-            f"{', '.join(_NEEDED)}, and may have {', '.join(name for name in RECORD if name not in _NEEDED)}"
+            f"{found}. A history for format('dynamic-kafka') holds Kafka's records: it needs {', '.join(_NEEDED)}, and may "
+            f"have {', '.join(name for name in RECORD if name not in _NEEDED)}. For a history of other columns, define a "
+            "table in SQL"
         )
-    for name, wanted in RECORD.items():
-        if name in stored and not _fits(stored[name], wanted):
+    for name, type_ in wanted.items():
+        if name in stored and not _fits(stored[name], type_):
             raise ConfigurationError(
                 f"The history's file '{shown}' has the column '{name}' with the type {stored[name]}; expected "
-                f"{_EXPECTED.get(wanted, str(wanted))}"
+                f"{_EXPECTED.get(type_, str(type_))}"
             )
+    time_column = settings.time_column or (settings.limit.column if settings.limit is not None else "")
+    if time_column and time_column not in stored:
+        raise ConfigurationError(
+            f"The history's file '{shown}' has no column '{time_column}'. Name the column with the time of its rows by "
+            "history.time-column"
+        )
+    if decoded and settings.switch == "coordinates" and not stored.keys() >= {"topic", "partition", "offset"}:
+        raise ConfigurationError(
+            f"The history's file '{shown}' does not say where Kafka goes on: it has no columns topic, partition and offset. "
+            "Set history.switch to timestamp or starting-offsets"
+        )
+    return decoded
 
 
 def converted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -76,6 +111,43 @@ def converted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         column = pc.assume_timezone(column, "UTC")  # Spark's older files have instants without a time zone
     # Parts of a microsecond are nothing that Spark's timestamps can hold.
     return pc.cast(column, wanted, safe=not pa.types.is_timestamp(wanted))
+
+
+def largest_offsets(
+    rows: pa.Table | pa.RecordBatch, values: Mapping[str, str | None], shown: str
+) -> dict[tuple[str, str, int], int]:
+    """Return the largest offset of each cluster, topic and partition in some rows.
+
+    Args:
+        rows: Rows with those of the columns that are in the file.
+        values: Those that are in the names of its folders.
+        shown: The file.
+
+    Raises:
+        ConfigurationError: If a row has no offset, or does not say whose it is.
+    """
+    names = [name for name in COORDINATES if name in rows.schema.names]
+    columns = {name: converted(pa.chunked_array(rows[name]).combine_chunks(), RECORD[name]) for name in names}
+    lacking = [name for name, found in columns.items() if found.null_count and name != "cluster"]
+    if lacking or "offset" not in columns:
+        raise ConfigurationError(
+            f"The history's file '{shown}' has rows without '{(lacking or ['offset'])[0]}', so it does not say where Kafka "
+            "goes on. Set history.switch to starting-offsets or timestamp"
+        )
+    places = [name for name in names if name != "offset"]
+    grouped = pa.table(columns).group_by(places, use_threads=False).aggregate([("offset", "max")])
+    found = ({"cluster": "", **values, **row} for row in grouped.to_pylist())
+    return {(str(row["cluster"] or ""), str(row["topic"]), int(row["partition"])): row["offset_max"] for row in found}
+
+
+def earliest_time(column: pa.ChunkedArray | pa.Array) -> Any:
+    """Return the earliest time of a column; None if it has none."""
+    return in_utc(pc.min(column).as_py())
+
+
+def in_utc(time: Any) -> Any:
+    """Return a time that can be compared with those of other files."""
+    return time.replace(tzinfo=UTC) if isinstance(time, datetime) and time.tzinfo is None else time
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -90,9 +162,15 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     elif pa.types.is_binary(wanted):
         fits = of_text or of_bytes or pa.types.is_fixed_size_binary(found)
     elif pa.types.is_integer(wanted):
-        fits = pa.types.is_integer(found) or pa.types.is_string(found)  # texts are those of folders
-    elif pa.types.is_timestamp(wanted):
-        fits = pa.types.is_timestamp(found)
+        fits = pa.types.is_integer(found)
+    elif pa.types.is_timestamp(wanted):  # a time without a zone is UTC; the other way round, hours would be lost
+        fits = pa.types.is_timestamp(found) and (wanted.tz is not None or found.tz is None)
+    elif pa.types.is_floating(wanted):
+        fits = pa.types.is_floating(found) or pa.types.is_integer(found)
+    elif pa.types.is_decimal(wanted):
+        fits = pa.types.is_decimal(found) or pa.types.is_integer(found)
+    elif pa.types.is_boolean(wanted) or pa.types.is_date(wanted) or pa.types.is_time(wanted):
+        fits = any(is_(wanted) and is_(found) for is_ in (pa.types.is_boolean, pa.types.is_date, pa.types.is_time))
     else:
         fits = _can_be_cast(found, wanted)
     return bool(fits)

@@ -5,11 +5,11 @@ To freeze a history is to list its files with their rows, once, on the driver. W
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from dynamic_kafka.errors import ConfigurationError, listed
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.history.archive.as_history import archived_history
 from dynamic_kafka.history.folder import Folder, ListedFile, in_parallel, open_folder
 from dynamic_kafka.history.model import FrozenHistory, HistoryPiece, LargestOffsets
@@ -23,9 +23,11 @@ class HistoryFormat(NamedTuple):
 
     Attributes:
         files: Lists its files; returns them with the evidence for people, such as "version 17 of the table".
+        is_tabular: True if its files are no Parquet, but read from their beginning.
     """
 
     files: Callable[[Folder, HistorySettings], tuple[list[ListedFile], str]]
+    is_tabular: bool = False
 
 
 class Frozen(NamedTuple):
@@ -45,7 +47,7 @@ class Frozen(NamedTuple):
 
 
 def _files_of_folder(folder: Folder, _: HistorySettings) -> tuple[list[ListedFile], str]:
-    found = folder.files()
+    found = [file for file in folder.files() if file.size]  # Spark may leave empty files of text
     return found, f"{len(found):,} files" if len(found) > 1 else "1 file"
 
 
@@ -63,6 +65,7 @@ def _files_of_iceberg(folder: Folder, settings: HistorySettings) -> tuple[list[L
 
 FORMATS: Mapping[str, HistoryFormat] = {
     "parquet": HistoryFormat(_files_of_folder),
+    **{name: HistoryFormat(_files_of_folder, is_tabular=True) for name in ("orc", "csv", "json")},
     "delta": HistoryFormat(_files_of_delta),
     "iceberg": HistoryFormat(_files_of_iceberg),
 }
@@ -76,42 +79,45 @@ def freeze(settings: HistorySettings) -> Frozen:
         ConfigurationError: If there is nothing to read, or its columns do not fit.
         HistoryError: If a file cannot be read.
     """
+    from dynamic_kafka.history import parquet, tabular
     from dynamic_kafka.history.columns import RECORD
-    from dynamic_kafka.history.parquet import inspect
 
     folder = open_folder(settings.path)
+    form = FORMATS[settings.format]
     with_offsets = settings.switch == "coordinates"
     archived = archived_history(settings.path, with_offsets=with_offsets) if settings.format == "parquet" else None
     if archived is not None:
         found, evidence, with_offsets = archived.files, archived.evidence, False
     else:
-        found, evidence = FORMATS[settings.format].files(folder, settings)
-    time_column = settings.time_column or (settings.limit.column if settings.limit is not None else "")
-    look = partial(inspect, folder, with_offsets=with_offsets, time_column=time_column)
+        found, evidence = form.files(folder, settings)
+    if not found:
+        raise ConfigurationError(f"Option 'history.path': all files of '{settings.path}' are empty. Correct the path")
+    look = partial((tabular if form.is_tabular else parquet).inspect, folder, settings, with_offsets=with_offsets)
     inspected = list(in_parallel(look, found))
-    of_first = inspected[0].columns
+    of_first, decoded = inspected[0].columns, inspected[0].decoded
+    known = {*RECORD, *({field.name for field in settings.row} if settings.row is not None else ())}
     for one in inspected[1:]:
-        if other := (one.columns ^ of_first) & {*RECORD, time_column}:
+        if other := (one.columns ^ of_first) & known:
             with_it, without = (inspected[0], one) if other & of_first else (one, inspected[0])
             raise ConfigurationError(
                 f"The history's files differ: '{folder.shown(with_it.file.path)}' has the column '{min(other)}', and "
                 f"'{folder.shown(without.file.path)}' does not. Give a path with files of one kind"
             )
     if settings.time_column:
-        if unknown := [one.file.path for one in inspected if one.earliest is None and sum(one.file.rows)]:
-            raise ConfigurationError(
-                f"The history's files {listed(unknown, 3)} have no statistics of the column '{settings.time_column}', so "
-                "they cannot be read in its order. Leave history.time-column out to read files in the order of their paths"
-            )
-        inspected.sort(key=lambda one: (one.earliest is not None, one.earliest, one.file.path))
+        timeless = [one for one in inspected if one.earliest is None]
+        timed = [one for one in inspected if one.earliest is not None]
+        inspected = timeless + sorted(timed, key=lambda one: (one.earliest, one.file.path))
     largest: dict[tuple[str, str, int], int] = {} if archived is None else dict(archived.largest)
     for one in inspected:
         for place, offset in one.largest.items():
             largest[place] = max(offset, largest.get(place, -1))
     files = tuple(one.file for one in inspected)
     rows = sum(sum(file.rows) for file in files)
-    history = FrozenHistory(folder.location, settings.format, evidence, rows, files, limit=settings.limit)
-    absent = [name for name in settings.columns if name in RECORD and name not in of_first]
+    history = FrozenHistory(
+        folder.location, settings.format, evidence, rows, files, limit=settings.limit, decoded=decoded
+    )
+    wanted = settings.optional if decoded else [name for name in settings.columns if name in RECORD]
+    absent = sorted(name for name in wanted if name not in of_first)
     if archived is not None:
         clusters = archived.clusters
     else:  # a table of Iceberg is no folder
@@ -119,8 +125,11 @@ def freeze(settings: HistorySettings) -> Frozen:
     return Frozen(history, largest, clusters, absent)
 
 
-def reader_of(history: FrozenHistory) -> Callable[[HistoryPiece, Sequence[str]], Iterator[Any]]:
-    """Return what reads the pieces of a history."""
-    from dynamic_kafka.history.parquet import read
+def reader_of(history: FrozenHistory) -> Callable[[HistoryPiece, Mapping[str, Any]], Iterator[Any]]:
+    """Return what reads columns of the pieces of a history. It takes the types that they should have."""
+    from dynamic_kafka.history import parquet, tabular
 
-    return partial(read, open_folder(history.location))
+    folder = open_folder(history.location)
+    if FORMATS[history.format].is_tabular:
+        return partial(tabular.read, folder, history.format)
+    return partial(parquet.read, folder)

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-__all__ = ["FrozenHistory", "HistoryFile", "HistoryPiece", "HistoryTask", "LargestOffsets", "TimeLimit", "pieces"]
+__all__ = [
+    "FrozenHistory",
+    "HistoryFile",
+    "HistoryPiece",
+    "HistoryTask",
+    "Inspected",
+    "LargestOffsets",
+    "TimeLimit",
+    "pieces",
+]
 
 LargestOffsets = Mapping[tuple[str, str, int], int]
 """The largest offset of each cluster, topic and partition; the cluster is "" if the files do not name it."""
@@ -32,6 +41,24 @@ class HistoryFile(NamedTuple):
     modified_ns: int
     rows: tuple[int, ...]
     values: Mapping[str, str | None] = {}
+
+
+class Inspected(NamedTuple):
+    """What a file says of itself.
+
+    Attributes:
+        file: The file with its rows.
+        columns: Its columns.
+        largest: The largest offset by cluster, topic and partition, if it was asked for.
+        earliest: The earliest time, in microseconds or whatever orders the files; None if it is not known.
+        decoded: True if its columns are those of the table.
+    """
+
+    file: HistoryFile
+    columns: frozenset[str]
+    largest: Mapping[tuple[str, str, int], int]
+    earliest: Any
+    decoded: bool
 
 
 class TimeLimit(NamedTuple):
@@ -58,6 +85,7 @@ class FrozenHistory:
         files: The files; none once all of them were read.
         cluster: The cluster of rows that do not name one.
         limit: Rows that are left out.
+        decoded: True if the files hold the columns of a table, false if they hold records of Kafka.
     """
 
     location: str
@@ -67,6 +95,7 @@ class FrozenHistory:
     files: tuple[HistoryFile, ...] = field(repr=False)
     cluster: str = ""
     limit: TimeLimit | None = None
+    decoded: bool = False
 
 
 class HistoryPiece(NamedTuple):

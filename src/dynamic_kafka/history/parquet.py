@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dynamic_kafka.errors import ConfigurationError, HistoryError
-from dynamic_kafka.history.columns import COORDINATES, check_columns, converted, stored_columns
+from dynamic_kafka.errors import HistoryError
+from dynamic_kafka.history.columns import (
+    COORDINATES,
+    check_columns,
+    earliest_time,
+    in_utc,
+    largest_offsets,
+    stored_columns,
+)
 from dynamic_kafka.history.folder import Folder, ListedFile
-from dynamic_kafka.history.model import HistoryFile, HistoryPiece
+from dynamic_kafka.history.model import HistoryFile, HistoryPiece, Inspected
+from dynamic_kafka.history.settings import HistorySettings
 
-__all__ = ["Inspected", "inspect", "read"]
+__all__ = ["inspect", "read"]
 
 _BATCH_ROWS = 20_000
-_TYPES = {"cluster": pa.string(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
 
 
-class Inspected(NamedTuple):
-    """What a file says of itself.
-
-    Attributes:
-        file: The file with its rows.
-        columns: Its columns.
-        largest: The largest offset by cluster, topic and partition, if it was asked for.
-        earliest: The earliest time, in microseconds or whatever orders the files; None if it is not known.
-    """
-
-    file: HistoryFile
-    columns: frozenset[str]
-    largest: Mapping[tuple[str, str, int], int]
-    earliest: Any
-
-
-def inspect(folder: Folder, listed: ListedFile, *, with_offsets: bool, time_column: str) -> Inspected:
+def inspect(folder: Folder, settings: HistorySettings, listed: ListedFile, *, with_offsets: bool) -> Inspected:
     """Read a file's footer, and only if its statistics do not tell the largest offsets also the columns with these.
 
     Raises:
@@ -46,11 +37,7 @@ def inspect(folder: Folder, listed: ListedFile, *, with_offsets: bool, time_colu
         parquet = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
         stored = stored_columns(parquet.schema_arrow, listed.values)
         shown = folder.shown(listed.path)
-        check_columns(shown, stored)
-        if time_column and time_column not in stored:
-            raise ConfigurationError(
-                f"The history's file '{shown}' has no column '{time_column}', which 'history.time-column' names"
-            )
+        decoded = check_columns(shown, stored, settings)
         groups = range(parquet.num_row_groups)
         rows = tuple(parquet.metadata.row_group(i).num_rows for i in groups)
         largest: dict[tuple[str, str, int], int] = {}
@@ -58,16 +45,16 @@ def inspect(folder: Folder, listed: ListedFile, *, with_offsets: bool, time_colu
             for place, offset in _largest(parquet, i, listed.values, shown).items():
                 largest[place] = max(offset, largest.get(place, -1))
         earliest = None
-        if time_column and time_column not in listed.values:
-            least = [_statistics(parquet, i).get(time_column) for i in groups if rows[i]]
-            earliest = min((s.min for s in least if s is not None), default=None)
-        elif time_column:
-            earliest = listed.values[time_column]
+        if settings.time_column in listed.values:
+            earliest = listed.values[settings.time_column]
+        elif settings.time_column:
+            times = (_earliest(parquet, i, settings.time_column) for i in groups if rows[i])
+            earliest = min((time for time in times if time is not None), default=None)
     file = HistoryFile(*listed[:3], rows, listed.values)
-    return Inspected(file, frozenset(stored), largest, earliest)
+    return Inspected(file, frozenset(stored), largest, earliest, decoded)
 
 
-def read(folder: Folder, piece: HistoryPiece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read(folder: Folder, piece: HistoryPiece, columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a piece with these columns of the file.
 
     Raises:
@@ -95,6 +82,14 @@ def read(folder: Folder, piece: HistoryPiece, columns: Sequence[str]) -> Iterato
                 break
 
 
+def _earliest(parquet: pq.ParquetFile, group: int, column: str) -> Any:
+    """Return the earliest time in a row group; None if it has none. Spark's files mostly have no statistics of times."""
+    found = _statistics(parquet, group).get(column)
+    if found is not None:
+        return in_utc(found.min)
+    return earliest_time(parquet.read_row_group(group, columns=[column], use_threads=False)[column])
+
+
 def _statistics(parquet: pq.ParquetFile, group: int) -> dict[str, Any]:
     """Return the statistics of a row group's columns that have a least and a largest value, by the column's name."""
     metadata = parquet.metadata.row_group(group)
@@ -118,24 +113,4 @@ def _largest(
         known[name] = found.max
     else:
         return {(str(known["cluster"] or ""), str(known["topic"]), int(known["partition"])): int(known["offset"])}
-    table = parquet.read_row_group(group, columns=names, use_threads=False)
-    # The names are few, so they are compared as numbers.
-    columns = {name: converted(table[name].combine_chunks(), _TYPES[name]) for name in names}
-    for name, found in columns.items():
-        if found.null_count and name != "cluster":
-            raise ConfigurationError(
-                f"The history's file '{shown}' has rows without '{name}', so it does not say where Kafka goes on. Set "
-                "history.switch to starting-offsets or timestamp"
-            )
-    of_places = [name for name in names if name != "offset"]
-    if "offset" not in columns:
-        raise ConfigurationError(f"The history's file '{shown}' has no offsets: 'offset' is the name of a folder")
-    grouped = pa.table(columns).group_by(of_places, use_threads=False).aggregate([("offset", "max")])
-    return {
-        (
-            str({**known, **row}["cluster"] or ""),
-            str({**known, **row}["topic"]),
-            int({**known, **row}["partition"]),
-        ): row["offset_max"]
-        for row in grouped.to_pylist()
-    }
+    return largest_offsets(parquet.read_row_group(group, columns=names, use_threads=False), values, shown)

@@ -8,14 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dynamic_kafka.errors import HistoryError
+from dynamic_kafka.errors import ConfigurationError, HistoryError
 from dynamic_kafka.history.columns import RECORD, converted
 from dynamic_kafka.history.formats import reader_of
 from dynamic_kafka.history.model import FrozenHistory, HistoryTask, TimeLimit
 
-__all__ = ["read_history"]
+__all__ = ["HISTORY_ROW", "read_history"]
 
 _log = logging.getLogger(__name__)
+
+HISTORY_ROW = "history_row"
+"""The column with the rows of a table that a history has decoded already, a struct. It is null for records, also those of a
+history. `sql.scan` asks for it; it is no column for users."""
 
 
 def read_history(
@@ -36,15 +40,29 @@ def read_history(
         HistoryError: If a file was changed or deleted, or cannot be read.
     """
     history, limit = task.history, task.history.limit
+    of_source = _of_table if history.decoded else _of_source
     read = reader_of(history)
-    wanted = [*schema.names, *([] if limit is None or limit.column in schema.names else [limit.column])]
+    wanted = {field.name: field.type for field in schema}
+    if history.decoded:
+        if HISTORY_ROW not in schema.names:
+            raise ConfigurationError(
+                f"The history '{history.location}' has rows of a table, and the query began with them, but its table "
+                "does not name the history any more. Put the option history.path back until the history is read"
+            )
+        wanted = {field.name: field.type for field in schema.field(HISTORY_ROW).type}
+    if limit is not None:
+        wanted.setdefault(limit.column, RECORD["timestamp"])
     for piece in task.pieces:
-        names = [name for name in wanted if name not in piece.file.values]
+        names = {name: type_ for name, type_ in wanted.items() if name not in piece.file.values}
         left = piece.last - piece.first
         try:
             for batch in read(piece, names):
-                found = _before(batch, limit, piece.file.values)
-                yield _of_source(found, schema, piece.file.values, history)
+                try:
+                    found = of_source(_before(batch, limit, piece.file.values), schema, piece.file.values, history)
+                except pa.ArrowException as error:
+                    shown = f"{history.location}/{piece.file.path}"
+                    raise HistoryError(shown, f"has a value that does not fit its column: {error}") from error
+                yield found
                 left -= len(batch)
         except HistoryError as error:
             if fail_on_data_loss:
@@ -74,6 +92,21 @@ def _of_source(
             columns.append(converted(pa.repeat(pa.scalar(values[field.name], pa.string()), len(batch)), field.type))
         elif field.name == "cluster" and history.cluster:
             columns.append(pa.repeat(history.cluster, len(batch)))
+        else:
+            columns.append(pa.nulls(len(batch), field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _of_table(
+    batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None], history: FrozenHistory
+) -> pa.RecordBatch:
+    """Return a batch with the table's rows in one column. There are no messages, so all others are null."""
+    columns = []
+    for field in schema:
+        if field.name == HISTORY_ROW:
+            of_row = pa.schema(list(field.type))
+            rows = _of_source(batch, of_row, values, history)
+            columns.append(pa.StructArray.from_arrays(rows.columns, fields=list(of_row)))
         else:
             columns.append(pa.nulls(len(batch), field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

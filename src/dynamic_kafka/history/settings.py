@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.history.model import TimeLimit
@@ -11,7 +11,7 @@ from dynamic_kafka.options import Option, ParsedOptions, choice, integer, non_bl
 __all__ = ["HISTORY_OPTIONS", "HistorySettings", "Switch", "history_settings"]
 
 Switch = Literal["coordinates", "checkpoint", "starting-offsets", "timestamp"]
-HistoryFormatName = Literal["parquet", "delta", "iceberg"]
+HistoryFormatName = Literal["parquet", "orc", "csv", "json", "delta", "iceberg"]
 
 
 class HistorySettings(NamedTuple):
@@ -26,6 +26,8 @@ class HistorySettings(NamedTuple):
         columns: The columns that Spark asked for.
         version: The version of a Delta table, or the snapshot of an Iceberg table; None is the newest.
         checkpoint: The checkpoint of the query that has written the history, for the switch `checkpoint`.
+        row: The columns of the table, as the Arrow type of a struct; None without a table.
+        optional: Those that files may lack.
     """
 
     path: str
@@ -36,6 +38,8 @@ class HistorySettings(NamedTuple):
     columns: tuple[str, ...] = ()
     version: int | None = None
     checkpoint: str = ""
+    row: Any = None
+    optional: frozenset[str] = frozenset()
 
 
 _PATH = Option(
@@ -48,8 +52,9 @@ _FORMAT = Option(
     "history.format",
     choice(*get_args(HistoryFormatName)),
     "parquet",
-    doc="The format of the history: files of Parquet, or a table of Delta (the extra `deltalake`) or Iceberg (the extra "
-    "`iceberg`). For Iceberg, `history.path` is `catalog.namespace.table`, or the address of its `metadata.json`.",
+    doc="The format of the history: files of `parquet`, `orc`, `csv` or `json`, or a table of `delta` (the extra "
+    "`deltalake`) or `iceberg` (the extra `iceberg`). For Iceberg, `history.path` is `catalog.namespace.table`, or the "
+    "address of its `metadata.json`.",
 )
 _VERSION = Option(
     "history.version",

@@ -117,6 +117,8 @@ def encode_stage(stage: HistoryStage) -> dict[str, Any]:
         result["cluster"] = history.cluster
     if history.limit is not None:
         result["before"] = list(history.limit)
+    if history.decoded:
+        result["decoded"] = True
     if history.files:
         files = history.files
         result["files"] = {
@@ -145,6 +147,7 @@ def decode_stage(value: Mapping[str, Any]) -> HistoryStage:
         tuple(_files(value["files"])) if "files" in value else (),
         value.get("cluster", ""),
         limit,
+        bool(value.get("decoded", False)),
     )
     start, count = int(value["start"]), int(value["count"])
     stage = HistoryStage(history, value["promise"], (start, start + count))

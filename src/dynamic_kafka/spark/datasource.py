@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ARCHIVE_PLAN",
     "COLUMN_TYPES",
+    "HISTORY_ROW",
     "NAME",
     "UNDECODED",
     "UNDECODED_TYPE",
@@ -87,6 +88,9 @@ VALUE_ROW = "value_row"
 UNDECODED = "undecoded"
 """A column beside `VALUE_ROW`, with what is needed of a message that has no row there, or one with an error. It is null for
 all others, because a null costs Spark less than five columns. `sql.scan` asks for it; it is no column for users."""
+HISTORY_ROW = "history_row"
+"""The column `history.reader.HISTORY_ROW`. Its metadata names the columns that files may lack."""
+_OPTIONAL = "optional"
 UNDECODED_TYPE = StructType(
     [StructField(name, COLUMN_TYPES[name]) for name in ("value", "cluster", "topic", "partition", "offset")]
 )
@@ -143,12 +147,12 @@ class DynamicKafkaDataSource(DataSource):
                 "another start: a batch query reads up to the latest offset, so it would read nothing",
             )
         columns, value_row = _checked(schema)
-        return DynamicKafkaReader(_with_columns(settings, columns), columns, value_row)
+        return DynamicKafkaReader(_with_columns(settings, schema), columns, value_row)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader for `spark.readStream`: from latest on by default."""
         columns, value_row = _checked(schema)
-        settings = _with_columns(self._settings(KafkaOffsetsInitializer.latest()), columns)
+        settings = _with_columns(self._settings(KafkaOffsetsInitializer.latest()), schema)
         return DynamicKafkaStreamReader(settings, columns, value_row)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001  # Spark's signature
@@ -245,6 +249,8 @@ def _checked(schema: StructType) -> tuple[tuple[str, ...], StructField | None]:
         if column.name == VALUE_ROW and _SPEC in column.metadata:
             decoded = column
             continue
+        if column.name == HISTORY_ROW and _OPTIONAL in column.metadata:
+            continue
         if column.name == UNDECODED and column.dataType == UNDECODED_TYPE and VALUE_ROW in schema.names:
             continue
         expected = COLUMN_TYPES.get(column.name)
@@ -262,10 +268,19 @@ def _checked(schema: StructType) -> tuple[tuple[str, ...], StructField | None]:
     return tuple(schema.names), decoded
 
 
-def _with_columns(settings: SourceSettings, columns: tuple[str, ...]) -> SourceSettings:
+def _with_columns(settings: SourceSettings, schema: StructType) -> SourceSettings:
     """Return the settings with the columns that a history should have."""
     history = settings.history
-    return settings if history is None else replace(settings, history=history._replace(columns=columns))
+    if history is None:
+        return settings
+    history = history._replace(columns=tuple(schema.names))
+    if HISTORY_ROW in schema.names:
+        from dynamic_kafka.formats.arrow import arrow_type
+
+        column = schema[HISTORY_ROW]
+        optional = frozenset(column.metadata[_OPTIONAL])
+        history = history._replace(row=arrow_type(column.dataType), optional=optional)
+    return replace(settings, history=history)
 
 
 @dataclass
@@ -327,12 +342,38 @@ class _ExecutorSide:
         from dynamic_kafka.source.reader import read
         from dynamic_kafka.source.rows import arrow_schema
 
-        batches = read(task, arrow_schema(columns, value_row), self._settings, schemas, tally)
+        if HISTORY_ROW in columns:
+            batches = self._with_history_row(task, tally, columns, value_row, schemas)
+        else:
+            batches = read(task, arrow_schema(columns, value_row), self._settings, schemas, tally)
         if tally is None:
             return batches
         from dynamic_kafka.source.tally import reported
 
         return reported(batches, tally)
+
+    def _with_history_row(
+        self,
+        task: ReadTask,
+        tally: Tally | None,
+        columns: tuple[str, ...],
+        value_row: pa.Field | None,
+        schemas: LookUpSchemas | None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches with the column `HISTORY_ROW`, which is null for Kafka's records."""
+        import pyarrow as pa
+
+        from dynamic_kafka.source.reader import read
+        from dynamic_kafka.source.rows import arrow_schema
+
+        assert self._settings.history is not None
+        row = pa.field(HISTORY_ROW, self._settings.history.row)
+        schema = arrow_schema([name for name in columns if name != HISTORY_ROW], value_row)
+        if task.history is not None:
+            schema = schema.append(row)
+        for batch in read(task, schema, self._settings, schemas, tally):
+            whole = batch if task.history is not None else batch.append_column(row, pa.nulls(len(batch), row.type))
+            yield whole.select(list(columns))
 
     def _tally(self, partition: DynamicKafkaInputPartition) -> Tally | None:
         """Return where the task counts what it reads; None without metrics."""

@@ -24,7 +24,7 @@ from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import can_decode
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.spark.datasource import COLUMN_TYPES, NAME, UNDECODED, UNDECODED_TYPE, VALUE_ROW
+from dynamic_kafka.spark.datasource import COLUMN_TYPES, HISTORY_ROW, NAME, UNDECODED, UNDECODED_TYPE, VALUE_ROW
 from dynamic_kafka.sql.config import has_legacy_times
 from dynamic_kafka.sql.dead_letters import set_aside
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
@@ -151,12 +151,23 @@ def _needed(table: KafkaTable, value_row: StructField | None) -> StructType:
     if table.key is not None or table.on_error == "dead-letter":
         needed.add("key")
     decoded = [] if value_row is None else [value_row]
+    history = [] if (found := _history_row(table)) is None else [found]
     # The error of a key needs the place of its message, whatever became of the value.
     if value_row is None or table.key is not None:
         needed |= {"value", *COORDINATES}
     else:
         decoded.append(StructField(UNDECODED, UNDECODED_TYPE))
-    return StructType([*(StructField(name, type_) for name, type_ in COLUMN_TYPES.items() if name in needed), *decoded])
+    of_source = [StructField(name, type_) for name, type_ in COLUMN_TYPES.items() if name in needed]
+    return StructType([*of_source, *decoded, *history])
+
+
+def _history_row(table: KafkaTable) -> StructField | None:
+    """Return the source's column with the table's rows that a history has decoded already; None without a history."""
+    if "history.path" not in table.source or table.changelog:
+        return None
+    columns = [c for c in table.definition.columns if not isinstance(c, ComputedColumn)]
+    row = StructType([StructField(c.name, _nullable(cast_type(c.type))) for c in columns])
+    return StructField(HISTORY_ROW, row, metadata={"optional": [c.name for c in table.metadata]})
 
 
 def _columns_of(messages: DataFrame) -> Callable[[str], Column]:
@@ -224,7 +235,8 @@ def _decoded(messages: DataFrame, table: KafkaTable, column: Callable[[str], Col
         return decoded.where(F.col("__key").isNotNull() & read)
     if table.value.format.changelog:
         return decoded
-    return decoded.where(F.col("__value").isNotNull())
+    has_row = F.col("__value").isNotNull()
+    return decoded.where(has_row | F.col(HISTORY_ROW).isNotNull() if HISTORY_ROW in messages.columns else has_row)
 
 
 def _is_tombstone(messages: DataFrame) -> Column:
@@ -257,9 +269,16 @@ def _rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
         decoded = decoded.select("*", F.explode(f"__value.{ROWS}").alias(_ROW))
         value = f"{_ROW}.row"
         kind = [F.col(f"{_ROW}.{ROW_KIND}").alias(ROW_KIND)]
-    physical = [column.alias(name) for name, column in _physical(table, value)]
-    metadata = [_metadata(column).alias(column.name) for column in table.metadata]
-    return decoded.select(*physical, *metadata, *kind)
+    columns = [*_physical(table, value), *((column.name, _metadata(column)) for column in table.metadata)]
+    if HISTORY_ROW in decoded.columns:
+        columns = [(name, _or_of_history(name, column)) for name, column in columns]
+    return decoded.select(*(column.alias(name) for name, column in columns), *kind)
+
+
+def _or_of_history(name: str, column: Column) -> Column:
+    """Return a column of the table, for the rows that a history has decoded already, too."""
+    row = F.col(HISTORY_ROW)
+    return F.when(row.isNull(), column).otherwise(F.col(f"{HISTORY_ROW}.{quoted(name)}"))
 
 
 def _physical(table: KafkaTable, value: str) -> Iterator[tuple[str, Column]]:

@@ -130,7 +130,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
             f"Column '{ROW_KIND}' has the name of the column with the kind of a row's change. Give it another name"
         )
     source, sink = dict(options.source), dict(options.sink)
-    if connector == "upsert-kafka":
+    if connector == "upsert-kafka" and "history.path" not in source:
         source["scan.startup.mode"] = "earliest-offset"
     for column in (c for c in definition.columns if isinstance(c, MetadataColumn)):
         wanted = METADATA_KEYS.get(column.key)
@@ -323,6 +323,7 @@ def _check_upsert(definition: TableDefinition, options: TableOptions, key: Encod
 def with_start(source: Mapping[str, str]) -> dict[str, str]:
     """Return the source's options, with Flink's default start if they do not have one: the group's offsets."""
     given = "scan.startup.mode" in source or any(name.lower().startswith("starting") for name in source)
+    given = given or "history.path" in source  # the history says where Kafka goes on
     return dict(source) if given else {"scan.startup.mode": "group-offsets", **source}
 
 

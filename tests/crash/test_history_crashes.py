@@ -1,0 +1,82 @@
+"""Drivers killed at random moments before, at and after the switch from a history to Kafka: each row is in the sink once."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.crash.driver import recorded
+from tests.crash.drivers import Driver
+from tests.engine import read_batch
+from tests.histories import write
+
+pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(3600)]
+
+CRASHES = int(os.environ.get("HISTORY_CRASHES", "12"))
+ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+def test_drivers_killed_across_the_switch_lose_and_repeat_nothing(
+    cluster_a: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Half of the records are in files. Each driver is killed after a few batches, at a random moment; `HISTORY_CRASHES`."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    name = topic(cluster_a, partitions=3)
+    batches = 3 * CRASHES + 6
+    rows_of_batch = 20
+    for partition in range(3):
+        values = [(None, b"v")] * (batches * rows_of_batch // 3)
+        produce(cluster_a.bootstrap_servers, name, values, partition=partition)
+    options = {"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "subscribe": name}
+    rows = read_batch(options)
+    kept = [
+        {k: v for k, v in row.items() if k not in ("headers", "leader_epoch")}
+        for row in rows
+        if row["offset"] < batches * rows_of_batch // 6
+    ]
+    for n in range(4):
+        write(tmp_path / "h" / f"{n}.parquet", kept[n::4], row_group_size=33)
+    sink = tmp_path / "sink"
+    sink.mkdir()
+    job: dict[str, Any] = {
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "sink": str(sink),
+        "options": {**options, "history.path": str(tmp_path / "h"), "maxOffsetsPerTrigger": str(rows_of_batch)},
+    }
+    expected = {(row["cluster"], row["topic"], row["partition"], row["offset"]) for row in rows}
+    log = iter(range(CRASHES + 2))
+    waiting = Driver("tests.crash.driver", tmp_path / f"{next(log)}.log", ENVIRONMENT)
+    drivers = [waiting]
+    try:
+        for _ in range(CRASHES):
+            running = waiting.run(job)
+            waiting = Driver("tests.crash.driver", tmp_path / f"{next(log)}.log", ENVIRONMENT)
+            drivers.append(waiting)
+            wanted = len(list(sink.glob("*.json"))) + chance.randrange(4)
+            wait_until(
+                lambda wanted=wanted: len(list(sink.glob("*.json"))) >= wanted,  # type: ignore[misc]
+                90,
+                "some batches of this driver",
+            )
+            threading.Event().wait(chance.random() / 2)  # the random point
+            running.kill()
+        (sink / "stop").write_text(str(len(expected)))
+        job["options"].pop("maxOffsetsPerTrigger")
+        code = waiting.run(job).wait(150)
+    finally:
+        for driver in drivers:
+            driver.kill()
+    found = [tuple(row[:4]) for row in recorded(sink)]
+    assert code == 0, waiting.output[-3000:]
+    assert len(found) == len(set(found))
+    assert set(found) == expected
