@@ -15,6 +15,7 @@ from dynamic_kafka.options import markdown_table
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 from dynamic_kafka.source.configure import SOURCE_OPTIONS
 from dynamic_kafka.sql.config import SETTINGS
+from dynamic_kafka.sql.dialect.registry import REFUSED, RULES
 from dynamic_kafka.sql.options import SQL_OPTIONS, SQL_PREFIXES
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +33,8 @@ def documents() -> dict[Path, Mapping[str, str]]:
             "settings": markdown_table(SETTINGS.values(), prefixes={}, heading="setting"),
             "options": markdown_table(SQL_OPTIONS, SQL_PREFIXES),
             "formats": _formats(),
+            "functions": _functions(),
+            "refused": _refused(),
         },
         ROOT / "docs" / "metrics.md": {
             "options": markdown_table(METRICS_OPTIONS, prefixes={}),
@@ -55,6 +58,25 @@ def _series() -> str:
         labels = ", ".join(f"`{label}`" for label in series.labels)
         flink = ", ".join(f"`{name}`" for name in series.flink.split(", ")) if series.flink else ""
         lines.append(f"| `{series.name}` | {series.kind} | {labels} | {flink} | {series.doc} |")
+    return "\n".join(lines)
+
+
+def _functions() -> str:
+    lines = ["| Flink | Spark | what would differ |", "|---|---|---|"]
+    for name, rule in sorted(RULES.items()):
+        if not rule.why:
+            continue
+        template = next(iter(rule.spark.values())) if isinstance(rule.spark, Mapping) else rule.spark
+        form = rule.form
+        if not form and isinstance(template, str):
+            form = f"`{template.format('a', 'b', 'c', 'd')}`"
+        lines.append(f"| `{name}` | {form} | {rule.why} |".replace("||", "\\|\\|"))
+    return "\n".join(lines)
+
+
+def _refused() -> str:
+    lines = ["| Flink | Spark |", "|---|---|"]
+    lines += [f"| `{name}` | {refused.way}. |" for name, refused in sorted(REFUSED.items())]
     return "\n".join(lines)
 
 

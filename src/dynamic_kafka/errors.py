@@ -150,11 +150,19 @@ class SqlError(ConfigurationError):
         excerpt: That line without secrets, and below it a line with a caret under the error.
         unfinished: True if the text ends within a string, a name, a comment or a statement set, so that more text may
             complete it.
+
+    Attributes:
+        query: The query that line and column are counted in, if it may be a part of a longer text; otherwise None.
+        offset: The place of the error, as an index into that query.
+        problem: As given.
     """
 
     def __init__(self, problem: str, *, line: int, column: int, excerpt: str, unfinished: bool = False) -> None:
         super().__init__(f"Line {line}, column {column}: {problem}\n{excerpt}")
         self.line, self.column, self.excerpt, self.unfinished = line, column, excerpt, unfinished
+        self.problem = problem
+        self.query: str | None = None
+        self.offset = 0
 
 
 class MissingDependencyError(DynamicKafkaError, ImportError):

@@ -157,7 +157,7 @@ def test_nothing_but_tests_imports_the_testing_package() -> None:
 
 def test_optional_libraries_are_imported_where_they_are_used() -> None:
     """An import at the top would make them required, or slow down every worker."""
-    optional = {"httpx2", "cryptography", "rich", "pandas", "sqlglot", "fastavro", "google", "grpc_tools"}
+    optional = {"httpx2", "cryptography", "rich", "pandas", "fastavro", "google", "grpc_tools"}
     optional |= {"prometheus_client", "opentelemetry", "fsspec", "deltalake", "pyiceberg"}
     early = {
         module: found

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from dynamic_kafka.errors import MissingDependencyError, SqlError
+from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import tokenize
 from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
-from dynamic_kafka.sql.query_text import tables_read
 
 
 def kinds(text: str) -> list[tuple[str, str]]:
@@ -197,14 +194,6 @@ def test_repr_shows_no_secret() -> None:
         statement = parse_statement(text)
         assert statement.text == text
         assert "hunter2" not in repr(statement)
-
-
-def test_without_sqlglot_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is needed for queries only."""
-    monkeypatch.setitem(sys.modules, "sqlglot", None)
-    parse_script("CREATE TABLE t (a INT); INSERT INTO t SELECT 'without sqlglot'")
-    with pytest.raises(MissingDependencyError, match=r"pyspark-dynamic-kafka\[sql\]"):
-        tables_read("SELECT 'without sqlglot'")
 
 
 def test_looking_for_secrets_is_quick() -> None:

@@ -1,13 +1,13 @@
 """The tables and views of an environment, as temporary views of its session.
 
-A table or view becomes a temporary view when a query first reads it, so queries go to Spark as they were written. All
-temporary views are created again after a change of a table, view or setting. Several environments can share a session, each
+A table or view becomes a temporary view when a query first reads it. All temporary views are created again after a change
+of a table, view or setting. Several environments can share a session, each
 with its own tables: the environment that ran a query last owns the temporary view.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,16 +20,21 @@ from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.definition import Name, qualified
+from dynamic_kafka.sql.parser.lexer import tokenize
+from dynamic_kafka.sql.query_errors import in_query, refuse_for_streams
 from dynamic_kafka.sql.query_text import mentions, tables_read
 from dynamic_kafka.sql.scan import read
-from dynamic_kafka.sql.table import KafkaTable
+from dynamic_kafka.sql.table import KafkaTable, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.conf import RuntimeConfig
+    from pyspark.sql.types import DataType
+
+    from dynamic_kafka.sql.dialect.query import Query
 
 __all__ = ["Catalog", "View", "only_name"]
 
-_WINDOW = re.compile(r"\b(?:TUMBLE|HOP|CUMULATE|SESSION)\s*\(", re.IGNORECASE)
 _DEFAULTS = ("default_catalog", "default_database")
 
 
@@ -59,12 +64,17 @@ class Catalog:
         self._making: set[str] = set()
 
     def query(self, text: str) -> DataFrame:
-        """Return the rows of a query, which Spark parses.
+        """Return the rows of a query of Flink.
 
         Raises:
+            SqlError: If it cannot be parsed, or contains something without an equal in Spark.
             ConfigurationError: If a table in it cannot be read.
-            pyspark.errors.AnalysisException: If Spark cannot parse or analyze it.
+            pyspark.errors.AnalysisException: If Spark cannot analyze it.
         """
+        from dynamic_kafka.sql.dialect.query import parse_query
+        from dynamic_kafka.sql.dialect.translate import translate
+
+        query = parse_query(text)
         problems: dict[str, Exception] = {}
         for key in sorted(tables_read(text) & {*self.tables, *self.views} - self._made - self._making):
             try:
@@ -74,19 +84,44 @@ class Catalog:
                 AnalysisException,
             ) as error:  # the name may belong to something else in the query
                 problems[key] = error
+        settings = self._spark.conf
         try:
-            return self._spark.sql(text)
+            translated = translate(
+                query,
+                self._type_of,
+                zone=str(settings.get("spark.sql.session.timeZone")),
+                views={place: self._with_options(query, place, options) for place, options in query.options.items()},
+            )
+            if translated != text:
+                _check_settings(settings)
+            rows = self._spark.sql(translated)
         except AnalysisException as error:
             missing = problems.get(_missing(error))
             if missing is not None:
                 raise missing from None
-            if _WINDOW.search(text):
-                raise ConfigurationError(
-                    "Queries are in Spark's SQL, which does not have TUMBLE, HOP, CUMULATE and SESSION. GROUP BY "
-                    "window(ts, '1 minute') instead of TUMBLE, window(ts, '1 hour', '5 minutes') instead of HOP, "
-                    "session_window(ts, '5 minutes') instead of SESSION"
-                ) from error
-            raise
+            raise in_query(error, text, translated) from error
+        if rows.isStreaming:
+            refuse_for_streams(query)
+        return rows
+
+    def _type_of(self, query: str) -> DataType | None:
+        """Return the type of a query's only column, None if Spark refuses the query."""
+        try:
+            return self._spark.sql(query).schema.fields[0].dataType
+        except AnalysisException:
+            return None
+
+    def _with_options(self, query: Query, place: int, options: Mapping[str, str]) -> str:
+        """Return the name of a view of a table with other options, which a hint in a query gives it."""
+        name = tokenize(query.text, place)[0].text
+        table = self.table((name,))
+        changed = table_of(replace(table.definition, options={**table.definition.options, **options}))
+        rows = read(self._spark, self.with_defaults(changed), streaming=self.config.streaming)
+        view = f"{name}__{hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()[:12]}"
+        rows.createOrReplaceTempView(quoted(view))
+        _owners(self._spark)[view] = ref(self)
+        self._made.add(view)
+        return view
 
     def rows(self, name: str) -> DataFrame:
         """Return the rows of a table or view.
@@ -197,8 +232,8 @@ def only_name(name: Name) -> str:
     """
     if len(name) > 1 and tuple(part.lower() for part in name[:-1]) not in (_DEFAULTS, _DEFAULTS[1:]):
         raise ConfigurationError(
-            f"Table {qualified(name)} is in a catalog or database, which do not exist here: queries go to Spark as "
-            "written, and find tables by one name. Write the name without them"
+            f"Table {qualified(name)} is in a catalog or database, which do not exist here: queries "
+            "find tables by one name. Write the name without them"
         )
     return name[-1]
 
@@ -213,6 +248,15 @@ def _owners(spark: SparkSession) -> dict[str, ReferenceType[Catalog]]:
 
 def _owner(owners: Mapping[str, ReferenceType[Catalog]], key: str) -> Catalog | None:
     return owners[key]() if key in owners else None
+
+
+def _check_settings(settings: RuntimeConfig) -> None:
+    """Raise if Spark reads strings or calculates as earlier versions did: a translated query counts on today's rules."""
+    for key, wanted in (("spark.sql.parser.escapedStringLiterals", "false"), ("spark.sql.ansi.enabled", "true")):
+        if str(settings.get(key, wanted)).lower() != wanted:
+            raise ConfigurationError(
+                f"The query has constructs of Flink, which are translated for Spark with '{key}' = '{wanted}': SET it"
+            )
 
 
 def _missing(error: AnalysisException) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 
 import dynamic_kafka
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.catalog import Catalog, View, only_name
@@ -27,6 +27,7 @@ from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.query_text import filters_groups, is_projection, selects_all, with_column
 from dynamic_kafka.sql.result import TableResult
 from dynamic_kafka.sql.scan import check_expressions
+from dynamic_kafka.sql.script_errors import in_text
 from dynamic_kafka.sql.sink_rows import to_sink_rows
 from dynamic_kafka.sql.table import KafkaTable, table_of
 from dynamic_kafka.sql.types import flink_type, string_literal
@@ -81,7 +82,13 @@ class TableEnvironment:
             ConfigurationError: If an option or a column is wrong.
             pyspark.errors.AnalysisException: If Spark cannot parse or analyze a query.
         """
-        return self.execute(parse_statement(statement))
+        try:
+            return self.execute(parse_statement(statement))
+        except SqlError as error:
+            moved = in_text(error, statement)
+            if moved is error:
+                raise
+            raise moved from error
 
     def execute(self, statement: s.Statement) -> TableResult:
         """Run a parsed statement; see `execute_sql`."""
@@ -119,19 +126,14 @@ class TableEnvironment:
                 raise AssertionError(statement)
 
     def sql_query(self, query: str) -> DataFrame:
-        """Return the rows of a query, which Spark parses: a stream, unless `execution.runtime-mode` is `batch`.
+        """Return the rows of a query: a stream, unless `execution.runtime-mode` is `batch`.
 
         Raises:
-            ConfigurationError: If a table in it cannot be read.
-            pyspark.errors.AnalysisException: If Spark cannot parse or analyze it.
+            SqlError: If it cannot be parsed, or contains something without an equal in Spark.
+            ConfigurationError: If a table in it cannot be read, or if it would count changes as rows.
+            pyspark.errors.AnalysisException: If Spark cannot analyze it.
         """
-        if not is_projection(query):
-            for name in self._catalog.changelogs(query):
-                _log.warning(
-                    "The query does not use `row_kind` of %s, so each change is a row for it, even a deletion. Materialize "
-                    "the changes first, or filter by `row_kind`",
-                    name,
-                )
+        self._check_changes(query)
         return self._catalog.query(query)
 
     def from_path(self, path: str) -> DataFrame:
@@ -155,6 +157,16 @@ class TableEnvironment:
         """Return the names of all views, sorted."""
         return sorted(view.name for view in self._catalog.views.values())
 
+    def _check_changes(self, query: str) -> None:
+        """Raise if a query calculates with the changes of a changelog as if each was a row."""
+        changelogs = [] if is_projection(query) or selects_all(query) else self._catalog.changelogs(query)
+        if changelogs:
+            raise ConfigurationError(
+                f"The query reads the changes of {', '.join(changelogs)}, and each change, even a deletion, would count as "
+                "a row. Materialize the changes first (dynamic_kafka.changelog.materialize) and query the result, or use "
+                "`row_kind` in the query"
+            )
+
     # --- tables and views ---
 
     def _create_table(self, definition: TableDefinition) -> TableResult:
@@ -174,6 +186,7 @@ class TableEnvironment:
         name = only_name(statement.name)
         if self._catalog.check_new(name, if_not_exists=statement.if_not_exists):
             view = View(name, statement.query, statement.columns, statement.comment)
+            self._check_changes(statement.query)
             self._catalog.rows_of(view)  # an error in the query is raised now
             self._catalog.views[name.lower()] = view
         return _DONE

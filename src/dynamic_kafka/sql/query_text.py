@@ -1,7 +1,6 @@
 """Answers about a query from its text: which tables it reads, and whether it keeps their rows apart. Pure.
 
-Queries are Spark's and go to Spark as they were written. If sqlglot cannot parse a query, the answer is the cautious one:
-any word may be a table, and no row is kept apart.
+If a query cannot be parsed, the answer is the cautious one: any word may be a table, and no row is kept apart.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dynamic_kafka.errors import MissingDependencyError
+from dynamic_kafka.errors import SqlError
+from dynamic_kafka.sql.parser.lexer import tokenize
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Query
@@ -22,11 +22,7 @@ _PLAIN = {"expressions", "from_", "where", "hint"}
 
 
 def tables_read(query: str) -> frozenset[str]:
-    """Return the names of the tables and views in a query, in lower case; names from its WITH may be among them.
-
-    Raises:
-        MissingDependencyError: If sqlglot is not installed; so do the other functions here.
-    """
+    """Return the names of the tables and views in a query, in lower case; names from its WITH may be among them."""
     parsed = _parsed(query)
     if parsed is None:
         return frozenset(name.lower() for name in re.findall(r"`([^`]+)`|(\w+)", query) for name in name if name)
@@ -57,7 +53,7 @@ def selects_all(query: str) -> bool:
 
 def is_projection(query: str) -> bool:
     """Return whether a query is a SELECT of named columns of one table, with or without WHERE."""
-    parsed = _parsed(query)
+    parsed = _parsed_as_spark(query)
     if parsed is None or not query.lstrip().upper().startswith("SELECT"):
         return False
     from sqlglot import exp
@@ -76,12 +72,10 @@ def is_projection(query: str) -> bool:
 
 def with_column(query: str, column: str) -> str:
     """Return a query that `is_projection` with one more column at the end."""
-    from sqlglot import TokenType, tokenize
-
     depth = 0
-    for token in tokenize(query, dialect="spark"):
-        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-        if token.token_type == TokenType.FROM and depth == 0:
+    for token in tokenize(query):
+        depth += token.is_word("(") - token.is_word(")")
+        if token.is_word("FROM") and depth == 0:
             return f"{query[: token.start].rstrip()}, {column} {query[token.start :]}"
     raise AssertionError(query)
 
@@ -96,13 +90,20 @@ def filters_groups(query: str) -> bool:
     return parsed.find(exp.Having) is not None
 
 
-@lru_cache(maxsize=64)  # several functions parse the same query, and none of them changes the result
 def _parsed(query: str) -> Query | None:
+    from dynamic_kafka.sql.dialect.query import parse_query
+
     try:
-        from sqlglot import exp, parse_one
-        from sqlglot.errors import SqlglotError
-    except ImportError as error:
-        raise MissingDependencyError("sqlglot", "sql", "to read queries") from error
+        return parse_query(query).tree
+    except SqlError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _parsed_as_spark(query: str) -> Query | None:
+    """Return a query with Spark's functions, of which sqlglot knows those that return one row for many."""
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
 
     try:
         parsed = parse_one(query, dialect="spark")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, SqlError
 from dynamic_kafka.formats import DELETE, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
 from dynamic_kafka.formats.expressions import decoded_struct, named, once, quoted
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
@@ -37,7 +36,6 @@ __all__ = ["check_expressions", "read"]
 _log = logging.getLogger(__name__)
 
 _ROW = "__row"
-_PROCTIME = re.compile(r"\s*proctime\s*\(\s*\)\s*", re.IGNORECASE)  # Flink's processing time
 
 
 def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFrame:
@@ -85,7 +83,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
     rows = _rows(decoded, table)
     for column in table.definition.columns:
         if isinstance(column, ComputedColumn):
-            rows = rows.withColumn(column.name, _computed(column.expression))
+            rows = rows.withColumn(column.name, _computed(rows, column.expression))
     watermark = table.definition.watermark
     if watermark is not None:  # Spark needs TIMESTAMP_LTZ: a TIMESTAMP is in the session's time zone
         rows = rows.withColumn(watermark.column, named(watermark.column).cast("timestamp"))
@@ -123,19 +121,30 @@ def check_expressions(spark: SparkSession, table: KafkaTable) -> None:
         rows = spark.createDataFrame([], StructType(fields)) if rows is None else rows
         try:
             if isinstance(column, ComputedColumn):
-                rows = rows.withColumn(column.name, _computed(column.expression))
+                rows = rows.withColumn(column.name, _computed(rows, column.expression))
             else:
                 known = metadata_types(table.value.format)[column.key]
                 rows.select(F.lit(None).cast(known).cast(cast_type(column.type)))
-        except (AnalysisException, ParseException) as error:
-            reason = next(line for line in str(error).splitlines() if line.strip())
+        except (AnalysisException, ParseException, SqlError) as error:
+            lines = (error.problem if isinstance(error, SqlError) else str(error)).splitlines()
+            reason = next(line for line in lines if line.strip())
             raise ConfigurationError(
                 f"Column '{column.name}' of table {qualified(table.definition.name)} cannot be computed: {reason}"
             ) from None
 
 
-def _computed(expression: str) -> Column:
-    return F.current_timestamp() if _PROCTIME.fullmatch(expression) else F.expr(expression)
+def _computed(rows: DataFrame, expression: str) -> Column:
+    """Return a computed column, which is an expression of Flink on the columns before it."""
+    from dynamic_kafka.sql.dialect.translate import translate_expression
+
+    def type_of(text: str) -> DataType | None:
+        try:
+            return rows.select(F.expr(text)).schema.fields[0].dataType
+        except (AnalysisException, ParseException):
+            return None
+
+    zone = str(rows.sparkSession.conf.get("spark.sql.session.timeZone"))
+    return F.expr(translate_expression(expression, type_of, zone=zone))
 
 
 def _name(table: KafkaTable) -> str:

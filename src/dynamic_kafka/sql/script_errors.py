@@ -12,7 +12,7 @@ from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 from dynamic_kafka.sql.parser import statements as nodes
 from dynamic_kafka.sql.parser.errors import sql_error
 
-__all__ = ["errors_of"]
+__all__ = ["errors_of", "in_text", "place_in", "reason_of"]
 
 
 @contextmanager
@@ -31,17 +31,32 @@ def errors_of(statement: nodes.Statement, script: str, what: str | None = None) 
     """
     try:
         yield
-    except SqlError:
-        raise
+    except SqlError as error:
+        moved = in_text(error, script, _line_start(script, statement.line))
+        if moved is error:
+            raise
+        raise moved from error
     except (DynamicKafkaError, PySparkException) as error:
         offset = _offset(error, statement, script) if isinstance(error, AnalysisException) else None
         if offset is not None:
-            raise sql_error(script, offset, re.sub(r"\s*SQLSTATE: .*", "", _reason(error))) from error
+            raise sql_error(script, offset, re.sub(r"\s*SQLSTATE: .*", "", reason_of(error))) from error
         kind = ConfigurationError if isinstance(error, (AnalysisException, ConfigurationError)) else DynamicKafkaError
-        raise kind(f"Line {statement.line}, {what or _beginning(statement)}: {_reason(error)}") from error
+        raise kind(f"Line {statement.line}, {what or _beginning(statement)}: {reason_of(error)}") from error
 
 
-def _reason(error: Exception) -> str:
+def in_text(error: SqlError, text: str, start: int = 0) -> SqlError:
+    """Return the error with its place in a text that contains the query; the error as it is if the text does not.
+
+    Args:
+        error: An error at a place in a query.
+        text: A statement, or a whole script.
+        start: Where the query is looked for, as an index into the text.
+    """
+    found = -1 if error.query is None else text.find(error.query, start)
+    return error if found < 0 else sql_error(text, found + error.offset, error.problem)
+
+
+def reason_of(error: Exception) -> str:
     """Return the reason of an error on one line: of a Spark error the part of this package or of Python, if there is one."""
     text = str(error).strip()
     if ours := re.search(r"\bdynamic_kafka\.errors\.\w+: (.*)", text):
@@ -65,13 +80,14 @@ def _offset(error: PySparkException, statement: nodes.Statement, script: str) ->
     """Return the place in the script that Spark reports; None if there is none, or it is in another text, such as a view."""
     start = _line_start(script, statement.line)
     for query in _queries(statement):
-        found = _offset_in(query, error)
+        found = place_in(query, error)
         if found is not None:
             return script.index(query, start) + found
     return None
 
 
-def _offset_in(query: str, error: PySparkException) -> int | None:
+def place_in(query: str, error: PySparkException) -> int | None:
+    """Return the place in a query that Spark reports, None if there is none or it is in another text, such as a view."""
     for context in error.getQueryContext():
         if context.contextType().name == "SQL":
             first = context.startIndex()

@@ -1,0 +1,121 @@
+"""CAST, TRY_CAST and literals with a type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dynamic_kafka.errors import SqlError
+from dynamic_kafka.sql.dialect.kinds import kind_of
+from dynamic_kafka.sql.dialect.rules import Call
+from dynamic_kafka.sql.parser.lexer import Cursor, tokenize
+from dynamic_kafka.sql.parser.types import read_type
+from dynamic_kafka.sql.types import FlinkType, cast_type
+
+if TYPE_CHECKING:
+    from dynamic_kafka.sql.dialect.translate import Translator
+
+__all__ = ["cast", "typed_literal"]
+
+_TIME = r"'^\\s*\\d{1,4}-\\d{1,2}-\\d{1,2}( \\d{1,2}:\\d{1,2}(:\\d{1,2}(\\.\\d{1,9})?)?)?\\s*$'"
+_SPARK_ONLY = ("TIMESTAMP_NTZ", "LONG", "SHORT", "BYTE", "REAL", "STRUCT", "VOID")
+
+
+def cast(call: Call) -> str:
+    """Return a CAST: to Spark's name of the type, with Flink's lengths of texts, and its words for booleans."""
+    written = call.arguments[1].name.strip()
+    target = _flink_type(written)
+    if target is None:
+        if not written.upper().startswith(_SPARK_ONLY):
+            raise call.refuse(f"The type {written} is not known", 1)
+        return f"{call.name}({call.sql(0)} AS {written}){call.over}"
+    value = call.sql(0)
+    name = cast_type(target).simpleString().upper()
+    if target.name in ("CHAR", "VARCHAR", "STRING"):
+        return call.translator.as_changed(call.node, _to_text(call, target))
+    if target.name == "TIME":
+        raise call.refuse("Times of a day are not supported: use TIMESTAMP", 1)
+    if kind_of(call.type(0)) == "StringType":
+        return call.translator.as_changed(call.node, _from_text(call, target, name))
+    if target.name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        return call.translator.as_changed(call.node, _cut(f"{call.name}({value} AS {name})", target.parameters[0]))
+    text = f"{call.name}({value} AS {name})"
+    same = (
+        " ".join(written.upper().split()).replace("INTEGER", "INT").replace(", ", ",").replace("DEC(", "DECIMAL(")
+        == name
+    )
+    return text if same else call.translator.as_changed(call.node, text)
+
+
+def _from_text(call: Call, target: FlinkType, name: str) -> str:
+    """Return the CAST of a text, which Spark reads more leniently than Flink in some cases, and less in others."""
+    value = call.sql(0)
+    text = f"{call.name}({value} AS {name})"
+    match target.name:
+        case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":  # Flink cuts a fraction off
+            whole = f"regexp_replace({value}, '^(\\\\s*[-+]?\\\\d+)\\\\.\\\\d*\\\\s*$', '$1')"
+            whole = f"regexp_replace({whole}, '^\\\\s*[-+]?\\\\.\\\\d+\\\\s*$', '0')"
+            return f"{call.name}({whole} AS {name})"
+        case "DECIMAL" if call.name == "TRY_CAST":
+            raise call.refuse(
+                "TRY_CAST of some texts without digits to DECIMAL is 0 in Flink: TRY_CAST to DOUBLE first", 0
+            )
+        case "FLOAT" | "DOUBLE" if call.name == "TRY_CAST":
+            word = f"rlike({value}, '(?i)inf|nan') AND NOT rlike({value}, '^\\\\s*[-+]?(Infinity|NaN)\\\\s*$')"
+            return f"CASE WHEN {word} THEN NULL ELSE {text} END"
+        case "BOOLEAN" if call.name == "TRY_CAST":
+            return f"CASE WHEN NOT rlike({value}, '^\\\\s|\\\\s$') THEN {text} END"
+        case "TIMESTAMP" | "TIMESTAMP_LTZ":
+            text = _cut(text, target.parameters[0])
+            if call.name == "TRY_CAST":
+                return f"CASE WHEN rlike({value}, {_TIME}) THEN {text} END"
+    return text
+
+
+def _cut(text: str, precision: int) -> str:
+    """Return a time with no more digits of a second than its type has."""
+    if precision >= 6:
+        return text
+    return f"({text} - make_dt_interval(0, 0, 0, extract(SECOND FROM {text}) % {10**-precision:.{precision}f}))"
+
+
+def _to_text(call: Call, target: FlinkType) -> str:
+    value, found = call.sql(0), kind_of(call.type(0))
+    if found in ("TimestampType", "TimestampNTZType"):
+        raise call.refuse(
+            "A time as text has as many digits of a second in Flink as its type, and in Spark as it needs. Write "
+            "DATE_FORMAT(ts, 'yyyy-MM-dd HH:mm:ss.SSS')",
+            0,
+        )
+    if found in ("ArrayType", "MapType", "StructType", "DayTimeIntervalType", "YearMonthIntervalType", "VariantType"):
+        raise call.refuse("Flink and Spark write this type otherwise as a text: use to_json", 0)
+    text = f"{call.name}({value} AS STRING)"
+    if found == "BooleanType":
+        text = f"upper({text})"
+    if target.name == "STRING":
+        return text
+    length = target.parameters[0]
+    return f"rpad({text}, {length}, ' ')" if target.name == "CHAR" else f"left({text}, {length})"
+
+
+def _flink_type(text: str) -> FlinkType | None:
+    try:
+        cursor = Cursor(text, tokenize(text))
+        found = read_type(cursor)
+        cursor.expect_end()
+    except SqlError:
+        return None
+    return found
+
+
+def typed_literal(translator: Translator, node: exp.Cast) -> str:
+    """Return a literal with a type in front, such as `TIMESTAMP '2020-01-01 00:00:00'`, which has no time zone in Flink."""
+    kind = node.to.this.name if hasattr(node.to.this, "name") else str(node.to.this)
+    if not isinstance(node.this, exp.Literal):
+        raise translator.refuse(node, "Write CAST(x AS type)")
+    if kind == "DATE":
+        return f"DATE {translator.sql(node.this)}"
+    if kind.startswith("TIMESTAMP"):
+        return translator.as_changed(node, f"TIMESTAMP_NTZ {translator.sql(node.this)}")
+    raise translator.refuse(node, f"A literal of the type {kind} is not known: write CAST('...' AS {kind})")

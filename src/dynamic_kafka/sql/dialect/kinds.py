@@ -1,0 +1,55 @@
+"""Kinds of Spark's types, as Flink's rules of arithmetic ask for them. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, DecimalType
+
+__all__ = ["decimal_of", "is_decimal", "is_fraction", "is_text", "is_whole", "kind_of", "name_of", "wider"]
+
+_WHOLE = {"ByteType": 3, "ShortType": 5, "IntegerType": 10, "LongType": 19}
+"""Flink's digits of each whole number's type, from the smallest on."""
+
+
+def kind_of(found: DataType) -> str:
+    """Return the name of Spark's class for a type."""
+    return type(found).__name__
+
+
+def is_whole(found: DataType) -> bool:
+    """Return whether it is a whole number's type."""
+    return kind_of(found) in _WHOLE
+
+
+def is_decimal(found: DataType) -> bool:
+    """Return whether it is DECIMAL."""
+    return kind_of(found) == "DecimalType"
+
+
+def is_fraction(found: DataType) -> bool:
+    """Return whether it is FLOAT or DOUBLE."""
+    return kind_of(found) in ("FloatType", "DoubleType")
+
+
+def is_text(found: DataType) -> bool:
+    """Return whether it is STRING."""
+    return kind_of(found) in ("StringType", "CharType", "VarcharType")
+
+
+def decimal_of(found: DataType) -> DecimalType:
+    """Return the DECIMAL that Flink calculates with in place of a whole number's type."""
+    from pyspark.sql.types import DecimalType
+
+    return DecimalType(_WHOLE[kind_of(found)], 0)
+
+
+def wider(one: DataType, other: DataType) -> DataType:
+    """Return the larger of two whole numbers' types."""
+    return max(one, other, key=lambda found: _WHOLE[kind_of(found)])
+
+
+def name_of(found: DataType) -> str:
+    """Return a type as Spark writes it."""
+    return found.simpleString().upper()

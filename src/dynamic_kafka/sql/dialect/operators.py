@@ -1,0 +1,136 @@
+"""Rules of operators: what a division, an element or a comparison is depends on the types of its parts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dynamic_kafka.sql.dialect.kinds import decimal_of, is_decimal, is_fraction, is_whole, kind_of, name_of, wider
+from dynamic_kafka.sql.dialect.rules import literal_of
+from dynamic_kafka.sql.dialect.windows import length_us, offsets_us
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+    from dynamic_kafka.sql.dialect.translate import Translator
+
+__all__ = ["comparison", "division", "element", "like", "total"]
+
+_DAY_US = 86_400_000_000
+
+
+def division(t: Translator, node: exp.Div) -> str:
+    """Return a division: of whole numbers a whole number, of DECIMAL one with Flink's digits."""
+    left, right = t.sql(node.this), t.sql(node.expression)
+    one, other = t.type_of(node.this), t.type_of(node.expression)
+    if is_whole(one) and is_whole(other):
+        quotient = f"({left} DIV {right})"
+        result = wider(one, other)
+        return t.as_changed(
+            node, quotient if kind_of(result) == "LongType" else f"CAST({quotient} AS {name_of(result)})"
+        )
+    if is_fraction(one) or is_fraction(other):
+        if "DoubleType" in (kind_of(one), kind_of(other)) or is_decimal(one) or is_decimal(other):
+            return f"{left} / {right}"
+        return t.as_changed(node, f"CAST({left} / {right} AS FLOAT)")
+    if is_decimal(one) or is_decimal(other):
+        texts = [
+            _decimal(part, text, found)
+            for part, text, found in ((node.this, left, one), (node.expression, right, other))
+        ]
+        text = " / ".join(texts)
+        return text if texts == [left, right] else t.as_changed(node, f"({text})")
+    return f"{left} / {right}"
+
+
+def _decimal(node: exp.Expr, text: str, found: DataType) -> str:
+    """Return a part of a division of DECIMAL with the digits that Flink counts."""
+    if is_whole(found):
+        return f"CAST({text} AS {name_of(decimal_of(found))})"
+    while isinstance(node, (exp.Paren, exp.Neg)):
+        node = node.this
+    literal = re.fullmatch(r"(\d*)\.(\d+)", node.name) if isinstance(node, exp.Literal) else None
+    if literal:  # Flink counts the zero in front of the point
+        return f"CAST({text} AS DECIMAL({len(literal[1]) + len(literal[2])},{len(literal[2])}))"
+    return text
+
+
+def element(t: Translator, node: exp.Bracket) -> str:
+    """Return an element: Flink counts from 1, Spark from 0."""
+    base = node.this
+    if (
+        isinstance(base, exp.Column)
+        and not base.table
+        and base.name.upper() == "MAP"
+        and not base.this.args.get("quoted")
+    ):
+        return t.as_changed(node, f"map({t.expressions(node, flat=True)})")
+    if len(node.expressions) != 1:
+        raise t.refuse(node, "Expected one index or key in [ ]")
+    index = node.expressions[0]
+    found = t.type_of(base)
+    if kind_of(found) == "ArrayType":
+        return t.as_changed(node, f"get({t.sql(base)}, {t.sql(index)} - 1)")
+    if kind_of(found) == "StructType":
+        names: list[str] = getattr(found, "names")  # noqa: B009  Spark's types are not imported here
+        if not (isinstance(index, exp.Literal) and index.name.isdigit() and 0 < int(index.name) <= len(names)):
+            raise t.refuse(index, "A field of a row has a number from 1 on")
+        return t.as_changed(node, f"({t.sql(base)}).`{names[int(index.name) - 1]}`")
+    return f"{t.sql(base)}[{t.sql(index)}]"
+
+
+def like(t: Translator, node: exp.Like) -> str:
+    """Return a LIKE: a backslash in a pattern is itself in Flink, and an escape in Spark."""
+    text = t.like_without_escape(node)
+    pattern = literal_of(node.expression)
+    if pattern == "":
+        raise t.refuse(
+            node.expression, "Flink takes every text for one that is LIKE an empty pattern. Compare with = ''"
+        )
+    known = pattern is not None and "\\" not in pattern
+    if known or isinstance(node.parent, exp.Escape) or isinstance(node.expression, (exp.Any, exp.All, exp.Tuple)):
+        return text
+    return t.as_changed(node, f"{text} ESCAPE '\x01'")
+
+
+def comparison(t: Translator, node: exp.Binary, sign: str) -> str:
+    """Return a comparison: Flink compares a FLOAT with a number such as 0.1 as a FLOAT, Spark as a DOUBLE."""
+    parts = [node.this, node.expression]
+    texts = [t.sql(part) for part in parts]
+    for i, part in enumerate(parts):
+        number = part.this if isinstance(part, exp.Neg) else part
+        if isinstance(number, exp.Literal) and not number.is_string and not number.name.isdigit():
+            other = t.type_or_none(parts[1 - i])
+            if other is not None and kind_of(other) == "FloatType":
+                texts[i] = t.as_changed(node, f"CAST({texts[i]} AS FLOAT)")
+    return f" {sign} ".join(texts)
+
+
+def total(t: Translator, node: exp.Binary, sign: str) -> str:
+    """Return a sum or a difference, unless it adds hours to a DATE: that stays a DATE in Flink."""
+    for date, interval in ((node.this, node.expression), (node.expression, node.this)):
+        if isinstance(interval, exp.Interval) and re.search(r"HOUR|MINUTE|SECOND", t.sql(interval).upper()):
+            found = t.type_or_none(date)
+            if found is not None and kind_of(found) == "DateType":
+                raise t.refuse(
+                    node, "A DATE plus hours is a DATE in Flink, and a time in Spark: CAST(d AS TIMESTAMP(3)) first"
+                )
+    days = [part for part in (node.this, node.expression) if _is_duration(t, part)]
+    if days and len(offsets_us(t.zone)) != 1:
+        other = node.expression if days[0] is node.this else node.this
+        found = t.type_or_none(other)
+        if found is not None and kind_of(found) == "TimestampType":  # a day has 24 hours in Flink, 23 to 25 in Spark
+            length = length_us(days[0], t.refuse, negative=True)
+            if abs(length) < _DAY_US:
+                return t.binary(node, sign)
+            return t.as_changed(node, f"timestamp_micros(unix_micros({t.sql(other)}) {sign} {length})")
+    return t.binary(node, sign)
+
+
+def _is_duration(t: Translator, node: exp.Expr) -> bool:
+    """Return whether a part is an interval of days, hours or less."""
+    if not isinstance(node, exp.Interval):
+        return False
+    return re.search(r"DAY|HOUR|MINUTE|SECOND", t.sql(node).upper()) is not None

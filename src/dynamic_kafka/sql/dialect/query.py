@@ -1,0 +1,164 @@
+"""Parsing a query, and the errors at its places.
+
+Our own lexer reads the text first, because it knows Flink's strings and comments. Comments become blanks of the same length,
+so each place in what sqlglot parses is the same place in the user's text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from dynamic_kafka.errors import SqlError
+from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
+from dynamic_kafka.sql.dialect.registry import REFUSED, RULES
+from dynamic_kafka.sql.parser.create_table import read_options
+from dynamic_kafka.sql.parser.errors import sql_error
+from dynamic_kafka.sql.parser.lexer import Cursor, Token, tokenize
+
+__all__ = ["Query", "parse_query", "place_of", "query_error"]
+
+_TEMPORAL = (
+    "Spark has no temporal joins (FOR SYSTEM_TIME AS OF). Keep the table up to date with `materialize`, and join with the "
+    "result: each row then meets the newest version"
+)
+_CONSTRUCTS: Sequence[tuple[tuple[str, ...], str]] = (
+    (("FOR", "SYSTEM_TIME", "AS", "OF"), _TEMPORAL),
+    (
+        ("MATCH_RECOGNIZE", "("),
+        "Spark has no MATCH_RECOGNIZE. Write the pattern with applyInPandasWithState or transformWithState",
+    ),
+    (
+        ("CUMULATE", "("),
+        "Spark has no CUMULATE. Aggregate over TUMBLE with the step as its size, and add up the results of one period",
+    ),
+    (("SIMILAR", "TO"), "Spark has no SIMILAR TO: use REGEXP(text, pattern) with a regular expression"),
+    (("BETWEEN", "SYMMETRIC"), "Spark has no BETWEEN SYMMETRIC: write x BETWEEN least(a, b) AND greatest(a, b)"),
+    (("OVERLAPS",), "Spark has no OVERLAPS: compare the ends of the two periods"),
+    (("IS", "JSON"), "Spark has no IS JSON: use try_parse_json(x) IS NOT NULL"),
+    (("IS", "NOT", "JSON"), "Spark has no IS NOT JSON: use try_parse_json(x) IS NULL"),
+)
+"""Constructs of Flink that are refused by their words."""
+_OPERATORS = frozenset(("CAST", "TRY_CAST", "LIKE", "TIMESTAMP", "AVG", *WINDOW_TABLES, *RULES, *REFUSED))
+"""Words whose meaning differs from Spark's, or may."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query of Flink.
+
+    Args:
+        text: The text as written.
+        tree: The parsed query. None for Spark's own syntax that sqlglot does not know, in which nothing means something else
+            in Flink: Spark gets it as it is.
+        options: The options of tables from hints, by the place of the table's name.
+    """
+
+    text: str
+    tree: exp.Query | None
+    options: Mapping[int, Mapping[str, str]]
+
+
+@lru_cache(maxsize=64)  # several functions ask about the same query, and none of them changes the tree
+def parse_query(text: str) -> Query:
+    """Return a parsed query.
+
+    Raises:
+        SqlError: If it cannot be parsed, or contains a construct that Spark does not have.
+    """
+    tokens = tokenize(text)
+    for words, problem in _CONSTRUCTS:
+        for first in range(len(tokens) - len(words)):
+            if all(map(Token.is_word, tokens[first : first + len(words)], words)):
+                raise query_error(text, tokens[first].start, problem)
+    plain, options = _without_comments(text, tokens)
+    try:
+        tree = _parse(plain)
+    except SqlglotError as error:
+        if _is_plain_spark(text, tokens):
+            return Query(text, None, options)
+        raise query_error(text, *_problem(error, text)) from None
+    if not isinstance(tree, exp.Query):
+        if _is_plain_spark(text, tokens):
+            return Query(text, None, options)
+        raise query_error(text, 0, "This is not a query, such as SELECT")
+    return Query(text, tree, options)
+
+
+def query_error(text: str, place: int, problem: str) -> SqlError:
+    """Return the error at a place in a query. It keeps the query, so that a script can show its own line."""
+    error = sql_error(text, place, problem)
+    error.query, error.offset, error.problem = text, place, problem
+    return error
+
+
+def place_of(node: exp.Expr) -> int:
+    """Return the first place that is known of a part of a query."""
+    places = [found.meta["start"] for found in node.walk() if "start" in found.meta]
+    if not places and node.parent is not None:
+        return place_of(node.parent)
+    return min(places, default=0)
+
+
+def _parse(text: str) -> exp.Expr | None:
+    dialect = Flink()
+    statements = dialect.parser().parse(dialect.tokenize(text), text)
+    if len(statements) != 1:
+        raise SqlglotError("Expected one query")
+    return statements[0]
+
+
+def _without_comments(text: str, tokens: Sequence[Token]) -> tuple[str, dict[int, Mapping[str, str]]]:
+    """Return the text with blanks for comments, and the options of its tables. Hints behind SELECT stay."""
+    options: dict[int, Mapping[str, str]] = {}
+    parts, position = [], 0
+    before: Token | None = None
+    for token in tokens:
+        parts.append(re.sub(r"[^\r\n]", " ", text[position : token.start]))
+        of_token = text[token.start : token.end]
+        if token.kind == "hint" and (before is None or not before.is_word("SELECT")):
+            inside = Cursor(text, tokenize(text, token.start + len("/*+"), token.end - len("*/")))
+            inside.expect("OPTIONS", hint="the only hint for a table is OPTIONS('key' = 'value')")
+            if before is None or before.kind not in ("word", "name"):
+                raise query_error(text, token.start, "A hint with OPTIONS stands behind the name of a table")
+            options[before.start] = read_options(inside)
+            of_token = re.sub(r"[^\r\n]", " ", of_token)
+        elif token.kind == "name" and of_token.startswith('"') and ("\\" in of_token or "'" in of_token):
+            raise query_error(text, token.start, "Put strings in 'single quotes', as Flink does")
+        parts.append(of_token)
+        position, before = token.end, token
+    return "".join(parts), options
+
+
+def _problem(error: SqlglotError, text: str) -> tuple[int, str]:
+    """Return the place of an error of sqlglot, and what it is."""
+    found = getattr(error, "errors", None)
+    if not found:
+        return 0, f"This query cannot be parsed: {str(error).splitlines()[0]}"
+    line, column = found[0].get("line") or 1, found[0].get("col") or 1
+    start = sum(len(part) + 1 for part in text.split("\n")[: line - 1])
+    highlighted = found[0].get("highlight") or ""
+    place = start + max(column - max(len(highlighted), 1), 0)  # sqlglot's column is the end of its token
+    return min(place, len(text)), f"This query cannot be parsed: {found[0].get('description')}"
+
+
+def _is_plain_spark(text: str, tokens: Sequence[Token]) -> bool:
+    """Return whether nothing in a text means something else in Flink than in Spark."""
+    for token, following in itertools.pairwise(tokens):
+        if token.kind == "symbol" and token.text in "/[":
+            return False
+        if token.kind == "string" and "\\" in text[token.start : token.end]:
+            return False
+        if (
+            token.kind == "word"
+            and token.text.upper() in _OPERATORS
+            and (following.is_word("(") or token.is_word("LIKE"))
+        ):
+            return False
+    return True

@@ -1,0 +1,88 @@
+"""What a rule is: how one of Flink's functions is said in Spark, or why it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.translate import Translator
+
+__all__ = ["Call", "Refused", "Rule", "literal_of"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function in a query.
+
+    Args:
+        translator: What writes the query, and knows the types of its parts.
+        node: The call.
+        name: Its name, in upper case.
+        over: What follows an aggregation: its FILTER and OVER, as text for Spark; empty otherwise.
+    """
+
+    translator: Translator
+    node: exp.Anonymous
+    name: str
+    over: str = ""
+
+    @property
+    def arguments(self) -> Sequence[exp.Expr]:
+        """Return the arguments, as they were parsed."""
+        found: Sequence[exp.Expr] = self.node.expressions
+        return found
+
+    def sql(self, index: int) -> str:
+        """Return an argument's text for Spark."""
+        return self.translator.sql(self.arguments[index])
+
+    def type(self, index: int) -> DataType:
+        """Return an argument's type in Spark.
+
+        Raises:
+            SqlError: If it cannot be found out.
+        """
+        return self.translator.type_of(self.arguments[index])
+
+    def text(self, index: int) -> str | None:
+        """Return the text of an argument that is a string literal; None for any other, or if there is none."""
+        return literal_of(self.arguments[index]) if index < len(self.arguments) else None
+
+    def refuse(self, problem: str, index: int | None = None) -> Exception:
+        """Return the error for this call, or for one of its arguments. `problem` says what is wrong and what to do."""
+        return self.translator.refuse(self.node if index is None else self.arguments[index], problem)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a function of Flink is said in Spark.
+
+    Args:
+        spark: The text for Spark, with `{0}` for the first argument; by number of arguments if it depends on that; or what
+            returns it, or None for a call that means the same in Spark.
+        why: What would be different without the rule, for the documents.
+        form: How Spark says it, for the documents, if `spark` does not show it.
+    """
+
+    spark: str | Mapping[int, str] | Callable[[Call], str | None]
+    why: str
+    form: str = ""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A function of Flink that has no equal in Spark. `way` says what to write instead."""
+
+    way: str
+
+
+def literal_of(node: exp.Expr) -> str | None:
+    """Return the text of a string literal, None for anything else."""
+    from sqlglot import exp
+
+    return str(node.this) if isinstance(node, exp.Literal) and node.is_string else None

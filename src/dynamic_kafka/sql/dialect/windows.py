@@ -1,0 +1,176 @@
+"""Windows of time: TUMBLE, HOP and SESSION, as tables and in GROUP BY.
+
+Flink's windows are aligned to the wall clock of the session's time zone, Spark's to UTC.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from sqlglot import exp
+
+__all__ = [
+    "BOUNDS",
+    "GROUP_WINDOWS",
+    "WINDOW",
+    "Window",
+    "bound",
+    "group_window",
+    "length_us",
+    "offsets_us",
+    "table_window",
+]
+
+_MICROSECONDS = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000}
+GROUP_WINDOWS = {
+    f"{kind}{suffix}": (kind, suffix)
+    for kind in ("TUMBLE", "HOP", "SESSION")
+    for suffix in ("", "_START", "_END", "_ROWTIME", "_PROCTIME")
+}
+"""The functions of windows in GROUP BY, and what they ask of a window."""
+BOUNDS = {"window_start": "_START", "window_end": "_END", "window_time": "_ROWTIME"}
+"""The columns of a window table function, and what they ask of a window."""
+WINDOW = "__window"
+"""The column with the window, in what a window table function becomes."""
+Refuse = Callable[[exp.Expr, str], Exception]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over a column with the time.
+
+    Args:
+        kind: TUMBLE, HOP or SESSION.
+        time: The column, as text for Spark.
+        size_us: The window's size, or the gap of a session.
+        slide_us: The time between the starts of two windows.
+        offset_us: What windows are shifted by.
+    """
+
+    kind: str
+    time: str
+    size_us: int
+    slide_us: int
+    offset_us: int = 0
+
+    def sql(self) -> str:
+        """Return the window for Spark."""
+        if self.kind == "SESSION":
+            return f"session_window({self.time}, '{self.size_us} microseconds')"
+        parts = [self.time, f"'{self.size_us} microseconds'"]
+        if self.slide_us != self.size_us or self.offset_us:
+            parts.append(f"'{self.slide_us} microseconds'")
+        if self.offset_us:
+            parts.append(f"'{self.offset_us} microseconds'")
+        return f"window({', '.join(parts)})"
+
+
+def bound(window: str, suffix: str) -> str:
+    """Return one of a window's columns: `_START`, `_END` or `_ROWTIME`."""
+    if suffix == "_ROWTIME":
+        return f"({window}.end - INTERVAL '0.001' SECOND)"
+    return f"CAST({window}.{'start' if suffix == '_START' else 'end'} AS TIMESTAMP_NTZ)"
+
+
+def table_window(
+    call: exp.Anonymous, zone: str, write: Callable[[exp.Expr], str], refuse: Refuse
+) -> tuple[exp.Expr, Window]:
+    """Return the table and the window of a window table function."""
+    kind = str(call.this)
+    names = {
+        "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
+        "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
+        "SESSION": ("DATA", "TIMECOL", "GAP"),
+    }[kind]
+    given: dict[str, exp.Expr] = {}
+    for name, argument in zip(names, call.expressions, strict=False):
+        if isinstance(argument, exp.Kwarg):
+            given[argument.this.name.upper()] = argument.expression
+        else:
+            given[name] = argument
+    needed = [name for name in names if name != "OFFSET"]
+    if len(call.expressions) > len(names) or any(name not in given for name in needed):
+        raise refuse(call, f"{kind} needs {', '.join(needed)}, in this order or by these names")
+    column = given["TIMECOL"]
+    if (
+        not isinstance(column, exp.Anonymous)
+        or str(column.this).upper() != "DESCRIPTOR"
+        or len(column.expressions) != 1
+    ):
+        raise refuse(column, f"The time column of {kind} is written DESCRIPTOR(column)")
+    size = length_us(given["SIZE" if kind != "SESSION" else "GAP"], refuse)
+    slide = length_us(given["SLIDE"], refuse) if kind == "HOP" else size
+    shift = length_us(given["OFFSET"], refuse, negative=True) if "OFFSET" in given else 0
+    window = _aligned(call, Window(kind, write(column.expressions[0]), size, slide, shift), zone, refuse)
+    return given["DATA"], window
+
+
+def group_window(call: exp.Anonymous, zone: str, write: Callable[[exp.Expr], str], refuse: Refuse) -> Window:
+    """Return the window of a function in GROUP BY, or of one that asks for its start or end."""
+    kind, _ = GROUP_WINDOWS[str(call.this).upper()]
+    lengths = [length_us(length, refuse) for length in call.expressions[1:]]
+    if len(lengths) != (2 if kind == "HOP" else 1):
+        raise refuse(call, f"{kind} needs a time column and {'two intervals' if kind == 'HOP' else 'an interval'}")
+    return _aligned(call, Window(kind, write(call.expressions[0]), lengths[-1], lengths[0]), zone, refuse)
+
+
+def _aligned(call: exp.Expr, window: Window, zone: str, refuse: Refuse) -> Window:
+    """Return a window that is shifted by what the wall clock of the time zone is behind UTC, too."""
+    size, slide = window.size_us, window.slide_us
+    if size % slide and window.kind == "HOP":
+        raise refuse(call, "The size of HOP has to be a multiple of its slide, as in Flink")
+    offset = 0 if window.kind == "SESSION" else _alignment_us(slide, zone)
+    if offset is None:
+        raise refuse(
+            call,
+            f"Windows of this size begin with the day or hour of the time zone {zone} in Flink, and its distance from UTC "
+            "changes. Spark's windows do not follow it: SET 'table.local-time-zone' = 'UTC', or use shorter windows",
+        )
+    return replace(window, offset_us=(offset + window.offset_us) % slide)
+
+
+def _alignment_us(slide: int, zone: str) -> int | None:
+    """Return what windows are shifted by, to begin with the wall clock of a time zone; None if it changes over the years."""
+    shifts = {-offset % slide for offset in offsets_us(zone)}
+    return shifts.pop() if len(shifts) == 1 else None
+
+
+@lru_cache(maxsize=16)
+def offsets_us(zone: str) -> frozenset[int]:
+    """Return the distances of a time zone from UTC between 2000 and 2040; none if the zone is not known."""
+    if re.fullmatch(r"(?i)UTC|GMT|Z|Etc/UTC", zone):
+        return frozenset((0,))
+    fixed = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", zone)
+    if fixed:
+        minutes = int(fixed[2]) * 60 + int(fixed[3] or 0)
+        return frozenset((minutes * 60_000_000 * (1 if fixed[1] == "+" else -1),))
+    try:
+        where = ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        return frozenset()
+    days = (dt.datetime(2000, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=7 * week) for week in range(52 * 40))
+    return frozenset(
+        int((day.astimezone(where).utcoffset() or dt.timedelta()).total_seconds()) * 1_000_000 for day in days
+    )
+
+
+def length_us(interval: exp.Expr, refuse: Refuse, *, negative: bool = False) -> int:
+    """Return the length of an interval such as `INTERVAL '10' MINUTES`."""
+    sign = 1
+    if negative and isinstance(interval, exp.Neg):
+        sign, interval = -1, interval.this
+    if isinstance(interval, exp.Interval) and interval.this is not None and interval.args.get("unit") is not None:
+        unit = str(interval.args["unit"].name or interval.args["unit"]).upper()
+        unit = unit.removesuffix("S") if unit.removesuffix("S") in _MICROSECONDS else unit
+        number = re.fullmatch(r"(-?)(\d+)(?:\.(\d{1,6}))?", interval.this.name.strip())
+        if unit in _MICROSECONDS and number and (negative or not number[1]):
+            fraction = int((number[3] or "").ljust(6, "0")) * _MICROSECONDS[unit] // 1_000_000
+            found = int(number[2]) * _MICROSECONDS[unit] + fraction
+            if found or negative:
+                return sign * (-found if number[1] else found)
+    raise refuse(interval, "Expected an interval of seconds, minutes, hours or days, such as INTERVAL '10' MINUTES")

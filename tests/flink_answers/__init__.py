@@ -1,0 +1,1 @@
+"""Answers of Flink itself, to compare with."""

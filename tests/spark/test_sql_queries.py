@@ -1,0 +1,95 @@
+"""Queries of Flink over Kafka tables: windows of a stream, elements of arrays, options in hints, errors at their place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dynamic_kafka.errors import ConfigurationError, SqlError
+from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.testing import KafkaBroker, produce
+from tests.spark.tables import Topic, create_json, records, rows
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+def test_windows_of_a_stream(env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """Computed event time, TUMBLE, AVG of whole numbers: each window is written once, when the watermark has passed it."""
+    source, sink = topic(cluster_a), topic(cluster_a)
+    times = [0, 20_000, 59_999, 60_000, 200_000]
+    messages = [
+        (None, json.dumps({"n": n, "ms": ms, "tags": ["a", "b"]})) for n, ms in zip((1, 2, 5, 7, 0), times, strict=True)
+    ]
+    produce(cluster_a.bootstrap_servers, source, messages)
+    columns = "n INT, ms BIGINT, tags ARRAY<STRING>, ts AS TO_TIMESTAMP_LTZ(ms, 3), "
+    columns += "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+    create_json(env, "s", columns, cluster_a, source)
+    create_json(env, "t", "w TIMESTAMP(3), total INT, mean INT", cluster_a, sink)
+    (query,) = env.execute_sql(
+        "INSERT INTO t SELECT window_start, SUM(n), AVG(n) FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) "
+        "GROUP BY window_start, window_end"
+    ).queries
+    query.processAllAvailable()
+    query.stop()
+    written = [json.loads(got.value or b"") for got in records(cluster_a, sink)]
+    assert sorted(written, key=lambda row: str(row["w"])) == [
+        {"w": "1970-01-01 00:00:00", "total": 8, "mean": 2},
+        {"w": "1970-01-01 00:01:00", "total": 7, "mean": 7},
+    ]
+    assert env.sql_query("SELECT n, tag FROM s CROSS JOIN UNNEST(tags) AS u(tag)").isStreaming
+    with pytest.raises(SqlError, match=r"Spark has no OVER in streams.*upsert-kafka"):
+        env.sql_query(
+            "SELECT n FROM (SELECT n, ROW_NUMBER() OVER (PARTITION BY n ORDER BY ts) AS r FROM s) WHERE r = 1"
+        )
+    env.get_config().set("execution.runtime-mode", "batch")
+    assert rows(env, "SELECT n / 2, tags[2], tag FROM s CROSS JOIN UNNEST(tags) AS u(tag) WHERE n = 7") == [
+        (3, "b", "a"),
+        (3, "b", "b"),
+    ]
+
+
+def test_sessions(env: TableEnvironment) -> None:
+    """Rows that are exactly a gap apart are in one session, as in Flink (`TimeWindow.intersects`)."""
+    env.execute_sql(
+        "CREATE VIEW clicks AS SELECT k, TO_TIMESTAMP(s) AS ts FROM (VALUES ('a', '2024-01-01 00:00:00'), "
+        "('a', '2024-01-01 00:05:00'), ('a', '2024-01-01 00:10:01'), ('b', '2024-01-01 00:03:00')) AS v(k, s)"
+    )
+    session = "TABLE(SESSION(TABLE clicks PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTES))"
+    bounds = "DATE_FORMAT(window_start, 'mm:ss'), DATE_FORMAT(window_end, 'mm:ss')"
+    expected = [("00:00", "10:00", "a", 2), ("03:00", "08:00", "b", 1), ("10:01", "15:01", "a", 1)]
+    found = rows(env, f"SELECT {bounds}, k, COUNT(*) FROM {session} GROUP BY window_start, window_end, k")
+    assert sorted(found) == expected
+    in_group = "SESSION(ts, INTERVAL '5' MINUTE)"
+    bounds = ", ".join(f"DATE_FORMAT(SESSION_{end}(ts, INTERVAL '5' MINUTE), 'mm:ss')" for end in ("START", "END"))
+    assert sorted(rows(env, f"SELECT {bounds}, k, COUNT(*) FROM clicks GROUP BY k, {in_group}")) == expected
+
+
+def test_options_of_a_table_in_a_query(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """They hold for this query only; another option is checked as that of a table is."""
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [(None, json.dumps({"id": i})) for i in range(3)])
+    create_json(env, "s", "id INT", cluster_a, name)
+    env.get_config().set("execution.runtime-mode", "batch")
+    options = "'scan.startup.mode' = 'specific-offsets', 'scan.startup.specific-offsets' = 'partition:0,offset:2'"
+    hint = f"/*+ OPTIONS({options}) */"
+    assert rows(env, f"SELECT s.id FROM s {hint}") == [(2,)]
+    assert len(rows(env, "SELECT id FROM s")) == 3
+    with pytest.raises(ConfigurationError, match=r"scan\.startup\.mod"):
+        env.sql_query("SELECT * FROM s /*+ OPTIONS('scan.startup.mod' = 'earliest-offset') */")
+
+
+def test_errors_show_the_place_in_the_statement(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """Ours, and Spark's of a query that it got in other words."""
+    create_json(env, "s", "id INT", cluster_a, topic(cluster_a))
+    with pytest.raises(SqlError, match="multisets") as found:
+        env.execute_sql("EXPLAIN\nSELECT COLLECT(id)\nFROM s")
+    assert (found.value.line, found.value.column) == (2, 8)
+    with pytest.raises(SqlError, match="missing") as found:
+        env.execute_sql("SELECT id / 2,\n  missing FROM s")
+    assert (found.value.line, found.value.column) == (2, 3)
+    with pytest.raises(
+        ConfigurationError, match=r"Column 'c' of table `u` cannot be computed: COLLECT is not the same"
+    ):
+        create_json(env, "u", "id INT, c AS COLLECT(id)", cluster_a, "u")

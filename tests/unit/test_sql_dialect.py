@@ -1,0 +1,256 @@
+"""Queries of Flink as Spark's, without Spark: types come from a table of columns."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from dynamic_kafka.errors import SqlError
+from dynamic_kafka.sql.dialect.query import parse_query
+from dynamic_kafka.sql.dialect.registry import REFUSED, RULES, SAME
+from dynamic_kafka.sql.dialect.translate import translate, translate_expression
+from dynamic_kafka.sql.query_errors import original_place
+from dynamic_kafka.sql.script_errors import in_text
+
+COLUMNS: dict[str, DataType] = {
+    "i": IntegerType(),
+    "l": LongType(),
+    "d": DecimalType(10, 2),
+    "x": DoubleType(),
+    "f": FloatType(),
+    "s": StringType(),
+    "b": BooleanType(),
+    "a": ArrayType(IntegerType()),
+    "m": MapType(StringType(), IntegerType()),
+    "ts": TimestampType(),
+    "u": TimestampNTZType(),
+    "day": DateType(),
+}
+
+
+def ask(sql: str) -> DataType | None:
+    """The type of a column or of a whole number."""
+    column = re.match(r"SELECT (?:t\.)?(\w+) FROM", sql)
+    if column and column[1] in COLUMNS:
+        return COLUMNS[column[1]]
+    if re.match(r"SELECT \d+\.\d+ ", sql):
+        return DecimalType(2, 2)
+    return IntegerType() if re.match(r"SELECT \d+ ", sql) else None
+
+
+def spark(sql: str, zone: str = "UTC") -> str:
+    """The query for Spark."""
+    query = parse_query(sql)
+    return translate(query, ask, zone=zone, views=dict.fromkeys(query.options, "t_with_options"))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT  i,l FROM t -- a comment\nWHERE i > 1",
+        "SELECT /*+ BROADCAST(u) */ * FROM t JOIN u USING (i)",
+        "SELECT collect_list(i), transform(a, e -> e + 1) FROM t LATERAL VIEW explode(a) v AS w GROUP BY s",
+        "SELECT date_trunc('DAY', ts), s RLIKE 'x+', i DIV 2 FROM t",
+        "SELECT COALESCE(s, 'x'), UPPER(s), COUNT(DISTINCT i) FROM t GROUP BY ALL",
+        "FROM t |> WHERE i > 1",
+        'SELECT "a string of Spark" FROM t',
+        "SELECT * FROM t PIVOT (SUM(x) FOR s IN ('a', 'b'))",
+        "SELECT FIRST_VALUE(s) OVER (PARTITION BY i ORDER BY ts) FROM t",
+        "SELECT window(ts, '1 minute').start, count(*) FROM t GROUP BY window(ts, '1 minute')",
+    ],
+)
+def test_a_query_that_means_the_same_is_not_touched(sql: str) -> None:
+    """Character by character, with its comments, also if only Spark knows its clauses."""
+    assert spark(sql) == sql
+
+
+@pytest.mark.parametrize(
+    ("flink", "expected"),
+    [
+        ("i / 2", "CAST((i DIV 2) AS INT)"),
+        ("l / i", "(l DIV i)"),
+        ("d / i", "(d / CAST(i AS DECIMAL(10,0)))"),
+        ("d / 0.05", "(d / CAST(0.05 AS DECIMAL(3,2)))"),
+        ("a[1]", "get(a, 1 - 1)"),
+        ("ARRAY[1, i]", "array(1, i)"),
+        ("MAP['k', i]", "map('k', i)"),
+        (r"REGEXP(s, '\d')", r"rlike(s, '\\d')"),
+        ("AVG(i)", "CAST((sum(i) DIV count(i)) AS INT)"),
+        ("AVG(x + i / 2)", None),
+        ("AVG(i) FILTER (WHERE i > 1)", "CAST((sum(i) FILTER(WHERE i > 1) DIV count(i) FILTER(WHERE i > 1)) AS INT)"),
+        (
+            "SUM(i) OVER (PARTITION BY s ORDER BY ts)",
+            "CAST(sum(i) OVER (PARTITION BY s ORDER BY ts) AS INT)",
+        ),
+        ("SUM(i) OVER w", "CAST(sum(i) OVER w AS INT)"),
+        ("LISTAGG(s)", "listagg(s, ',')"),
+        ("CAST(b AS STRING)", "upper(CAST(b AS STRING))"),
+        ("CAST(s AS VARCHAR(3))", "left(CAST(s AS STRING), 3)"),
+        ("TO_TIMESTAMP_LTZ(l, 3)", "timestamp_millis(l)"),
+        ("s NOT LIKE 'a\\%'", "NOT s LIKE 'a\\\\%' ESCAPE '\x01'"),
+        ("f > 0.1", "f > CAST(0.1 AS FLOAT)"),
+        ("TIMESTAMP '2024-01-01 00:00:00'", "TIMESTAMP_NTZ '2024-01-01 00:00:00'"),
+        ("TRIM(LEADING 'x' FROM s)", "trim(LEADING 'x' FROM s)"),
+        ("POSITION('x' IN s)", "locate('x', s)"),
+    ],
+)
+def test_an_expression_is_said_in_sparks_words(flink: str, expected: str | None) -> None:
+    """And the column keeps a name."""
+    found = spark(f"SELECT {flink} FROM t") if expected else spark("SELECT x + i / 2 FROM t")
+    if expected is None:
+        assert found == "SELECT x + CAST((i DIV 2) AS INT) AS `EXPR$0` FROM t"
+    else:
+        assert found.replace("s NOT LIKE", "NOT s LIKE") == f"SELECT {expected} AS `EXPR$0` FROM t"
+
+
+@pytest.mark.parametrize(
+    ("sql", "place", "problem"),
+    [
+        (
+            "SELECT * FROM o JOIN c FOR SYSTEM_TIME AS OF o.ts ON o.i = c.i",
+            "FOR SYSTEM_TIME",
+            "temporal joins.*materialize",
+        ),
+        ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A))", "MATCH_RECOGNIZE", "no MATCH_RECOGNIZE"),
+        ("SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), 1, 2))", "CUMULATE", "no CUMULATE"),
+        ("SELECT i, COLLECT(s) FROM t", "COLLECT", "multisets"),
+        ("SELECT FIRST_VALUE(s) FROM t", "FIRST_VALUE", "min_by"),
+        ("SELECT DATE_FORMAT(ts, 'YYYY') FROM t", "'YYYY'", "letters Y"),
+        ("SELECT i, CAST(ts AS STRING) FROM t", "ts AS", "DATE_FORMAT"),
+        ("SELECT unknown / 2 FROM t", "unknown", "CAST it"),
+        ("SELECT day + INTERVAL '1' HOUR FROM t", "day", "stays a DATE|is a DATE"),
+        ("SELECT SUBSTRING(s) FROM t", "SUBSTRING", "needs more arguments"),
+        ("SELECT i / 2 FROM t WHERE (i = 1", "1", "cannot be parsed"),
+        ("SELECT TUMBLE_START(ts, INTERVAL '1' MONTH) FROM t", "'1'", "interval of seconds"),
+    ],
+)
+def test_what_spark_does_not_have_is_refused_at_its_place(sql: str, place: str, problem: str) -> None:
+    """With the way to say it in Spark."""
+    with pytest.raises(SqlError, match=problem) as found:
+        spark(sql)
+    assert abs(found.value.offset - sql.index(place)) <= (len(sql) if problem == "cannot be parsed" else 0)
+
+
+@pytest.mark.parametrize(
+    ("flink", "expected"),
+    [
+        ("l  * i", "l  * i"),
+        ("TO_TIMESTAMP_LTZ(l, 3)", "timestamp_millis(l)"),
+        ("PROCTIME()", "current_timestamp()"),
+        ("FROM_UNIXTIME(l / 1000)", "date_format(timestamp_seconds((l DIV 1000)), 'yyyy-MM-dd HH:mm:ss')"),
+        ("CAST(s AS BYTES)", "CAST(s AS BINARY)"),
+    ],
+)
+def test_a_computed_column_is_translated_too(flink: str, expected: str) -> None:
+    """The idioms of event time above all."""
+    assert translate_expression(flink, lambda text: ask(f"SELECT {text} FROM t"), zone="UTC") == expected
+
+
+def test_windows() -> None:
+    """As tables and in GROUP BY; each query has them once."""
+    tumble = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+    assert spark(f"SELECT window_start, COUNT(*) AS n FROM {tumble} GROUP BY window_start, window_end, s") == (
+        "SELECT CAST(`__windowed`.__window.start AS TIMESTAMP_NTZ) AS `window_start`, COUNT(*) AS n FROM (SELECT *, "
+        "window(ts, '60000000 microseconds') AS __window FROM t) AS `__windowed` GROUP BY `__windowed`.__window, s"
+    )
+    assert spark("SELECT COUNT(*) FROM t GROUP BY HOP(ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)") == (
+        "SELECT COUNT(*) FROM t GROUP BY window(ts, '300000000 microseconds', '60000000 microseconds')"
+    )
+    assert "GROUP BY s, session_window(ts, '60000000 microseconds')" in spark(
+        "SELECT COUNT(*) FROM t GROUP BY s, SESSION(ts, INTERVAL '1' MINUTE)"
+    )
+    session = "TABLE(SESSION(TABLE t PARTITION BY s, DESCRIPTOR(ts), INTERVAL '5' MINUTES))"
+    assert "GROUP BY session_window(ts, '300000000 microseconds'), s" in spark(
+        f"SELECT window_end, s, COUNT(*) FROM {session} GROUP BY window_start, window_end, s"
+    )
+    with pytest.raises(SqlError, match="PARTITION BY and GROUP BY have to be the same"):
+        spark(f"SELECT window_end, COUNT(*) FROM {session} GROUP BY window_start, window_end")
+
+
+@pytest.mark.parametrize(
+    ("zone", "size", "offset_h"),
+    [
+        ("UTC", "'1' DAY", 0),
+        ("Asia/Shanghai", "'1' DAY", 16),
+        ("+02:00", "'1' DAY", 22),
+        ("Asia/Shanghai", "'1' HOUR", 0),
+    ],
+)
+def test_windows_begin_with_the_wall_clock(zone: str, size: str, offset_h: int) -> None:
+    """As in Flink; Spark's begin with UTC's."""
+    found = spark(f"SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL {size})", zone)
+    offset = re.search(r"'(\d+) microseconds'\)", found) if found.count("microseconds") == 3 else None
+    assert (int(offset[1]) // 3_600_000_000 if offset else 0) == offset_h
+
+
+def test_windows_of_days_where_clocks_change_are_refused() -> None:
+    """Minutes and hours are not."""
+    with pytest.raises(SqlError, match="America/Los_Angeles"):
+        spark("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' DAY)", "America/Los_Angeles")
+    spark("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "America/Los_Angeles")
+
+
+def test_options_in_a_hint_are_those_of_a_view() -> None:
+    """Under the table's own name, or its alias."""
+    hint = "/*+ OPTIONS('scan.startup.mode' = 'earliest-offset') */"
+    query = parse_query(f"SELECT * FROM t {hint} WHERE i > 1")
+    assert list(query.options.values()) == [{"scan.startup.mode": "earliest-offset"}]
+    assert spark(f"SELECT t.i FROM t {hint}") == "SELECT t.i FROM `t_with_options` AS `t`"
+    assert spark(f"SELECT o.i FROM t {hint} AS o") == "SELECT o.i FROM `t_with_options` AS o"
+
+
+def test_fetch_next_is_limit() -> None:
+    """And Spark wants it before the OFFSET."""
+    assert spark("SELECT i FROM t OFFSET 1 ROWS FETCH NEXT 2 ROWS ONLY") == "SELECT i FROM t LIMIT 2 OFFSET 1"
+
+
+def test_flinks_names_of_the_only_catalog_and_database_are_left_out() -> None:
+    """Spark has no such place; others are Spark's own."""
+    assert spark("SELECT i FROM default_catalog.`default_database`.t AS o") == "SELECT i FROM t AS o"
+    assert spark("SELECT i FROM default_database.t") == "SELECT i FROM t"
+    assert spark("SELECT i FROM other.t") == "SELECT i FROM other.t"
+
+
+def test_what_only_spark_knows_is_not_taken_if_a_word_of_it_means_something_else() -> None:
+    """A clause that nobody here understands may hold anything."""
+    with pytest.raises(SqlError, match="cannot be parsed"):
+        parse_query("SELECT * FROM t ?? NOT KNOWN AVG(i) ??")
+
+
+def test_an_error_is_shown_in_the_text_around_the_query() -> None:
+    """A statement, or a script."""
+    query = "SELECT COLLECT(s)\nFROM t"
+    with pytest.raises(SqlError) as found:
+        spark(query)
+    moved = in_text(found.value, f"-- first\nINSERT INTO u\n{query};")
+    assert (moved.line, moved.column) == (3, 8)
+    assert moved.excerpt == "SELECT COLLECT(s)\n       ^"
+
+
+def test_a_place_in_the_translation_is_one_in_the_query() -> None:
+    """Where Spark finds a fault."""
+    query = "SELECT a[1], i / 2 FROM t WHERE missing = 1"
+    translated = "SELECT get(a, 1 - 1) AS `EXPR$0`, CAST((i DIV 2) AS INT) AS `EXPR$1` FROM t WHERE missing = 1"
+    assert original_place(query, translated, translated.index("missing")) == query.index("missing")
+
+
+def test_each_function_has_one_verdict() -> None:
+    """The same, another text, or an error."""
+    assert not RULES.keys() & REFUSED.keys()
+    assert not SAME & (RULES.keys() | REFUSED.keys())
