@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from dynamic_kafka.cli.positions import (
 )
 from dynamic_kafka.errors import CheckpointError, ConfigurationError
 from dynamic_kafka.files import open_files
+from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.checkpoint import read_checkpoint
+from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
 
 QUERY = "11111111-2222-3333-4444-555555555555"
@@ -144,6 +147,17 @@ def test_a_change_after_a_finished_batch_reads_nothing_and_keeps_the_chain() -> 
     assert dict(edited.clusters["eu"].ranges) == {("orders", 0): (3, 3), ("orders", 1): (20, 20)}
     check_chain(SECOND, edited)
     assert decode(json.loads(json.dumps(encode(edited)))) == edited
+
+
+def test_rows_of_a_history_are_neither_skipped_nor_repeated() -> None:
+    """The batch of a change reads none of them, and the next one goes on where they ended; an unfinished keeps its own."""
+    files = (HistoryFile("f", 1, 1, (10,)),)
+    stage = HistoryStage(FrozenHistory("/h", "parquet", "1 file", 10, files), "exact", (2, 5))
+    document = replace(SECOND, history=stage)
+    edited = with_positions(document, {Partition("eu", "orders", 0): 3}, unfinished=False)
+    assert edited.history == replace(stage, range=(5, 5))
+    check_chain(document, edited)
+    assert with_positions(document, {}, unfinished=True, before=FIRST).history == stage
 
 
 @pytest.mark.parametrize(

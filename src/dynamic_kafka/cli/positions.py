@@ -203,7 +203,10 @@ def with_positions(
         clusters[name] = replace(
             state, ranges=ranges, unresolved=unresolved, retained=retained, resets=frozenset(resets)
         )
-    return replace(document, clusters=clusters, done=document.done if unfinished else 0)
+    history = document.history
+    if history is not None and not unfinished:
+        history = replace(history, range=(history.range[1],) * 2)
+    return replace(document, clusters=clusters, done=document.done if unfinished else 0, history=history)
 
 
 def _check_known(document: Document, wanted: Collection[Partition]) -> None:
