@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ClusterUnavailableError, listed
 from dynamic_kafka.source.alignment import Alignment, Backlog, Decision, Key, Span, TimeRequest
+from dynamic_kafka.source.collector import without_collector
 from dynamic_kafka.source.model import ClusterView, Event
 from dynamic_kafka.source.offsets import Document
 
@@ -146,6 +147,7 @@ class Aligner:
 
     # --- the holders ---
 
+    @without_collector
     def _holders(
         self,
         document: Document,

@@ -44,6 +44,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.collector import without_collector
 
 __all__ = ["Alignment", "Backlog", "Decision", "Key", "Newest", "Span", "TimeAnswer", "TimeRequest"]
 
@@ -186,6 +187,7 @@ class Alignment:
         found = self._newest.get(key)
         return found is not None and found.future is not None and position >= found.future
 
+    @without_collector
     def decide(
         self,
         frontier_ms: int | None,
