@@ -22,14 +22,23 @@ class StandaloneCluster:
         folder: For logs and working directories.
         environment: Of its processes.
         hosts: An address of each worker. Spark speculates only on another host than that of the first attempt.
+        master: The address of the master.
+        within: The beginning of the workers' commands, such as `ip netns exec NAME`.
 
     Attributes:
         address: For `spark.master`.
     """
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1"),
+        *,
+        master: str = "127.0.0.1",
+        within: Sequence[str] = (),
     ) -> None:
+        self._master, self._within = master, within
         self.address = ""
         self._folder, self._environment, self._hosts = folder, environment, hosts
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -37,7 +46,7 @@ class StandaloneCluster:
     def __enter__(self) -> Self:
         try:
             ports = ("--port", "0", "--webui-port", "0")
-            log = self._start("master", f"{_PACKAGE}.master.Master", "--host", "127.0.0.1", *ports)
+            log = self._start("master", f"{_PACKAGE}.master.Master", "--host", self._master, *ports)
             self.address = _found(log, r"Starting Spark master at (spark://\S+)")
             logs = [self._start_worker(i) for i in range(len(self._hosts))]
             for worker in logs:
@@ -66,18 +75,18 @@ class StandaloneCluster:
     def _start_worker(self, number: int) -> Path:
         temporary = self._folder / f"tmp{number}"
         temporary.mkdir(exist_ok=True)
-        arguments = ("--host", self._hosts[number], "--cores", "1", "--memory", "1g", "--webui-port", "0")
-        work = ("-d", str(self._folder / f"work{number}"))
+        arguments = ["--host", self._hosts[number], "--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        arguments += ["-d", str(self._folder / f"work{number}"), self.address]
         worker = f"{_PACKAGE}.worker.Worker"
-        return self._start(f"worker{number}", worker, *arguments, *work, self.address, TMPDIR=str(temporary))
+        return self._start(f"worker{number}", worker, *arguments, within=self._within, TMPDIR=str(temporary))
 
-    def _start(self, name: str, *arguments: str, **variables: str) -> Path:
+    def _start(self, name: str, *arguments: str, within: Sequence[str] = (), **variables: str) -> Path:
         import pyspark
 
         log = self._folder / f"{name}.log"
         with log.open("wb") as output:
             self._processes[name] = subprocess.Popen(
-                [str(Path(pyspark.__path__[0]) / "bin" / "spark-class"), *arguments],
+                [*within, str(Path(pyspark.__path__[0]) / "bin" / "spark-class"), *arguments],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**self._environment, **variables, "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m"},
