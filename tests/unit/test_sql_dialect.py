@@ -206,6 +206,16 @@ def test_windows_of_days_where_clocks_change_are_refused() -> None:
     spark("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "America/Los_Angeles")
 
 
+def test_a_time_that_a_time_zone_leaves_out_is_an_error_there() -> None:
+    """Spark's functions would make another time of it."""
+    query = "SELECT DATE_FORMAT(u, 'HH:mm') AS h, DATE_FORMAT(ts, 'HH:mm') AS i FROM t"
+    assert "raise_error" not in spark(query)
+    assert spark(query, "Europe/Berlin") == (
+        "SELECT CASE WHEN CAST(CAST(u AS TIMESTAMP) AS TIMESTAMP_NTZ) <> u THEN raise_error('DATE_FORMAT of such a time or "
+        "date is not the same in Spark') ELSE date_format(u, 'HH:mm') END AS h, date_format(ts, 'HH:mm') AS i FROM t"
+    )
+
+
 def test_options_in_a_hint_are_those_of_a_view() -> None:
     """Under the table's own name, or its alias."""
     hint = "/*+ OPTIONS('scan.startup.mode' = 'earliest-offset') */"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from dynamic_kafka.sql.dialect.kinds import kind_of
 from dynamic_kafka.sql.dialect.rules import Call, Refused, Rule
+from dynamic_kafka.sql.dialect.windows import offsets_us
 
 __all__ = ["REFUSED", "RULES", "SAME", "truncate"]
 
@@ -75,7 +76,18 @@ def truncate(call: Call, *, up: bool) -> str:
     name = {"DateType": "DATE", "TimestampNTZType": "TIMESTAMP_NTZ", "TimestampType": "TIMESTAMP"}.get(found)
     if name is None:
         raise call.refuse(f"{call.name} to {unit} needs a date or a time", 0)
-    return f"CAST(date_trunc('{unit}', {value}) AS {name})"
+    return _guarded(call, f"CAST(date_trunc('{unit}', {value}) AS {name})")
+
+
+def _guarded(call: Call, text: str) -> str:
+    """Return a text that is an error for a time of day that the session's time zone leaves out on one day of the year.
+
+    Flink's TIMESTAMP may be such a time. Spark's functions take it through the time zone, where it becomes another one.
+    """
+    if kind_of(call.type(0)) != "TimestampNTZType" or len(offsets_us(call.translator.zone)) == 1:
+        return text
+    value = call.sql(0)
+    return f"CASE WHEN CAST(CAST({value} AS TIMESTAMP) AS TIMESTAMP_NTZ) <> {value} THEN {_odd(call)} ELSE {text} END"
 
 
 def _extract(call: Call) -> str:
@@ -95,7 +107,7 @@ def _date_format(call: Call) -> str:
         raise call.refuse(
             "DATE_FORMAT of a text: Spark reads other texts as times than Flink. Write TO_TIMESTAMP(text) first", 0
         )
-    return f"date_format({call.sql(0)}, {pattern})"
+    return _guarded(call, f"date_format({call.sql(0)}, {pattern})")
 
 
 _DEFAULT = "'yyyy-MM-dd HH:mm:ss'"
@@ -137,6 +149,11 @@ def _by_pattern(call: Call, pattern: str, *, lenient: bool) -> str:
     shape = shape.replace("\\", "\\\\").replace("'", "\\'")
     read = f"try_to_timestamp({value}, {pattern})"
     end = "" if lenient else "$"
+    if len(offsets_us(call.translator.zone)) != 1 and re.fullmatch(
+        r"(?:([yMdHms])\1+|S+|[^A-Za-z'])+", str(call.text(1))
+    ):
+        other = f"date_format({read}, {pattern}) <> {value}"  # the time zone leaves this time out
+        read = f"CASE WHEN {other} THEN {_odd(call)} ELSE {read} END" if not lenient else read
     return f"CASE WHEN {read} IS NULL AND rlike({value}, '^{shape}{end}') THEN {_odd(call)} ELSE {read} END"
 
 
