@@ -1,16 +1,19 @@
-"""Who decodes the values of a table: Spark, or the native kernel where they are read."""
+"""How a table's columns are made, and who decodes its values: Spark, or the native kernel where they are read."""
 
 from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import utils
 from tests.unit.test_sql_sink_rows import OPTIONS, session
 from tests.unit.test_sql_table import table
 
+from dynamic_kafka.formats.expressions import without_call_sites
 from dynamic_kafka.sql import scan
 from dynamic_kafka.sql.catalog import Catalog
 from dynamic_kafka.sql.config import TableConfig
@@ -59,3 +62,15 @@ def test_a_drift_of_more_than_the_delay_of_the_table_is_told(caplog: pytest.LogC
         assert not caplog.records
         _check_drift(found, 5_001)
     assert "5001 ms, which is more than the delay of its watermark (5 SECOND)" in caplog.text
+
+
+def test_columns_of_a_table_have_no_call_sites_and_those_of_the_user_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark's own function says so, and its state is as before, also after an error."""
+    for before in (True, False):
+        monkeypatch.setattr(utils, "_enable_debugging_cache", before)
+        with suppress(KeyError), without_call_sites():
+            raise KeyError
+        assert utils.is_debugging_enabled() == before
+        with without_call_sites():
+            assert not utils.is_debugging_enabled()
+        assert utils.is_debugging_enabled() == before

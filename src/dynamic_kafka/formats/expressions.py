@@ -6,9 +6,12 @@ None of them depends on the session's time zone or on ANSI mode.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import utils
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
@@ -51,12 +54,35 @@ __all__ = [
     "retyped",
     "temporal_text",
     "with_error",
+    "without_call_sites",
 ]
 
 TEMPORAL = (DateType, TimeType, TimestampNTZType, TimestampType)
 """The types with values that are texts in JSON and CSV."""
 INTERVALS = (YearMonthIntervalType, DayTimeIntervalType)
 """The types with values that are numbers in JSON: of months, and of milliseconds."""
+
+
+_call_sites = Lock()
+
+
+@contextmanager
+def without_call_sites() -> Iterator[None]:
+    """Make columns without the places in our code where they are made.
+
+    For each call of a column's method PySpark tells the JVM the line of that call, for error messages. That takes ten calls
+    of the JVM, and a table has a hundred such methods. Our lines say nothing to a user. PySpark reads its setting for that
+    (`spark.python.sql.dataFrameDebugging.enabled`) only once in a process, so its variable is set here. Columns that other
+    threads make at the same time lack their places, too.
+    """
+    with _call_sites:
+        pyspark: Any = utils  # private: there is no other way to change it for a while
+        before = pyspark._enable_debugging_cache
+        pyspark._enable_debugging_cache = False
+        try:
+            yield
+        finally:
+            pyspark._enable_debugging_cache = before
 
 
 def let(value: Column, use: Callable[[Column], Column]) -> Column:

@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, SqlError
 from dynamic_kafka.formats import DELETE, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
-from dynamic_kafka.formats.expressions import decoded_struct, named, once, quoted
+from dynamic_kafka.formats.expressions import decoded_struct, named, once, quoted, without_call_sites
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import can_decode
@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 _ROW = "__row"
 
 
+@without_call_sites()
 def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFrame:
     """Return the table as a DataFrame.
 
