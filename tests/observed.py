@@ -42,6 +42,7 @@ def cluster(name: str = "east", *topics: TopicReport, **changes: Any) -> Cluster
         "failing_since_ms": None,
         "seen_ms": BEGAN_MS,
         "watched_since_ms": BEGAN_MS - 60_000,
+        "missing": [],
         "commits": {"succeeded": 0, "failed": 0},
         "topics": list(topics or (topic(),)),
     }

@@ -71,15 +71,60 @@ def test_an_end_that_is_not_known_has_no_lag() -> None:
 
 
 def test_what_a_source_reports_no_more_has_no_series() -> None:
-    """A cluster that was removed, and then the whole query when its process has ended."""
+    """A cluster that was removed, and then all numbers of the query when its process has ended."""
     model = model_of(source(cluster("east"), cluster("west")))
     model.report(source(cluster("east"), sequence=2), BEGAN_MS)
     found = samples(model.status(BEGAN_MS))
     assert {labels[1] for labels in found["dynamic_kafka_source_pending_records"]} == {"east"}
     model.gone("run", BEGAN_MS)
     assert len(model.status(BEGAN_MS + 1_000)["queries"]) == 1, "it may connect again"
-    assert samples(model.status(BEGAN_MS + 10_000)) == {}
+    left = {"dynamic_kafka_query_info", "dynamic_kafka_query_state"}
+    assert samples(model.status(BEGAN_MS + 10_000)).keys() == left
+    model.tick(BEGAN_MS + 16 * 60_000)
+    assert samples(model.status(BEGAN_MS + 16 * 60_000)) == {}
+
+
+def test_a_query_whose_reader_ends_without_a_word_has_ended() -> None:
+    """It was stopped, or failed somewhere else. It is shown for a quarter of an hour, or until it runs again."""
+    model = model_of(source(cluster()), worker(query_id="id-1"), sink(query_id="id-1"))
+    model.gone("run", BEGAN_MS)
+    (query,) = model.status(BEGAN_MS + 4_000)["queries"]
+    assert query["state"] == "running", "its process may connect again"
     model.tick(BEGAN_MS + 10_000)
+    (query,) = model.status(BEGAN_MS + 10_000)["queries"]
+    assert query["state"] == "ended"
+    assert "the log of the driver says which" in query["reason"]
+    again: list[Report] = [source(cluster(), reporter="again"), worker(reporter="other", run="again", query_id="id-1")]
+    for report in again:
+        model.report(report, BEGAN_MS + 20_000)
+    (query,) = model.status(BEGAN_MS + 20_000)["queries"]
+    assert (query["state"], len(query["sources"])) == ("running", 1)
+
+
+def test_a_query_that_ends_after_a_batch_was_not_written_has_failed() -> None:
+    """The sink knows why."""
+    failed = sink("third", query_id="id-1", phase="failed", reason="1 of 1 tasks failed")
+    model = model_of(source(cluster()), worker(query_id="id-1"), failed)
+    model.gone("run", BEGAN_MS)
+    (query,) = model.status(BEGAN_MS + 10_000)["queries"]
+    assert (query["state"], query["reason"]) == ("failed", "the last batch was not written: 1 of 1 tasks failed")
+
+
+def test_a_topic_that_does_not_exist_degrades_its_query() -> None:
+    """Nothing of it is read, and nobody would see that in numbers."""
+    text = "Topic 'ordres' does not exist on cluster 'east'; did you mean 'orders'?"
+    model = model_of(source(cluster(missing=[text])))
+    (query,) = model.status(BEGAN_MS)["queries"]
+    assert (query["state"], query["reason"]) == ("degraded", text)
+    assert value(samples(model.status(BEGAN_MS)), "source_missing_topics", "east") == 1
+
+
+def test_the_records_of_a_topic_never_fall() -> None:
+    """Also if it is not read any more, and may come back."""
+    gone = topic(state="retained", partitions=[], current=(), committed=[], end=(), behind_since_ms=())
+    report = source(cluster("east", gone), sequence=2)
+    found = series_of(source(cluster()), worker(read({0: 5})), report)
+    assert found["dynamic_kafka_source_records_total"] == {("orders", "east", "orders"): 5}
 
 
 def test_topics_that_have_not_changed_are_not_reported_again() -> None:
@@ -193,13 +238,12 @@ def test_a_sink_is_one_whatever_process_reports_it() -> None:
 
 
 def test_a_sink_goes_with_the_source_of_its_query() -> None:
-    """A sink whose query has no such source is shown for a quarter of an hour after its last batch."""
+    """Both are shown for a quarter of an hour after the end. So is a sink whose query has no such source."""
     other = sink("other", query_id="id-2", name="alone")
     model = model_of(source(cluster()), worker(query_id="id-1"), sink(query_id="id-1"), other)
     model.gone("run", BEGAN_MS)
     model.tick(BEGAN_MS + 10_000)
-    model.tick(BEGAN_MS + 20_000)
-    assert [q["query"] for q in model.status(BEGAN_MS + 20_000)["queries"]] == ["alone"]
+    assert {q["query"] for q in model.status(BEGAN_MS + 20_000)["queries"]} == {"orders", "alone"}
     model.tick(BEGAN_MS + 16 * 60_000)
     assert model.status(BEGAN_MS + 16 * 60_000)["queries"] == []
 

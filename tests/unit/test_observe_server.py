@@ -125,14 +125,14 @@ def test_only_who_knows_the_token_may_report(server: MetricsServer) -> None:
     assert ask(server, "/status.json", Host=f"localhost:{server.port}")[0] == 200
 
 
-def test_a_query_is_gone_when_its_process_is(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_has_ended_when_its_process_has(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection tells."""
     monkeypatch.setattr(model, "_RECONNECT_MS", 100)
     reporter = Reporter(lambda: address_of(server), lambda _all: report_of(cluster()))
     reporter.wake()
     eventually(lambda: queries(server))
     reporter.close()
-    eventually(lambda: not queries(server))
+    eventually(lambda: [q["state"] for q in queries(server)] == ["ended"])
 
 
 def test_a_reporter_survives_the_server(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:

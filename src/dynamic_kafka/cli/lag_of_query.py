@@ -17,7 +17,7 @@ __all__ = ["QueryLag", "look_of"]
 
 _VERSION = 1
 _MOST_BYTES = 512 * 1024 * 1024
-_NOT_NOW = {"silent", "failed", "starting"}
+_NOT_NOW = {"silent", "failed", "ended", "starting"}
 
 
 class QueryLag:
@@ -98,6 +98,8 @@ def look_of(status: Mapping[str, Any], name: str | None) -> Look:
     queries = status["queries"]
     names = [q["query"] for q in queries]
     wanted = [q for q in queries if name in (q["query"], q["name"], q["query_id"])] if name is not None else queries
+    if not queries:
+        raise ConfigurationError("The driver has no query with the option metrics.port that has reported in 15 minutes")
     if len(wanted) != 1:
         there = listed([f"'{n}'" for n in names], 5) or "none"
         what = "no such query" if name is not None and not wanted else f"{len(wanted)} queries"
@@ -110,8 +112,8 @@ def look_of(status: Mapping[str, Any], name: str | None) -> Look:
     partitions: list[PartitionLag] = []
     for cluster in clusters:
         reason = stale or (cluster["reason"] or "it is unreachable" if cluster["state"] == "unreachable" else "")
-        if reason:
-            silent[cluster["cluster"]] = reason
+        if known_gaps := reason or "; ".join(cluster.get("missing", ())):
+            silent[cluster["cluster"]] = known_gaps
         for topic in cluster["topics"]:
             if topic["state"] == "retained":
                 continue

@@ -9,8 +9,9 @@ Rules:
 1. A report is everything that its reporter knows, never a difference. So a report that is lost does no harm.
 2. Counters are kept by the reporters. The model adds what a reporter's counter has grown by, so a total never falls when
    a reporter ends. A report that was overtaken by a newer one is dropped (`sequence`).
-3. What a source reports no more is gone: partitions, topics, clusters. A source is gone when its process ends, and with it
-   the sinks of its query.
+3. What a source reports no more is gone: partitions, topics, clusters. A source has ended when it says so, or when its
+   process is gone for some seconds. It is shown for a while, or until its query runs again, because it may have failed where
+   the source cannot see it. The sinks of a query go with its source.
 4. The parts of one query are joined by Spark's query id, or by the option `metrics.query`. Workers tell the id; a source
    does not know it before its first batch.
 5. The label of a query is the option `metrics.query`, else the query's name in Spark, else what it reads or writes
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from dynamic_kafka.observe.parts import HISTORY_LENGTH, QueryParts, Sample, SinkPart, SourcePart, Tally, has_ended
+from dynamic_kafka.observe.parts import HISTORY_LENGTH, QueryParts, Sample, SinkPart, SourcePart, Tally
 from dynamic_kafka.observe.reports import Report, SinkReport, SourceReport, Transactions, WorkerReport
 from dynamic_kafka.observe.status import VERSION, Status
 from dynamic_kafka.observe.summary import Detail, query_status, source_status
@@ -30,7 +31,7 @@ from dynamic_kafka.observe.summary import Detail, query_status, source_status
 __all__ = ["HISTORY_INTERVAL_MS", "Model"]
 
 KEPT_AFTER_END_MS = 15 * 60_000
-"""A query that has failed is shown for so long. So is a sink after its last batch, if no source of its query is known."""
+"""A query that has ended is shown for so long. So is a sink after its last batch, if no source of its query is known."""
 HISTORY_INTERVAL_MS = 5_000
 """The time between two calls of `Model.tick`."""
 _RECONNECT_MS = 5_000
@@ -74,6 +75,7 @@ class Model:
 
     def tick(self, now_ms: int) -> None:
         """Forget what is gone, and add to the history. To be called every `HISTORY_INTERVAL_MS`."""
+        self._note_ends(now_ms)
         known = {s.query_id for s in self._sources.values() if s.query_id}
         self._sources = {run: source for run, source in self._sources.items() if not _is_over(source, now_ms)}
         live = {s.query_id for s in self._sources.values() if s.query_id}
@@ -95,9 +97,15 @@ class Model:
         for sink in self._sinks:
             sink.history.append(Sample(now_ms, sum(sink.records.values()), sum(sink.bytes.values()), 0, None))
 
+    def _note_ends(self, now_ms: int) -> None:
+        for source in self._sources.values():
+            if source.gone_ms is not None and now_ms - source.gone_ms >= _RECONNECT_MS:
+                source.has_ended = True
+
     def _take_source(self, report: SourceReport, before: SourceReport | None, now_ms: int) -> None:
         source = self._source(report["reporter"], now_ms)
         source.report, source.reported_ms, source.gone_ms = report, now_ms, None
+        source.has_ended = report["state"] != "running"
         source.reader = source.reader or report["reader"]
         source.dropped += report["dropped"] - (before["dropped"] if before else 0)
 
@@ -178,6 +186,7 @@ class Model:
             detail: Which partitions it shows. None: those of the sources with at most `metrics.max-partitions`, which have
                 series of their own.
         """
+        self._note_ends(now_ms)
         queries: list[QueryParts] = []
         parts: list[SourcePart | SinkPart] = [s for s in self._sources.values() if not _is_over(s, now_ms)]
         parts += self._sinks
@@ -189,8 +198,8 @@ class Model:
                 query.sources.append(part)
             else:
                 query.sinks.append(part)
-        for query in queries:  # what has failed is of no interest once it runs again
-            live = [s for s in query.sources if not has_ended(s)]
+        for query in queries:  # what has ended is of no interest once it runs again
+            live = [s for s in query.sources if not s.has_ended]
             query.sources = live or query.sources[-1:]
         labels = _labels(queries)
         return Status(
@@ -202,11 +211,7 @@ class Model:
 
 
 def _is_over(source: SourcePart, now_ms: int) -> bool:
-    """Return whether a source is gone (rule 3). One that has failed is shown for a while."""
-    if has_ended(source):
-        return now_ms - source.reported_ms >= KEPT_AFTER_END_MS
-    if source.gone_ms is not None:
-        return now_ms - source.gone_ms >= _RECONNECT_MS
+    """Return whether a source is shown no more (rule 3)."""
     return now_ms - source.reported_ms >= KEPT_AFTER_END_MS
 
 

@@ -18,7 +18,6 @@ __all__ = [
     "SourcePart",
     "Tallies",
     "Tally",
-    "has_ended",
 ]
 
 HISTORY_LENGTH = 360
@@ -58,6 +57,7 @@ class SourcePart:
     report: SourceReport | None = None
     reported_ms: int = 0
     gone_ms: int | None = None
+    has_ended: bool = False
     query_id: str = ""
     name: str = ""
     reader: str = ""
@@ -138,8 +138,3 @@ class QueryParts:
         if query_id and part.query_id:
             return query_id == part.query_id
         return bool(part.label) and part.label == self.first("label")
-
-
-def has_ended(source: SourcePart) -> bool:
-    """Return whether a source has said that it ends."""
-    return source.report is not None and source.report["state"] != "running"

@@ -133,6 +133,7 @@ class ClusterReport(TypedDict):
         failing_since_ms: The first look that it did not answer; null if it answers.
         seen_ms: The last look that it answered; null if there was none.
         watched_since_ms: The first look that it answered in this run; null if there was none.
+        missing: A sentence for each topic that the metadata names and that does not exist.
         commits: The commits of the consumer group's offsets.
         topics: Its topics; null if they are as in the report before, which the server has taken.
     """
@@ -144,6 +145,7 @@ class ClusterReport(TypedDict):
     failing_since_ms: int | None
     seen_ms: int | None
     watched_since_ms: int | None
+    missing: list[str]
     commits: Commits
     topics: list[TopicReport] | None
 

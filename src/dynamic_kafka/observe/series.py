@@ -83,6 +83,7 @@ SERIES: tuple[Series, ...] = (
     _counter("reports_dropped", "Reports of the query's processes that could not be sent to the metrics server."),
     _gauge("source_clusters", "Clusters that are read.", (), "kafkaClustersCount"),
     _gauge("source_cluster_state", "1 for the state that the cluster is in, else 0.", ("cluster", "state")),
+    _gauge("source_missing_topics", "Topics that the metadata names and that do not exist.", _CLUSTER),
     _gauge("source_cluster_held", "1 if its records wait for slower partitions (alignment), else 0.", _CLUSTER),
     _gauge(
         "source_current_offset", "The next offset to read, after the last finished batch.", _PARTITION, "currentOffsets"
@@ -191,7 +192,7 @@ def _of_query(query: QueryStatus) -> _Values:
     yield "query_info", (query["query_id"] or "", query["name"] or ""), 1
     for state in get_args(QueryState):
         yield "query_state", (state,), int(query["state"] == state)
-    if query["state"] in ("failed", "finished"):
+    if query["state"] in ("failed", "ended", "finished"):
         return
     yield "reports_dropped_total", (), query["reports_dropped"]
     for source in query["sources"]:
@@ -231,6 +232,7 @@ def _of_cluster(cluster: ClusterStatus, cut: int) -> _Values:
     name = cluster["cluster"]
     for state in get_args(ClusterState):
         yield "source_cluster_state", (name, state), int(cluster["state"] == state)
+    yield "source_missing_topics", (name,), len(cluster["missing"])
     yield "source_cluster_held", (name,), int(bool(cluster["reason"]) and cluster["state"] != "unreachable")
     yield "source_emit_event_time_lag_seconds", (name,), cluster["emit_lag_s"]
     yield "source_commits_succeeded_total", (name,), cluster["commits"]["succeeded"]

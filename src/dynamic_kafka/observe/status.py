@@ -42,10 +42,12 @@ __all__ = [
 VERSION = 1
 """The version of the shape."""
 
-QueryState = Literal["starting", "running", "degraded", "silent", "failed", "finished"]
-"""`starting`: nothing is known to be read or written yet. `degraded`: running, but a cluster is unreachable, the metadata
-service fails, or a sink's last batch failed (`reason`). `silent`: the reader process is alive but has not reported for 15
-seconds. `failed`: ended by an error (`reason`), shown for 15 minutes. `finished`: all stopping offsets are reached."""
+QueryState = Literal["starting", "running", "degraded", "silent", "failed", "ended", "finished"]
+"""`starting`: nothing is known to be read or written yet. `degraded`: running, but a cluster is unreachable, a topic does
+not exist, the metadata service fails, or a sink's last batch failed (`reason`). `silent`: the reader process is alive but
+has not reported for 15 seconds. `failed`: ended by an error (`reason`). `ended`: the reader process ended without an error
+of its own, because the query was stopped or failed somewhere else. `finished`: all stopping offsets are reached. The last
+three are shown for 15 minutes, or until the query runs again."""
 
 
 class PartitionStatus(TypedDict):
@@ -118,6 +120,7 @@ class ClusterStatus(TypedDict):
     reason: str
     failing_for_s: float | None
     seen_ms: int | None
+    missing: list[str]
     partition_count: int
     pending_records: int
     lag_s: float | None

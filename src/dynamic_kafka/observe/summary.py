@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from dynamic_kafka.observe.parts import QueryParts, Sample, SinkPart, SourcePart, has_ended
+from dynamic_kafka.observe.parts import QueryParts, Sample, SinkPart, SourcePart
 from dynamic_kafka.observe.reports import ClusterReport, Event, SourceReport, TopicReport, UnreadKind
 from dynamic_kafka.observe.status import (
     ClusterStatus,
@@ -24,6 +24,7 @@ SILENT_AFTER_MS = 15_000
 """A source that has not reported for so long is silent. It reports every second, or says that nothing has changed."""
 IDLE_AFTER_MS = 60_000
 """A partition without records for so long does not hold the watermark back."""
+_ENDED = "it was stopped, or failed where its source cannot see it: the log of the driver says which"
 _GAUGE_MS = 60_000
 _MOST_EVENTS = 50
 _RATE_SAMPLES = 3
@@ -60,16 +61,20 @@ def _state(
         return "failed", failed[0]
     if reports and all(r["state"] == "finished" for r in reports):
         return "finished", ""
-    silent_ms = max((now_ms - s.reported_ms for s in query.sources if not has_ended(s)), default=0)
+    unwritten = [f"the last batch was not written: {s['reason']}" for s in sinks if s["phase"] == "failed"]
+    if query.sources and all(s.has_ended for s in query.sources):
+        return ("failed", unwritten[0]) if unwritten else ("ended", _ENDED)
+    silent_ms = max((now_ms - s.reported_ms for s in query.sources if not s.has_ended), default=0)
     if silent_ms >= SILENT_AFTER_MS:
         return "silent", f"the reader process has not reported for {silent_ms // 1000} s"
     problems = [f"{c['reason']}" for s in sources for c in s["clusters"] if c["state"] == "unreachable"]
+    problems += [text for s in sources for c in s["clusters"] for text in c["missing"]]
     problems += [
         f"the metadata service fails: {m['last_error']}"
         for s in sources
         if (m := s["metadata"]) is not None and m["consecutive_failures"]
     ]
-    problems += [f"the last batch was not written: {s['reason']}" for s in sinks if s["phase"] == "failed"]
+    problems += unwritten
     if problems:
         return "degraded", "; ".join(problems)
     if any(s["batches"] or s["clusters"] for s in sources) or sinks:
@@ -141,6 +146,7 @@ def _cluster_status(source: SourcePart, c: ClusterReport, now_ms: int, detail: D
         reason=c["reason"],
         failing_for_s=None if c["failing_since_ms"] is None else max(0, now_ms - c["failing_since_ms"]) / 1000,
         seen_ms=c["seen_ms"],
+        missing=c["missing"],
         partition_count=sum(t["partition_count"] for t in topics),
         pending_records=sum(t["pending_records"] for t in topics),
         lag_s=_greatest(t["lag_s"] for t in topics),
@@ -160,7 +166,7 @@ def _topic_status(
 ) -> TopicStatus:
     tallies = source.tallies.get((c["cluster"], t["topic"]), {})
     watched_ms = c["watched_since_ms"]
-    pending = records = size = 0
+    pending = 0
     worst: tuple[float, int, int] | None = None
     known = False
     shown: list[PartitionStatus] = []
@@ -186,9 +192,6 @@ def _topic_status(
             known = True
             rank = (lag_s or 0.0, behind, -partition)
             worst = rank if worst is None else max(worst, rank)
-        if tally is not None:
-            records += tally.records
-            size += tally.bytes
         if partitions:
             shown.append(
                 PartitionStatus(
@@ -208,8 +211,8 @@ def _topic_status(
         partition_count=len(t["partitions"]),
         pending_records=pending,
         lag_s=worst[0] if known and worst is not None else None,
-        records=records,
-        bytes=size,
+        records=sum(tally.records for tally in tallies.values()),  # also of partitions that are gone: it never falls
+        bytes=sum(tally.bytes for tally in tallies.values()),
         undecoded=_unread(source, "undecoded", c["cluster"], t["topic"]),
         decode_errors=_unread(source, "errors", c["cluster"], t["topic"]),
         worst_partition=-worst[2] if worst is not None and worst[1] else None,

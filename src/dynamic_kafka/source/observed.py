@@ -17,6 +17,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from dynamic_kafka.errors import suggestion
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
 from dynamic_kafka.observe.place import Address, ServerSettings, find_or_start
@@ -198,6 +199,7 @@ class ObservedEnumerator(SourceEnumerator):
             failing_since_ms=None,
             seen_ms=None,
             watched_since_ms=None,
+            missing=[],
             commits={"succeeded": 0, "failed": 0},
             topics=[],
         )
@@ -219,6 +221,7 @@ class ObservedEnumerator(SourceEnumerator):
                 monitor.look_again()
             if view is not None:
                 found["watched_since_ms"] = self._watched_since_ms.setdefault(name, now_ms)
+                found["missing"] = _missing(name, view, state or ClusterOffsets())
         failing = found["failing_since_ms"] is not None
         if state is None:
             found["state"] = "unreachable" if failing else "starting"
@@ -266,6 +269,15 @@ def _streams(settings: SourceSettings, document: Document) -> list[str]:
         case StreamPatternSubscriber(pattern=pattern):
             return [pattern.pattern]
     return sorted(document.streams) or [repr(settings.subscriber)]
+
+
+def _missing(cluster: str, view: ClusterView, state: ClusterOffsets) -> list[str]:
+    """Return a sentence for each topic that is to be read and does not exist."""
+    known = {*state.topics, *state.retained, *view.topics}
+    return [
+        f"Topic '{topic}' does not exist on cluster '{cluster}'{suggestion(topic, known - view.missing)}"
+        for topic in sorted(view.missing - state.draining)  # a topic that is drained is not wanted any more
+    ]
 
 
 def _topics(

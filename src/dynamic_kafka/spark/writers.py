@@ -224,7 +224,7 @@ class _Writer:
 
         found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
         observed = [m.observed for m in found if m.observed is not None]
-        reason = f"{messages.count(None)} of {len(messages)} tasks failed; the query's error says why"
+        reason = f"{messages.count(None)} of {len(messages)} tasks failed; the driver's log says why"
         aborted = sum(len(m.transactions) for m in found)
         sink_tally(self._settings, self._settings.metrics).failed(batch, observed, reason, aborted)
 
