@@ -34,8 +34,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_unconfigure() -> None:
-    """The process ends soon after its last test; else what holds it up is shown, and it ends as a failure."""
-    if settings.get_current_profile_name() != "mutation":  # there one process goes from run to run
+    """The process ends soon after its last test; else what holds it up is shown, and it ends as a failure.
+
+    A worker of pytest-xdist waits for the other workers, and the process that started it ends it. With the profile
+    "mutation" one process goes from run to run.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ and settings.get_current_profile_name() != "mutation":
         faulthandler.dump_traceback_later(_END_S, exit=True, file=2)
 
 

@@ -22,7 +22,7 @@ import pytest
 from tests.observed import cluster, source, topic, worker
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.observe import model
+from dynamic_kafka.observe import parts
 from dynamic_kafka.observe import place as place_module
 from dynamic_kafka.observe import reporter as reporters
 from dynamic_kafka.observe.model import Model
@@ -127,7 +127,7 @@ def test_only_who_knows_the_token_may_report(server: MetricsServer) -> None:
 
 def test_a_query_has_ended_when_its_process_has(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection tells."""
-    monkeypatch.setattr(model, "_RECONNECT_MS", 100)
+    monkeypatch.setattr(parts, "_RECONNECT_MS", 100)
     reporter = Reporter(lambda: address_of(server), lambda _all: report_of(cluster()))
     reporter.wake()
     eventually(lambda: queries(server))

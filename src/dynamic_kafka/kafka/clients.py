@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config.properties import Role, client_config
-from dynamic_kafka.kafka.config.secrets import fingerprint, hide, resolve
+from dynamic_kafka.kafka.config.secrets import fingerprint, has_changed, hide, resolve
 from dynamic_kafka.kafka.config.tokens import Token, TokenSource, token_source
 from dynamic_kafka.kafka.logins import note_accepted, rest_after_refusal
 from dynamic_kafka.kafka.pool import ClientPool
@@ -368,10 +368,7 @@ class ClusterClients:
 
     def is_outdated(self) -> bool:
         """Return whether a secret or a file behind the properties was replaced since the first client was made."""
-        try:
-            return self._fingerprint not in (None, fingerprint(self.properties))
-        except ConfigurationError:
-            return False  # it is being replaced: new clients could not be made now
+        return self._fingerprint is not None and has_changed(self.properties, self._fingerprint)
 
     def renew_if_outdated(self) -> bool:
         """Close the clients if they are outdated, and return whether they were. New ones are made on their next use."""

@@ -34,7 +34,6 @@ KEPT_AFTER_END_MS = 15 * 60_000
 """A query that has ended is shown for so long. So is a sink after its last batch, if no source of its query is known."""
 HISTORY_INTERVAL_MS = 5_000
 """The time between two calls of `Model.tick`."""
-_RECONNECT_MS = 5_000
 _FORGOTTEN_AFTER_MS = 60 * 60_000
 _LONGEST_LABEL = 100
 
@@ -75,7 +74,6 @@ class Model:
 
     def tick(self, now_ms: int) -> None:
         """Forget what is gone, and add to the history. To be called every `HISTORY_INTERVAL_MS`."""
-        self._note_ends(now_ms)
         known = {s.query_id for s in self._sources.values() if s.query_id}
         self._sources = {run: source for run, source in self._sources.items() if not _is_over(source, now_ms)}
         live = {s.query_id for s in self._sources.values() if s.query_id}
@@ -97,15 +95,9 @@ class Model:
         for sink in self._sinks:
             sink.history.append(Sample(now_ms, sum(sink.records.values()), sum(sink.bytes.values()), 0, None))
 
-    def _note_ends(self, now_ms: int) -> None:
-        for source in self._sources.values():
-            if source.gone_ms is not None and now_ms - source.gone_ms >= _RECONNECT_MS:
-                source.has_ended = True
-
     def _take_source(self, report: SourceReport, before: SourceReport | None, now_ms: int) -> None:
         source = self._source(report["reporter"], now_ms)
         source.report, source.reported_ms, source.gone_ms = report, now_ms, None
-        source.has_ended = report["state"] != "running"
         source.reader = source.reader or report["reader"]
         source.dropped += report["dropped"] - (before["dropped"] if before else 0)
 
@@ -186,7 +178,6 @@ class Model:
             detail: Which partitions it shows. None: those of the sources with at most `metrics.max-partitions`, which have
                 series of their own.
         """
-        self._note_ends(now_ms)
         queries: list[QueryParts] = []
         parts: list[SourcePart | SinkPart] = [s for s in self._sources.values() if not _is_over(s, now_ms)]
         parts += self._sinks
@@ -199,7 +190,7 @@ class Model:
             else:
                 query.sinks.append(part)
         for query in queries:  # what has ended is of no interest once it runs again
-            live = [s for s in query.sources if not s.has_ended]
+            live = [s for s in query.sources if not s.has_ended(now_ms)]
             query.sources = live or query.sources[-1:]
         labels = _labels(queries)
         return Status(

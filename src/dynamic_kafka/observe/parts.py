@@ -22,6 +22,7 @@ __all__ = [
 
 HISTORY_LENGTH = 360
 """The number of samples that are kept."""
+_RECONNECT_MS = 5_000
 
 
 class Sample(NamedTuple):
@@ -57,7 +58,6 @@ class SourcePart:
     report: SourceReport | None = None
     reported_ms: int = 0
     gone_ms: int | None = None
-    has_ended: bool = False
     query_id: str = ""
     name: str = ""
     reader: str = ""
@@ -84,6 +84,12 @@ class SourcePart:
     def default_label(self) -> str:
         """Return what it reads."""
         return ",".join(self.report["streams"]) if self.report is not None else self.run
+
+    def has_ended(self, now_ms: int) -> bool:
+        """Return whether it has said that it ends, or its process is gone for so long that it will not connect again."""
+        if self.report is not None and self.report["state"] != "running":
+            return True
+        return self.gone_ms is not None and now_ms - self.gone_ms >= _RECONNECT_MS
 
 
 @dataclass(slots=True)

@@ -62,9 +62,9 @@ def _state(
     if reports and all(r["state"] == "finished" for r in reports):
         return "finished", ""
     unwritten = [f"the last batch was not written: {s['reason']}" for s in sinks if s["phase"] == "failed"]
-    if query.sources and all(s.has_ended for s in query.sources):
+    if query.sources and all(s.has_ended(now_ms) for s in query.sources):
         return ("failed", unwritten[0]) if unwritten else ("ended", _ENDED)
-    silent_ms = max((now_ms - s.reported_ms for s in query.sources if not s.has_ended), default=0)
+    silent_ms = max((now_ms - s.reported_ms for s in query.sources if not s.has_ended(now_ms)), default=0)
     if silent_ms >= SILENT_AFTER_MS:
         return "silent", f"the reader process has not reported for {silent_ms // 1000} s"
     problems = [f"{c['reason']}" for s in sources for c in s["clusters"] if c["state"] == "unreachable"]

@@ -21,7 +21,7 @@ from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config import jaas
 from dynamic_kafka.kafka.config.property_names import STORABLE
 
-__all__ = ["fingerprint", "has_login", "hidden", "hide", "is_secret", "redact", "resolve", "storable"]
+__all__ = ["fingerprint", "has_changed", "has_login", "hidden", "hide", "is_secret", "redact", "resolve", "storable"]
 
 _HIDDEN = "***"
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
@@ -72,6 +72,14 @@ def fingerprint(properties: Mapping[str, str]) -> Hashable:
     resolved = resolve(properties)
     files = ((key, _file_state(value)) for key, value in resolved.items() if key.endswith(_NAMES_A_FILE))
     return frozenset(resolved.items()), frozenset(files)
+
+
+def has_changed(properties: Mapping[str, str], before: Hashable) -> bool:
+    """Return whether the properties lead to something else than they did when they had the fingerprint `before`."""
+    try:
+        return fingerprint(properties) != before
+    except ConfigurationError:
+        return False  # a secret is being replaced, and nothing new can be used yet
 
 
 def hide(text: str, properties: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, Resource, may_not
-from dynamic_kafka.kafka.config.secrets import fingerprint
+from dynamic_kafka.kafka.config.secrets import fingerprint, has_changed
 from dynamic_kafka.kafka.logins import note_accepted, rest_after_refusal
 from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.kafka.transactions.connection import BrokerError, Connection
@@ -205,10 +205,7 @@ class BrokerClient:
         return self._brokers
 
     def _is_outdated(self) -> bool:
-        try:
-            return fingerprint(self._properties) != self._fingerprint
-        except ConfigurationError:
-            return False  # it is being replaced
+        return has_changed(self._properties, self._fingerprint)
 
     @property
     def _name(self) -> str:
