@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shutil
+import types
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,14 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.histories import records, write
 
 from dynamic_kafka.errors import ConfigurationError, HistoryError
 from dynamic_kafka.history import reader
 from dynamic_kafka.history.columns import RECORD
+from dynamic_kafka.history.csv_text import Rfc4180Text
 from dynamic_kafka.history.formats import Frozen, freeze
 from dynamic_kafka.history.model import HistoryTask, TimeLimit, pieces
 from dynamic_kafka.history.reader import read_history
@@ -194,8 +200,8 @@ def write_as(path: Path, rows: list[dict[str, Any]]) -> str:
     """Write rows in the format that the name says, and return it."""
     file_format = path.name.split(".")[1]
     if file_format == "orc":
-        types = [(name, COLUMNS.get(name, pa.string())) for name in rows[0]]
-        pa.orc.write_table(pa.Table.from_pylist(rows, pa.schema(types)), path)
+        columns = [(name, COLUMNS.get(name, pa.string())) for name in rows[0]]
+        pa.orc.write_table(pa.Table.from_pylist(rows, pa.schema(columns)), path)
         return file_format
     shown: list[dict[str, Any]] = [
         {name: value.decode() if isinstance(value, bytes) else value for name, value in row.items()} for row in rows
@@ -262,6 +268,97 @@ def test_a_value_that_is_none_of_its_type(tmp_path: Path) -> None:
     write_as(tmp_path / "f.csv", rows)
     with pytest.raises(HistoryError, match=r"f\.csv' cannot be read: .*column #4"):
         frozen(tmp_path, format="csv")
+
+
+BY_SPARK = Path(__file__).parent / "data" / "history"
+"""Files that Spark 4.3 wrote in New York; see the README there."""
+
+
+@pytest.mark.parametrize("name", ["spark.csv", "spark-rfc4180.csv"])
+def test_csv_of_spark_has_the_values_that_spark_wrote(tmp_path: Path, name: str) -> None:
+    """With quotes escaped by a backslash, as is its default, and doubled. Only nothing is null. Spark cuts spaces off."""
+    shutil.copy(BY_SPARK / name, tmp_path / "f.csv")
+    found = frozen(tmp_path, format="csv" if name == "spark.csv" else "csv-rfc4180")
+    rows = read(found)
+    values = [
+        "NA", "null", "NULL", "nan", "n/a", "", None, '{"a":1,"b":2}', 'say "hi"', "a\\b", "ends\\", "a\\,b",
+        'q",\\"x', "two\nlines", "sp", "-", '\\"', "\\\\", 'a "b\\" c',
+    ]  # fmt: skip
+    assert [row["value"] for row in rows] == [None if value is None else value.encode() for value in values]
+    assert rows[0]["timestamp"] == datetime(2015, 1, 1, 5, 0, 10, tzinfo=UTC)
+    assert dict(found.largest) == {("", "t", 0): 18}
+
+
+@pytest.mark.parametrize("name", ["spark.csv", "spark-rfc4180.csv"])
+def test_csv_of_the_other_way_is_an_error(tmp_path: Path, name: str) -> None:
+    """Its values would be others."""
+    shutil.copy(BY_SPARK / name, tmp_path / "f.csv")
+    said, other = ("csv-rfc4180", "csv") if name == "spark.csv" else ("csv", "csv-rfc4180")
+    with pytest.raises(HistoryError, match=rf"this is not history\.format={said}, .* Is it {other}\?"):
+        frozen(tmp_path, format=said)
+
+
+@given(st.lists(st.text(st.sampled_from(['"', "\\", ",", "\n", "a"]), max_size=6), min_size=1), st.integers(1, 9))
+def test_texts_of_both_ways_are_the_same_whatever_the_blocks(values: list[str], size: int) -> None:
+    """A value may be cut anywhere."""
+    as_backslash = "\n".join('"' + v.replace("\\", "\\\\").replace('"', '\\"') + '",a\\b' for v in values)
+    doubled = "\n".join('"' + v.replace('"', '""') + '",a\\b' for v in values).encode()
+    for text, file_format in ((as_backslash.encode(), "csv"), (doubled, "csv-rfc4180")):
+        source = io.BytesIO(text)
+        cut = types.SimpleNamespace(read=lambda _, source=source: source.read(size))
+        assert Rfc4180Text(cut, file_format).readall() == doubled
+
+
+@pytest.mark.parametrize("name", ["f.csv", "f.json"])
+def test_columns_that_are_not_read_may_have_any_values(tmp_path: Path, name: str) -> None:
+    """Numbers first, and a text after the first block."""
+    rows = [{"value": "v" * 40, "topic": "t", "partition": 0, "offset": i, "other": i} for i in range(40_000)]
+    rows.append({**rows[0], "offset": 40_000, "other": "text"})
+    found = frozen(tmp_path, format=write_as(tmp_path / name, rows), columns=("value", "offset"))
+    assert dict(found.largest) == {("", "t", 0): 40_000}
+    assert len(read(found, 39_999, schema=arrow_schema(["offset", "value"]))) == 2
+    assert len(read(found, 39_999, schema=arrow_schema(["headers"]))) == 2
+
+
+def test_fields_of_json_may_come_late_or_never(tmp_path: Path) -> None:
+    """The first key is behind the first block; and a file of nothing but tombstones."""
+    rows = [{"value": "v" * 60, "topic": "t", "partition": 0, "offset": i} for i in range(40_000)]
+    write_as(tmp_path / "a.json", [*rows, {**rows[0], "offset": 40_000, "key": "late"}])
+    write_as(tmp_path / "b.json", [{"key": "gone", "topic": "t", "partition": 1, "offset": 0}])
+    found = frozen(tmp_path, format="json")
+    assert [(row["key"], row["value"]) for row in read(found, 40_000)] == [(b"late", b"v" * 60), (b"gone", None)]
+    assert "key" not in found.absent
+    assert dict(found.largest) == {("", "t", 0): 40_000, ("", "t", 1): 0}
+
+
+@pytest.mark.parametrize("name", ["f.csv", "f.json", "f.parquet"])
+def test_a_time_column_that_is_none_of_kafkas(tmp_path: Path, name: str) -> None:
+    """Files are read in its order."""
+    for letter, time in (("a", 20), ("b", 3)):
+        rows = [row | {"made": time} for row in records("t", [time])]
+        path = tmp_path / f"{letter}.{name}"
+        if name == "f.parquet":
+            write(path, rows, types={"made": pa.int64()})
+        else:
+            write_as(tmp_path / f"{letter}.{name[2:]}", rows)
+    assert offsets(read(frozen(tmp_path, format=name[2:], time_column="made"))) == [3, 20]
+
+
+def test_numbers_in_the_names_of_folders_are_ordered_as_numbers(tmp_path: Path) -> None:
+    """Hour 9 is before hour 10."""
+    for hour in (10, 9):
+        write(tmp_path / f"hour={hour}" / "f.parquet", records("t", [hour]))
+    assert offsets(read(frozen(tmp_path, time_column="hour"))) == [9, 10]
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_times_beyond_the_calendar_are_ordered_too(tmp_path: Path, statistics: bool) -> None:  # noqa: FBT001
+    """Producers set any time they like."""
+    write(tmp_path / "a.parquet", [records("t", [5])[0] | {"timestamp": 2**60}], write_statistics=statistics)
+    write(tmp_path / "b.parquet", records("t", [4]), write_statistics=statistics)
+    write(tmp_path / "c.parquet", [records("t", [3])[0] | {"timestamp": -(2**60)}], write_statistics=statistics)
+    found = frozen(tmp_path, time_column="timestamp")
+    assert offsets(read(found, schema=arrow_schema(["offset"]))) == [3, 4, 5]
 
 
 # --- rows of a table ----------------------------------------------------------------------------------------------------
@@ -384,12 +481,43 @@ def test_a_column_of_another_type(tmp_path: Path) -> None:
         frozen(tmp_path)
 
 
-def test_files_with_different_columns(tmp_path: Path) -> None:
-    """Null in half of the rows would be a surprise."""
+def test_files_may_lack_columns_that_were_added_later(tmp_path: Path) -> None:
+    """Their rows have null there, and the column is named."""
+    write(tmp_path / "f.parquet", without("key"))
+    write(tmp_path / "g.parquet", records("t", range(2, 4)))
+    found = frozen(tmp_path)
+    assert [row["key"] for row in read(found)] == [None, None, b"k2", b"k3"]
+    assert found.absent == ["headers", "key", "leader_epoch"]
+
+
+def test_files_with_and_without_a_cluster_differ(tmp_path: Path) -> None:
+    """Their rows would be of two clusters."""
     write(tmp_path / "f.parquet", records("t", range(2)))
-    write(tmp_path / "g.parquet", without("key"))
-    with pytest.raises(ConfigurationError, match=r"f\.parquet' has the column 'key', and '.*g\.parquet' does not"):
+    write(tmp_path / "g.parquet", without("cluster"))
+    with pytest.raises(ConfigurationError, match=r"f\.parquet' has the column 'cluster', and '.*g\.parquet' does not"):
         frozen(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("topic=t/partition=__HIVE_DEFAULT_PARTITION__", "rows without 'partition'"),
+        ("topic=__HIVE_DEFAULT_PARTITION__/partition=0", "rows without 'topic'"),
+        ("topic=t/partition=many", "'many' for a partition"),
+    ],
+)
+@pytest.mark.parametrize("name", ["f.parquet", "f.json"])
+def test_folders_that_name_no_partition(tmp_path: Path, folder: str, message: str, name: str) -> None:
+    """They do not say where Kafka goes on."""
+    path = tmp_path / folder / name
+    row = {"value": b"v", "offset": 3}
+    if name == "f.parquet":
+        write(path, [row])
+    else:
+        path.parent.mkdir(parents=True)
+        write_as(path, [row])
+    with pytest.raises(ConfigurationError, match=message):
+        frozen(tmp_path, format=name[2:])
 
 
 def test_rows_without_coordinates(tmp_path: Path) -> None:

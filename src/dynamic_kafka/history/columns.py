@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +16,13 @@ __all__ = [
     "COORDINATES",
     "RECORD",
     "check_columns",
+    "comparable",
     "converted",
+    "earlier",
     "earliest_time",
-    "in_utc",
     "is_of_records",
     "largest_offsets",
+    "place_of",
     "stored_columns",
 ]
 
@@ -38,6 +40,7 @@ RECORD: Mapping[str, pa.DataType] = {
 }
 """The columns of the source, as `source.rows.COLUMNS`; a test compares the two."""
 COORDINATES = ("cluster", "topic", "partition", "offset")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NEEDED = ("value", "topic", "partition", "offset")
 _EXPECTED = {
     pa.binary(): "binary or string",
@@ -137,17 +140,46 @@ def largest_offsets(
     places = [name for name in names if name != "offset"]
     grouped = pa.table(columns).group_by(places, use_threads=False).aggregate([("offset", "max")])
     found = ({"cluster": "", **values, **row} for row in grouped.to_pylist())
-    return {(str(row["cluster"] or ""), str(row["topic"]), int(row["partition"])): row["offset_max"] for row in found}
+    return {place_of(row, shown): row["offset_max"] for row in found}
 
 
 def earliest_time(column: pa.ChunkedArray | pa.Array) -> Any:
-    """Return the earliest time of a column; None if it has none."""
-    return in_utc(pc.min(column).as_py())
+    """Return the earliest time of a column, as `comparable` does; None if it has none."""
+    if pa.types.is_timestamp(column.type):  # no Python time, which has only the years 1 to 9999
+        per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[column.type.unit]
+        least = pc.min(column.cast(pa.int64())).as_py()
+        return None if least is None else least * 1_000_000 // per_second
+    return comparable(pc.min(column).as_py())
 
 
-def in_utc(time: Any) -> Any:
-    """Return a time that can be compared with those of other files."""
-    return time.replace(tzinfo=UTC) if isinstance(time, datetime) and time.tzinfo is None else time
+def comparable(time: Any) -> Any:
+    """Return a time that can be compared with those of other files: microseconds since 1970, if it is an instant."""
+    if not isinstance(time, datetime):
+        return time
+    return (time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+
+
+def earlier(one: Any, other: Any) -> Any:
+    """Return the earlier one of two times, of which each may be None."""
+    return min((time for time in (one, other) if time is not None), default=None)
+
+
+def place_of(row: Mapping[str, Any], shown: str) -> tuple[str, str, int]:
+    """Return cluster, topic and partition of a row, of which some may be texts of the names of folders.
+
+    Raises:
+        ConfigurationError: If one is missing, or the partition is no number.
+    """
+    topic, partition = row["topic"], row["partition"]
+    if topic is None or partition is None or not str(partition).isdecimal():
+        problem = f"rows without '{'topic' if topic is None else 'partition'}'"
+        if topic is not None and partition is not None:
+            problem = f"'{partition}' for a partition"
+        raise ConfigurationError(
+            f"The history's file '{shown}' has {problem}, so it does not say where Kafka goes on. Set history.switch to "
+            "starting-offsets or timestamp"
+        )
+    return str(row["cluster"] or ""), str(topic), int(partition)
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:

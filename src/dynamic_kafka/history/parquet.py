@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +13,10 @@ from dynamic_kafka.errors import HistoryError
 from dynamic_kafka.history.columns import (
     COORDINATES,
     check_columns,
+    comparable,
     earliest_time,
-    in_utc,
     largest_offsets,
+    place_of,
     stored_columns,
 )
 from dynamic_kafka.history.folder import Folder, ListedFile
@@ -86,7 +88,8 @@ def _earliest(parquet: pq.ParquetFile, group: int, column: str) -> Any:
     """Return the earliest time in a row group; None if it has none. Spark's files mostly have no statistics of times."""
     found = _statistics(parquet, group).get(column)
     if found is not None:
-        return in_utc(found.min)
+        with suppress(OverflowError, ValueError):  # Python's times have only the years 1 to 9999
+            return comparable(found.min)
     return earliest_time(parquet.read_row_group(group, columns=[column], use_threads=False)[column])
 
 
@@ -112,5 +115,5 @@ def _largest(
             break
         known[name] = found.max
     else:
-        return {(str(known["cluster"] or ""), str(known["topic"]), int(known["partition"])): int(known["offset"])}
+        return {place_of(known, shown): int(known["offset"])}
     return largest_offsets(parquet.read_row_group(group, columns=names, use_threads=False), values, shown)

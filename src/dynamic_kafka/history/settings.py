@@ -11,7 +11,7 @@ from dynamic_kafka.options import Option, ParsedOptions, choice, integer, non_bl
 __all__ = ["HISTORY_OPTIONS", "HistorySettings", "Switch", "history_settings"]
 
 Switch = Literal["coordinates", "checkpoint", "starting-offsets", "timestamp"]
-HistoryFormatName = Literal["parquet", "orc", "csv", "json", "delta", "iceberg"]
+HistoryFormatName = Literal["parquet", "orc", "csv", "csv-rfc4180", "json", "delta", "iceberg"]
 
 
 class HistorySettings(NamedTuple):
@@ -52,7 +52,7 @@ _FORMAT = Option(
     "history.format",
     choice(*get_args(HistoryFormatName)),
     "parquet",
-    doc="The format of the history: files of `parquet`, `orc`, `csv` or `json`, or a table of `delta` (the extra "
+    doc="The format of the history: files of `parquet`, `orc`, `csv` (as Spark writes it), `csv-rfc4180` (with doubled quotes) or `json`, or a table of `delta` (the extra "
     "`deltalake`) or `iceberg` (the extra `iceberg`). For Iceberg, `history.path` is `catalog.namespace.table`, or the "
     "address of its `metadata.json`.",
 )

@@ -15,10 +15,12 @@ from dynamic_kafka.history.columns import (
     COORDINATES,
     RECORD,
     check_columns,
+    earlier,
     earliest_time,
     largest_offsets,
     stored_columns,
 )
+from dynamic_kafka.history.csv_text import CSV_FORMATS, Rfc4180Text
 from dynamic_kafka.history.folder import Folder, ListedFile
 from dynamic_kafka.history.model import HistoryFile, HistoryPiece, Inspected
 from dynamic_kafka.history.settings import HistorySettings
@@ -36,30 +38,43 @@ def inspect(folder: Folder, settings: HistorySettings, listed: ListedFile, *, wi
         ConfigurationError: If its columns do not fit.
         HistoryError: If it cannot be read.
     """
+    shown, file_format = folder.shown(listed.path), settings.format
     types = dict(RECORD) if settings.row is None else {**RECORD, **{field.name: field.type for field in settings.row}}
-    if settings.format == "json":
-        # A column of a given schema is there, also if the file does not have it. So its first block says what it has.
+    times = {settings.time_column, settings.limit.column if settings.limit is not None else ""} - {"", *types}
+    is_json = file_format == "json"
+    if file_format in CSV_FORMATS or (is_json and times):
         with folder.open(listed) as opened:
-            schema, _ = _open_json(_unpacked(opened, listed.path), [])
-        types = {name: types[name] for name in schema.names if name in types}
+            looks = _look(file_format, _unpacked(opened, listed.path))
+        types |= {name: looks.field(name).type for name in times if name in looks.names}
+        if not is_json:
+            types = {name: types[name] for name in looks.names if name in types}
+            check_columns(shown, stored_columns(pa.schema([*types.items()]), listed.values), settings)
     largest: dict[tuple[str, str, int], int] = {}
-    earliest = listed.values.get(settings.time_column)
+    earliest: Any = listed.values.get(settings.time_column)
     rows = 0
+    there: set[str] = set()  # in JSON a field without a value is often left out, so only rows say which ones there are
     with folder.open(listed) as opened:
-        schema, batches = _open(settings.format, opened, listed.path, types, only=None)
-        stored = stored_columns(schema, listed.values)
-        decoded = check_columns(folder.shown(listed.path), stored, settings)
+        schema, batches = _open(file_format, opened, listed.path, types, only=None)
+        if file_format == "orc":
+            types = {field.name: field.type for field in schema}
+            check_columns(shown, stored_columns(schema, listed.values), settings)
         for batch in batches:
             if not len(batch):
                 continue
             rows += len(batch)
+            there |= {name for name in batch.schema.names if batch[name].null_count < len(batch)}
             if with_offsets:
-                names = [name for name in COORDINATES if name in batch.schema.names]
-                found = largest_offsets(batch.select(names), listed.values, folder.shown(listed.path))
+                names = [n for n in COORDINATES if n in batch.schema.names and (n in there or not is_json)]
+                found = largest_offsets(batch.select(names), listed.values, shown)
                 largest |= {place: max(offset, largest.get(place, -1)) for place, offset in found.items()}
             if settings.time_column in batch.schema.names:
-                time = earliest_time(batch[settings.time_column])
-                earliest = time if earliest is None or (time is not None and time < earliest) else earliest
+                earliest = earlier(earliest, earliest_time(batch[settings.time_column]))
+    if is_json:
+        # Kafka's records without a value have no field `value`.
+        there |= {"value"} if settings.row is None else set()
+        types = {name: type_ for name, type_ in types.items() if name in there}
+    stored = stored_columns(pa.schema([*types.items()]), listed.values)
+    decoded = check_columns(shown, stored, settings)
     return Inspected(HistoryFile(*listed[:3], (rows,), listed.values), frozenset(stored), largest, earliest, decoded)
 
 
@@ -87,29 +102,20 @@ def read(
 def _open(
     file_format: str, opened: Any, path: str, types: Mapping[str, pa.DataType], *, only: list[str] | None
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema of a file, and its batches: of these columns if they are given, else of all.
-
-    Known columns are read as these types, all others as they look.
-    """
+    """Return the schema of a file, and its batches: of these columns if they are given, else of those with a type."""
     if file_format == "orc":
         from pyarrow.orc import ORCFile
 
         orc = ORCFile(opened)
         names = None if only is None else [name for name in only if name in orc.schema.names] or orc.schema.names[:1]
         return orc.schema, (orc.read_stripe(i, columns=names) for i in range(orc.nstripes))
-    if file_format == "csv":
-        from pyarrow import csv
-
-        reader = csv.open_csv(
-            _unpacked(opened, path),
-            parse_options=csv.ParseOptions(newlines_in_values=True),
-            # As Spark writes them: nothing is null, and an empty text is in quotes.
-            convert_options=csv.ConvertOptions(
-                column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
-            ),
-        )
+    stream = _unpacked(opened, path)
+    if file_format in CSV_FORMATS:
+        # Without a column nothing would count the rows.
+        names = (list(types) if only is None else only) or ["value"]
+        reader = _csv(file_format, stream, types or {"value": pa.binary()}, names)
         return reader.schema, iter(reader)
-    return _open_json(_unpacked(opened, path), [*types.items()])
+    return _json(stream, [*types.items()])
 
 
 def _unpacked(opened: Any, path: str) -> Any:
@@ -117,10 +123,38 @@ def _unpacked(opened: Any, path: str) -> Any:
     return opened if codec is None else pa.CompressedInputStream(opened, codec)
 
 
-def _open_json(stream: Any, types: list[tuple[str, pa.DataType]]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _look(file_format: str, stream: Any) -> pa.Schema:
+    """Return the columns of a file of text, by its first block."""
+    return _csv(file_format, stream, {}, []).schema if file_format in CSV_FORMATS else _json(stream, None)[0]
+
+
+def _csv(file_format: str, stream: Any, types: Mapping[str, pa.DataType], names: list[str]) -> Any:
+    """Return a reader of these columns, by default of all; those that the file does not have are null."""
+    from pyarrow import csv
+
+    return csv.open_csv(
+        Rfc4180Text(stream, file_format),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        # As Spark writes them: null is nothing, an empty text is in quotes, and NA or null are texts.
+        convert_options=csv.ConvertOptions(
+            column_types=dict(types),
+            include_columns=names,
+            include_missing_columns=True,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _json(stream: Any, types: list[tuple[str, pa.DataType]] | None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema and the batches of a file, with these columns alone; without them, with all of its first block."""
     from pyarrow import json
 
-    options = json.ParseOptions(explicit_schema=pa.schema(types))
+    options = json.ParseOptions(
+        explicit_schema=None if types is None else pa.schema(types),
+        unexpected_field_behavior="infer" if types is None else "ignore",
+    )
     if not hasattr(json, "open_json"):  # an older pyarrow
         table = json.read_json(stream, parse_options=options)
         return table.schema, iter(table.to_batches())

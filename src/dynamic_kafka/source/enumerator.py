@@ -327,7 +327,7 @@ class SourceEnumerator:
         text = f"The history '{settings.path}' is read first: {rows}. {said}"
         self._log_events([Event("info", text)])
         if absent := [name for name in frozen.absent if name != "cluster" or not only]:
-            text = f"The history has no columns {', '.join(absent)}: its rows have null there"
+            text = f"Files of the history have no columns {', '.join(absent)}: their rows have null there"
             self._log_events([Event("warning", text)])
         return result
 
