@@ -22,8 +22,9 @@ from dynamic_kafka.history.archive import log
 from dynamic_kafka.history.archive.compaction import Compacted
 from dynamic_kafka.history.archive.data import NEEDED
 from dynamic_kafka.history.archive.model import Archive, PartitionKey
-from dynamic_kafka.history.archive.plan import Place, batch_of, encode_plan, plan_batch
+from dynamic_kafka.history.archive.plan import Place, batch_of, check_reset, encode_plan, plan_batch
 from dynamic_kafka.history.archive.verification import PartitionReport, Verified
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.checkpoint import read_checkpoint
 from dynamic_kafka.source.offsets import Document
 from dynamic_kafka.spark.datasource import ARCHIVE_PLAN, NAME
@@ -77,7 +78,8 @@ def compact(path: str, *, before: dt.date | None = None, keep: dt.timedelta = _K
         keep: How long replaced files stay, for readers that have begun with them.
 
     Raises:
-        ArchiveError: If it is no archive, or records would be lost or doubled. Nothing is changed then.
+        ArchiveError: If it is no archive, or records of a day would be lost or doubled. Such a day is left as it is, and all
+            others are compacted before the error.
     """
     from dynamic_kafka.history.archive.compaction import compact as run
 
@@ -122,23 +124,31 @@ class _Writing:
 
     def __init__(self, path: str, checkpoint: str) -> None:
         self._path, self._checkpoint = path, checkpoint
-        self._archive: Archive | None = None  # read again after each failure
+        self._archive: Archive | None = None  # read again after each failure, and if another query has written
 
     def __getstate__(self) -> dict[str, Any]:  # Spark Connect sends it to another process
         return {**self.__dict__, "_archive": None}
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write a batch, or what of it is not in the archive yet."""
-        query, document = _batch_of(self._checkpoint, number)
+        query, document, before = _batch_of(self._checkpoint, number)
         if document.history is not None and document.history.range[0] < document.history.range[1]:
             raise ArchiveError(
                 "The query reads a history before Kafka, and an archive takes records from Kafka only. Leave history.path "
                 "out"
             )
         where = open_files(self._path, ArchiveError)
-        archive, self._archive = self._archive or log.read(where) or Archive(), None
+        archive, self._archive = log.refreshed(where, self._archive) or log.begin(where), None
+        ranges = _ranges(document)
+        for place, (key, start, _) in ranges.items():
+            name, topic, partition = place
+            if (tp := KafkaTopicPartition(topic, partition)) in document.clusters[
+                name
+            ].resets and name in before.clusters:
+                _, ended = before.clusters[name].ranges.get(tp, (start, start))
+                check_reset(archive, place, key, ended=ended, start=start, query=query, batch=number)
         names = {cluster.kafka_id: name for name, cluster in document.clusters.items() if cluster.kafka_id}
-        plan = plan_batch(archive, _ranges(document), names, location=self._path, query=query, batch=number)
+        plan = plan_batch(archive, ranges, names, location=self._path, query=query, batch=number)
         if plan.parts:
             batch.write.format(NAME).option(ARCHIVE_PLAN, encode_plan(plan)).mode("append").save()
         elif plan.idle:
@@ -148,17 +158,21 @@ class _Writing:
         self._archive = archive
 
 
-def _batch_of(checkpoint: str, number: int) -> tuple[str, Document]:
-    """Return the query's id and the offset document of a batch."""
+def _batch_of(checkpoint: str, number: int) -> tuple[str, Document, Document]:
+    """Return the query's id and the offset document of a batch, and that of the batch before if it is needed."""
     try:
         found = read_checkpoint(checkpoint)
         batch = found.batch(number)
-        return found.query_id, batch.document(batch.source(None))
+        document = batch.document(batch.source(None))
+        before = Document()
+        if any(cluster.resets for cluster in document.clusters.values()):
+            before = found.batch(number - 1).document(batch.source(None))
     except CheckpointError as error:
         raise ArchiveError(
             f"The archive has to read the offsets of batch {number} in the query's checkpoint. {error}. Give `checkpoint` "
             "as a whole address, such as hdfs://host/path, if Spark's default file system is not the local one"
         ) from error
+    return found.query_id, document, before
 
 
 def _ranges(document: Document) -> dict[Place, tuple[PartitionKey, int, int]]:

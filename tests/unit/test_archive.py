@@ -25,6 +25,7 @@ from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.history.archive import log
 from dynamic_kafka.history.archive.data import write_parts
 from dynamic_kafka.history.archive.model import (
+    NOTHING,
     Archive,
     Batch,
     DataFile,
@@ -38,6 +39,9 @@ from dynamic_kafka.history.archive.model import (
     missing,
 )
 from dynamic_kafka.history.archive.plan import Plan, batch_of, decode_plan, encode_plan, plan_batch
+from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.offsets import ClusterOffsets, Document, encode
+from dynamic_kafka.spark.archive_writer import ArchiveWriter
 
 DAY_US = 86_400_000_000
 FIRST_DAY = dt.date(2013, 1, 1)
@@ -284,13 +288,126 @@ def test_the_first_record_of_a_number_wins(folder: Folder) -> None:
 
 
 def test_offsets_of_two_queries_at_once_are_an_error(folder: Folder) -> None:
-    """Both wrote the same offsets without seeing each other. Readers are told; they do not get rows twice."""
+    """Both wrote the same offsets without seeing each other. Readers are told, and the remedy works at any later time."""
     files = open_files(folder.path, ArchiveError)
-    for query in ("a", "b"):
-        batch = Batch({query: DataFile("2013-01-01", 1, 1)}, {key(): [Span(0, 1, 1)]}, {})
-        assert log.create_record(files, query, 1, batch)
-    with pytest.raises(ArchiveError, match="offsets 0 to 0 of cluster id-eu, topic 'orders', partition 0 twice"):
+    for query, number, start, end in (("a", 1, 0, 1), ("b", 1, 0, 2), ("a", 2, 2, 3)):
+        batch = Batch({f"{query}{number}": DataFile("2013-01-01", 1, 1)}, {key(): [Span(start, end, 1)]}, {})
+        assert log.create_record(files, query, number, batch)
+    with pytest.raises(ArchiveError, match=r"offsets 0 to 0 of .* twice: in the record b-1\.json .* two queries"):
         folder.state()
+    Path(folder.path, "_dynamic_kafka", "batches", "a-1.json").write_text(NOTHING)
+    assert folder.state().spans == {key(): [Span(0, 3, 2)]}
+    assert folder.state().files.keys() == {"b1", "a2"}
+
+
+class Rows:
+    """A batch that Spark has given, as far as an archive asks it: it is written as tasks and driver do it."""
+
+    def __init__(self, *tasks: Sequence[pa.RecordBatch]) -> None:
+        self._tasks = tasks
+        self.write = self
+
+    def format(self, _: str) -> Rows:
+        """The archive's own format."""
+        return self
+
+    def option(self, _: str, plan: str) -> Rows:
+        """The only option is the plan."""
+        self._plan = plan
+        return self
+
+    def mode(self, _: str) -> Rows:
+        """Rows are added."""
+        return self
+
+    def save(self) -> None:
+        """Run the tasks and the commit."""
+        writer = ArchiveWriter(self._plan)
+        writer.commit([writer.write(iter(task)) for task in self._tasks])
+
+
+class Query:
+    """A query that archives; its batches follow each other, and its process lives on."""
+
+    def __init__(self, folder: Folder, checkpoint: Path, topic_id: str = "topic-id") -> None:
+        self.checkpoint, self._topic_id = checkpoint, topic_id
+        self._writing = archive._Writing(folder.path, str(checkpoint))
+        for name in ("offsets", "commits"):
+            (checkpoint / name).mkdir(parents=True)
+        (checkpoint / "metadata").write_text(json.dumps({"id": checkpoint.name}))
+
+    def plan(self, number: int, start: int, end: int, *, reset: bool = False) -> None:
+        """Write the offsets of a batch to the checkpoint."""
+        tp = KafkaTopicPartition("orders", 0)
+        resets = frozenset([tp] if reset else [])
+        cluster = ClusterOffsets("id-eu", topics={"orders": self._topic_id}, ranges={tp: (start, end)}, resets=resets)
+        text = json.dumps(encode(Document(clusters={"eu": cluster})))
+        (self.checkpoint / "offsets" / str(number)).write_text(f"v1\n{{}}\n{text}")
+
+    def run(self, number: int, start: int, end: int, *, reset: bool = False) -> None:
+        """Run a batch of partition 0."""
+        self.plan(number, start, end, reset=reset)
+        self._writing.write(Rows([rows(0, range(start, end))]), number)  # type: ignore[arg-type]
+        (self.checkpoint / "commits" / str(number)).write_text("v1\n{}")
+
+
+def test_a_query_sees_what_another_one_has_written_meanwhile(folder: Folder, tmp_path: Path) -> None:
+    """A backfill was faster than the query that lives on: each record still is there once."""
+    first, backfill = Query(folder, tmp_path / "first"), Query(folder, tmp_path / "backfill")
+    first.run(0, 0, 10)
+    backfill.run(0, 0, 20)
+    first.run(1, 10, 20)
+    first.run(2, 20, 30)
+    assert folder.records() == expected((0, range(30)))
+    folder.compact()
+    first.run(3, 30, 31)
+    assert folder.records() == expected((0, range(31)))
+
+
+def test_new_records_at_old_offsets_end_the_query(folder: Folder, tmp_path: Path) -> None:
+    """The log was truncated, and data loss is tolerated. Into another folder, the batch may be repeated."""
+    query = Query(folder, tmp_path / "query")
+    query.run(0, 0, 10)
+    with pytest.raises(ArchiveError, match="went back from offset 10 to 5: its log was truncated"):
+        query.run(1, 5, 7, reset=True)
+    assert folder.records() == expected((0, range(10)))
+    other = Folder(tmp_path / "other")
+    moved = archive._Writing(other.path, str(query.checkpoint))
+    for _ in range(2):
+        moved.write(Rows([rows(0, range(5, 7))]), 1)  # type: ignore[arg-type]
+    assert other.records() == expected((0, range(5, 7)))
+
+
+def test_records_that_kafka_has_deleted_do_not_end_the_query(folder: Folder, tmp_path: Path) -> None:
+    """Reading goes on behind them, also where another query was further already."""
+    Query(folder, tmp_path / "other").run(0, 0, 40)
+    query = Query(folder, tmp_path / "query")
+    query.run(0, 0, 10)
+    query.run(1, 20, 50, reset=True)
+    assert folder.records() == expected((0, range(50)))
+
+
+def test_an_archive_is_one_before_its_first_record(folder: Folder, tmp_path: Path) -> None:
+    """A batch that was stopped leaves files, which no reader takes for those of a plain folder."""
+    query = Query(folder, tmp_path / "query")
+    query.plan(0, 0, 5)
+    with pytest.raises(ArchiveError, match="none that this batch reads"):
+        query._writing.write(Rows([rows(0, range(5))], [rows(1, range(5))]), 0)  # type: ignore[arg-type]
+    assert log.read_archive(folder.path) == Archive(number=1)
+    query.run(0, 0, 5)
+    assert folder.records() == expected((0, range(5)))
+
+
+@pytest.mark.parametrize("time", [2**60, -(2**60), (2_932_897 * DAY_US), -719_163 * DAY_US])
+def test_times_that_no_calendar_has_are_without_a_day(folder: Folder, time: int) -> None:
+    """Producers set any time they like: it must not stop the archive."""
+    batch = rows(0, [0, 1])
+    times = pa.array([START_US, time]).cast(SCHEMA.field("timestamp").type)
+    folder.write({0: (0, 2)}, [batch.set_column(5, SCHEMA.field("timestamp"), times)])
+    assert {file.day for file in folder.state().files.values()} == {"2013-01-01", ""}
+    folder.write({0: (2, 3)}, [rows(0, [2], day=None)])
+    folder.compact()
+    assert archive.verify(folder.path).is_sound
 
 
 def test_partitions_without_records_have_positions_too(folder: Folder) -> None:
@@ -382,7 +499,7 @@ def test_old_files_that_no_log_names_are_deleted(folder: Folder) -> None:
 
 @pytest.mark.parametrize("what", ["row lost", "row doubled", "file lost", "file damaged", "offset that nobody read"])
 def test_a_compaction_that_would_lose_or_double_records_is_refused(folder: Folder, what: str) -> None:
-    """Nothing is changed, and `verify` finds the same."""
+    """Its day stays as it is, other days are compacted, and `verify` finds the same."""
     small_files(folder)
     path = Path(sorted(archive.files(folder.path))[0])
     table = pq.read_table(path, partitioning=None)
@@ -399,9 +516,12 @@ def test_a_compaction_that_would_lose_or_double_records_is_refused(folder: Folde
         case "file damaged":
             path.write_bytes(path.read_bytes()[:-100])
     state = folder.state()
-    with pytest.raises(ArchiveError):
+    with pytest.raises(ArchiveError, match=r"(2013-01-01|day=2013-01-01).* [12] other days were compacted"):
         folder.compact()
-    assert folder.state() == state
+    first = {path: file for path, file in state.files.items() if file.day == "2013-01-01"}
+    now = folder.state().files
+    assert first == {path: file for path, file in now.items() if file.day == "2013-01-01"}
+    assert len(now) == len(first) + len({file.day for file in state.files.values()}) - 1
     assert not archive.verify(folder.path).is_sound
 
 

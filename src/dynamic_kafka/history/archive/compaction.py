@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from dynamic_kafka.errors import ArchiveError
+from dynamic_kafka.errors import ArchiveError, listed
 from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.history.archive import log
 from dynamic_kafka.history.archive.data import COORDINATES, new_path, writer
@@ -34,6 +34,7 @@ __all__ = ["Compacted", "Offsets", "compact", "days_to_compact", "is_data", "mer
 Offsets: TypeAlias = "dict[PartitionKey, np.ndarray[Any, Any]]"
 
 _DAY_MS = 86_400_000
+_MOST = 5
 _WINDOW_ROWS = 500_000
 _WINDOW_BYTES = 64 << 20
 
@@ -59,15 +60,21 @@ def compact(location: str, *, before: dt.date, keep_ms: int) -> Compacted:
         keep_ms: How long replaced files stay for readers that began earlier.
 
     Raises:
-        ArchiveError: If it is no archive, or records would be lost or doubled. Nothing is changed then.
+        ArchiveError: If it is no archive, or records of a day would be lost or doubled. Such a day is left as it is, and all
+            others are compacted before the error.
     """
     files = open_files(location, ArchiveError)
     found = files.walk()  # before the log: a file that it names now is not taken for one that no log names
     archive = read(files)
     now_ms = int(time.time() * 1000)
     done: dict[str, int] = {}
+    problems: list[str] = []
     for day, paths in days_to_compact(archive, before).items():
-        path, file = _rewritten(files, archive, day, paths)
+        try:
+            path, file = _rewritten(files, archive, day, paths)
+        except ArchiveError as error:
+            problems.append(str(error))
+            continue
         archive.replace(paths, {path: file}, now_ms)
         done[day] = len(paths)
     old = [path for path, at_ms in archive.replaced.items() if at_ms <= now_ms - keep_ms and path in found]
@@ -86,6 +93,9 @@ def compact(location: str, *, before: dt.date, keep_ms: int) -> Compacted:
     for path in [*old, *unknown]:
         files.delete(path)
     log.delete_old(files)
+    if problems:
+        compacted = f"{len(done)} other days were compacted" if done else "No other day was to be compacted"
+        raise ArchiveError(f"{listed(problems, _MOST)}. {compacted}")
     return Compacted(done, len(old) + len(unknown))
 
 

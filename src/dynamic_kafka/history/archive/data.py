@@ -6,6 +6,7 @@ grow. So with the check of the driver that two tasks have no offsets in common, 
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -29,6 +30,7 @@ COORDINATES = ("cluster_id", "topic", "topic_id", "partition", "offset")
 """The columns that identify a record, in the order of a compacted file."""
 _BUFFERED_BYTES = 64 << 20
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"  # as Spark and Hive name the folder of null
+_FIRST_DAY, _LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
@@ -145,7 +147,7 @@ class _Days:
         self._rows: dict[str, int] = {}
 
     def add(self, table: pa.Table) -> None:
-        days = table.column("timestamp").cast(pa.date32())
+        days = _days(table.column("timestamp"))
         for day in pc.unique(days):
             rows = table.filter(pc.equal(days, day) if day.is_valid else pc.is_null(days))
             name = str(day.as_py()) if day.is_valid else ""
@@ -182,6 +184,14 @@ class _Days:
             for left in (self._files.hidden(path), path):
                 with suppress(Exception):
                     self._files.delete(left)
+
+
+def _days(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the days of times in UTC; null also for those outside of the years 1 to 9999, which have no name."""
+    days = times.cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.date32())
+    number = days.cast(pa.int32())
+    is_named = pc.and_(pc.greater_equal(number, _FIRST_DAY), pc.less_equal(number, _LAST_DAY))
+    return pc.if_else(is_named, days, pa.scalar(None, pa.date32()))
 
 
 def writer(files: Files, path: str, schema: pa.Schema) -> pq.ParquetWriter:

@@ -23,7 +23,17 @@ from dynamic_kafka.history.archive.model import (
     encode_state,
 )
 
-__all__ = ["FOLDER", "create_record", "delete_old", "read", "read_archive", "read_record", "write_state"]
+__all__ = [
+    "FOLDER",
+    "begin",
+    "create_record",
+    "delete_old",
+    "read",
+    "read_archive",
+    "read_record",
+    "refreshed",
+    "write_state",
+]
 
 FOLDER = "_dynamic_kafka"
 _BATCHES, _STATES = f"{FOLDER}/batches", f"{FOLDER}/states"
@@ -69,6 +79,30 @@ def _read(files: Files) -> Archive | None:
             raise ArchiveError(f"{missing} is missing, so the archive is not complete; restore it from a backup")
         archive.add(query, read_record(files, query, number))
     return archive if states or records else None
+
+
+def refreshed(files: Files, archive: Archive | None) -> Archive | None:
+    """Return the state of an archive, which is the known one if nobody else has written anything since.
+
+    Args:
+        files: The archive's folder.
+        archive: The known state.
+    """
+    if archive is not None:
+        records = all(number <= archive.batches.get(query, 0) for query, number in _records(files))
+        if records and max(_numbers(files, _STATES), default=0) <= archive.number:
+            return archive
+    return read(files)
+
+
+def begin(files: Files) -> Archive:
+    """Return the state of a new archive, and write it: from now on, the folder is one.
+
+    Without a log, a reader would take files of a batch that was stopped for those of a plain folder.
+    """
+    archive = Archive(number=1)
+    files.create(_path(_STATES, "1"), encode_state(archive))  # another query may have been faster with the same
+    return read(files) or archive
 
 
 def create_record(files: Files, query: str, number: int, batch: Batch) -> bool:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from dynamic_kafka.errors import ArchiveError
 
 __all__ = [
+    "NOTHING",
     "Archive",
     "Batch",
     "DataFile",
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 _VERSION = 1
+NOTHING = '{"version":1,"files":{},"names":{},"spans":[]}'
+"""The record of a batch that adds nothing."""
 
 
 class PartitionKey(NamedTuple):
@@ -88,11 +91,13 @@ class Batch(NamedTuple):
         files: Its files by path.
         spans: What it has read; without gaps between, each partition has one span.
         names: The clusters' names in the column `cluster` by cluster.id.
+        number: The number of Spark's batch; -1 in records of earlier versions, which do not have it.
     """
 
     files: Mapping[str, DataFile]
     spans: Mapping[PartitionKey, Sequence[Span]]
     names: Mapping[str, str]
+    number: int = -1
 
 
 @dataclass(slots=True)
@@ -106,6 +111,7 @@ class Archive:
         names: The clusters' names in the column `cluster` by cluster.id; the last one, if a cluster was renamed.
         batches: The number of records of batches that are in this state, by the query that wrote them.
         replaced: The files that compactions have replaced, and when (milliseconds since 1970).
+        last: The number of Spark's last batch that is in this state, by query, where it is known.
     """
 
     number: int = 0
@@ -114,6 +120,7 @@ class Archive:
     names: dict[str, str] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
     replaced: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
 
     def positions(self) -> dict[PartitionKey, int]:
         """Return the offset behind the last one that was read, for each partition."""
@@ -127,11 +134,21 @@ class Archive:
         """
         if twice := batch.files.keys() & (self.files.keys() | self.replaced.keys()):
             raise ArchiveError(f"The file {min(twice)} is in two batches of the archive. Was the log copied or edited?")
-        found = {key: joined(self.spans.get(key, ()), spans, key) for key, spans in batch.spans.items()}
+        number = self.batches.get(query, 0) + 1
+        try:
+            found = {key: joined(self.spans.get(key, ()), spans, key) for key, spans in batch.spans.items()}
+        except ArchiveError as error:
+            raise ArchiveError(
+                f"{error}: in the record {query}-{number}.json in _dynamic_kafka/batches and in another one. Were they "
+                "written by two queries at the same time? Stop both. Then replace the text of the record that has fewer "
+                f"offsets by {NOTHING}. What only that one had is missing then, and a query with a new checkpoint adds it"
+            ) from None
         self.spans.update(found)
         self.files.update(batch.files)
         self.names.update(batch.names)
-        self.batches[query] = self.batches.get(query, 0) + 1
+        self.batches[query] = number
+        if batch.number >= 0:
+            self.last[query] = batch.number
 
     def replace(self, old: Iterable[str], new: Mapping[str, DataFile], now_ms: int) -> None:
         """Replace files by others with the same records.
@@ -164,10 +181,7 @@ def joined(spans: Sequence[Span], more: Iterable[Span], key: PartitionKey) -> li
         if last is not None and span.start == span.end <= last.end:
             continue
         if last is not None and span.start < last.end:
-            raise ArchiveError(
-                f"The archive has offsets {span.start} to {min(span.end, last.end) - 1} of {key} twice. Were they written "
-                "by two queries at the same time? Remove the record of one of them from _dynamic_kafka/batches"
-            )
+            raise ArchiveError(f"The archive has offsets {span.start} to {min(span.end, last.end) - 1} of {key} twice")
         if last is not None and span.start == last.end:
             result[-1] = Span(last.start, span.end, last.rows + span.rows)
         else:
@@ -196,7 +210,13 @@ def missing(start: int, end: int, spans: Sequence[Span]) -> list[tuple[int, int]
 def encode_batch(batch: Batch) -> str:
     """Return the record of a batch."""
     return _text(
-        {"version": _VERSION, "names": batch.names, "spans": _spans(batch.spans), "files": _files(batch.files)}
+        {
+            "version": _VERSION,
+            "names": batch.names,
+            "spans": _spans(batch.spans),
+            "files": _files(batch.files),
+            "batch": batch.number,
+        }
     )
 
 
@@ -208,7 +228,9 @@ def decode_batch(text: str, place: str) -> Batch:
     """
     value = _value(text, place)
     try:
-        return Batch(_files_of(value["files"]), _spans_of(value["spans"]), dict(value["names"]))
+        return Batch(
+            _files_of(value["files"]), _spans_of(value["spans"]), dict(value["names"]), int(value.get("batch", -1))
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(place, error) from None
 
@@ -223,6 +245,7 @@ def encode_state(archive: Archive) -> str:
             "spans": _spans(archive.spans),
             "files": _files(archive.files),
             "replaced": archive.replaced,
+            "last": archive.last,
         }
     )
 
@@ -242,6 +265,7 @@ def decode_state(text: str, number: int, place: str) -> Archive:
             dict(value["names"]),
             {query: int(count) for query, count in value["batches"].items()},
             {path: int(at_ms) for path, at_ms in value["replaced"].items()},
+            {query: int(last) for query, last in value.get("last", {}).items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(place, error) from None

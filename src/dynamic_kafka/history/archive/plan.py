@@ -11,7 +11,18 @@ from typing import NamedTuple
 from dynamic_kafka.errors import ArchiveError
 from dynamic_kafka.history.archive.model import Archive, Batch, DataFile, PartitionKey, Span, missing
 
-__all__ = ["AS_THE_SOURCE", "Part", "Place", "Plan", "Written", "batch_of", "decode_plan", "encode_plan", "plan_batch"]
+__all__ = [
+    "AS_THE_SOURCE",
+    "Part",
+    "Place",
+    "Plan",
+    "Written",
+    "batch_of",
+    "check_reset",
+    "decode_plan",
+    "encode_plan",
+    "plan_batch",
+]
 
 AS_THE_SOURCE = "Archive the stream as the source gives it: before joins, explode and repartition"
 """What to do about rows that are not those of the source."""
@@ -105,6 +116,35 @@ def plan_batch(
     return Plan(location, query, record, batch, parts, idle, names)
 
 
+def check_reset(
+    archive: Archive, place: Place, key: PartitionKey, *, ended: int, start: int, query: str, batch: int
+) -> None:
+    """Check that what a batch reads of a partition is not new at old offsets.
+
+    Args:
+        archive: The archive before it.
+        place: The partition, for people.
+        key: The partition.
+        ended: Where the batch before has ended.
+        start: Where the batch begins.
+        query: The query's id.
+        batch: The number of Spark's batch.
+
+    Raises:
+        ArchiveError: If the log of the partition was cut back, and the archive has records that it does not have any more.
+    """
+    if start >= ended or archive.last.get(query, -1) >= batch:  # nothing was cut back, or this batch is repeated
+        return
+    if not any(span.start < span.end and span.end > start for span in archive.spans.get(key, ())):
+        return
+    cluster, topic, partition = place
+    raise ArchiveError(
+        f"Cluster '{cluster}', topic '{topic}', partition {partition} went back from offset {ended} to {start}: its log was "
+        "truncated, or the topic was made anew. The archive has other records at these offsets, so the new ones were not "
+        "written. Archive the topic to another folder from here on, with the same checkpoint"
+    )
+
+
 def batch_of(plan: Plan, tasks: Iterable[Written]) -> Batch:
     """Return what a batch adds to the archive.
 
@@ -136,7 +176,7 @@ def batch_of(plan: Plan, tasks: Iterable[Written]) -> Batch:
         new = [Span(start, end, count) for (start, end), count in zip(part.new, rows[place], strict=True)]
         if new:  # a renamed cluster may be there under both names
             spans.setdefault(part.key, []).extend(new)
-    return Batch(files, spans, plan.names)
+    return Batch(files, spans, plan.names, plan.batch)
 
 
 def encode_plan(plan: Plan) -> str:

@@ -31,7 +31,8 @@ class PartitionReport(NamedTuple):
         records: The number of records.
         unread: The offsets in between that no batch has read, as ranges. Kafka may have had records there.
         without_record: The number of offsets that were read and have no record: markers of transactions, what Kafka has
-            compacted away or aborted, and what the query has left out. Which of these, the archive does not know.
+            compacted away or aborted, what the query has left out, and records that were given up (`failOnDataLoss=false`,
+            `skip-offsets`). Which of these, the archive does not know.
     """
 
     key: PartitionKey
