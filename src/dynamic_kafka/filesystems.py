@@ -11,6 +11,10 @@ from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 __all__ = ["failure_reason", "failures", "open_file_system"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?]*)([^?]*)(?:\?(.*))?", re.DOTALL)
+_NO_PORT = re.compile(r":(?!\d*$)")
+_QUERY_NAME = re.compile(r"(?:^|&)([^=&]*)")
+_SECRET = re.compile("key|secret|token|password|passwd|credential|signature|^sig$", re.IGNORECASE)
 _BY_PYARROW = ("hdfs", "viewfs", "s3", "gs", "gcs", "abfs", "abfss", "mock")
 _GOOGLE = ("gs", "gcs")
 _RETRY_S = 30
@@ -25,13 +29,14 @@ def open_file_system(location: str) -> tuple[Any, str]:
         location: A local path, or an address such as `s3a://bucket/path`, as Spark takes it.
 
     Raises:
-        ConfigurationError: If the address cannot be used.
+        ConfigurationError: If the address cannot be used, or has a secret.
         MissingDependencyError: If the file system needs fsspec, which is not installed.
     """
     from pyarrow.fs import FileSystem, LocalFileSystem
 
     if not location.strip():
         raise ConfigurationError("The address is empty; give a path, or an address such as s3a://bucket/path")
+    _check_secrets(location)
     match = _SCHEME.fullmatch(location)
     if match is None or match[1].lower() == "file":
         path = location if match is None else "/" + match[2].lstrip("/")
@@ -48,6 +53,27 @@ def open_file_system(location: str) -> tuple[Any, str]:
     if not path.strip("/"):
         raise ConfigurationError(f"'{location}' names no file or folder; give an address such as s3a://bucket/path")
     return file_system, path
+
+
+def _check_secrets(location: str) -> None:
+    """Raise if an address has a password or a key: addresses are in logs, checkpoints and errors."""
+    match = _ADDRESS.match(location)
+    if match is None:
+        return
+    scheme, host, path, query = match.groups()
+    user, has_user, _ = host.rpartition("@")
+    # A key may have a slash: then what looks like a port is none.
+    with_login = (has_user and (":" in user or scheme.lower() in ("s3", *_OTHER_NAMES))) or (
+        "@" in path and _NO_PORT.search(host)
+    )
+    named = [name for name in _QUERY_NAME.findall(query or "") if _SECRET.search(name)]
+    if with_login or named:
+        what = "a login" if with_login else f"the parameter '{named[0]}'"
+        raise ConfigurationError(
+            f"The address '{scheme}://{(host + path).rpartition('@')[2]}' was given with {what}. Addresses are shown in "
+            "logs, progress and checkpoints, so they must not have secrets. Give them by the environment (AWS_ACCESS_KEY_ID "
+            "and AWS_SECRET_ACCESS_KEY for s3) or by the machine's own role"
+        )
 
 
 def failures() -> tuple[type[Exception], ...]:

@@ -20,11 +20,13 @@ from hypothesis import strategies as st
 from tests.histories import records, write
 
 from dynamic_kafka.errors import ConfigurationError, HistoryError
-from dynamic_kafka.history import reader
+from dynamic_kafka.history import parquet, reader
 from dynamic_kafka.history.columns import RECORD
 from dynamic_kafka.history.csv_text import Rfc4180Text
+from dynamic_kafka.history.folder import ListedFile, is_at, open_folder
 from dynamic_kafka.history.formats import Frozen, freeze
 from dynamic_kafka.history.model import HistoryTask, TimeLimit, pieces
+from dynamic_kafka.history.orc_zones import writer_zones
 from dynamic_kafka.history.reader import read_history
 from dynamic_kafka.history.settings import HistorySettings
 from dynamic_kafka.source.rows import COLUMNS, arrow_schema
@@ -298,6 +300,37 @@ def test_csv_of_the_other_way_is_an_error(tmp_path: Path, name: str) -> None:
         frozen(tmp_path, format=said)
 
 
+@pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "lz4", "zstd"])
+def test_times_of_orc_are_those_of_utc(tmp_path: Path, compression: str) -> None:
+    """The zone of the writer is in each stripe. Arrow writes GMT."""
+    time = pa.array([datetime(2015, 1, 1)] * 3, pa.timestamp("us"))  # noqa: DTZ001
+    table = pa.table(records_of_columns(3) | {"timestamp": time})
+    pa.orc.write_table(table, tmp_path / "f.orc", compression=compression)
+    with pa.OSFile(str(tmp_path / "f.orc")) as file:
+        assert writer_zones(file) == set()
+    assert read(frozen(tmp_path, format="orc"))[0]["timestamp"] == datetime(2015, 1, 1, tzinfo=UTC)
+    if compression == "uncompressed":
+        path = tmp_path / "f.orc"
+        path.write_bytes(path.read_bytes().replace(b"GMT", b"EST"))
+        with pytest.raises(ConfigurationError, match="has times of the zone EST in the column 'timestamp'"):
+            frozen(tmp_path, format="orc")
+
+
+def records_of_columns(count: int) -> dict[str, Any]:
+    """The columns that records need."""
+    return {"value": [b"v"] * count, "topic": ["t"] * count, "partition": [0] * count, "offset": list(range(count))}
+
+
+def test_orc_that_spark_wrote_in_new_york_is_refused(tmp_path: Path) -> None:
+    """Its times would be read as if they were of UTC, five hours off."""
+    shutil.copy(BY_SPARK / "spark-new-york.orc", tmp_path / "f.orc")
+    with pytest.raises(ConfigurationError, match="times of the zone America/New_York in the column 'timestamp'"):
+        frozen(tmp_path, format="orc")
+    row = pa.struct([("key", pa.string()), ("timestamp", pa.timestamp("us"))])  # a time on a clock is what it is
+    found = frozen(tmp_path, format="orc", row=row, switch="starting-offsets")
+    assert found.history.rows == 19
+
+
 @given(st.lists(st.text(st.sampled_from(['"', "\\", ",", "\n", "a"]), max_size=6), min_size=1), st.integers(1, 9))
 def test_texts_of_both_ways_are_the_same_whatever_the_blocks(values: list[str], size: int) -> None:
     """A value may be cut anywhere."""
@@ -456,6 +489,80 @@ def test_a_delta_table_is_not_read_as_files(tmp_path: Path) -> None:
     (tmp_path / "_delta_log").mkdir()
     with pytest.raises(ConfigurationError, match="is a Delta table"):
         frozen(tmp_path)
+
+
+@pytest.mark.parametrize("log", ["_delta_log", "_spark_metadata", "_dynamic_kafka"])
+@pytest.mark.parametrize("named", ["parent", "part"])
+def test_parts_and_parents_of_tables_are_refused(tmp_path: Path, log: str, named: str) -> None:
+    """Only the log says which files count, and it is in another folder than the one that is named."""
+    write(tmp_path / "all" / "orders" / "day=1" / "f.parquet", records("t", range(3)))
+    assert frozen(tmp_path / "all").history.rows == 3
+    (tmp_path / "all" / "orders" / log).mkdir()
+    path = tmp_path / "all" if named == "parent" else tmp_path / "all" / "orders" / "day=1"
+    with pytest.raises(
+        ConfigurationError, match=rf"'{tmp_path}/all/orders', and only its log says .* Name that folder"
+    ):
+        frozen(path)
+    assert frozen(path / "f.parquet" if named == "part" else path / "orders" / "day=1" / "f.parquet").history.rows == 3
+
+
+@pytest.mark.parametrize("path", ["h", "h/f.parquet", "./h/", "f.parquet"])
+def test_relative_paths_are_absolute_from_the_start(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors and later runs may be in other folders. The same path is recognized later."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "h" / "f.parquet", records("t", range(3)))
+    write(tmp_path / "f.parquet", records("t", range(3)))
+    found = frozen(path)
+    assert is_at(found.history, path)
+    assert not is_at(found.history, "other")
+    monkeypatch.chdir("/")
+    assert offsets(read(found)) == [0, 1, 2]
+    assert is_at(found.history, str(tmp_path / path))
+
+
+def test_files_of_a_table_may_be_on_another_file_system(tmp_path: Path) -> None:
+    """An Iceberg table has a name, and whole addresses."""
+    fsspec = pytest.importorskip("fsspec")
+    path = write(tmp_path / "f.parquet", records("t", range(3)))
+    with fsspec.open("memory://warehouse/t/a%20b.parquet", "wb") as file:
+        file.write(path.read_bytes())
+    folder = open_folder("cat.ns.table", "iceberg")
+    assert folder.location == "cat.ns.table"
+    listed = ListedFile("memory://warehouse/t/a%20b.parquet", path.stat().st_size, 0)
+    settings = HistorySettings("cat.ns.table", "iceberg", "coordinates", None, "")
+    found = parquet.inspect(folder, settings, listed, with_offsets=True)
+    assert found.largest == {("kafka", "t", 0): 2}
+    for scheme in ("mock", "file"):
+        place = folder._place(f"{scheme}:///warehouse/f.parquet")
+        assert (place[0].type_name, place[1].lstrip("/")) == (scheme.replace("file", "local"), "warehouse/f.parquet")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://AKIA:hunter2@bucket/x",
+        "s3a://AKIA:hun/ter2@bucket/x",
+        "s3://hunter2@bucket/x",
+        "s3://bucket/x?region=eu&secret_key=hunter2",
+        "abfss://container@account/x?account_key=hunter2",
+        "sftp://me:hunter2@host/x",
+    ],
+)
+def test_addresses_with_secrets_are_refused(address: str) -> None:
+    """They are in logs, checkpoints and progress. The error does not have the secret either."""
+    with pytest.raises(ConfigurationError, match="must not have secrets") as caught:
+        frozen(address)
+    assert "ter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["mock:///a@b/c", "mock://host:80/a@b", "mock://user@host/a", "abfss://container@account/x?key=1"]
+)
+def test_not_every_at_is_a_login(address: str) -> None:
+    """Names may have one; and a container of Azure is before it."""
+    with pytest.raises(ConfigurationError) as caught:
+        frozen(address)
+    assert ("must not have secrets" in str(caught.value)) == ("key=1" in address)
 
 
 def without(name: str) -> list[dict[str, Any]]:

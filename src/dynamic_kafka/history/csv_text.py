@@ -7,9 +7,9 @@ r"""The text of CSV files: quotes within values, as they are written in two ways
 `csv-rfc4180`       `"say ""hi"" \"`                     RFC 4180: pandas, pyarrow, Spark with `escape` set to `"`
 ==================  ===================================  =====================================================
 
-Outside of quotes a backslash is a backslash, in both. Arrow reads the second way only: with an escape character, it would take
-backslashes outside of quotes for one, too. So texts of the first way are turned into those of the second. A text that is not
-of the way that the format says is an error, because its values would be others.
+Outside of quotes a backslash is a backslash, in both. Arrow reads the second way only: with an escape character, it would
+take backslashes outside of quotes for one, too. So texts of the first way are turned into those of the second. A text that
+is not of the way that the format says is an error, because its values would be others.
 """
 
 from __future__ import annotations
@@ -72,11 +72,12 @@ class Rfc4180Text(io.RawIOBase):
         while (quote := text.find(b'"', position)) >= 0:
             parts.append(text[position:quote])
             found = value.match(text, quote)
-            is_cut = begun.fullmatch(text, quote) if found is None else found.end() == len(text)
-            if is_cut and not self._ended:
+            after = None if found is None else text[found.end() : found.end() + 1]
+            is_whole = found is not None and after not in (b"", b'"')
+            if not self._ended and not is_whole and (after == b"" or begun.fullmatch(text, quote)):
                 self._left = text[quote:]
                 return b"".join(parts)
-            if found is None or text[found.end() : found.end() + 1] not in (b",", b"\n", b"\r", b""):
+            if found is None or after not in (b",", b"\n", b"\r", b""):
                 raise self._wrong(text[quote : quote + 60])
             inside = found[1]
             if by_backslash and (b"\\" in inside):

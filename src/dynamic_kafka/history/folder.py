@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, HistoryError
 from dynamic_kafka.filesystems import failure_reason, open_file_system
-from dynamic_kafka.history.model import HistoryFile
+from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 
-__all__ = ["ARCHIVE_FILE", "Folder", "ListedFile", "in_parallel", "open_folder"]
+__all__ = ["ARCHIVE_FILE", "Folder", "ListedFile", "in_parallel", "is_at", "open_folder"]
 
 ARCHIVE_FILE = "_dynamic_kafka/archive.json"
 """The file that says which clusters and topics an archive was made from."""
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _TABLES = {"_delta_log": "a Delta table", "_iceberg": "an Iceberg table"}
+_LOGS = {
+    "_delta_log": "a Delta table",
+    "_spark_metadata": "the folder of Spark's streaming file sink",
+    "_dynamic_kafka": "an archive",
+}
+_ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
 _CALLS = 16
 
 
@@ -36,13 +44,16 @@ class Folder:
     """A history's folder, or its only file.
 
     Args:
-        location: As the user named it.
+        location: As the user named it. `self.location` is the same, but never relative: executors and later runs may be in
+            other folders.
+        is_name: True if it is the name of a table, whose files have whole addresses.
     """
 
-    def __init__(self, location: str) -> None:
-        self.location = location.rstrip("/")
-        self._fs, root = open_file_system(location)
+    def __init__(self, location: str, *, is_name: bool = False) -> None:
+        self.location = location if is_name else whole_address(location)
+        self._fs, root = open_file_system("/" if is_name else self.location or "/")
         self._root = root.rstrip("/")
+        self._opened: dict[str, tuple[Any, str]] = {}
 
     def files(self) -> list[ListedFile]:
         """Return the files with data, in the order of their paths.
@@ -75,6 +86,7 @@ class Folder:
                     f"Option 'history.path': '{self.location}' is {kind}, some files of which may not be rows of it any "
                     "more. Set history.format to the format of the table"
                 )
+        self._check_logs(paths)
         data = {
             path: info
             for path, info in paths.items()
@@ -113,7 +125,8 @@ class Folder:
         """
         self._check(file)
         try:
-            with self._fs.open_input_file(self._path(file.path)) as opened:
+            file_system, path = self._place(file.path)
+            with file_system.open_input_file(path) as opened:
                 yield opened
         except DynamicKafkaError:
             raise
@@ -133,7 +146,8 @@ class Folder:
         from pyarrow.fs import FileType
 
         try:
-            now = self._fs.get_file_info(self._path(file.path))
+            file_system, path = self._place(file.path)
+            now = file_system.get_file_info(path)
         except OSError as error:
             raise self.unreadable(file, error) from error
         if now.type == FileType.NotFound:
@@ -146,8 +160,47 @@ class Folder:
                 else "was written again",
             )
 
-    def _path(self, path: str) -> str:
-        return open_file_system(path)[1] if "://" in path else f"{self._root}/{path}"
+    def _place(self, path: str) -> tuple[Any, str]:
+        """Return the file system and the path there of a file, which may be on another one than the folder."""
+        scheme, address, rest = path.partition("://")
+        if not address:
+            return self._fs, f"{self._root}/{path}"
+        host, _, rest = rest.partition("/")
+        begin = f"{scheme}://{host}/"
+        if begin not in self._opened:  # opened once: it may ask for the region of a bucket
+            file_system, root = open_file_system(f"{begin}_")
+            self._opened[begin] = file_system, root.removesuffix("_")
+        file_system, root = self._opened[begin]
+        return file_system, f"{root}{rest}"
+
+    def _check_logs(self, paths: Mapping[str, Any]) -> None:
+        """Raise if some of the files are of a table, an archive or a sink, whose log says which of its files count."""
+        from pyarrow.fs import FileType
+
+        found = [path for path in sorted(paths) if "/" in path and path.rpartition("/")[2] in _LOGS]
+        if found:
+            whole = found[0].rpartition("/")
+            raise ConfigurationError(
+                f"Option 'history.path': within is {_LOGS[whole[2]]}, '{self.location}/{whole[0]}', and only its log says "
+                "which of its files count. Name that folder alone"
+            )
+        above = self._root.split("/")[:-1]
+        places = {
+            f"{'/'.join(above[:i])}/{name}": kind
+            for i in range(len(above), 0, -1)
+            if any(above[:i])
+            for name, kind in _LOGS.items()
+        }
+        try:
+            infos = self._fs.get_file_info(list(places)) if places else []
+        except (OSError, ValueError, NotImplementedError):  # who may read a folder may not always look above it
+            return
+        for info in infos:
+            if info.type != FileType.NotFound:
+                raise ConfigurationError(
+                    f"Option 'history.path': '{self.location}' is a part of {places[info.path]}, "
+                    f"'{info.path.rpartition('/')[0]}', and only its log says which of its files count. Name that folder"
+                )
 
     def _committed(self, logs: list[str]) -> dict[str, list[str]]:
         """Return the addresses of the files that Spark's file sink has committed, by the name of the file."""
@@ -166,9 +219,23 @@ class Folder:
         return found
 
 
-def open_folder(location: str) -> Folder:
-    """Return a history's folder."""
-    return Folder(location)
+def open_folder(location: str, file_format: str) -> Folder:
+    """Return a history's folder. An Iceberg table may have a name in a catalog instead."""
+    return Folder(location, is_name=file_format == "iceberg" and "/" not in location)
+
+
+def whole_address(location: str) -> str:
+    """Return an address as it is, and a local path as an absolute one."""
+    return location.rstrip("/") if _ADDRESS.match(location) else str(Path(location).absolute()).rstrip("/")
+
+
+def is_at(history: FrozenHistory, path: str) -> bool:
+    """Return whether a history was frozen from a path. Of a single file it has the folder, and its name until it is read."""
+    known = {history.location, whole_address(history.location)}
+    if path in known or whole_address(path) in known:  # a table's name is no path
+        return True
+    folder, _, name = whole_address(path).rpartition("/")
+    return folder in known and [file.path for file in history.files] in ([], [name])
 
 
 def in_parallel(function: Any, items: Any) -> Iterator[Any]:

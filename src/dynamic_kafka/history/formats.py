@@ -83,7 +83,7 @@ def freeze(settings: HistorySettings) -> Frozen:
     from dynamic_kafka.history import parquet, tabular
     from dynamic_kafka.history.columns import RECORD
 
-    folder = open_folder(settings.path)
+    folder = open_folder(settings.path, settings.format)
     form = FORMATS[settings.format]
     with_offsets = settings.switch == "coordinates"
     archived = archived_history(settings.path, with_offsets=with_offsets) if settings.format == "parquet" else None
@@ -146,7 +146,7 @@ def reader_of(history: FrozenHistory) -> Callable[[HistoryPiece, Mapping[str, An
     """Return what reads columns of the pieces of a history. It takes the types that they should have."""
     from dynamic_kafka.history import parquet, tabular
 
-    folder = open_folder(history.location)
+    folder = open_folder(history.location, history.format)
     if FORMATS[history.format].is_tabular:
         return partial(tabular.read, folder, history.format)
     return partial(parquet.read, folder)

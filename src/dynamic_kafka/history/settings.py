@@ -52,8 +52,9 @@ _FORMAT = Option(
     "history.format",
     choice(*get_args(HistoryFormatName)),
     "parquet",
-    doc="The format of the history: files of `parquet`, `orc`, `csv` (as Spark writes it), `csv-rfc4180` (with doubled quotes) or `json`, or a table of `delta` (the extra "
-    "`deltalake`) or `iceberg` (the extra `iceberg`). For Iceberg, `history.path` is `catalog.namespace.table`, or the "
+    doc="The format of the history: files of `parquet`, `orc`, `csv` (as Spark writes it), `csv-rfc4180` (with doubled "
+    "quotes) or `json`, or a table of `delta` (the extra `deltalake`) or `iceberg` (the extra `iceberg`). For Iceberg, "
+    "`history.path` is `catalog.namespace.table`, or the "
     "address of its `metadata.json`.",
 )
 _VERSION = Option(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dynamic_kafka.errors import HistoryError
+from dynamic_kafka.errors import ConfigurationError, HistoryError, listed
 from dynamic_kafka.history.columns import (
     COORDINATES,
     RECORD,
@@ -23,6 +23,7 @@ from dynamic_kafka.history.columns import (
 from dynamic_kafka.history.csv_text import CSV_FORMATS, Rfc4180Text
 from dynamic_kafka.history.folder import Folder, ListedFile
 from dynamic_kafka.history.model import HistoryFile, HistoryPiece, Inspected
+from dynamic_kafka.history.orc_zones import writer_zones
 from dynamic_kafka.history.settings import HistorySettings
 
 __all__ = ["inspect", "read"]
@@ -56,6 +57,7 @@ def inspect(folder: Folder, settings: HistorySettings, listed: ListedFile, *, wi
     with folder.open(listed) as opened:
         schema, batches = _open(file_format, opened, listed.path, types, only=None)
         if file_format == "orc":
+            _check_zones(shown, opened, schema, types)
             types = {field.name: field.type for field in schema}
             check_columns(shown, stored_columns(schema, listed.values), settings)
         for batch in batches:
@@ -116,6 +118,18 @@ def _open(
         reader = _csv(file_format, stream, types or {"value": pa.binary()}, names)
         return reader.schema, iter(reader)
     return _json(stream, [*types.items()])
+
+
+def _check_zones(shown: str, opened: Any, schema: pa.Schema, wanted: Mapping[str, pa.DataType]) -> None:
+    """Raise if times of an ORC file are those of a clock that is not in UTC: they would be read as if it were."""
+    instants = (name for name, type_ in wanted.items() if pa.types.is_timestamp(type_) and type_.tz is not None)
+    local = [n for n in instants if n in schema.names and getattr(schema.field(n).type, "tz", "") is None]
+    if local and (zones := writer_zones(opened)):
+        raise ConfigurationError(
+            f"The history's file '{shown}' has times of the zone {listed([zone or 'unknown' for zone in sorted(zones)])} in "
+            f"the column '{local[0]}', which would be taken for UTC. Write it as Parquet, or with a JVM in UTC "
+            "(-Duser.timezone=UTC)"
+        )
 
 
 def _unpacked(opened: Any, path: str) -> Any:
