@@ -23,6 +23,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.history.formats import Frozen
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 from dynamic_kafka.history.settings import HistorySettings
@@ -809,6 +810,15 @@ class AfterFiles(History):
         }
         self.first_starts = dict(self.continued)
         return Frozen(FrozenHistory("/h", "parquet", "3 files", self.rows_before, files), largest, {}, [])
+
+    def next_document(self) -> bool:
+        """All clusters have to answer first, also with `isolate`."""
+        if not self.log and not all(self.world.clusters[name].reachable for name in self.world.metadata):
+            with pytest.raises(ClusterUnavailableError, match="cannot be proved where Kafka goes on"):
+                super().next_document()
+            self.heal()
+            self.source = self.new_process()
+        return super().next_document()
 
     def latest_start(self, name: str, topic: str, partition: int, topic_id: str) -> int:
         """Behind what the files have."""

@@ -553,6 +553,8 @@ def test_nothing_is_read_if_kafka_does_not_go_on(
         enumerator(**in_history(tmp_path, *range(30))).latest_offset(MARKER, limited=True)
     tolerant = enumerator(**in_history(tmp_path, *range(30)), failOnDataLoss="false")
     assert tolerant.latest_offset(MARKER, limited=True)["clusters"]["kafka"]["start"] == [50, 0]
+    assert "Not exact: Cluster 'kafka': 20 records" in tolerant.report()["history"]["promise"]
+    assert any("20 records" in text and text.endswith("because failOnDataLoss=false") for text in events(tolerant))
 
 
 def test_a_history_for_a_query_that_has_begun_has_no_effect(enumerator: Enumerate, tmp_path: Path) -> None:
@@ -561,3 +563,64 @@ def test_a_history_for_a_query_that_has_begun_has_no_effect(enumerator: Enumerat
     source = enumerator(**in_history(tmp_path, 1))
     assert source.latest_offset(began, limited=True) is began
     assert any("history.path has no effect" in event["text"] for event in source.report()["events"])
+
+
+def test_another_history_for_a_query_that_has_begun_has_no_effect(enumerator: Enumerate, tmp_path: Path) -> None:
+    """It reads the one that it has begun with, and says so."""
+    options = in_history(tmp_path / "a", *range(30))
+    began = enumerator(**options).latest_offset(MARKER, limited=True)
+    for path, is_said in ((tmp_path / "a", False), (tmp_path / "b", True)):
+        source = enumerator(**options | {"history.path": str(path)})
+        assert source.latest_offset(began, limited=True)["history"]["location"] == str(tmp_path / "a")
+        assert any(f"history.path={path} has no effect" in text for text in events(source)) == is_said
+
+
+def of_clusters(**starting: KafkaOffsetsInitializer | None) -> SourceObjects:
+    """A metadata service with clusters that have the topic `t`, and starting offsets of their own or none."""
+    metadata = {
+        name: ClusterMetadata(frozenset({"t"}), {"bootstrap.servers": f"{name}:1"}, starting_offsets=own)
+        for name, own in starting.items()
+    }
+    return SourceObjects(metadata_service=InMemoryMetadataService([KafkaStream("s", metadata)]))
+
+
+@pytest.mark.parametrize("switch", ["coordinates", "timestamp", "starting-offsets"])
+def test_a_clusters_own_starting_offsets_do_not_bypass_the_switch(
+    enumerator: Enumerate, tmp_path: Path, clusters: dict[str, Logs], switch: str
+) -> None:
+    """They are without effect, or checked if starting offsets were asked for."""
+    clusters["a"] = {"t": [(20, 100)]}
+    options = in_history(tmp_path, *range(30)) | {"stream-ids": "s", "history.switch": switch}
+    if switch == "timestamp":
+        options |= {"history.switch.timestamp-millis": "5", "failOnDataLoss": "false"}
+    if switch == "starting-offsets":
+        options |= {"startingOffsets": "latest"}
+    own = KafkaOffsetsInitializer.offsets({KafkaTopicPartition("t", 0): 3})
+    source = enumerator(of_clusters(a=own), **options)
+    if switch == "starting-offsets":
+        with pytest.raises(OffsetResolutionError, match=r"17 records .* deleted from Kafka"):
+            source.latest_offset(MARKER, limited=True)
+        return
+    write(tmp_path / "0.parquet", records("t", range(30), cluster="a"))
+    first = source.latest_offset(MARKER, limited=True)
+    # No record is late enough for the time, so Kafka goes on at its end.
+    assert first["clusters"]["a"]["start"] == ([30] if switch == "coordinates" else [100])
+    again = enumerator(of_clusters(a=own), **options)
+    again.latest_offset(first, limited=True)
+    assert not any("Not as in the checkpoint" in text for text in events(again))
+
+
+@pytest.mark.parametrize("switch", ["coordinates", "starting-offsets"])
+def test_all_clusters_answer_before_a_history_is_read(
+    enumerator: Enumerate, tmp_path: Path, clusters: dict[str, Logs], monkeypatch: pytest.MonkeyPatch, switch: str
+) -> None:
+    """Also with `isolate`: later nobody would check where Kafka goes on."""
+    clusters |= {"a": {"t": [(0, 100)]}, "b": {"t": [(0, 100)]}}
+    monkeypatch.setattr(Connection, "dead", {"b"})
+    write(tmp_path / "f.parquet", records("t", range(30), cluster="a"))
+    options = {"history.path": str(tmp_path), "history.switch": switch, "stream-ids": "s"}
+    options |= {"cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "500"}
+    if switch == "starting-offsets":
+        options |= {"startingOffsets": "earliest"}
+    with pytest.raises(ClusterUnavailableError, match="Cluster 'b' does not answer, so it cannot be proved"):
+        enumerator(of_clusters(a=None, b=None), **options).latest_offset(MARKER, limited=True)

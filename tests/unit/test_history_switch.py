@@ -18,7 +18,7 @@ from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.model import ClusterView, DesiredCluster
 from dynamic_kafka.source.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.settings import SourceSettings
-from dynamic_kafka.source.switch import AfterHistory, check_positions, next_offsets, promise
+from dynamic_kafka.source.switch import AfterHistory, check_answers, check_positions, next_offsets, promise
 
 P0, P1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
 
@@ -73,7 +73,11 @@ def test_records_that_kafka_has_deleted_are_counted_before_anything_is_read() ->
         OffsetResolutionError, match=r"6 records .* deleted from Kafka: t-0: 5 \(offsets 10 to 14\), t-1: 1"
     ):
         AfterHistory(False, {"a": {P0: 10, P1: 2}}).get_partition_offsets([P0, P1], log)
-    assert AfterHistory(True, {"a": {P0: 10}}).get_partition_offsets([P0], log) == {P0: 15}
+    tolerant = AfterHistory(True, {"a": {P0: 10}})
+    assert tolerant.get_partition_offsets([P0], log) == {P0: 15}
+    assert tolerant.given_up == [
+        "Cluster 'a': 5 records that follow the history were deleted from Kafka: t-0: 5 (offsets 10 to 14)"
+    ]
 
 
 def test_a_history_ahead_of_kafka_is_of_another_log() -> None:
@@ -101,16 +105,42 @@ def test_given_offsets_are_checked_too() -> None:
 def test_clusters_are_recognized_by_their_ids() -> None:
     """Whatever they are called today."""
     archive = {"old": {"id": "A", "topics": {"t": "id-t"}}}
-    found, events = next_offsets(
+    found, events, recognized = next_offsets(
         {("old", "t", 0): 9}, archive, {"a": desired(), "b": desired()}, {"a": view(), "b": view("B")}
     )
     assert found == {"a": {P0: 10}}
     assert not events
+    assert recognized == {"cluster.id and topic id": 1}
+
+
+def test_files_without_a_cluster_are_of_the_only_one_of_the_archive() -> None:
+    """Its ids are compared, too."""
+    views = {"a": view()}
+    said = {"c": {"id": "A", "topics": {"t": "id-t"}}}
+    assert next_offsets({("", "t", 0): 9}, said, {"a": desired()}, views).recognized == {"cluster.id and topic id": 1}
+    with pytest.raises(OffsetResolutionError, match=r"cluster\.id was OLD and is now A"):
+        next_offsets({("", "t", 0): 9}, {"c": {"id": "OLD"}}, {"a": desired()}, views)
+    with pytest.raises(OffsetResolutionError, match="was made anew"):
+        next_offsets({("", "t", 0): 9}, {"c": {"id": "A", "topics": {"t": "OLD"}}}, {"a": desired()}, views)
+
+
+@pytest.mark.parametrize(
+    ("archive", "by"),
+    [
+        ({}, "their names alone, because there are no ids to compare"),
+        ({"a": {"id": "", "topics": {"t": ""}}}, "their names alone, because there are no ids to compare"),
+        ({"other": {"id": "B"}}, "their names alone, because there are no ids to compare"),
+        ({"a": {"id": "A"}}, "cluster.id and the topics' names"),
+    ],
+)
+def test_ids_are_named_only_if_they_were_compared(archive: Any, by: str) -> None:
+    """Neither empty ids nor those of other clusters prove anything."""
+    assert next_offsets({("a", "t", 0): 9}, archive, {"a": desired()}, {"a": view()}).recognized == {by: 1}
 
 
 def test_without_a_column_the_only_cluster_is_meant() -> None:
     """With more clusters nobody knows."""
-    assert next_offsets({("", "t", 0): 9}, {}, {"a": desired()}, {"a": view()})[0] == {"a": {P0: 10}}
+    assert next_offsets({("", "t", 0): 9}, {}, {"a": desired()}, {"a": view()}).offsets == {"a": {P0: 10}}
     with pytest.raises(ConfigurationError, match="no column 'cluster'"):
         next_offsets({("", "t", 0): 9}, {}, {"a": desired(), "b": desired()}, {"a": view(), "b": view("B")})
 
@@ -136,7 +166,7 @@ def test_what_is_not_as_in_the_history_is_an_error(
 def test_rows_that_nothing_follows_are_named() -> None:
     """Of clusters, topics and partitions that the query does not read."""
     largest = {("gone", "t", 0): 1, ("a", "u", 0): 1, ("a", "t", 1): 1, ("a", "t", 0): 1}
-    found, events = next_offsets(largest, {}, {"a": desired(partitions=frozenset([P0]))}, {"a": view()})
+    found, events, _ = next_offsets(largest, {}, {"a": desired(partitions=frozenset([P0]))}, {"a": view()})
     assert found == {"a": {P0: 2}}
     texts = sorted(e.text for e in events)
     assert "cluster 'a', topics t-1, u, which this query does not read" in texts[0]
@@ -146,8 +176,24 @@ def test_rows_that_nothing_follows_are_named() -> None:
 def test_a_partition_without_a_leader_stops_the_first_start() -> None:
     """Where it goes on could not be compared with its log."""
     document = Document(clusters={"a": ClusterOffsets(ranges={P1: (0, 0)}, unresolved={P0: 1})})
-    with pytest.raises(ClusterUnavailableError, match="partition 0 has no leader"):
-        check_positions(document, {"a": {P0: 10}})
+    for offsets in ({"a": {P0: 10}}, {}):  # nor would anybody check later where another one begins
+        with pytest.raises(ClusterUnavailableError, match="partition 0 has no leader"):
+            check_positions(document, offsets, given=())
+
+
+def test_a_topic_that_is_not_seen_stops_only_where_it_would_not_start_at_its_beginning() -> None:
+    """Elsewhere it may be created later."""
+    document = Document(clusters={"a": ClusterOffsets(ranges={P0: (0, 0)}, unseen={"u": 1})})
+    check_positions(document, {}, given=())
+    with pytest.raises(ClusterUnavailableError, match="does not show topic 'u'"):
+        check_positions(document, {}, given=["a"])
+
+
+def test_all_clusters_answer_first() -> None:
+    """Also those that the history does not have."""
+    check_answers({"a"}, {"a", "b"})
+    with pytest.raises(ClusterUnavailableError, match="Cluster 'b' does not answer"):
+        check_answers({"a", "b"}, {"a"})
 
 
 def settings(**options: str) -> SourceSettings:
@@ -161,11 +207,18 @@ def test_the_promise_says_what_is_exact() -> None:
     document = Document(clusters={"a": ClusterOffsets(ranges={P0: (1, 1), P1: (0, 0)})})
     history = settings().history
     assert history is not None
-    said = promise(history, document, {"a": {P0: 1}}, has_ids=False)
-    assert "1 partitions in the history; 1 partitions that are not in it start at their beginning. Exact" in said
+    said = promise(history, document, {"a": {P0: 1}}, recognized={"cluster.id and topic id": 1})
+    assert (
+        "1 partitions in the history; 1 partitions that are not in it start at their beginning. Exact; clusters" in said
+    )
+    assert said.endswith("by cluster.id and topic id")
+    both = promise(history, document, {"a": {P0: 1}}, recognized={"x": 1, "y": 2}, given_up=["5 records were deleted"])
+    assert "Not exact: 5 records were deleted; failOnDataLoss=false" in both
+    assert both.endswith("by x (1 partitions) and by y (2 partitions)")
+    assert ". Exact" not in both
     by_time = settings(**{"history.switch": "timestamp", "history.switch.timestamp-millis": "7"}).history
     assert by_time is not None
-    assert "Exact only if 'timestamp' is the time" in promise(by_time, document, {}, has_ids=False)
+    assert "Exact only if 'timestamp' is the time" in promise(by_time, document, {}, recognized={})
 
 
 def test_what_is_not_in_the_history_starts_at_its_beginning() -> None:

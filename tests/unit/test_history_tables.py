@@ -16,9 +16,11 @@ from tests.unit.test_history_files import frozen, offsets, read
 
 from dynamic_kafka import archive
 from dynamic_kafka.errors import ArchiveError, CheckpointError, ConfigurationError, HistoryError
+from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, encode
+from dynamic_kafka.source.document import HistoryStage
+from dynamic_kafka.source.offsets import ClusterOffsets, Document, decode, encode
 from dynamic_kafka.source.recorded import Recorded, recorded_offsets
 from dynamic_kafka.source.rows import COLUMNS
 
@@ -305,6 +307,21 @@ def test_a_checkpoint_says_where_its_query_ended(tmp_path: Path) -> None:
     assert recorded_offsets(ours) == Recorded(1, {("eu", "t", 0): 8}, {"eu": {"id": "id-eu", "topics": {"t": "tid"}}})
     spark = write_checkpoint(tmp_path / "spark", {"t": {"0": 23, "1": 0}}, finished=1)
     assert recorded_offsets(spark) == Recorded(0, {("", "t", 0): 22, ("", "t", 1): -1}, {})
+
+
+def test_a_query_that_has_just_read_its_history_has_written_all(tmp_path: Path) -> None:
+    """It has no batch of Kafka yet, but its positions."""
+    file = HistoryFile("f.parquet", 1, 1, (4,))
+    history = FrozenHistory("/h", "parquet", "1 file", 4, (file,))
+    for end, name in ((4, "all"), (3, "some")):
+        value = decode(document(5))
+        value.history = HistoryStage(history, "said", (0, end))
+        path = write_checkpoint(tmp_path / name, encode(value), finished=1)
+        if end == 4:
+            assert dict(recorded_offsets(path).largest) == {("eu", "t", 0): 4}
+        else:
+            with pytest.raises(ConfigurationError, match="still reads its own history"):
+                recorded_offsets(path)
 
 
 def test_a_checkpoint_that_does_not_tell_is_refused(tmp_path: Path) -> None:

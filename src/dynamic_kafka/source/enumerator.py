@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.history.folder import is_at
 from dynamic_kafka.history.formats import freeze
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, initializer_to_json
 from dynamic_kafka.kafka.config.secrets import storable
@@ -38,7 +39,7 @@ from dynamic_kafka.source.reconcile import reconcile
 from dynamic_kafka.source.recorded import recorded_offsets
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.stage import next_stage, plan_stage, progress
-from dynamic_kafka.source.switch import AfterHistory, NextOffsets, check_positions, next_offsets, promise
+from dynamic_kafka.source.switch import AfterHistory, NextOffsets, check_answers, check_positions, next_offsets, promise
 from dynamic_kafka.source.view import SourceSnapshot, SourceView
 
 if TYPE_CHECKING:
@@ -299,6 +300,7 @@ class SourceEnumerator:
         recorded = recorded_offsets(settings.checkpoint) if settings.switch == "checkpoint" else None
         frozen, policy = freeze(settings), self._policy
         offsets: NextOffsets = {}
+        recognized: Mapping[str, int] = {}
         if recorded is not None:
             if recorded_offsets(settings.checkpoint) != recorded:
                 raise ConfigurationError(
@@ -307,20 +309,36 @@ class SourceEnumerator:
                 )
             frozen = frozen._replace(largest=recorded.largest, clusters=recorded.clusters)
         if settings.switch in ("coordinates", "checkpoint"):
-            offsets, events = next_offsets(frozen.largest, frozen.clusters, seen.desired, seen.views)
-            self._log_events(events)
+            switched = next_offsets(frozen.largest, frozen.clusters, seen.desired, seen.views)
+            self._log_events(switched.events)
+            offsets, recognized = switched.offsets, switched.recognized
             start = AfterHistory(not policy.fail_on_data_loss, offsets)
-            seen = replace(seen, desired={name: replace(d, starting=None) for name, d in seen.desired.items()})
         else:
             start = AfterHistory(
                 not policy.fail_on_data_loss, given=policy.starting, is_time=settings.switch == "timestamp"
             )
+        check_answers(seen.desired, seen.views)
+        # A cluster's own starting offsets are among those that were given; all else is where the history says.
+        own = {name: d.starting for name, d in seen.desired.items()}
+        of_switch = {
+            name: replace(start, given=given) if given and settings.switch == "starting-offsets" else None
+            for name, given in own.items()
+        }
+        seen = replace(seen, desired={n: replace(d, starting=of_switch[n]) for n, d in seen.desired.items()})
         self._policy = replace(policy, starting=start)
         result = self._resolve(None, seen)
         self._policy = policy
-        check_positions(result.document, offsets)
+        silent = {request.cluster for request in result.requests if request.purpose == "start"}
+        check_answers(seen.desired, seen.views.keys() - silent)
+        by_largest = settings.switch in ("coordinates", "checkpoint")
+        check_positions(result.document, offsets, given=[n for n in own if own[n] is not None or not by_largest])
+        for name, cluster in result.document.clusters.items():
+            cluster.starting = initializer_to_json(own.get(name))
+        self._log_events(
+            Event("warning", f"{text}. They are skipped, because failOnDataLoss=false") for text in start.given_up
+        )
         only = next(iter(seen.desired)) if len(seen.desired) == 1 else ""
-        said = promise(settings, result.document, offsets, has_ids=bool(frozen.clusters))
+        said = promise(settings, result.document, offsets, recognized=recognized, given_up=start.given_up)
         result.document.history = HistoryStage(replace(frozen.history, cluster=only), said)
         result.document.starting = initializer_to_json(policy.starting)
         rows = f"{frozen.history.rows:,} rows of {frozen.history.evidence}"
@@ -421,6 +439,14 @@ class SourceEnumerator:
                     "history.path has no effect: the query has begun without a history. For one, take a new checkpoint"
                 )
                 self._log_events([Event("warning", text)])
+            if self._settings.history is not None and previous.history is not None:
+                began, named = previous.history.history, self._settings.history.path
+                if not is_at(began, named):
+                    text = (
+                        f"history.path={named} has no effect: the query has begun with the history in {began.location}. For "
+                        "another one, take a new checkpoint"
+                    )
+                    self._log_events([Event("warning", text)])
 
     def _hold_back(self, backlog: Mapping[str, Mapping[KafkaTopicPartition, int]]) -> bool:
         """Return whether to wait for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""

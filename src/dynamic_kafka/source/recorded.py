@@ -50,7 +50,7 @@ def recorded_offsets(location: str) -> Recorded:
         own = {("", topic, int(p)): offset - 1 for topic, ends in value.items() for p, offset in ends.items()}
         return Recorded(checkpoint.last, own, {})
     document = batch.document(batch.source(None))
-    if document.history is not None and document.history.history.files:
+    if document.history is not None and document.history.range[1] < document.history.history.rows:
         raise ConfigurationError(
             f"Option 'history.switch.checkpoint': the query of {location} still reads its own history. Let it finish "
             "that, and stop it"
