@@ -49,6 +49,10 @@ def test_a_projection_can_carry_a_column(query: str, carrying: str) -> None:
         "SELECT * FROM t",
         "SELECT t.*, 1 FROM t",
         "SELECT count(*) FROM t",
+        "SELECT try_sum(n) FROM t",
+        "SELECT every(n > 1), some(n > 1) FROM t",
+        "SELECT histogram_numeric(n, 5) FROM t",
+        "SELECT count_min_sketch(n, 0.1, 0.9, 1), hll_sketch_agg(n) FROM t",
         "SELECT id, sum(n) FROM t GROUP BY id",
         "SELECT DISTINCT id FROM t",
         "SELECT id, row_number() OVER (ORDER BY n) FROM t",
@@ -81,3 +85,30 @@ def test_columns_and_stars_and_having() -> None:
     assert not selects_all("SELECT count(*) FROM t")
     assert filters_groups("SELECT id FROM (SELECT id FROM t GROUP BY id HAVING count(*) < 2)")
     assert not filters_groups("SELECT id FROM t WHERE id < 2")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM (SELECT id, count(*) FROM t GROUP BY id)",
+        "WITH w AS (SELECT id, count(*) FROM t GROUP BY id) SELECT * FROM w",
+        "SELECT o.* FROM o JOIN t ON o.id = t.id",
+        "SELECT o.* FROM o, t",
+        "SELECT DISTINCT * FROM t",
+        "SELECT * FROM t WHERE id IN (SELECT max(id) FROM t)",
+        "SELECT row_number() OVER (ORDER BY id), * FROM t",
+        "SELECT * EXCEPT (row_kind) FROM t",
+        "SELECT * FROM t AS s(a, b)",
+        "SELECT * FROM t LIMIT 1",
+        "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
+        "SELECT * FROM t UNION ALL SELECT * FROM t",
+    ],
+)
+def test_a_star_over_more_than_one_table_is_not_all_of_it(query: str) -> None:
+    """Its rows are not those of the table: some count several of them, or are more than once in it."""
+    assert not selects_all(query)
+
+
+def test_a_star_over_one_table_is_all_of_it() -> None:
+    """Also in an order, or with some of its rows."""
+    assert selects_all("SELECT * FROM default_catalog.default_database.t AS s WHERE id > 1 ORDER BY id")

@@ -6,6 +6,7 @@ If a query cannot be parsed, the answer is the cautious one: any word may be a t
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,18 @@ from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.parser.lexer import tokenize
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Query
+    from sqlglot.expressions import Query, Select
 
 __all__ = ["filters_groups", "is_projection", "mentions", "selects_all", "tables_read", "with_column"]
 
 _PLAIN = {"expressions", "from_", "where", "hint"}
 """The parts of a SELECT that gives at most one row for each row that it reads."""
+_AGGREGATES = re.compile(
+    r"try_(sum|avg)|every|some|any|any_value|bool_(and|or)|bit_(and|or|xor)|approx_\w+|histogram_numeric|count_\w+|median|mode"
+    r"|mean|percentile\w*|regr_\w+|covar_\w+|corr|kurtosis|skewness|std\w*|var_\w+|variance|\w+_by|\w+agg|\w+_agg_\w+"
+    r"|collect(_\w+)?|first(_value)?|last(_value)?|min|max|sum|avg|count"
+)
+"""Spark's functions of many rows. sqlglot does not know all of them, and may take one for a function of one row."""
 
 
 def tables_read(query: str) -> frozenset[str]:
@@ -42,13 +49,17 @@ def mentions(query: str, column: str) -> bool:
 
 
 def selects_all(query: str) -> bool:
-    """Return whether a query is a SELECT with `*` as its last column."""
+    """Return whether a query is a SELECT from one table, with or without WHERE, with `*` as its last column."""
     parsed = _parsed(query)
     if parsed is None:
         return False
     from sqlglot import exp
 
-    return isinstance(parsed, exp.Select) and bool(parsed.expressions) and bool(parsed.expressions[-1].is_star)
+    if not isinstance(parsed, exp.Select) or not _reads_one_table(parsed, {*_PLAIN, "order"}):
+        return False
+    last = parsed.expressions[-1]
+    star = last.this if isinstance(last, exp.Column) else last
+    return isinstance(star, exp.Star) and not any(star.args.values())
 
 
 def is_projection(query: str) -> bool:
@@ -58,15 +69,30 @@ def is_projection(query: str) -> bool:
         return False
     from sqlglot import exp
 
-    if not isinstance(parsed, exp.Select) or {part for part, value in parsed.args.items() if value} - _PLAIN:
+    return (
+        isinstance(parsed, exp.Select)
+        and _reads_one_table(parsed, _PLAIN)
+        and not any(column.is_star for column in parsed.expressions)
+    )
+
+
+def _reads_one_table(parsed: Select, parts: AbstractSet[str]) -> bool:
+    """Return whether a SELECT gives rows of one table, each at most once, and calculates nothing over several of them."""
+    from sqlglot import exp
+
+    if {part for part, value in parsed.args.items() if value} - parts or not parsed.expressions:
         return False
     relation = parsed.args["from_"].this if parsed.args.get("from_") else None
+    if not isinstance(relation, exp.Table) or not isinstance(relation.this, exp.Identifier):
+        return False
+    alias = relation.args.get("alias")
+    names = {str(call.this).lower() for call in parsed.find_all(exp.Anonymous)}
     return (
-        isinstance(relation, exp.Table)
-        and not any(value for part, value in relation.args.items() if part not in ("this", "db", "alias"))
-        and not any(column.is_star for column in parsed.expressions)
-        and len(list(parsed.find_all(exp.Select))) == 1
+        not any(value for part, value in relation.args.items() if part not in ("this", "db", "catalog", "alias"))
+        and not (alias is not None and alias.args.get("columns"))
+        and len(list(parsed.find_all(exp.Query))) == 1
         and parsed.find(exp.AggFunc, exp.Window) is None
+        and not any(map(_AGGREGATES.fullmatch, names))
     )
 
 
