@@ -37,6 +37,8 @@ def parse(text: str) -> FlinkType:
         ("CHAR", "CHAR(1)", spark.StringType()),
         ("CHARACTER VARYING(7)", "VARCHAR(7)", spark.StringType()),
         ("VARCHAR(2147483647)", "STRING", spark.StringType()),
+        ("VARCHAR", "STRING", spark.StringType()),
+        ("VARBINARY", "BYTES", spark.BinaryType()),
         ("STRING", "STRING", spark.StringType()),
         ("BINARY(3)", "BINARY(3)", spark.BinaryType()),
         ("BINARY VARYING(3)", "VARBINARY(3)", spark.BinaryType()),

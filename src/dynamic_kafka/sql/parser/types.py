@@ -16,10 +16,13 @@ _MAX_DEPTH = 20  # of types within types: far above real ones, far below Python'
 _Parameter = tuple[str, int, int, int]
 """A parameter of a type: its name, least and greatest value, and default."""
 _LENGTH: _Parameter = ("a length", 1, _MAX_LENGTH, 1)
+_OPEN_LENGTH: _Parameter = ("a length", 1, _MAX_LENGTH, _MAX_LENGTH)
+"""Without a length, VARCHAR and VARBINARY are unlimited in Flink's SQL, whatever its documents of types say."""
 _PARAMETERS: dict[str, tuple[_Parameter, ...]] = {
     **dict.fromkeys(("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE"), ()),
     **dict.fromkeys(("STRING", "BYTES", "VARIANT"), ()),
-    **dict.fromkeys(("CHAR", "VARCHAR", "BINARY", "VARBINARY"), (_LENGTH,)),
+    **dict.fromkeys(("CHAR", "BINARY"), (_LENGTH,)),
+    **dict.fromkeys(("VARCHAR", "VARBINARY"), (_OPEN_LENGTH,)),
     "DECIMAL": (("a precision", 1, 38, 10), ("a scale", 0, 38, 0)),
     "TIME": (("a precision", 0, 9, 0),),
     "TIMESTAMP": (("a precision", 0, 9, 6),),
