@@ -49,6 +49,8 @@ def ask(sql: str) -> DataType | None:
     column = re.match(r"SELECT (?:t\.)?(\w+) FROM", sql)
     if column and column[1] in COLUMNS:
         return COLUMNS[column[1]]
+    if re.match(r"SELECT (coalesce\()?CAST\(NULL AS .*DECIMAL|SELECT (COALESCE\(|CASE WHEN b THEN )d", sql):
+        return DecimalType(12, 2)
     if re.match(r"SELECT \d+\.\d+ ", sql):
         return DecimalType(2, 2)
     return IntegerType() if re.match(r"SELECT \d+ ", sql) else None
@@ -71,7 +73,9 @@ def spark(sql: str, zone: str = "UTC") -> str:
         "FROM t |> WHERE i > 1",
         'SELECT "a string of Spark" FROM t',
         "SELECT * FROM t PIVOT (SUM(x) FOR s IN ('a', 'b'))",
-        "SELECT FIRST_VALUE(s) OVER (PARTITION BY i ORDER BY ts) FROM t",
+        "SELECT f > 0.1, f BETWEEN 0.1 AND 0.2, i + 1, x * 2 FROM t",
+        "SELECT overlaps FROM t",
+        "SELECT 1L, i::bigint FROM t",
         "SELECT window(ts, '1 minute').start, count(*) FROM t GROUP BY window(ts, '1 minute')",
     ],
 )
@@ -92,7 +96,6 @@ def test_a_query_that_means_the_same_is_not_touched(sql: str) -> None:
         ("MAP['k', i]", "map('k', i)"),
         (r"REGEXP(s, '\d')", r"rlike(s, '\\d')"),
         ("AVG(i)", "CAST((sum(i) DIV count(i)) AS INT)"),
-        ("AVG(x + i / 2)", None),
         ("AVG(i) FILTER (WHERE i > 1)", "CAST((sum(i) FILTER(WHERE i > 1) DIV count(i) FILTER(WHERE i > 1)) AS INT)"),
         (
             "SUM(i) OVER (PARTITION BY s ORDER BY ts)",
@@ -104,7 +107,21 @@ def test_a_query_that_means_the_same_is_not_touched(sql: str) -> None:
         ("CAST(s AS VARCHAR(3))", "left(CAST(s AS STRING), 3)"),
         ("TO_TIMESTAMP_LTZ(l, 3)", "timestamp_millis(l)"),
         ("s NOT LIKE 'a\\%'", "NOT s LIKE 'a\\\\%' ESCAPE '\x01'"),
-        ("f > 0.1", "f > CAST(0.1 AS FLOAT)"),
+        ("f = 0.1", "f = CAST(0.1 AS FLOAT)"),
+        ("f IN (0.1, 2)", "f IN (CAST(0.1 AS FLOAT), 2)"),
+        ("NULLIF(f, -0.1)", "nullif(f, CAST((-0.1) AS FLOAT))"),
+        ("CAST(i AS VARCHAR)", "CAST(i AS STRING)"),
+        ("CAST(s AS VARBINARY(3))", "left(CAST(s AS BINARY), 3)"),
+        ("d / (1 + d)", "d / (CAST(1 AS DECIMAL(10,0)) + d)"),
+        ("d * l", "d * CAST(l AS DECIMAL(19,0))"),
+        ("i % d", "CAST(i AS DECIMAL(10,0)) % d"),
+        ("1 - d", "CAST(1 AS DECIMAL(10,0)) - d"),
+        ("LAST_VALUE(i) OVER (ORDER BY ts)", "last_value(i, true) OVER (ORDER BY ts)"),
+        ("RAND_INTEGER(5 + 5)", "CAST(floor(rand() * (5 + 5)) AS INT)"),
+        ("CAST(a AS ARRAY<ROW<orderId BIGINT>>)", "CAST(a AS ARRAY<STRUCT<`orderId`:BIGINT>>)"),
+        ("transform(a, v -> v / 2)", "transform(a, v -> CAST((v DIV 2) AS INT))"),
+        ("transform(a, v -> CAST(v AS INT) / 2)", "transform(a, v -> CAST((CAST(v AS INT) DIV 2) AS INT))"),
+        ("AVG(x + i / 2)", None),
         ("TIMESTAMP '2024-01-01 00:00:00'", "TIMESTAMP_NTZ '2024-01-01 00:00:00'"),
         ("TRIM(LEADING 'x' FROM s)", "trim(LEADING 'x' FROM s)"),
         ("POSITION('x' IN s)", "locate('x', s)"),
@@ -135,7 +152,7 @@ def test_an_expression_is_said_in_sparks_words(flink: str, expected: str | None)
         ("SELECT i, CAST(ts AS STRING) FROM t", "ts AS", "DATE_FORMAT"),
         ("SELECT unknown / 2 FROM t", "unknown", "CAST it"),
         ("SELECT day + INTERVAL '1' HOUR FROM t", "day", "stays a DATE|is a DATE"),
-        ("SELECT SUBSTRING(s) FROM t", "SUBSTRING", "needs more arguments"),
+        ("SELECT SUBSTRING(s) FROM t", "SUBSTRING", "with 2 or 3 arguments, not with 1"),
         ("SELECT i / 2 FROM t WHERE (i = 1", "1", "cannot be parsed"),
         ("SELECT TUMBLE_START(ts, INTERVAL '1' MONTH) FROM t", "'1'", "interval of seconds"),
     ],
@@ -258,9 +275,100 @@ def test_a_place_in_the_translation_is_one_in_the_query() -> None:
     query = "SELECT a[1], i / 2 FROM t WHERE missing = 1"
     translated = "SELECT get(a, 1 - 1) AS `EXPR$0`, CAST((i DIV 2) AS INT) AS `EXPR$1` FROM t WHERE missing = 1"
     assert original_place(query, translated, translated.index("missing")) == query.index("missing")
+    assert original_place("SELECT 1, x::INT", "SELECT 1, CAST(y)", 10) == 10  # behind the comma
 
 
 def test_each_function_has_one_verdict() -> None:
     """The same, another text, or an error."""
     assert not RULES.keys() & REFUSED.keys()
     assert not SAME & (RULES.keys() | REFUSED.keys())
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("SELECT split(s, ',', 2) FROM t", "SPLIT is known with 2 arguments, not with 3"),
+        ("SELECT regexp_replace(s, 'a', '$', 5) FROM t", "known with 3 arguments"),
+        ("SELECT sum(i, 2) FROM t", "SUM is known with 1 argument,"),
+        ("SELECT avg(i, 3) FROM t", "AVG is known with 1 argument,"),
+        ("SELECT to_timestamp(s, 'yyyy', 'x') FROM t", "known with 1 or 2 arguments"),
+        ("SELECT TRIM('ab', s) FROM t", "BTRIM"),
+        ("SELECT a[0] FROM t", "from 1 on"),
+        ("SELECT a[-1] FROM t", "from 1 on"),
+        ("SELECT TIMESTAMP_LTZ '2024-01-01 00:00:00' FROM t", "TIMESTAMPLTZ is not known"),
+        ("SELECT CASE f WHEN 0.1 THEN 1 END FROM t", "as a FLOAT"),
+        ("SELECT d / COALESCE(d, l) FROM t", "BIGINT beside a DECIMAL"),
+        ("SELECT d / CASE WHEN b THEN d ELSE l END FROM t", "BIGINT beside a DECIMAL"),
+        ("SELECT LAST_VALUE(i, 2) OVER (ORDER BY ts) FROM t", "known with 1 argument"),
+        ("SELECT CAST(ts AS STRING) FROM t", "as many digits"),
+        ("SELECT i FROM t, LATERAL TABLE(f(s)) AS v(a)", "LATERAL f(x) AS t(a)"),
+        ("SELECT (u, u) OVERLAPS (u, u) FROM t", "OVERLAPS"),
+        (
+            "SELECT i FROM TABLE(SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY window_start, window_end, i",
+            "PARTITION BY and GROUP BY",
+        ),
+    ],
+)
+def test_no_argument_and_no_meaning_is_dropped_in_silence(sql: str, problem: str) -> None:
+    """What would be another number, text or row is refused by its name."""
+    with pytest.raises(SqlError, match=re.escape(problem)):
+        spark(sql)
+
+
+@pytest.mark.parametrize(
+    ("flink", "expected"),
+    [
+        ("SELECT i FROM t // of Flink", "SELECT i FROM t"),
+        ("SELECT /*+ STATE_TTL('t' = '1d') */ i FROM t", "SELECT i FROM t"),
+        ("SELECT /*+ LOOKUP('table'='t', 'retry-predicate'='x') */ i FROM t", "SELECT i FROM t"),
+        ("SELECT u + INTERVAL '180' DAY(3) FROM t", "SELECT u + INTERVAL '180' DAY FROM t"),
+        (
+            "SELECT u + INTERVAL '1 02:03:04.5' DAY(3) TO SECOND(1) FROM t",
+            "SELECT u + INTERVAL '1 02:03:04.5' DAY TO SECOND FROM t",
+        ),
+        ("SELECT 'http://x' FROM t -- http://y", "SELECT 'http://x' FROM t"),
+    ],
+)
+def test_what_only_flink_reads_is_left_out(flink: str, expected: str) -> None:
+    """Its `//` comments, its hints about state, and digits of intervals."""
+    assert " ".join(spark(flink).split("-- ")[0].split()) == expected
+
+
+def test_each_rule_stands_beside_an_operator() -> None:
+    """An argument that is a sum stays together, and so does what the rule writes."""
+    for name, rule in RULES.items():
+        if not isinstance(rule.spark, str) or "{0}" not in rule.spark:
+            continue
+        number = len(set(re.findall(r"(?<!\{)\{(\d)\}", rule.spark)))
+        text = spark(f"SELECT {name}({', '.join(['i + 1'] * number)}) FROM t")
+        assert text.count("i + 1") == text.count("(i + 1)") + text.count("(i + 1,") + text.count(" i + 1)"), name
+        assert re.match(r"SELECT (CASE .* END|\w+\(.*\)) AS `EXPR\$0` FROM t$", text), text
+    logarithm = spark("SELECT LOG(i + 1, x) FROM t")
+    assert re.match(r"SELECT \(\(CASE .* END\) / \(CASE .*\(i \+ 1\).* END\)\) AS", logarithm)
+
+
+@pytest.mark.parametrize("time", ["TABLE(TUMBLE(TABLE t, DESCRIPTOR({}), INTERVAL '1' DAY))", "t"])
+def test_windows_over_a_time_without_a_zone_are_not_shifted(time: str) -> None:
+    """Only those of TIMESTAMP_LTZ begin with the wall clock of the session's time zone."""
+
+    def query(column: str) -> str:
+        by = "window_start, window_end" if "TABLE" in time else f"TUMBLE({column}, INTERVAL '1' DAY)"
+        return spark(f"SELECT COUNT(*) FROM {time.format(column)} GROUP BY {by}", "Asia/Shanghai")
+
+    assert "window(u, '86400000000 microseconds')" in query("u")
+    assert "window(ts, '86400000000 microseconds', '86400000000 microseconds', '57600000000 microseconds')" in query(
+        "ts"
+    )
+
+
+def test_a_time_with_known_digits_becomes_a_text() -> None:
+    """With all of them, as in Flink; UNIX_TIMESTAMP reads no fraction."""
+    assert "23, '0')" in spark("SELECT CAST(CAST(u AS TIMESTAMP(3)) AS STRING) FROM t")
+    assert "left(CAST(" in spark("SELECT CAST(CAST(u AS TIMESTAMP(0)) AS STRING) FROM t")
+    assert "left(CAST(ts AS STRING), 19)" in spark("SELECT UNIX_TIMESTAMP(CAST(ts AS STRING)) FROM t")
+
+
+def test_a_number_in_json_may_be_cast() -> None:
+    """One with a fraction, too, for which JSON_VALUE alone has no text."""
+    for target in ("DOUBLE", "INT"):
+        assert "'double'" in spark(f"SELECT CAST(JSON_VALUE(s, '$.price') AS {target}) FROM t")

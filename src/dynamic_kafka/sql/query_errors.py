@@ -38,12 +38,14 @@ def original_place(text: str, translated: str, place: int) -> int:
     """Return the place in a query of what is at a place of its translation, or before that."""
     ours, theirs = list(_TOKEN.finditer(text)), list(_TOKEN.finditer(translated))
     words = [token[0].lower() for token in ours], [token[0].lower() for token in theirs]
-    found = 0
+    index = 0
     for first, other, size in difflib.SequenceMatcher(None, *words, autojunk=False).get_matching_blocks():
         for i in range(size):
             if theirs[other + i].start() <= place:
-                found = ours[first + i].start()
-    return found
+                index = first + i
+    if theirs and place not in {token.start() for token in theirs if token[0] in ",("} and ours[index][0] in ",(":
+        index = min(index + 1, len(ours) - 1)  # what is behind a comma is meant, not the comma
+    return ours[index].start()
 
 
 def refuse_for_streams(query: Query) -> None:

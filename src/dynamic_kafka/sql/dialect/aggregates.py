@@ -72,15 +72,19 @@ RULES: Mapping[str, Rule] = {
         _sum,
         "Flink keeps the type: SUM of INT is INT. Too large a sum is an error here; Flink wraps it around.",
         "`CAST(sum(x) AS INT)`",
+        (1,),
     ),
     "AVG": Rule(
-        _average, "Of whole numbers, Flink returns a whole number, and of DECIMAL more digits.", "`sum(x) DIV count(x)`"
+        _average,
+        "Of whole numbers, Flink returns a whole number, and of DECIMAL more digits.",
+        "`sum(x) DIV count(x)`",
+        (1,),
     ),
     **dict.fromkeys(
         ("STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARIANCE"),
-        Rule(_spread, "Only of DOUBLE and FLOAT.", "the same"),
+        Rule(_spread, "Only of DOUBLE and FLOAT.", "the same", (1,)),
     ),
-    "LISTAGG": Rule(_listagg, "Flink separates by a comma, Spark by nothing.", "`listagg(x, ',')`"),
+    "LISTAGG": Rule(_listagg, "Flink separates by a comma, Spark by nothing.", "`listagg(x, ',')`", (1, 2)),
 }
 REFUSED: Mapping[str, Refused] = {
     "COLLECT": Refused("Spark has no multisets: use collect_list(x) for an array"),

@@ -44,7 +44,7 @@ RULES: Mapping[str, Rule] = {
         "Only the name differs.",
         "`concat`",
     ),
-    "ARRAY_SORT": Rule(_sort, "", "`sort_array`"),
+    "ARRAY_SORT": Rule(_sort, "", "`sort_array`", (1, 2, 3)),
     "ROW": Rule(_row, "Spark does not have it.", "`named_struct('f0', a, ...)`"),
 }
 REFUSED: Mapping[str, Refused] = {

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.casts import cast
 from dynamic_kafka.sql.dialect.registry import AGGREGATES, REFUSED, RULES
-from dynamic_kafka.sql.dialect.rules import Call
+from dynamic_kafka.sql.dialect.rules import Call, Rule
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS, bound, group_window
 
 if TYPE_CHECKING:
@@ -58,22 +58,33 @@ def call_sql(t: Translator, node: exp.Anonymous, suffix: str) -> str:
         return _group_window(t, node)
     if name in REFUSED and not (suffix and name in ("FIRST_VALUE", "LAST_VALUE") and " OVER " in suffix):
         raise call.refuse(f"{name} is not the same in Spark. {REFUSED[name].way}")
+    if name in ("FIRST_VALUE", "LAST_VALUE"):  # Flink leaves NULLs out
+        if len(node.expressions) != 1:
+            raise call.refuse(f"{name} is known with 1 argument, not with {len(node.expressions)}")
+        return t.as_changed(node, f"{name.lower()}({call.sql(0)}, true){suffix}")
     rule = RULES.get(name)
     if rule is not None:
-        text = _by_rule(rule.spark, call)
+        text = _by_rule(rule, call)
         if text is not None:
             return t.as_changed(node, text if name in AGGREGATES else f"{text}{suffix}")
     return f"{t.as_written(node)}{suffix}"
 
 
-def _by_rule(spark: Any, call: Call) -> str | None:
+def _numbers(numbers: tuple[int, ...]) -> str:
+    return f"{' or '.join(map(str, numbers))} argument{'' if numbers == (1,) else 's'}"
+
+
+def _by_rule(rule: Rule, call: Call) -> str | None:
+    spark: Any = rule.spark
+    number = len(call.arguments)
     if callable(spark):
+        if rule.numbers and number not in rule.numbers:
+            raise call.refuse(f"{call.name} is known with {_numbers(rule.numbers)}, not with {number}")
         try:
             found: str | None = spark(call)
         except IndexError:
             raise call.refuse(f"{call.name} needs more arguments") from None
         return found
-    number = len(call.arguments)
     if isinstance(spark, Mapping):
         if number not in spark:
             raise call.refuse(f"{call.name} is known with {' or '.join(map(str, spark))} arguments, not with {number}")
@@ -86,7 +97,7 @@ def _by_rule(spark: Any, call: Call) -> str | None:
 
 
 def _group_window(t: Translator, node: exp.Anonymous) -> str:
-    window = group_window(node, t.zone, t.sql, t.refuse)
+    window = group_window(node, t.zone, t.type_or_none(node.expressions[0]), t.sql, t.refuse)
     suffix = GROUP_WINDOWS[str(node.this).upper()][1]
     if suffix == "_PROCTIME":
         raise t.refuse(node, f"{node.this} is not known: use current_timestamp()")

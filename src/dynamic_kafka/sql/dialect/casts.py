@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dynamic_kafka.errors import SqlError
-from dynamic_kafka.sql.dialect.kinds import kind_of
+from dynamic_kafka.sql.dialect.documents import number_in_json
+from dynamic_kafka.sql.dialect.kinds import kind_of, name_of
 from dynamic_kafka.sql.dialect.rules import Call
+from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS
 from dynamic_kafka.sql.parser.lexer import Cursor, tokenize
 from dynamic_kafka.sql.parser.types import read_type
 from dynamic_kafka.sql.types import FlinkType, cast_type
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
     from dynamic_kafka.sql.dialect.translate import Translator
 
-__all__ = ["cast", "typed_literal"]
+__all__ = ["cast", "target_of", "typed_literal"]
 
 _TIME = r"'^\\s*\\d{1,4}-\\d{1,2}-\\d{1,2}( \\d{1,2}:\\d{1,2}(:\\d{1,2}(\\.\\d{1,9})?)?)?\\s*$'"
 _SPARK_ONLY = ("TIMESTAMP_NTZ", "LONG", "SHORT", "BYTE", "REAL", "STRUCT", "VOID")
@@ -31,11 +35,21 @@ def cast(call: Call) -> str:
             raise call.refuse(f"The type {written} is not known", 1)
         return f"{call.name}({call.sql(0)} AS {written}){call.over}"
     value = call.sql(0)
-    name = cast_type(target).simpleString().upper()
+    name = name_of(cast_type(target))
     if target.name in ("CHAR", "VARCHAR", "STRING"):
         return call.translator.as_changed(call.node, _to_text(call, target))
+    if target.name in ("BINARY", "VARBINARY"):
+        length = target.parameters[0]
+        bytes_ = f"{call.name}({value} AS BINARY)"
+        cut = f"rpad({bytes_}, {length}, X'00')" if target.name == "BINARY" else f"left({bytes_}, {length})"
+        return call.translator.as_changed(call.node, f"{cut}{call.over}")
     if target.name == "TIME":
         raise call.refuse("Times of a day are not supported: use TIMESTAMP", 1)
+    from_json = number_in_json(call, target.name) if name in ("DOUBLE", "INT") else None
+    if from_json is not None:
+        found, is_fraction = from_json
+        text = _from_text(call, target, name)
+        return call.translator.as_changed(call.node, f"CASE WHEN {is_fraction} THEN {found} ELSE {text} END")
     if kind_of(call.type(0)) == "StringType":
         return call.translator.as_changed(call.node, _from_text(call, target, name))
     if target.name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
@@ -46,6 +60,12 @@ def cast(call: Call) -> str:
         == name
     )
     return text if same else call.translator.as_changed(call.node, text)
+
+
+def target_of(node: exp.Anonymous) -> DataType | None:
+    """Return the type that a CAST is to, None if it is one that only Spark has."""
+    target = _flink_type(node.expressions[1].name.strip()) if len(node.expressions) == 2 else None
+    return None if target is None else cast_type(target)
 
 
 def _from_text(call: Call, target: FlinkType, name: str) -> str:
@@ -82,7 +102,8 @@ def _cut(text: str, precision: int) -> str:
 
 def _to_text(call: Call, target: FlinkType) -> str:
     value, found = call.sql(0), kind_of(call.type(0))
-    if found in ("TimestampType", "TimestampNTZType"):
+    precision = _digits(call.translator, call.arguments[0]) if found.startswith("Timestamp") else None
+    if found in ("TimestampType", "TimestampNTZType") and precision is None:
         raise call.refuse(
             "A time as text has as many digits of a second in Flink as its type, and in Spark as it needs. Write "
             "DATE_FORMAT(ts, 'yyyy-MM-dd HH:mm:ss.SSS')",
@@ -93,10 +114,31 @@ def _to_text(call: Call, target: FlinkType) -> str:
     text = f"{call.name}({value} AS STRING)"
     if found == "BooleanType":
         text = f"upper({text})"
+    if precision is not None:
+        point = f"concat({text}, CASE WHEN instr({text}, '.') > 0 THEN '' ELSE '.' END)"
+        text = f"rpad({point}, {20 + precision}, '0')" if precision else f"left({text}, 19)"
     if target.name == "STRING":
         return text
     length = target.parameters[0]
     return f"rpad({text}, {length}, ' ')" if target.name == "CHAR" else f"left({text}, {length})"
+
+
+def _digits(t: Translator, node: exp.Expr) -> int | None:
+    """Return how many digits of a second the type of a time has in Flink, None if that is not known here."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Column):
+        return 3 if t.is_of_window(node) else None
+    if not isinstance(node, exp.Anonymous):
+        return None
+    name = str(node.this).upper()
+    if name in ("CAST", "TRY_CAST") and len(node.expressions) == 2:
+        target = _flink_type(node.expressions[1].name.strip())
+        known = target is not None and target.name in ("TIMESTAMP", "TIMESTAMP_LTZ") and target.parameters[0] <= 6
+        return target.parameters[0] if known and target is not None else None
+    if name in ("TO_TIMESTAMP", "TO_TIMESTAMP_LTZ") or GROUP_WINDOWS.get(name, ("", ""))[1]:
+        return 3
+    return None
 
 
 def _flink_type(text: str) -> FlinkType | None:
@@ -116,6 +158,6 @@ def typed_literal(translator: Translator, node: exp.Cast) -> str:
         raise translator.refuse(node, "Write CAST(x AS type)")
     if kind == "DATE":
         return f"DATE {translator.sql(node.this)}"
-    if kind.startswith("TIMESTAMP"):
+    if kind in ("TIMESTAMP", "TIMESTAMPNTZ") and not node.to.expressions:
         return translator.as_changed(node, f"TIMESTAMP_NTZ {translator.sql(node.this)}")
     raise translator.refuse(node, f"A literal of the type {kind} is not known: write CAST('...' AS {kind})")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dynamic_kafka.sql.dialect.rules import Call, Refused, Rule
 
-__all__ = ["REFUSED", "RULES", "SAME"]
+__all__ = ["REFUSED", "RULES", "SAME", "number_in_json"]
 
 SAME: frozenset[str] = frozenset()
 _PATH = re.compile(r"(?:(?:lax|strict)\s+)?(\$(?:\.[A-Za-z_]\w*|\[\d+\]|\['[^'\]]*'\])*)")
@@ -58,6 +58,39 @@ def _value(call: Call) -> str:
     )
 
 
+def number_in_json(cast: Call, target: str) -> tuple[str, str] | None:
+    """Return the value of a CAST of JSON_VALUE for a number with a fraction, and the condition for that.
+
+    JSON_VALUE of such a number is a text in Flink that Spark cannot write. Its number is known all the same.
+
+    Args:
+        cast: The CAST.
+        target: DOUBLE or INT. Flink cuts a fraction off for INT, and fails for a number with an exponent.
+
+    Returns:
+        None if it is a CAST of something else.
+    """
+    from sqlglot import exp
+
+    node = cast.arguments[0]
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if not isinstance(node, exp.Anonymous) or str(node.this).upper() != "JSON_VALUE":
+        return None
+    call = Call(cast.translator, node, "JSON_VALUE")
+    clauses = _CLAUSES.fullmatch(_clauses(call))
+    if clauses is None or (clauses[1] or "STRING").upper() not in ("STRING", "VARCHAR"):
+        return None
+    found = _found(call, _path(call))
+    kind = f"schema_of_variant({found})"
+    number = f"try_variant_get({found}, '$', 'double')"
+    if target == "DOUBLE":
+        return number, f"({kind} = 'DOUBLE' OR {kind} RLIKE '^DECIMAL')"
+    small = f"({number} <> 0 AND abs({number}) < 0.000001)"  # Flink writes it with an exponent
+    odd = "raise_error('JSON_VALUE: a number with an exponent is no INT')"
+    return f"CASE WHEN {small} THEN {odd} ELSE {cast.name}({number} AS INT) END", f"{kind} RLIKE '^DECIMAL'"
+
+
 def _exists(call: Call) -> str:
     path = _path(call)
     if _clauses(call):
@@ -80,8 +113,9 @@ RULES: Mapping[str, Rule] = {
         _value,
         "Spark does not have it.",
         "`try_variant_get(try_parse_json(x), '$.a', 'string')` of a text, number or boolean",
+        (2, 3),
     ),
-    "JSON_EXISTS": Rule(_exists, "Spark does not have it.", "`try_variant_get(...) IS NOT NULL`"),
+    "JSON_EXISTS": Rule(_exists, "Spark does not have it.", "`try_variant_get(...) IS NOT NULL`", (2, 3)),
 }
 _QUERY = "Flink writes the part anew: use get_json_object(x, '$.a') of Spark, which returns it as it is in the text"
 REFUSED: Mapping[str, Refused] = {

@@ -33,6 +33,13 @@ class _Tokenizer(tokens.Tokenizer):
         "REGEXP": TokenType.RLIKE,
         "DIV": TokenType.DIV,
     }
+    NUMERIC_LITERALS: ClassVar[dict[str, str]] = {  # Spark's; Flink has none
+        "L": "BIGINT",
+        "S": "SMALLINT",
+        "Y": "TINYINT",
+        "D": "DOUBLE",
+        "F": "FLOAT",
+    }
 
 
 class _Parser(parser.Parser):
@@ -82,6 +89,10 @@ class _Parser(parser.Parser):
         if isinstance(inner, exp.Anonymous) and "start" not in inner.meta:
             inner.update_positions(token)
         return found
+
+    def build_cast(self, strict: bool, **parts: Any) -> exp.Expr:  # noqa: ARG002, FBT001  sqlglot's
+        """Return `x::type` and `1L`, which are Spark's, as a CAST."""
+        return self.call("CAST", parts["this"], exp.Var(this=parts["to"].sql(dialect=Flink)))
 
     def read_cast(self, name: str) -> exp.Anonymous:
         """Read `x AS type`. The type stays text: our own parser knows Flink's types better."""

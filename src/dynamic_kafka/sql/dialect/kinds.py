@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, DecimalType
@@ -51,5 +51,15 @@ def wider(one: DataType, other: DataType) -> DataType:
 
 
 def name_of(found: DataType) -> str:
-    """Return a type as Spark writes it."""
-    return found.simpleString().upper()
+    """Return a type as Spark writes it. The names of fields keep their case."""
+    inside: Any = found
+    match kind_of(found):
+        case "ArrayType":
+            return f"ARRAY<{name_of(inside.elementType)}>"
+        case "MapType":
+            return f"MAP<{name_of(inside.keyType)},{name_of(inside.valueType)}>"
+        case "StructType":
+            quoted = ((field.name.replace("`", "``"), name_of(field.dataType)) for field in inside.fields)
+            return f"STRUCT<{','.join(f'`{name}`:{type_}' for name, type_ in quoted)}>"
+        case _:
+            return found.simpleString().upper()

@@ -25,7 +25,6 @@ SAME = frozenset(
             "POWER",
             "ROUND",
             "IF",
-            "NULLIF",
             "COALESCE",
         ),
         *("IFNULL", "GROUPING", "GROUPING_ID"),
@@ -44,7 +43,7 @@ def _log(call: Call) -> str:
     if len(call.arguments) == 1:
         return _logarithm("ln").format(call.sql(0))
     base, value = call.sql(0), call.sql(1)
-    return f"({_logarithm('ln').format(value)}) / ({_logarithm('ln').format(base)})"
+    return f"(({_logarithm('ln').format(value)}) / ({_logarithm('ln').format(base)}))"
 
 
 def _round_to(call: Call, function: str) -> str | None:
@@ -86,6 +85,16 @@ def _rand(call: Call) -> str | None:
     return None
 
 
+def _nullif(call: Call) -> str | None:
+    from sqlglot import exp
+
+    number = call.arguments[1].this if isinstance(call.arguments[1], exp.Neg) else call.arguments[1]
+    fraction = isinstance(number, exp.Literal) and not number.is_string and not number.name.isdigit()
+    if not fraction or name_of(call.type(0)) != "FLOAT":
+        return None
+    return f"nullif({call.sql(0)}, CAST({call.sql(1)} AS FLOAT))"
+
+
 def _of_all(function: str) -> Rule:
     def write(call: Call) -> str:
         values = [call.sql(i) for i in range(len(call.arguments))]
@@ -105,17 +114,19 @@ RULES: Mapping[str, Rule] = {
     ),
     "LOG2": Rule(_logarithm("log2"), "As LN.", "`log2`, with these cases"),
     "LOG10": Rule(_logarithm("log10"), "As LN.", "`log10`, with these cases"),
-    "LOG": Rule(_log, "As LN.", "`ln(x) / ln(base)`, with these cases"),
+    "LOG": Rule(_log, "As LN.", "`ln(x) / ln(base)`, with these cases", (1, 2)),
     "CEIL": Rule(
         lambda call: _round_to(call, "ceil"),
         "Of a DOUBLE, Flink returns a DOUBLE and Spark a BIGINT.",
         "`CAST(ceil(x) AS DOUBLE)`",
+        (1, 2),
     ),
-    "FLOOR": Rule(lambda call: _round_to(call, "floor"), "As CEIL.", "`CAST(floor(x) AS DOUBLE)`"),
-    "SIGN": Rule(_sign, "Flink keeps the type. Spark returns a DOUBLE.", "`CAST(sign(x) AS INT)`"),
-    "TRUNCATE": Rule(_truncate, "Spark does not have it.", "`floor(x, n)` or `ceil(x, n)`"),
-    "RAND": Rule(_rand, "Only without a seed.", "`rand()`"),
+    "FLOOR": Rule(lambda call: _round_to(call, "floor"), "As CEIL.", "`CAST(floor(x) AS DOUBLE)`", (1, 2)),
+    "SIGN": Rule(_sign, "Flink keeps the type. Spark returns a DOUBLE.", "`CAST(sign(x) AS INT)`", (1,)),
+    "TRUNCATE": Rule(_truncate, "Spark does not have it.", "`floor(x, n)` or `ceil(x, n)`", (1, 2)),
+    "RAND": Rule(_rand, "Only without a seed.", "`rand()`", (0, 1)),
     "RAND_INTEGER": Rule({1: "CAST(floor(rand() * {0}) AS INT)"}, "Spark does not have it."),
+    "NULLIF": Rule(_nullif, "Flink compares a FLOAT with 0.1 as a FLOAT, Spark as a DOUBLE.", "`nullif`", (2,)),
     "GREATEST": _of_all("greatest"),
     "LEAST": _of_all("least"),
 }

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
     from dynamic_kafka.sql.dialect.translate import Translator
 
-__all__ = ["comparison", "division", "element", "like", "total"]
+__all__ = ["chosen", "comparison", "division", "element", "like", "listed", "product", "total", "type_in_function"]
 
 _DAY_US = 86_400_000_000
+_OVER_ARRAYS = ("TRANSFORM", "FILTER", "EXISTS", "FORALL")
+"""Spark's functions of an array and a function of its elements."""
 
 
 def division(t: Translator, node: exp.Div) -> str:
@@ -37,7 +39,7 @@ def division(t: Translator, node: exp.Div) -> str:
         return t.as_changed(node, f"CAST({left} / {right} AS FLOAT)")
     if is_decimal(one) or is_decimal(other):
         texts = [
-            _decimal(part, text, found)
+            _decimal(t, part, text, found)
             for part, text, found in ((node.this, left, one), (node.expression, right, other))
         ]
         text = " / ".join(texts)
@@ -45,16 +47,53 @@ def division(t: Translator, node: exp.Div) -> str:
     return f"{left} / {right}"
 
 
-def _decimal(node: exp.Expr, text: str, found: DataType) -> str:
-    """Return a part of a division of DECIMAL with the digits that Flink counts."""
+def _decimal(t: Translator, node: exp.Expr, text: str, found: DataType) -> str:
+    """Return a part of a calculation with DECIMAL with the digits that Flink counts."""
     if is_whole(found):
         return f"CAST({text} AS {name_of(decimal_of(found))})"
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
+    results = _results(node)
+    if any(is_whole(kind) and kind_of(kind) == "LongType" for kind in map(t.type_or_none, results) if kind is not None):
+        raise t.refuse(
+            node,
+            "A BIGINT beside a DECIMAL has other digits in Flink than in Spark: CAST(x AS DECIMAL(19, 0)) the BIGINT first",
+        )
     literal = re.fullmatch(r"(\d*)\.(\d+)", node.name) if isinstance(node, exp.Literal) else None
     if literal:  # Flink counts the zero in front of the point
         return f"CAST({text} AS DECIMAL({len(literal[1]) + len(literal[2])},{len(literal[2])}))"
     return text
+
+
+def _results(node: exp.Expr) -> list[exp.Expr]:
+    """Return the values of which a part is one, if it chooses between some."""
+    if isinstance(node, exp.Case):
+        default = node.args.get("default")
+        return [*(branch.args["true"] for branch in node.args.get("ifs") or ()), *([default] if default else [])]
+    if isinstance(node, exp.Anonymous):
+        match str(node.this).upper():
+            case "COALESCE" | "IFNULL" | "GREATEST" | "LEAST":
+                return list(node.expressions)
+            case "IF":
+                return list(node.expressions[1:])
+    return []
+
+
+def product(t: Translator, node: exp.Binary, sign: str) -> str:
+    """Return a calculation. Beside a DECIMAL, Flink counts the digits of a whole number's type, Spark others."""
+    parts = (node.this, node.expression)
+    if any(isinstance(part, exp.Literal) and part.is_string for part in parts):
+        return t.binary(node, sign)
+    kinds = [t.type_or_none(part) for part in parts]
+    one, other = kinds
+    if one is None or other is None or not (is_decimal(one) or is_decimal(other)):
+        return t.binary(node, sign)
+    if not all(is_decimal(kind) or is_whole(kind) for kind in (one, other)):
+        return t.binary(node, sign)
+    texts = [_decimal(t, part, t.sql(part), kind) for part, kind in zip(parts, (one, other), strict=True)]
+    if texts == [t.sql(part) for part in parts]:
+        return t.binary(node, sign)
+    return t.as_changed(node, f"{texts[0]} {sign} {texts[1]}")
 
 
 def element(t: Translator, node: exp.Bracket) -> str:
@@ -72,6 +111,9 @@ def element(t: Translator, node: exp.Bracket) -> str:
     index = node.expressions[0]
     found = t.type_of(base)
     if kind_of(found) == "ArrayType":
+        number = index.this if isinstance(index, exp.Neg) else index
+        if isinstance(number, exp.Literal) and (number is not index or number.name.strip("0") == ""):
+            raise t.refuse(index, "The elements of an array have numbers from 1 on")
         return t.as_changed(node, f"get({t.sql(base)}, {t.sql(index)} - 1)")
     if kind_of(found) == "StructType":
         names: list[str] = getattr(found, "names")  # noqa: B009  Spark's types are not imported here
@@ -96,7 +138,10 @@ def like(t: Translator, node: exp.Like) -> str:
 
 
 def comparison(t: Translator, node: exp.Binary, sign: str) -> str:
-    """Return a comparison: Flink compares a FLOAT with a number such as 0.1 as a FLOAT, Spark as a DOUBLE."""
+    """Return an `=` or `<>`: with a number such as 0.1, Flink compares a FLOAT as a FLOAT, Spark as a DOUBLE.
+
+    For `<`, `>` and BETWEEN, Flink compares as a DOUBLE, too.
+    """
     parts = [node.this, node.expression]
     texts = [t.sql(part) for part in parts]
     for i, part in enumerate(parts):
@@ -106,6 +151,34 @@ def comparison(t: Translator, node: exp.Binary, sign: str) -> str:
             if other is not None and kind_of(other) == "FloatType":
                 texts[i] = t.as_changed(node, f"CAST({texts[i]} AS FLOAT)")
     return f" {sign} ".join(texts)
+
+
+def listed(t: Translator, node: exp.In) -> str:
+    """Return an IN: Flink compares a FLOAT with a number such as 0.1 as a FLOAT."""
+    if any(map(_is_fraction, node.expressions)) and _is_float(t, node.this):
+        values = [f"CAST({t.sql(e)} AS FLOAT)" if _is_fraction(e) else t.sql(e) for e in node.expressions]
+        return t.as_changed(node, f"{t.sql(node.this)} IN ({', '.join(values)})")
+    return t.in_sql(node)
+
+
+def chosen(t: Translator, node: exp.Case) -> str:
+    """Return a CASE: with a FLOAT to compare, a number such as 0.1 is a FLOAT, too."""
+    branches = node.args.get("ifs") or []
+    if node.this is not None and any(_is_fraction(branch.this) for branch in branches) and _is_float(t, node.this):
+        raise t.refuse(
+            node, "Flink compares this FLOAT as a FLOAT, Spark as a DOUBLE: write CASE WHEN x = 0.1 THEN ..."
+        )
+    return t.case_sql(node)
+
+
+def _is_fraction(node: exp.Expr) -> bool:
+    number = node.this if isinstance(node, exp.Neg) else node
+    return isinstance(number, exp.Literal) and not number.is_string and not number.name.isdigit()
+
+
+def _is_float(t: Translator, node: exp.Expr) -> bool:
+    found = t.type_or_none(node)
+    return found is not None and kind_of(found) == "FloatType"
 
 
 def total(t: Translator, node: exp.Binary, sign: str) -> str:
@@ -126,7 +199,9 @@ def total(t: Translator, node: exp.Binary, sign: str) -> str:
             if abs(length) < _DAY_US:
                 return t.binary(node, sign)
             return t.as_changed(node, f"timestamp_micros(unix_micros({t.sql(other)}) {sign} {length})")
-    return t.binary(node, sign)
+    if any(isinstance(part, exp.Interval) for part in (node.this, node.expression)):
+        return t.binary(node, sign)
+    return product(t, node, sign)
 
 
 def _is_duration(t: Translator, node: exp.Expr) -> bool:
@@ -134,3 +209,18 @@ def _is_duration(t: Translator, node: exp.Expr) -> bool:
     if not isinstance(node, exp.Interval):
         return False
     return re.search(r"DAY|HOUR|MINUTE|SECOND", t.sql(node).upper()) is not None
+
+
+def type_in_function(t: Translator, node: exp.Identifier) -> DataType | None:
+    """Return the type of a name in a function such as `transform(a, x -> x / 2)`, None if it is not known."""
+    function = node.find_ancestor(exp.Lambda)
+    while function is not None:
+        names = [name.name.lower() for name in function.expressions]
+        call = function.parent
+        if node.name.lower() in names:
+            if not isinstance(call, exp.Anonymous) or str(call.this).upper() not in _OVER_ARRAYS:
+                return None
+            array = t.type_or_none(call.expressions[0])
+            return getattr(array, "elementType", None) if names.index(node.name.lower()) == 0 else None
+        function = function.find_ancestor(exp.Lambda)
+    return None

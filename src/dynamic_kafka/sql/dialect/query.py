@@ -40,12 +40,19 @@ _CONSTRUCTS: Sequence[tuple[tuple[str, ...], str]] = (
     ),
     (("SIMILAR", "TO"), "Spark has no SIMILAR TO: use REGEXP(text, pattern) with a regular expression"),
     (("BETWEEN", "SYMMETRIC"), "Spark has no BETWEEN SYMMETRIC: write x BETWEEN least(a, b) AND greatest(a, b)"),
-    (("OVERLAPS",), "Spark has no OVERLAPS: compare the ends of the two periods"),
+    (
+        ("LATERAL", "TABLE", "("),
+        "Spark has no LATERAL TABLE(f(x)) AS t(a): register a table function with Spark, and write LATERAL f(x) AS t(a)",
+    ),
+    ((")", "OVERLAPS", "("), "Spark has no OVERLAPS: compare the ends of the two periods"),
     (("IS", "JSON"), "Spark has no IS JSON: use try_parse_json(x) IS NOT NULL"),
     (("IS", "NOT", "JSON"), "Spark has no IS NOT JSON: use try_parse_json(x) IS NULL"),
 )
 """Constructs of Flink that are refused by their words."""
-_OPERATORS = frozenset(("CAST", "TRY_CAST", "LIKE", "TIMESTAMP", "AVG", *WINDOW_TABLES, *RULES, *REFUSED))
+_FLINKS_HINT = re.compile(r"/\*\+\s*(?:(?:STATE_TTL|LOOKUP)\s*\([^()]*\)\s*,?\s*)+\*/", re.IGNORECASE)
+"""Hints about how Flink keeps its state and looks rows up."""
+_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+_OPERATORS = frozenset(("CAST", "TRY_CAST", "LIKE", "AVG", *WINDOW_TABLES, *RULES, *REFUSED))
 """Words whose meaning differs from Spark's, or may."""
 
 
@@ -58,11 +65,13 @@ class Query:
         tree: The parsed query. None for Spark's own syntax that sqlglot does not know, in which nothing means something else
             in Flink: Spark gets it as it is.
         options: The options of tables from hints, by the place of the table's name.
+        plain: The text as Spark may get it: as written, or without what only Flink reads, such as `//` comments.
     """
 
     text: str
     tree: exp.Query | None
     options: Mapping[int, Mapping[str, str]]
+    plain: str
 
 
 @lru_cache(maxsize=64)  # several functions ask about the same query, and none of them changes the tree
@@ -76,19 +85,21 @@ def parse_query(text: str) -> Query:
     for words, problem in _CONSTRUCTS:
         for first in range(len(tokens) - len(words)):
             if all(map(Token.is_word, tokens[first : first + len(words)], words)):
-                raise query_error(text, tokens[first].start, problem)
-    plain, options = _without_comments(text, tokens)
+                word = first + (words[0] == ")")
+                raise query_error(text, tokens[word].start, problem)
+    plain, options, foreign = _without_comments(text, tokens)
+    for_spark = plain if foreign else text
     try:
         tree = _parse(plain)
     except SqlglotError as error:
         if _is_plain_spark(text, tokens):
-            return Query(text, None, options)
+            return Query(text, None, options, for_spark)
         raise query_error(text, *_problem(error, text)) from None
     if not isinstance(tree, exp.Query):
         if _is_plain_spark(text, tokens):
-            return Query(text, None, options)
+            return Query(text, None, options, for_spark)
         raise query_error(text, 0, "This is not a query, such as SELECT")
-    return Query(text, tree, options)
+    return Query(text, tree, options, for_spark)
 
 
 def query_error(text: str, place: int, problem: str) -> SqlError:
@@ -114,15 +125,26 @@ def _parse(text: str) -> exp.Expr | None:
     return statements[0]
 
 
-def _without_comments(text: str, tokens: Sequence[Token]) -> tuple[str, dict[int, Mapping[str, str]]]:
-    """Return the text with blanks for comments, and the options of its tables. Hints behind SELECT stay."""
+def _without_comments(text: str, tokens: Sequence[Token]) -> tuple[str, dict[int, Mapping[str, str]], bool]:
+    """Return the text with blanks for comments, the options of its tables, and whether Spark could not read the text.
+
+    Hints behind SELECT stay, but for those that Spark does not have.
+    """
+    foreign = False
+    digits = _digits_of_intervals(tokens)
     options: dict[int, Mapping[str, str]] = {}
     parts, position = [], 0
     before: Token | None = None
-    for token in tokens:
-        parts.append(re.sub(r"[^\r\n]", " ", text[position : token.start]))
+    for i, token in enumerate(tokens):
+        between = text[position : token.start]
+        foreign |= "//" in between
+        parts.append(re.sub(r"[^\r\n]", " ", between))
         of_token = text[token.start : token.end]
-        if token.kind == "hint" and (before is None or not before.is_word("SELECT")):
+        if i in digits:
+            foreign, of_token = True, " " * len(of_token)
+        elif token.kind == "hint" and _FLINKS_HINT.fullmatch(of_token):
+            foreign, of_token = True, re.sub(r"[^\r\n]", " ", of_token)
+        elif token.kind == "hint" and (before is None or not before.is_word("SELECT")):
             inside = Cursor(text, tokenize(text, token.start + len("/*+"), token.end - len("*/")))
             inside.expect("OPTIONS", hint="the only hint for a table is OPTIONS('key' = 'value')")
             if before is None or before.kind not in ("word", "name"):
@@ -133,7 +155,23 @@ def _without_comments(text: str, tokens: Sequence[Token]) -> tuple[str, dict[int
             raise query_error(text, token.start, "Put strings in 'single quotes', as Flink does")
         parts.append(of_token)
         position, before = token.end, token
-    return "".join(parts), options
+    return "".join(parts), options, foreign
+
+
+def _digits_of_intervals(tokens: Sequence[Token]) -> frozenset[int]:
+    """Return the indexes of the tokens of digits such as `(3)` in `INTERVAL '180' DAY(3)`, which do not change a length."""
+    found: set[int] = set()
+    for first in range(len(tokens) - 3):
+        if not (tokens[first].is_word("INTERVAL") and tokens[first + 1].kind == "string"):
+            continue
+        i = first + 2
+        while i < len(tokens) and tokens[i].text.upper() in (*_UNITS, "TO", "("):
+            if tokens[i].is_word("("):
+                end = next((j for j in range(i, len(tokens)) if tokens[j].is_word(")")), i)
+                found.update(range(i, end + 1))
+                i = end
+            i += 1
+    return frozenset(found)
 
 
 def _problem(error: SqlglotError, text: str) -> tuple[int, str]:

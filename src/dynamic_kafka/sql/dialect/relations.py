@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.kinds import kind_of
-from dynamic_kafka.sql.dialect.windows import BOUNDS, WINDOW, bound, table_window
+from dynamic_kafka.sql.dialect.windows import BOUNDS, WINDOW, aligned, bound, table_window
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translate import Translator
@@ -19,15 +19,16 @@ def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
     """Return a window table function: its rows with their window, or with the bounds of it if they are not grouped by it."""
     scope = t.scope
     assert scope is not None
-    data, window = table_window(call, t.zone, t.sql, t.refuse)
+    data, window = table_window(call, t.sql, t.refuse)
+    keys: list[exp.Expr] = []
     if isinstance(data, exp.Anonymous):  # TABLE t PARTITION BY k
-        _check_keys(t, data, scope.select)
-        data = data.expressions[0]
+        data, *keys = data.expressions
     alias = table.alias or "__windowed"
     columns = table.args["alias"].args.get("columns") if table.args.get("alias") else None
     if columns:
         raise t.refuse(table, "Names for all columns of a window are not known: name them in the SELECT")
     source = t.sql(data)
+    window = aligned(call, window, t.zone, t.type_in(window.time, source), t.refuse)
     group = scope.select.args.get("group")
     grouped = group is not None and any(
         isinstance(node, exp.Column) and node.name.lower() in BOUNDS and node.table in ("", alias)
@@ -36,6 +37,7 @@ def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
     if window.kind == "SESSION":
         if not grouped:
             raise t.refuse(call, "Spark has SESSION windows in a GROUP BY window_start, window_end only")
+        _check_keys(t, call, keys, scope.select)
         scope.windows[alias] = window
         return (
             f"{source} AS `{alias}`"
@@ -50,14 +52,14 @@ def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
     return f"(SELECT * EXCEPT ({WINDOW}), {bounds} FROM ({inner})) AS `{alias}`"
 
 
-def _check_keys(t: Translator, data: exp.Anonymous, select: exp.Select) -> None:
+def _check_keys(t: Translator, call: exp.Anonymous, by: list[exp.Expr], select: exp.Select) -> None:
     """Raise unless the keys of a session are those of the GROUP BY."""
-    keys = {key.name.lower() for key in data.expressions[1:]}
+    keys = {key.name.lower() for key in by}
     group = select.args.get("group")
-    groups = {node.name.lower() for node in group.expressions} if group is not None else set()
+    groups = {node.name.lower() or t.sql(node) for node in group.expressions} if group is not None else set()
     if keys != groups - set(BOUNDS):
         raise t.refuse(
-            data, "In Spark, a session has the keys of its GROUP BY: PARTITION BY and GROUP BY have to be the same"
+            call, "In Spark, a session has the keys of its GROUP BY: PARTITION BY and GROUP BY have to be the same"
         )
 
 

@@ -38,8 +38,16 @@ class Call:
         return found
 
     def sql(self, index: int) -> str:
-        """Return an argument's text for Spark."""
-        return self.translator.sql(self.arguments[index])
+        """Return an argument's text for Spark, in parentheses if an operator beside it could take a part of it."""
+        from sqlglot import exp
+
+        argument = self.arguments[index]
+        text: str = self.translator.sql(argument)
+        if isinstance(argument, (exp.Binary, exp.Not, exp.Neg, exp.BitwiseNot, exp.Between, exp.In)) and not isinstance(
+            argument, (exp.Dot, exp.Kwarg, exp.Div)
+        ):
+            return f"({text})"
+        return f"({text})" if isinstance(argument, exp.Div) and not text.startswith(("(", "CAST(")) else text
 
     def type(self, index: int) -> DataType:
         """Return an argument's type in Spark.
@@ -67,11 +75,13 @@ class Rule:
             returns it, or None for a call that means the same in Spark.
         why: What would be different without the rule, for the documents.
         form: How Spark says it, for the documents, if `spark` does not show it.
+        numbers: How many arguments the function may have, if `spark` is what returns a text; empty for any number.
     """
 
     spark: str | Mapping[int, str] | Callable[[Call], str | None]
     why: str
     form: str = ""
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,10 @@ SAME = frozenset(
 
 
 def _trim(call: Call) -> str | None:
+    from sqlglot import exp
+
+    if not isinstance(call.arguments[0], exp.Var):
+        raise call.refuse("Write TRIM(BOTH characters FROM text), or BTRIM(text, characters)")
     kind = call.arguments[0].name.upper()
     if len(call.arguments) == 2:
         return f"trim({kind} FROM {call.sql(1)})"
@@ -145,11 +149,12 @@ RULES: Mapping[str, Rule] = {
             _substring,
             "A negative length is NULL in Flink, and a start before the text is nothing.",
             "`substring`, with these cases",
+            (2, 3),
         ),
     ),
-    "REPLACE": Rule(_replace, "Not of an empty text.", "`replace`"),
+    "REPLACE": Rule(_replace, "Not of an empty text.", "`replace`", (3,)),
     "REGEXP_REPLACE": Rule(
-        _regexp_replace, "`$1` in the new text is a group in Spark, and itself in Flink.", "`regexp_replace`"
+        _regexp_replace, "`$1` in the new text is a group in Spark, and itself in Flink.", "`regexp_replace`", (3,)
     ),
     "LTRIM": Rule(_trim_side("LEADING"), "Spark has the arguments in the other order."),
     "RTRIM": Rule(_trim_side("TRAILING"), "Spark has the arguments in the other order."),
@@ -163,17 +168,20 @@ RULES: Mapping[str, Rule] = {
         "A place below 1 is 1 in Flink.",
     ),
     "POSITION": Rule({2: "locate({0}, {1})", 3: "locate({0}, {1}, {2})"}, "Only the syntax differs."),
-    "OVERLAY": Rule(_overlay, "A start outside of the text changes nothing in Flink.", "`overlay`, with this case"),
-    "TRIM": Rule(_trim, "Only the syntax differs.", "`trim(BOTH x FROM s)`"),
+    "OVERLAY": Rule(
+        _overlay, "A start outside of the text changes nothing in Flink.", "`overlay`, with this case", (3, 4)
+    ),
+    "TRIM": Rule(_trim, "Only the syntax differs.", "`trim(BOTH x FROM s)`", (2, 3)),
     "REGEXP": Rule("rlike({0}, {1})", "Only the name differs."),
     "REGEXP_EXTRACT": Rule(
         _regexp_extract,
         "Without a group, Flink returns the match and Spark group 1. Without a match, Flink returns NULL and Spark ''.",
         "`CASE WHEN rlike(s, r) THEN regexp_extract(s, r, 0) END`",
+        (2, 3),
     ),
-    "SPLIT_INDEX": Rule(_split_index, "Spark does not have it.", "`get(split(...), i)`"),
+    "SPLIT_INDEX": Rule(_split_index, "Spark does not have it.", "`get(split(...), i)`", (3,)),
     "SPLIT": Rule(
-        _split, "Flink splits at a text, Spark at a regular expression.", "`split`, with the separator quoted"
+        _split, "Flink splits at a text, Spark at a regular expression.", "`split`, with the separator quoted", (2,)
     ),
     "FROM_BASE64": Rule("CAST(unbase64({0}) AS STRING)", "Spark returns bytes."),
     "TO_BASE64": Rule("base64({0})", "Only the name differs."),

@@ -192,7 +192,7 @@ def _unix_timestamp(call: Call) -> str:
     if not call.arguments:
         return "unix_timestamp()"
     pattern = check_pattern(call, 1) if len(call.arguments) == 2 else _DEFAULT
-    value = call.sql(0)
+    value = _seconds_as_text(call) or call.sql(0)
     read = value if pattern != _DEFAULT else rf"regexp_replace({value}, '^(.{{19}})\\.\\d+$', '$1')"
     return (
         f"CASE WHEN {value} IS NULL THEN NULL WHEN try_to_timestamp({read}, {pattern}) IS NOT NULL "
@@ -200,6 +200,20 @@ def _unix_timestamp(call: Call) -> str:
         f"WHEN rlike({value}, '^\\\\s*[-+]?\\\\d') THEN raise_error('UNIX_TIMESTAMP: not a time with this pattern') "
         "ELSE -9223372036854775808 END"
     )
+
+
+def _seconds_as_text(call: Call) -> str | None:
+    """Return a time as text without a fraction, which is not read, for the argument CAST(ts AS STRING)."""
+    from sqlglot import exp
+
+    node = call.arguments[0]
+    if len(call.arguments) > 1 or not isinstance(node, exp.Anonymous) or str(node.this).upper() != "CAST":
+        return None
+    written = "".join(node.expressions[1].name.upper().split())
+    inner = Call(call.translator, node, "CAST")
+    if written not in ("STRING", "VARCHAR", "VARCHAR(2147483647)"):
+        return None
+    return f"left(CAST({inner.sql(0)} AS STRING), 19)" if kind_of(inner.type(0)).startswith("Timestamp") else None
 
 
 def _from_unixtime(call: Call) -> str:
@@ -253,27 +267,35 @@ def _proctime(_: Call) -> str:
 
 RULES: Mapping[str, Rule] = {
     "EXTRACT": Rule(
-        _extract, "Flink returns a whole number of seconds, Spark one with a fraction.", "`extract`, as BIGINT"
+        _extract, "Flink returns a whole number of seconds, Spark one with a fraction.", "`extract`, as BIGINT", (2,)
     ),
     "WEEK": Rule("weekofyear({0})", "Only the name differs."),
-    "DATE_FORMAT": Rule(_date_format, "Only with a literal pattern of letters that both know.", "`date_format`"),
+    "DATE_FORMAT": Rule(_date_format, "Only with a literal pattern of letters that both know.", "`date_format`", (2,)),
     "TO_TIMESTAMP": Rule(
         _to_timestamp,
         "Flink returns a TIMESTAMP without a time zone, and NULL for other texts.",
         "`try_to_timestamp`, as TIMESTAMP_NTZ",
+        (1, 2),
     ),
-    "TO_TIMESTAMP_LTZ": Rule(_to_timestamp_ltz, "Spark has another function of this name.", "`timestamp_millis(n)`"),
+    "TO_TIMESTAMP_LTZ": Rule(
+        _to_timestamp_ltz, "Spark has another function of this name.", "`timestamp_millis(n)`", (1, 2, 3)
+    ),
     "UNIX_TIMESTAMP": Rule(
-        _unix_timestamp, "Another text is an error in Spark.", "`unix_seconds(try_to_timestamp(s, p))`"
+        _unix_timestamp, "Another text is an error in Spark.", "`unix_seconds(try_to_timestamp(s, p))`", (0, 1, 2)
     ),
-    "FROM_UNIXTIME": Rule(_from_unixtime, "", "`date_format(timestamp_seconds(n), p)`"),
-    "TO_DATE": Rule(_to_date, "Flink returns NULL for other texts, Spark fails.", "`try_to_timestamp(s, p)`, as DATE"),
+    "FROM_UNIXTIME": Rule(_from_unixtime, "", "`date_format(timestamp_seconds(n), p)`", (1, 2)),
+    "TO_DATE": Rule(
+        _to_date, "Flink returns NULL for other texts, Spark fails.", "`try_to_timestamp(s, p)`, as DATE", (1, 2)
+    ),
     "TIMESTAMPDIFF": Rule(
-        _difference, "Spark counts in the session's time zone, also without one in the type.", "differences of times"
+        _difference,
+        "Spark counts in the session's time zone, also without one in the type.",
+        "differences of times",
+        (3,),
     ),
-    "TIMESTAMPADD": Rule(_add, "As TIMESTAMPDIFF.", "`ts + make_dt_interval(...)`"),
+    "TIMESTAMPADD": Rule(_add, "As TIMESTAMPDIFF.", "`ts + make_dt_interval(...)`", (3,)),
     "CURRENT_ROW_TIMESTAMP": Rule("current_timestamp()", "The time of the micro-batch."),
-    "PROCTIME": Rule(_proctime, "The time of the micro-batch.", "`current_timestamp()`"),
+    "PROCTIME": Rule(_proctime, "The time of the micro-batch.", "`current_timestamp()`", (0,)),
     "CONVERT_TZ": Rule(
         "date_format(convert_timezone({1}, {2}, CAST({0} AS TIMESTAMP_NTZ)), 'yyyy-MM-dd HH:mm:ss')",
         "Spark does not have it.",

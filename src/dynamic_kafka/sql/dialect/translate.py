@@ -16,10 +16,20 @@ from sqlglot.generators.spark import SparkGenerator
 
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.dialect.calls import call_sql, over
-from dynamic_kafka.sql.dialect.casts import typed_literal
+from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
 from dynamic_kafka.sql.dialect.flink import Flink
 from dynamic_kafka.sql.dialect.kinds import name_of
-from dynamic_kafka.sql.dialect.operators import comparison, division, element, like, total
+from dynamic_kafka.sql.dialect.operators import (
+    chosen,
+    comparison,
+    division,
+    element,
+    like,
+    listed,
+    product,
+    total,
+    type_in_function,
+)
 from dynamic_kafka.sql.dialect.query import Query, parse_query, place_of, query_error
 from dynamic_kafka.sql.dialect.registry import REFUSED
 from dynamic_kafka.sql.dialect.relations import elements, windowed
@@ -68,11 +78,11 @@ def translate(query: Query, ask: Ask, *, zone: str, views: Mapping[int, str]) ->
         SqlError: If Spark has no equal for a construct.
     """
     if query.tree is None:
-        return query.text
+        return query.plain
     translator = Translator(query, ask, zone=zone, views=views)
     text = translator.sql(query.tree.copy())
     if not translator.changed and query.tree.find(exp.Fetch) is None:  # FETCH NEXT becomes LIMIT
-        return query.text
+        return query.plain
     if translator.unsupported_messages:
         raise query_error(query.text, 0, f"This query cannot be translated: {translator.unsupported_messages[0]}")
     return text
@@ -116,14 +126,14 @@ class Translator(SparkGenerator):
             for kind, sign in (
                 (exp.EQ, "="),
                 (exp.NEQ, "<>"),
-                (exp.LT, "<"),
-                (exp.LTE, "<="),
-                (exp.GT, ">"),
-                (exp.GTE, ">="),
             )
         },
         exp.Add: lambda self, e: total(self, e, "+"),
         exp.Sub: lambda self, e: total(self, e, "-"),
+        exp.Mul: lambda self, e: product(self, e, "*"),
+        exp.Mod: lambda self, e: product(self, e, "%"),
+        exp.In: listed,
+        exp.Case: chosen,
         exp.Cast: typed_literal,
         exp.Filter: over,
         exp.Window: over,
@@ -194,7 +204,13 @@ class Translator(SparkGenerator):
             from pyspark.sql.types import StringType
 
             return StringType()
+        if isinstance(node, exp.Identifier):
+            return type_in_function(self, node)
         text = self.sql(node)
+        if isinstance(node, exp.Anonymous) and str(node.this).upper() in ("CAST", "TRY_CAST"):
+            target = target_of(node)
+            if target is not None:
+                return target
         scope = self.scope
         if scope is None:
             return self._asked(text, "")
@@ -208,6 +224,10 @@ class Translator(SparkGenerator):
                 if isinstance(projection, exp.Alias) and projection.alias.lower() == node.name.lower():
                     return self.type_or_none(projection.this)
         return self._of_parts(node)
+
+    def type_in(self, text: str, source: str) -> DataType | None:
+        """Return the type of a column of a table, as texts for Spark; None if Spark cannot tell."""
+        return self._asked(text, f"FROM {source}")
 
     def _of_parts(self, node: exp.Expr) -> DataType | None:
         """Return the type of a part that Spark cannot look at alone, such as `sum(a) + b`."""
@@ -300,6 +320,10 @@ class Translator(SparkGenerator):
             if expression.name.upper() in ("CURRENT_TIME", "LOCALTIME"):
                 raise self.refuse(expression, f"{expression.name.upper()}: {REFUSED[expression.name.upper()].way}")
         return super().column_sql(expression)
+
+    def is_of_window(self, node: exp.Column) -> bool:
+        """Return whether a column is the start, the end or the time of a window of this SELECT."""
+        return self._window_of(node) is not None
 
     def _window_of(self, node: exp.Expr) -> str | None:
         """Return the window that a column is the start, the end or the time of."""

@@ -10,15 +10,22 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from sqlglot import exp
+
+from dynamic_kafka.sql.dialect.kinds import kind_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
 
 __all__ = [
     "BOUNDS",
     "GROUP_WINDOWS",
     "WINDOW",
     "Window",
+    "aligned",
     "bound",
     "group_window",
     "length_us",
@@ -77,9 +84,7 @@ def bound(window: str, suffix: str) -> str:
     return f"CAST({window}.{'start' if suffix == '_START' else 'end'} AS TIMESTAMP_NTZ)"
 
 
-def table_window(
-    call: exp.Anonymous, zone: str, write: Callable[[exp.Expr], str], refuse: Refuse
-) -> tuple[exp.Expr, Window]:
+def table_window(call: exp.Anonymous, write: Callable[[exp.Expr], str], refuse: Refuse) -> tuple[exp.Expr, Window]:
     """Return the table and the window of a window table function."""
     kind = str(call.this)
     names = {
@@ -106,22 +111,33 @@ def table_window(
     size = length_us(given["SIZE" if kind != "SESSION" else "GAP"], refuse)
     slide = length_us(given["SLIDE"], refuse) if kind == "HOP" else size
     shift = length_us(given["OFFSET"], refuse, negative=True) if "OFFSET" in given else 0
-    window = _aligned(call, Window(kind, write(column.expressions[0]), size, slide, shift), zone, refuse)
-    return given["DATA"], window
+    return given["DATA"], Window(kind, write(column.expressions[0]), size, slide, shift)
 
 
-def group_window(call: exp.Anonymous, zone: str, write: Callable[[exp.Expr], str], refuse: Refuse) -> Window:
+def group_window(
+    call: exp.Anonymous, zone: str, found: DataType | None, write: Callable[[exp.Expr], str], refuse: Refuse
+) -> Window:
     """Return the window of a function in GROUP BY, or of one that asks for its start or end."""
     kind, _ = GROUP_WINDOWS[str(call.this).upper()]
     lengths = [length_us(length, refuse) for length in call.expressions[1:]]
     if len(lengths) != (2 if kind == "HOP" else 1):
         raise refuse(call, f"{kind} needs a time column and {'two intervals' if kind == 'HOP' else 'an interval'}")
-    return _aligned(call, Window(kind, write(call.expressions[0]), lengths[-1], lengths[0]), zone, refuse)
+    return aligned(call, Window(kind, write(call.expressions[0]), lengths[-1], lengths[0]), zone, found, refuse)
 
 
-def _aligned(call: exp.Expr, window: Window, zone: str, refuse: Refuse) -> Window:
-    """Return a window that is shifted by what the wall clock of the time zone is behind UTC, too."""
+def aligned(call: exp.Expr, window: Window, zone: str, found: DataType | None, refuse: Refuse) -> Window:
+    """Return a window that is shifted by what the wall clock of the time zone is behind UTC, too.
+
+    Args:
+        call: The function.
+        window: Its window.
+        zone: The time zone of the session. A TIMESTAMP has none, and its windows are not shifted.
+        found: The type of the column with the time, None if it is not known.
+        refuse: What makes an error.
+    """
     size, slide = window.size_us, window.slide_us
+    if found is not None and kind_of(found) == "TimestampNTZType":
+        zone = "UTC"
     if size % slide and window.kind == "HOP":
         raise refuse(call, "The size of HOP has to be a multiple of its slide, as in Flink")
     offset = 0 if window.kind == "SESSION" else _alignment_us(slide, zone)
@@ -131,6 +147,8 @@ def _aligned(call: exp.Expr, window: Window, zone: str, refuse: Refuse) -> Windo
             f"Windows of this size begin with the day or hour of the time zone {zone} in Flink, and its distance from UTC "
             "changes. Spark's windows do not follow it: SET 'table.local-time-zone' = 'UTC', or use shorter windows",
         )
+    if offset and found is None:
+        raise refuse(call, "Whether the time of this window has a time zone is not known: CAST it to TIMESTAMP(3)")
     return replace(window, offset_us=(offset + window.offset_us) % slide)
 
 
