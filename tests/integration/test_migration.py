@@ -189,7 +189,7 @@ def test_a_cluster_dies_its_mirror_takes_over_and_the_first_comes_back(
     copied = copy(mortal, name, cluster_b, name, {})
     assert {r["cluster"] for r in read_batch(file.options())} == {"a"}
     marks = query.document["clusters"]["a"]["marks"][name]
-    assert [len(marks[p]) for p in ("0", "1")] == [6, 6]
+    assert [len(marks[p][-1][1]) for p in ("0", "1")] == [6, 6]
 
     mortal.kill()
     try:

@@ -24,7 +24,8 @@ from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source import enumerator as enumerator_module
 from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.evidence import MARKS, MoveRequest, RecordPrint, Sync, place
+from dynamic_kafka.source.evidence import MARKS, Marks, MoveRequest, RecordPrint, Sync, place
+from dynamic_kafka.source.kept_marks import add_marks
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, decode, encode
 from dynamic_kafka.source.settings import SourceSettings
 
@@ -122,9 +123,7 @@ class MovingView(ModelView):
             if cluster.reachable:
                 for tp, (_, end) in kept.ranges.items():
                     marks = tuple(ModelLog(self._world, cluster).records(tp, 0, end))[-MARKS:]
-                    added |= marks != kept.marks.get(tp, ())
-                    if marks:
-                        kept.marks[tp] = marks
+                    added |= add_marks(kept, tp, Marks(end, marks))
         return added
 
 

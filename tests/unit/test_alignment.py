@@ -17,6 +17,7 @@ from dynamic_kafka.builders.watermarks import WatermarkStrategy
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, InvalidOptionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source import aligner as aligner_module
+from dynamic_kafka.source import alignment as alignment_module
 from dynamic_kafka.source.aligner import Aligner
 from dynamic_kafka.source.alignment import Backlog, Newest, TimeAnswer, TimeRequest
 from dynamic_kafka.source.configure import configure_source
@@ -137,6 +138,7 @@ class Monitor:
         self.answers = True
         self.newest_ms = 0
         self.first_later: int | None = None
+        self.silent_partitions: set[KafkaTopicPartition] = set()
         self.asked: list[TimeRequest] = []
         self._found: list[tuple[TimeRequest, TimeAnswer]] = []
 
@@ -145,7 +147,8 @@ class Monitor:
         self.asked.append(request)
         if self.answers:
             newest = {tp: Newest(end, self.newest_ms) for tp, (end, _) in request.newest.items()}
-            self._found.append((request, TimeAnswer(dict.fromkeys(request.ends, self.first_later), newest)))
+            offsets = {tp: self.first_later for tp in request.ends if tp not in self.silent_partitions}
+            self._found.append((request, TimeAnswer(offsets, newest)))
         return len(self.asked)
 
     def wait(self, _ticket: int, _deadline: float) -> bool:
@@ -163,6 +166,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: str) -> None:
         self.now = 1_000.0
+        monkeypatch.setattr(alignment_module, "OLDEST_MS", 1)
         monkeypatch.setattr(aligner_module, "time", SimpleNamespace(monotonic=lambda: self.now, time=lambda: 2_000.0))
         self.monitors = {"fast": Monitor(), "slow": Monitor()}
         self.positions = {"fast": 0, "slow": 0}
@@ -210,6 +214,19 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made.monitors["fast"].newest_ms = 1_009_000
     made.monitors["fast"].first_later = 0
     return made
+
+
+def test_a_partition_without_an_answer_does_not_make_its_cluster_mute(world: World) -> None:
+    """The others of the cluster are read up to the bound, and only it holds them until the idle timeout."""
+    other = KafkaTopicPartition("t", 1)
+    world.admit()
+    request = TimeRequest("slow", 5, {TP: 10, other: 10}, {}, 10_000)
+    alignment = world.aligner._alignment
+    world.monitors["slow"].silent_partitions = {other}
+    assert world.aligner._ask([request], world.now, at_once=False) == {("slow", other)}
+    assert alignment.unanswered(request) == {other}
+    world.monitors["slow"].answers = False
+    assert world.aligner._ask([request._replace(bound_ms=6)], world.now, at_once=False) == {"slow"}
 
 
 def test_a_partition_that_was_read_to_its_end_holds_the_others_for_the_idle_timeout(world: World) -> None:

@@ -16,7 +16,16 @@ from dynamic_kafka.errors import MetadataServiceError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.document import parse_document
 from dynamic_kafka.metadata.snapshot import make_snapshot
-from dynamic_kafka.source.evidence import MoveRequest, Placement, RecordPrint, Sync, evidence_around, place, translate
+from dynamic_kafka.source.evidence import (
+    Marks,
+    MoveRequest,
+    Placement,
+    RecordPrint,
+    Sync,
+    evidence_around,
+    place,
+    translate,
+)
 from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, Reconciled
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
 from dynamic_kafka.source.planning import Range
@@ -63,7 +72,7 @@ def _time_and_text(record: str | tuple[str, int]) -> tuple[int, str]:
     return (1000, record) if isinstance(record, str) else (record[1], record[0])
 
 
-def request(position: int, by: Way = "records", *, marks: tuple[RecordPrint, ...] = (), **more: Any) -> MoveRequest:
+def request(position: int, by: Way = "records", *, marks: tuple[Marks, ...] = (), **more: Any) -> MoveRequest:
     """A move from `a` to `b`."""
     return MoveRequest("b", T0, "a", T0, position, by, more.get("offset_syncs", ""), more.get("readable", True), marks)
 
@@ -77,8 +86,8 @@ def found(position: int, old: Log, new: Log, by: Way = "records") -> tuple[int |
 def found_dead(position: int, old: Log, new: Log, by: Way = "records", *, marked_at: int | None = None) -> Placement:
     """Where a position is if only the marks are left."""
     at = position if marked_at is None else marked_at
-    marks = tuple(record for record in old.prints if record.offset < at)[-6:]
-    return place(request(position, by, marks=marks, readable=False), None, new)
+    marks = Marks(at, tuple(record for record in old.prints if record.offset < at)[-6:])
+    return place(request(position, by, marks=(marks,), readable=False), None, new)
 
 
 # --- what proves a position -------------------------------------------------------------------------------------------
@@ -92,7 +101,8 @@ def test_the_record_before_the_position_is_found_at_another_offset() -> None:
     assert found(3, old, new) == (75, "exact")
     assert found(4, old, new) == (75, "exact")
     assert found(6, old, new) == (77, "exact")
-    assert found(0, old, new) == (70, "exact")
+    assert found(0, old, new) == (71, "exact")
+    assert found(0, old, Log("x", "a", None, "b")) == (0, "exact")
 
 
 def test_identical_records_are_told_apart_by_their_neighbours() -> None:
@@ -107,8 +117,8 @@ def test_identical_records_without_other_neighbours_are_not_unique() -> None:
     """Nothing is guessed: the first place would repeat records, and their number is said."""
     placement = place(request(2), Log(*"xxx"), Log(*"xxxxx"))
     assert placement.guarantee == "at-least-once"
-    assert (placement.position, placement.overlap) == (2, 2)
-    assert "3 times" in placement.evidence
+    assert (placement.position, placement.overlap) == (2, 3)
+    assert "4 times" in placement.evidence
 
 
 def test_a_copy_that_lags_behind_is_waited_for() -> None:
@@ -157,7 +167,7 @@ def test_same_offsets_are_proved_by_the_records_around_them() -> None:
     assert found(3, old, Log(*"abcd"), "same-offsets") == (3, "exact")
     assert found(3, old, Log(*"bcdef", start=1), "same-offsets") == (3, "exact")
     assert found_dead(3, old, old, "same-offsets")[:2] == (3, "exact")
-    assert found_dead(5, old, old, "same-offsets", marked_at=3)[:2] == (5, "exact")
+    assert found_dead(5, old, old, "same-offsets", marked_at=3)[:2] == (5, "unproved")
 
 
 @pytest.mark.parametrize(
@@ -382,7 +392,7 @@ def test_while_both_are_named_the_new_one_stands_by() -> None:
 def test_a_cluster_that_may_still_answer_is_waited_for_and_one_that_is_gone_is_left() -> None:
     """Then the marks are the evidence."""
     state = reading("ka", t=[5])
-    state.marks = {T0: (RecordPrint(4, 1, "x", ""),)}
+    state.marks = {T0: (Marks(5, (RecordPrint(4, 1, "x", ""),)),)}
     query = Query(a=state)
     desired, views = {"b": wants("t", continues=RECORDS)}, {"b": view("kb", t=[200])}
     query.look(desired, views)
@@ -413,6 +423,23 @@ def test_a_position_moves_only_with_the_wanted_guarantee(guarantee: Guarantee, a
     assert query.positions("b") == ({("t", 0): 7} if moves else {})
     assert moves or f"set `guarantee: {guarantee}`" in query.said
     assert query.positions("a") == ({} if moves else {("t", 0): 5})
+
+
+def test_a_topic_that_was_made_again_is_not_waited_for() -> None:
+    """Its positions are gone, so there is nothing to continue."""
+    query = Query(a=replace(reading("ka", t=[]), topics={"t": "ka-t"}, draining={"t"}))
+    query.look({"b": wants("t", continues=RECORDS)}, {"a": view("ka", t=[7]), "b": view("kb", t=[9])})
+    assert query.positions("b") == {("t", 0): 0}
+    assert "that was made again, and its positions are gone" in query.said
+
+
+def test_a_topic_of_a_known_cluster_that_continues_an_unknown_one_is_read_with_a_warning() -> None:
+    """The other one may have moved long ago."""
+    query = Query(a=reading("ka", t=[5]), b=reading("kb", u=[5]))
+    desired = {"a": wants("t"), "b": wants("u", "v", continues=Continues("x", "records"))}
+    query.look(desired, {"a": view("ka", t=[7]), "b": view("kb", u=[9], v=[9])})
+    assert query.positions("b") == {("u", 0): 5, ("v", 0): 0}
+    assert "warning: Cluster 'b', topic 'v' is new, and the checkpoint does not know cluster 'x'" in query.said
 
 
 def test_another_number_of_partitions_is_refused() -> None:
@@ -537,7 +564,7 @@ def test_a_batch_of_a_dead_cluster_is_read_from_its_copy() -> None:
     """Both ends of each range are found by the marks; a range that was cut is read as a whole, and only once."""
     old, new = Log(*"abcdefgh"), Log(*"zzabcdefgh")
     state = reading("ka", t=[6], u=[6])
-    state.marks = {T0: tuple(r for r in old.prints if r.offset in (1, 2, 4, 5))}
+    state.marks = {T0: (Marks(3, tuple(old.prints[1:3])), Marks(6, tuple(old.prints[4:6])))}
     groups = [
         [Range("a", "t", "x", 0, 3, 5), Range("c", "t", "y", 0, 1, 2)],
         [Range("a", "t", "x", 0, 5, 6)],

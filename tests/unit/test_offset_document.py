@@ -19,7 +19,7 @@ from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.history.model import FrozenHistory, TimeLimit
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.document import HistoryStage
-from dynamic_kafka.source.evidence import RecordPrint
+from dynamic_kafka.source.evidence import Marks, RecordPrint
 from dynamic_kafka.source.offsets import (
     MARKER,
     ClusterOffsets,
@@ -77,7 +77,7 @@ def everything() -> Document:
                 retained={"w": RetainedTopic(ID, 1_700_000_000_001, {1: 8, 0: 0}), "v": RetainedTopic("", 1, {})},
                 unseen={"y": 1_700_000_000_002, "x": 0},
                 continues={"cluster": "b", "by": "records"},
-                marks={TP("u", 0): (RecordPrint(2, 5, "ab", ""), RecordPrint(3, 6, "cd", "ef"))},
+                marks={TP("u", 0): (Marks(4, (RecordPrint(2, 5, "ab", ""), RecordPrint(3, 6, "cd", "ef"))),)},
             ),
         },
         cursor=Cursor("c", {"d": TP("t", 1), "c": TP("u", 0)}),

@@ -47,7 +47,9 @@ class Aligner:
         self._read_at: dict[Key, float] | None = None
         self._silent_since: dict[str | Key, float] = {}
         self._released: set[str | Key] = set()
-        self._mute: set[str] = set()  # the clusters that did not answer all questions of the last call
+        self._mute: set[str | Key] = (
+            set()
+        )  # the clusters and partitions that did not answer a question of the last call
         self._asked: dict[str, tuple[ClusterMonitor, int]] = {}
         self._logs: dict[str, tuple[str, Mapping[str, str]]] = {}
         self._decided_at = -float("inf")
@@ -104,22 +106,22 @@ class Aligner:
         }
         waiting, silent = self._holders(document, views, spans, now, at_once=at_once)
         deadline = now + (self._settings.unavailable_after_ms / 1000 if at_once else _PATIENCE_S)
-        mute = self._still_asked()
+        mute: set[str | Key] = {*self._still_asked()}
         while True:
             decision = self._alignment.decide(
                 document.frontier_ms,
-                {key: span for key, span in spans.items() if key[0] not in mute},
-                {key: end for key, end in waiting.items() if key[0] not in mute},
+                {key: span for key, span in spans.items() if mute.isdisjoint((key, key[0]))},
+                {key: end for key, end in waiting.items() if mute.isdisjoint((key, key[0]))},
                 load,
-                blocked=bool({name for name in mute if self._holds(name, now, at_once=at_once)} or silent),
+                blocked=bool({who for who in mute if self._holds(who, now, at_once=at_once)} or silent),
             )
             if decision.backlog is not None:
                 break
             mute |= self._ask(decision.requests, deadline, at_once=at_once)
-        for name in self._mute - mute - silent:
-            self._answers_again(name)
+        for who in self._mute - mute - silent:
+            self._answers_again(who)
         self._mute = mute
-        self._note(decision, spans, waiting, silent | mute, now)
+        self._note(decision, spans, waiting, silent | {who if isinstance(who, str) else who[0] for who in mute}, now)
         document.frontier_ms = decision.frontier_ms
         return decision.backlog
 
@@ -180,7 +182,8 @@ class Aligner:
                     if self._holds(key, now, at_once=at_once):
                         silent.add(name)
                     continue
-                self._answers_again(key)
+                if key not in self._mute:
+                    self._answers_again(key)
                 if key in spans:
                     self._read_at[log] = now
                 elif log in self._read_at:
@@ -228,8 +231,8 @@ class Aligner:
 
     # --- questions ---
 
-    def _ask(self, requests: list[TimeRequest], deadline: float, *, at_once: bool) -> set[str]:
-        """Ask, wait and learn; return the clusters that have not answered for all partitions."""
+    def _ask(self, requests: list[TimeRequest], deadline: float, *, at_once: bool) -> set[str | Key]:
+        """Ask, wait and learn; return the clusters that have not answered, or only partitions of them."""
         for request in requests:
             monitor = self._view.monitors.get(request.cluster)
             if monitor is not None and (at_once or monitor.failing_for_s is None):
@@ -238,10 +241,14 @@ class Aligner:
             if request.cluster in self._asked:
                 monitor, ticket = self._asked[request.cluster]
                 monitor.wait(ticket, deadline)
-        self._still_asked()
-        mute = {request.cluster for request in requests if not self._alignment.knows(request)}
+        late = self._still_asked()
+        mute: set[str | Key] = set()
+        for request in requests:
+            name, unanswered = request.cluster, self._alignment.unanswered(request)
+            all_of_it = name in late or unanswered >= {*request.ends, *request.newest}
+            mute |= ({name} if all_of_it else {(name, tp) for tp in unanswered}) if unanswered else set()
         if mute and at_once and self._settings.cluster_failure_mode == "fail":
-            name = min(mute)
+            name = min(who if isinstance(who, str) else who[0] for who in mute)
             monitor = self._view.monitors.get(name)
             raise ClusterUnavailableError(
                 f"Cluster '{name}' did not return the times of its records, by which its partitions are aligned: "
@@ -278,10 +285,14 @@ class Aligner:
             if self._alignment.is_free(key, spans[key].position):
                 newest = self._alignment.newest(key)
                 offset = newest.future if newest is not None else None
-                text = (
-                    f"{_named(key)}: offset {offset} has a time more than a day in the future. From there on the partition "
-                    "is not aligned. Correct the producer's clock"
-                )
+                if offset is None:
+                    what = "its newest record has no time, or one before 1990. The partition is not aligned"
+                    text = f"{_named(key)}: {what}. Correct the producer's times, which are in milliseconds since 1970"
+                else:
+                    text = (
+                        f"{_named(key)}: offset {offset} has a time more than a day in the future. From there on the "
+                        "partition is not aligned. Correct the producer's clock"
+                    )
                 self._events.append(Event("warning", text))
         self.reason = self._reason(decision, waiting, silent) if decision.held else ""
 

@@ -31,7 +31,8 @@ Records out of order. The index finds the *first* record that is later than the 
 others come close, and what follows it is judged by it, as Spark's watermark will be. This never stops progress: the holder
 whose newest record is the oldest of all has nothing later than the bound, so it is always read on. A record that is more
 than a day in the future would have no others that ever come close. It is passed, with a warning, and from then on its
-partition is not aligned.
+partition is not aligned. A partition whose newest record has a time before 1990 or none is not aligned either, because it
+would hold the others for ever. It is looked at again when it has more.
 
 The frontier never goes back. A partition that is found later with older records is read up to the bound, which does not
 rise meanwhile.
@@ -46,8 +47,10 @@ from typing import NamedTuple
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.collector import without_collector
 
-__all__ = ["Alignment", "Backlog", "Decision", "Key", "Newest", "Span", "TimeAnswer", "TimeRequest"]
+__all__ = ["OLDEST_MS", "Alignment", "Backlog", "Decision", "Key", "Newest", "Span", "TimeAnswer", "TimeRequest"]
 
+OLDEST_MS = 631_152_000_000
+"""1990. An earlier time is none: seconds instead of milliseconds, a counter, or a record without a time."""
 _FILLED = 0.75
 """The part of the limit that a batch is meant to take. The rest is for times that have more records than others."""
 
@@ -169,23 +172,25 @@ class Alignment:
             if before is None or before.end <= newest.end:
                 self._newest[request.cluster, tp] = newest
 
-    def knows(self, request: TimeRequest) -> bool:
-        """Return whether all questions of a request are answered."""
+    def unanswered(self, request: TimeRequest) -> set[KafkaTopicPartition]:
+        """Return the partitions of a request of which a question is not answered."""
         name = request.cluster
-        offsets = (self._reaches.get((name, tp)) for tp in request.ends)
-        newest = ((self._newest.get((name, tp)), end) for tp, (end, _) in request.newest.items())
-        return all(found is not None and found.bound_ms == request.bound_ms for found in offsets) and all(
-            found is not None and found.end >= end for found, end in newest
-        )
+        reaches = {tp: self._reaches.get((name, tp)) for tp in request.ends}
+        newest = {tp: (self._newest.get((name, tp)), end) for tp, (end, _) in request.newest.items()}
+        return {tp for tp, found in reaches.items() if found is None or found.bound_ms != request.bound_ms} | {
+            tp for tp, (found, end) in newest.items() if found is None or found.end < end
+        }
 
     def newest(self, key: Key) -> Newest | None:
         """Return what is known of a partition's newest record."""
         return self._newest.get(key)
 
     def is_free(self, key: Key, position: int) -> bool:
-        """Return whether the partition is not aligned any more, because a record of the future comes or came."""
+        """Return whether the partition is not aligned: a record of the future comes or came, or it has no times."""
         found = self._newest.get(key)
-        return found is not None and found.future is not None and position >= found.future
+        if found is None:
+            return False
+        return position >= found.future if found.future is not None else found.time_ms < OLDEST_MS
 
     @without_collector
     def decide(
@@ -208,6 +213,8 @@ class Alignment:
         """
         self.forget([key for key, end in _ends(spans, waiting) if key in self._newest and self._newest[key].end > end])
         free = {key for key, span in spans.items() if self.is_free(key, span.position)}
+        if again := [(key, spans[key].end) for key in free if self._may_have_times(key, spans[key].end)]:
+            return Decision(None, requests=self._requests_for_newest(again))
         aligned = {key: span for key, span in spans.items() if key not in free}
         waiting = {key: position for key, position in waiting.items() if not self.is_free(key, position)}
         if frontier_ms is not None:
@@ -251,6 +258,11 @@ class Alignment:
 
     # --- times ---
 
+    def _may_have_times(self, key: Key, end: int) -> bool:
+        """Return whether a partition that had no times may have them now."""
+        found = self._newest[key]
+        return found.future is None and found.end < end
+
     def _time_ms(self, key: Key) -> int:
         """Return a time that the partition's newest record has at least. What is not known was not older than the floor."""
         found = self._newest.get(key)
@@ -286,6 +298,7 @@ class Alignment:
         by_cluster: dict[str, dict[KafkaTopicPartition, tuple[int, int]]] = {}
         for key, end in wanted:
             least_ms = 0 if self._floor_ms is None and key not in self._newest else self._time_ms(key)
+            least_ms = 0 if least_ms < OLDEST_MS else least_ms
             by_cluster.setdefault(key[0], {})[key[1]] = end, least_ms
         return [TimeRequest(name, 0, {}, newest, self.max_drift_ms) for name, newest in sorted(by_cluster.items())]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dynamic_kafka.history.model import FrozenHistory
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.evidence import RecordPrint
+from dynamic_kafka.source.evidence import Marks
 
 __all__ = ["ClusterOffsets", "Cursor", "Document", "HistoryStage", "Packing", "RetainedTopic"]
 
@@ -66,7 +66,7 @@ class ClusterOffsets:
     retained: dict[str, RetainedTopic] = field(default_factory=dict)
     unseen: dict[str, int] = field(default_factory=dict)
     continues: Any = None
-    marks: dict[KafkaTopicPartition, tuple[RecordPrint, ...]] = field(default_factory=dict)
+    marks: dict[KafkaTopicPartition, tuple[Marks, ...]] = field(default_factory=dict)
 
     def partitions_by_topic(self) -> dict[str, list[KafkaTopicPartition]]:
         """Return the partitions that are read or wait for their first position, in order, by topic."""

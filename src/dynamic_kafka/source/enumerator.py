@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError, listed
 from dynamic_kafka.history.folder import is_at
 from dynamic_kafka.history.formats import freeze
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, initializer_to_json
@@ -24,6 +24,7 @@ from dynamic_kafka.source.aligner import Aligner
 from dynamic_kafka.source.batch import check_streams, open_ranges
 from dynamic_kafka.source.differences import differences
 from dynamic_kafka.source.document import HistoryStage
+from dynamic_kafka.source.kept_marks import unmarked
 from dynamic_kafka.source.model import ClusterView, Event, Move, OffsetRequest, ReadPolicy, Reconciled
 from dynamic_kafka.source.offsets import (
     ClusterOffsets,
@@ -52,6 +53,7 @@ _log = logging.getLogger(__name__)
 _KEPT_EVENTS = 20
 _REMEMBERED_TEXTS = 1000
 _REPORTED_MOVES = 100
+_LATE_MARKS_S = 60.0
 
 
 class SourceEnumerator:
@@ -79,6 +81,8 @@ class SourceEnumerator:
         self._compared = False
         self._idle = False
         self._logged: set[str] = set()
+        self._unmarked: dict[str, list[KafkaTopicPartition]] = {}
+        self._unmarked_since: dict[str, float] = {}
         self._moves: dict[tuple[str, KafkaTopicPartition], Move] = {}
         self._events: deque[dict[str, Any]] = deque(maxlen=_KEPT_EVENTS)
         # Only for the batch that a query repeats when it starts, which Spark plans before it asks for another one.
@@ -138,6 +142,7 @@ class SourceEnumerator:
         }
         if result.standby and not result.changed and not backlog:
             result.changed = self._view.add_marks(document, result.standby)
+            self._note_unmarked(result)
         waits = not result.changed and (not backlog or (limited and self._hold_back(backlog)))
         readable = backlog
         if self._aligner is not None and not waits:
@@ -148,7 +153,8 @@ class SourceEnumerator:
             self._log_events(self._aligner.take_events())
             waits = not result.changed and not readable
         if waits:
-            self._idle = not result.requests and not backlog and all(move.done for move in result.moves)
+            done = not result.requests and not backlog and all(move.done for move in result.moves)
+            self._idle = done and not self._unmarked
             if self._available_now:
                 self._view.finish_commits()
             return start
@@ -160,11 +166,29 @@ class SourceEnumerator:
                 ranges[tp] = (position, position + count)
         return self._decided(result)
 
+    def _note_unmarked(self, result: Reconciled) -> None:
+        """Note which partitions have no current marks, and warn if that stays so."""
+        clusters = result.document.clusters
+        found = {name: unmarked(clusters[name], topics) for name, topics in result.standby.items() if name in clusters}
+        self._unmarked = {name: tps for name, tps in found.items() if tps}
+        now = time.monotonic()
+        self._unmarked_since = {name: self._unmarked_since.get(name, now) for name in self._unmarked}
+        for name, tps in self._unmarked.items():
+            if now - self._unmarked_since[name] >= _LATE_MARKS_S:
+                shown = listed((f"{tp.topic}/{tp.partition}" for tp in tps), 5)
+                text = (
+                    f"Cluster '{name}' does not answer in time for the marks of its last records. Partitions without "
+                )
+                text += f"them do not move if it dies; now these: {shown}. lastProgress counts them (withoutMarks)"
+                self._unmarked_since[name] = float("inf")
+                self._log_events([Event("warning", text)])
+
     def _decided(self, result: Reconciled) -> Mapping[str, Any]:
         """Return the text of the next batch's document."""
         result.document.packing = self._settings.packing
         if result.standby:
             self._view.add_marks(result.document, result.standby)
+        self._note_unmarked(result)
         self._view.forget_answers(result.requests)
         self._last_batch_at = time.monotonic()
         self._recent.append((encode(result.document), result.document))
@@ -220,6 +244,8 @@ class SourceEnumerator:
                 "behind": self._records_behind(name, state, views.get(name)),
                 "error": None if error is None else str(error),
             }
+            if name in self._unmarked:
+                clusters[name]["withoutMarks"] = len(self._unmarked[name])
             if moves := [_move_report(move) for move in self._moves.values() if move.request.cluster == name]:
                 clusters[name]["continues"] = moves[:_REPORTED_MOVES]
         return {
@@ -353,6 +379,7 @@ class SourceEnumerator:
         """Reconcile until no request is open. A first start waits for the answers, later calls only for news."""
         patient = previous is None or self._available_now
         deadline = time.monotonic() + self._settings.unavailable_after_ms / 1000
+        is_first = True
         while True:
             result = reconcile(
                 previous,
@@ -369,6 +396,8 @@ class SourceEnumerator:
             )
             asked = [move.request for move in result.moves if not move.done]
             answered = bool(asked) and self._view.request_moves(asked, result.document.clusters, patient=patient)
+            answered = answered and (patient or is_first)  # a move that waits holds nobody else back
+            is_first = False
             if result.requests:
                 answered |= self._view.request_offsets(result.requests, patient=patient)
             if not answered and not (result.requests and patient):

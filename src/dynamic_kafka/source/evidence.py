@@ -15,8 +15,18 @@ mirror-maker    the same, from the offset on that MirrorMaker's last sync before
 timestamp       the first record that is not older than the last one before the position
 ==============  =========================================================================================================
 
-What is not found is not guessed: then there is no new position, and words instead. A position is exact under one
-condition that no record can show: the copy keeps the order of a partition, as all of these tools do.
+A position is **exact** under these conditions, all of them:
+
+1. What is known is complete up to the position. Marks say up to which offset they are complete, and a record that follows
+   on both clusters shows that nothing is between.
+2. All records that are known next to the position are on the new cluster, in one run. (At least as many as the document
+   keeps, if the new log begins in the middle of the run.) A shorter run may be another place with an identical record.
+3. There is one such run, and it cannot be moved by some records and still be the same.
+4. If no record was read before the position, the new log has its first record still.
+
+Otherwise it is `at-least-once` if records can only be repeated, `unproved` if they may be lost, and without any place there
+are words instead. What no record can show: the copy keeps the order of a partition, as all of these tools do, and records
+with the same time, key and value as all their known neighbours do not come twice.
 """
 
 from __future__ import annotations
@@ -32,6 +42,7 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 __all__ = [
     "MARKS",
     "Evidence",
+    "Marks",
     "MoveRequest",
     "Placement",
     "RecordLog",
@@ -67,6 +78,13 @@ class RecordPrint(NamedTuple):
         return self[1:3] == other[1:3] and (not headers or self.headers == other.headers)
 
 
+class Marks(NamedTuple):
+    """The last records before an offset: between the first of them and `until` there is no other one."""
+
+    until: int
+    records: tuple[RecordPrint, ...]
+
+
 class Sync(NamedTuple):
     """An offset sync of MirrorMaker: the record at `upstream` was copied to `downstream`."""
 
@@ -97,7 +115,7 @@ class MoveRequest(NamedTuple):
     by: Way
     offset_syncs: str
     readable: bool
-    marks: tuple[RecordPrint, ...]
+    marks: tuple[Marks, ...]
 
 
 class Placement(NamedTuple):
@@ -140,30 +158,44 @@ class Evidence(NamedTuple):
         behind: The records behind it, in order.
         gap: The number of offsets between the last of `before` and the position of which nothing is known.
         is_start: Whether the log never had a record before the position.
+        cut_at: The end of the log, if that is before the position: it was truncated.
     """
 
     before: tuple[RecordPrint, ...]
     behind: tuple[RecordPrint, ...]
     gap: int
     is_start: bool
+    cut_at: int | None = None
 
 
 def evidence_around(
-    log: RecordLog | None, tp: KafkaTopicPartition, position: int, marks: tuple[RecordPrint, ...]
+    log: RecordLog | None, tp: KafkaTopicPartition, position: int, marks: tuple[Marks, ...]
 ) -> Evidence:
     """Return what is known: from the log, or from the marks if it cannot be read or has lost what was before."""
-    marks = tuple(mark for mark in marks if mark.offset < position)
-    of_marks = Evidence(marks, (), position - marks[-1].offset - 1 if marks else 0, position == 0)
+    of_marks = _of_marks(position, marks)
     if log is None:
         return of_marks
     start, end = log.bounds(tp)
+    if end < position:
+        return of_marks._replace(cut_at=end)
     behind = tuple(islice(log.records(tp, position, end), _AROUND)) if end > position else ()
     before = _before(log, tp, position, start)
-    if before:
-        return Evidence(before, behind, 0, is_start=False)
-    if behind and of_marks.gap:
-        return Evidence((), behind, 0, is_start=False)
-    return of_marks._replace(behind=behind, is_start=position == 0 or (start == 0 and not marks))
+    if not before:
+        return Evidence((), behind, 0, position == 0) if of_marks.gap and behind else of_marks._replace(behind=behind)
+    # Compaction removes a record only if a later one replaces it. So with none behind, only markers were removed or hidden.
+    gap = position - before[-1].offset - 1 if behind else 0
+    if gap and of_marks.before and not of_marks.gap:
+        if of_marks.before[-1].offset != before[-1].offset:
+            return of_marks._replace(behind=behind)
+        gap = 0
+    return Evidence(before, behind, gap, is_start=False)
+
+
+def _of_marks(position: int, marks: Iterable[Marks]) -> Evidence:
+    for until, records in sorted(marks, reverse=True):
+        if before := tuple(record for record in records if record.offset < position):
+            return Evidence(before, (), max(0, position - until), is_start=False)
+    return Evidence((), (), 0, position == 0)
 
 
 def _before(log: RecordLog, tp: KafkaTopicPartition, position: int, start: int) -> tuple[RecordPrint, ...]:
@@ -189,14 +221,19 @@ def place(request: MoveRequest, old: RecordLog | None, new: RecordLog) -> Placem
     """
     known = evidence_around(old, request.old_partition, request.position, request.marks)
     start, end = new.bounds(request.partition)
-    if known.is_start and request.by != "same-offsets":
-        return Placement(start, "exact", 0, "no record was read before it")
+    if known.is_start and request.by != "same-offsets" and (start == 0 or not known.behind):
+        if start == 0:
+            return Placement(start, "exact", 0, "no record was read before it")
+        why = (
+            f"no record was read before it, and the log on '{request.cluster}' has lost what was before offset {start}"
+        )
+        return Placement(start, "unproved", None, why)
     if request.by == "same-offsets":
         return _at_same_offset(request, known, new, start, end)
     if request.by == "mirror-maker":
         return _by_syncs(request, known, old, new)
     if not known.before and not known.behind:
-        return _unknown(_nothing_known(request))
+        return _unknown(_nothing_known(request, known))
     if request.by == "timestamp":
         return _by_time(request, known, new, end)
     return _by_records(request, known, new, None)
@@ -206,7 +243,12 @@ def _unknown(why: str) -> Placement:
     return Placement(None, "unproved", None, why)
 
 
-def _nothing_known(request: MoveRequest) -> str:
+def _nothing_known(request: MoveRequest, known: Evidence) -> str:
+    if known.cut_at is not None:
+        return (
+            f"the log of cluster '{request.old_cluster}' ends at offset {known.cut_at}, before {request.position}: it was "
+            "truncated, and the checkpoint has no mark of the last records before it"
+        )
     if request.readable:
         return f"cluster '{request.old_cluster}' does not hold the records around offset {request.position} any more"
     return (
@@ -232,7 +274,7 @@ def _at_same_offset(request: MoveRequest, known: Evidence, new: RecordLog, start
         return _unknown(f"the log ends at offset {end} on '{request.cluster}', before {position}: the copy lags behind")
     expected = (*known.before, *known.behind)
     if not expected:
-        return Placement(position, "unproved", None, f"nothing was compared: {_nothing_known(request)}")
+        return Placement(position, "unproved", None, f"nothing was compared: {_nothing_known(request, known)}")
     first, last = expected[0].offset, min(expected[-1].offset + 1, end)
     if first < start:
         first = start
@@ -257,6 +299,9 @@ def _at_same_offset(request: MoveRequest, known: Evidence, new: RecordLog, start
         )
     if not compared:
         return Placement(position, "unproved", None, "no record around it is on both clusters any more")
+    if known.gap and not any(record.offset < last for record in known.behind):
+        why = f"of the {_number(known.gap, 'offset')} before it nothing is known; those before them are the same"
+        return Placement(position, "unproved", None, why)
     return Placement(
         position, "exact", 0, f"{_number(compared)} around it {_are(compared)} the same at the same offsets"
     )
@@ -270,66 +315,130 @@ def _are(count: int) -> str:
 
 
 class _Candidate(NamedTuple):
-    """A place where the record was found: its offset, and how many records up to it are the same."""
+    """A place where the record was found: its offset, the number of same records up to it, whether the log begins there."""
 
     offset: int
     run: int
+    from_start: bool
 
 
 def _by_records(request: MoveRequest, known: Evidence, new: RecordLog, hint: int | None) -> Placement:
     """Look for the last record before the position; with none before it, for the first one behind it."""
-    tp = request.partition
-    wanted = known.before or known.behind[:1]
-    start, end = new.bounds(tp)
-    last, found = len(wanted) - 1, dict[int, list[_Candidate]]()
-    # No record is before the first one that is not older. So the latest time leads closest, if that record is there.
-    for time_ms in sorted({max(record.time_ms for record in wanted), min(record.time_ms for record in wanted)})[::-1]:
-        at = new.offset_at(tp, time_ms)
-        begin = min((offset for offset in (at, hint) if offset is not None), default=None)
-        if begin is not None and last not in found:
-            found = _candidates(new, tp, max(start, begin - _BACK), end, wanted)
+    if not known.before:
+        return _by_first_behind(request, known, new, hint)
+    tp, wanted, behind = request.partition, known.before, known.behind
+    last = len(wanted) - 1
+    found, scope = _search(new, tp, wanted, hint)
     if last not in found:
-        return _not_there(request, known, found, last)
-    candidates = found[last]
-    longest = max(candidate.run for candidate in candidates)
-    best = [candidate.offset for candidate in candidates if candidate.run == longest]
-    if len(best) > 1 and known.before and known.behind:
-        best = _followed_best(new, tp, best, end, known)
-    ahead = 1 if known.before else 0
-    if len(best) > 1:
-        again = sum(1 for _ in new.records(tp, best[0] + ahead, best[-1] + ahead))
+        return _not_there(request, found, last, scope)
+    _, end = new.bounds(tp)
+    whole = [c for c in found[last] if c.run == len(wanted)]
+    whole = whole or [c for c in found[last] if c.from_start and c.run >= MARKS]
+    if not whole:
+        best = max(found[last], key=lambda candidate: candidate.run)
         return Placement(
-            best[0] + ahead,
-            "at-least-once",
-            again,
-            f"it is on '{request.cluster}' {len(best)} times, with the same {_number(longest)} up to it",
+            best.offset + 1,
+            "unproved",
+            None,
+            f"offset {best.offset} has such a record, but only {best.run} of the last {_number(len(wanted))} before the "
+            "position are the same there: it may be another one, or the copy is not complete (yet)",
         )
-    position = best[0] + ahead
-    which = "the last record before it" if known.before else "the first record behind it"
-    evidence = f"{which} is at offset {best[0]}, with {_number(longest)} up to it the same"
-    if known.gap:
+    followed = {c.offset: _followed(new, tp, c.offset + 1, end, behind) for c in whole}
+    if len(whole) > 1:
+        whole = [c for c in whole if not followed[c.offset].differs] or whole
+    longest = whole[0].run
+    if len(whole) > 1:
+        again = sum(1 for _ in new.records(tp, whole[0].offset + 1, whole[-1].offset + 1))
+        text = f"it is on '{request.cluster}' {len(whole)} times, with the same {_number(longest)} up to it"
+        return Placement(whole[0].offset + 1, "at-least-once", again, text)
+    at, length = whole[0].offset, followed[whole[0].offset].length
+    if _may_be_moved((*wanted, *behind[:length]), len(wanted) - longest, is_whole=wanted[0].offset == 0):
+        text = f"the {_number(longest)} up to offset {at} are the same, but they repeat each other"
+        return Placement(at + 1, "at-least-once", None, text)
+    if known.gap and not length:
         evidence = (
-            f"the record at offset {known.before[-1].offset} of '{request.old_cluster}' is at offset {best[0]}; of the "
+            f"the record at offset {wanted[-1].offset} of '{request.old_cluster}' is at offset {at}; of the "
             f"{_number(known.gap, 'offset')} behind it nothing is known"
         )
-        return Placement(position, "at-least-once", min(known.gap, max(0, end - position)), evidence)
-    return Placement(position, "exact", 0, evidence)
+        return Placement(at + 1, "at-least-once", min(known.gap, max(0, end - at - 1)), evidence)
+    evidence = f"the last record before it is at offset {at}, with {_number(longest)} up to it the same"
+    return Placement(at + 1, "exact", 0, evidence)
+
+
+def _by_first_behind(request: MoveRequest, known: Evidence, new: RecordLog, hint: int | None) -> Placement:
+    tp, behind = request.partition, known.behind
+    found, scope = _search(new, tp, behind[:1], hint)
+    if not found:
+        return _unknown(f"the first record behind it is not on '{request.cluster}' (yet){scope}")
+    _, end = new.bounds(tp)
+    followed = {c.offset: _followed(new, tp, c.offset, end, behind) for c in found[0]}
+    places = [offset for offset, its in followed.items() if not its.differs]
+    if not places or any(followed[offset].length < len(behind) for offset in places):
+        most = max(its.length for its in followed.values())
+        text = f"only {most} of the first {_number(len(behind))} behind it are on '{request.cluster}' together (yet)"
+        return Placement(next(iter(places or followed)), "unproved", None, text)
+    if len(places) > 1 or _may_be_moved(behind, 0, is_whole=False):
+        again = sum(1 for _ in new.records(tp, places[0], places[-1])) if len(places) > 1 else None
+        text = f"the first {_number(len(behind))} behind it may be at several places on '{request.cluster}'"
+        return Placement(places[0], "at-least-once", again, text)
+    text = f"the first record behind it is at offset {places[0]}, with {_number(len(behind))} from it on the same"
+    return Placement(places[0], "exact", 0, text)
+
+
+def _search(
+    log: RecordLog, tp: KafkaTopicPartition, wanted: Sequence[RecordPrint], hint: int | None
+) -> tuple[dict[int, list[_Candidate]], str]:
+    """Return where records are, by their number in `wanted`, and what was left out, for people.
+
+    No record is before the first one that is not older, so the index of times leads to the place, or before it. If a record
+    with a wrong time leads it too far back, the last part of the log is searched too.
+    """
+    start, end = log.bounds(tp)
+    times = sorted({record.time_ms for record in wanted if record.time_ms >= 0})
+    found: dict[int, dict[int, _Candidate]] = {}
+    spans: list[tuple[int, int]] = []
+
+    def begins() -> Iterator[int]:
+        at = [log.offset_at(tp, times[-1])] if times else []
+        yield from (offset for offset in (*at, hint) if offset is not None)
+        if len(times) > 1 and (offset := log.offset_at(tp, times[0])) is not None:
+            yield offset
+        if not times or any(last < end for _, last in spans):
+            yield end - _MOST
+
+    for begin in begins():
+        first = max(start, begin - _BACK)
+        limit = min(end, first + _MOST + _BACK)
+        if any(a <= first and limit <= b for a, b in spans):
+            continue
+        spans.append((first, limit))
+        is_found = False
+        for number, places in _candidates(log, tp, first, limit, wanted, from_start=first == start).items():
+            for one in places:
+                known = found.setdefault(number, {}).setdefault(one.offset, one)
+                found[number][one.offset] = max(known, one)
+            is_found |= number == len(wanted) - 1 and any(one.run == len(wanted) for one in places)
+        if is_found:
+            break
+    looked = " and ".join(f"{a} to {b}" for a, b in sorted(spans))
+    scope = f"; only offsets {looked} were searched" if any(b < end for _, b in spans) else ""
+    return {number: [places[offset] for offset in sorted(places)] for number, places in found.items()}, scope
 
 
 def _candidates(
-    log: RecordLog, tp: KafkaTopicPartition, start: int, end: int, wanted: Sequence[RecordPrint]
+    log: RecordLog, tp: KafkaTopicPartition, start: int, end: int, wanted: Sequence[RecordPrint], *, from_start: bool
 ) -> dict[int, list[_Candidate]]:
     """Return where records are, by their number in `wanted`.
 
-    The log is read to its end or, once the last one was found, a good deal further.
+    The log is read to `end` or, once the last one was found with all that are before it, a good deal further.
     """
     numbers: dict[tuple[int, str], list[int]] = {}
     for number, record in enumerate(wanted):
         numbers.setdefault((record.time_ms, record.content), []).append(number)
     runs = [0] * len(wanted)
     found: dict[int, list[_Candidate]] = {}
-    limit = min(end, start + _MOST)
-    for record in log.records(tp, start, end):
+    limit, is_found = end, False
+    for seen, record in enumerate(log.records(tp, start, end), 1):
         if record.offset >= limit:
             break
         mine = numbers.get((record.time_ms, record.content), ())
@@ -337,38 +446,53 @@ def _candidates(
         for number in mine:
             runs[number] = 1 + (before[number - 1] if number else 0)
             places = found.setdefault(number, [])
-            if len(places) < _CANDIDATES:
-                places.append(_Candidate(record.offset, runs[number]))
-            if number == len(wanted) - 1 and len(places) == 1:
-                limit = min(limit, record.offset + _BEYOND)
+            if len(places) < _CANDIDATES or runs[number] == len(wanted):
+                places.append(_Candidate(record.offset, runs[number], from_start and runs[number] == seen))
+            if runs[number] == len(wanted) and not is_found:
+                limit, is_found = min(end, record.offset + _BEYOND), True
     return found
 
 
-def _followed_best(
-    log: RecordLog, tp: KafkaTopicPartition, offsets: Iterable[int], end: int, known: Evidence
-) -> list[int]:
-    """Return those of the offsets that are followed by the longest run of the records behind the position."""
-    lengths = {}
-    for offset in offsets:
-        following = islice(log.records(tp, offset + 1, end), len(known.behind))
-        length = 0
-        for record, expected in zip(following, known.behind, strict=False):
-            if not record.same(expected):
-                break
-            length += 1
-        lengths[offset] = length
-    return [offset for offset, length in lengths.items() if length == max(lengths.values())]
+class _Followed(NamedTuple):
+    """How many records are the same from an offset on, and whether then another one comes (or the log ends)."""
+
+    length: int
+    differs: bool
 
 
-def _not_there(request: MoveRequest, known: Evidence, found: Mapping[int, list[_Candidate]], last: int) -> Placement:
-    if not known.before:
-        return _unknown(f"the first record behind it is not on '{request.cluster}' (yet)")
+def _followed(
+    log: RecordLog, tp: KafkaTopicPartition, offset: int, end: int, expected: Sequence[RecordPrint]
+) -> _Followed:
+    length = 0
+    there = log.records(tp, offset, end) if expected and offset < end else iter(())
+    for record, other in zip(islice(there, len(expected)), expected, strict=False):
+        if not record.same(other):
+            return _Followed(length, differs=True)
+        length += 1
+    return _Followed(length, differs=False)
+
+
+def _may_be_moved(records: Sequence[RecordPrint], first: int, *, is_whole: bool) -> bool:
+    """Return whether the records from number `first` on may be the same some records earlier.
+
+    Args:
+        records: What is known, without a hole.
+        first: The first one that was compared.
+        is_whole: Whether the log had no record before the first of `records`.
+    """
+    return any(
+        all(records[n].same(records[n - by]) for n in range(max(first, by), len(records)))
+        for by in range(1, (first if is_whole else len(records) - 1) + 1)
+    )
+
+
+def _not_there(request: MoveRequest, found: Mapping[int, list[_Candidate]], last: int, scope: str) -> Placement:
     if not found:
-        return _unknown(f"none of the last {_number(last + 1)} before it is on '{request.cluster}' (yet)")
+        return _unknown(f"none of the last {_number(last + 1)} before it is on '{request.cluster}' (yet){scope}")
     newest = max(found)
     missing = last - newest
     places = found[newest]
-    what = f"the last {_number(missing)} before it {_are(missing)} not on '{request.cluster}' (yet)"
+    what = f"the last {_number(missing)} before it {_are(missing)} not on '{request.cluster}' (yet){scope}"
     if len(places) > 1:
         return _unknown(what)
     return Placement(places[0].offset + 1, "unproved", missing, f"{what}; if they come, they are read again")
@@ -385,7 +509,7 @@ def _by_syncs(request: MoveRequest, known: Evidence, old: RecordLog | None, new:
     if syncs is None and old is not None:
         syncs = old.syncs(topics[1], request.old_partition)
     sync = translate(syncs or (), request.position)
-    why = _nothing_known(request)
+    why = _nothing_known(request, known)
     if known.before or known.behind:
         found = _by_records(request, known, new, sync.downstream if sync is not None else None)
         if sync is None:
@@ -428,6 +552,8 @@ def translate(syncs: Iterable[Sync], position: int) -> Sync | None:
 
 def _by_time(request: MoveRequest, known: Evidence, new: RecordLog, end: int) -> Placement:
     time_ms = known.before[-1].time_ms if known.before else known.behind[0].time_ms
+    if time_ms < 0:
+        return _unknown("the record next to it has no time")
     position = new.offset_at(request.partition, time_ms)
     if position is None:
         return _unknown(f"'{request.cluster}' has no record of time {time_ms} ms or later (yet)")
@@ -441,18 +567,22 @@ def _by_time(request: MoveRequest, known: Evidence, new: RecordLog, end: int) ->
 # --- the marks as text ------------------------------------------------------------------------------------------------
 
 
-def marks_text(marks: Mapping[KafkaTopicPartition, tuple[RecordPrint, ...]]) -> dict[str, dict[str, list[list[Any]]]]:
+def marks_text(marks: Mapping[KafkaTopicPartition, tuple[Marks, ...]]) -> dict[str, dict[str, list[list[Any]]]]:
     """Return the marks as a JSON value."""
     result: dict[str, dict[str, list[list[Any]]]] = {}
-    for (topic, partition), records in sorted(marks.items()):
-        result.setdefault(topic, {})[str(partition)] = [list(record) for record in records]
+    for (topic, partition), runs in sorted(marks.items()):
+        text = [[run.until, [list(record) for record in run.records]] for run in runs]
+        result.setdefault(topic, {})[str(partition)] = text
     return result
 
 
-def marks_of(value: Mapping[str, Mapping[str, list[list[Any]]]]) -> dict[KafkaTopicPartition, tuple[RecordPrint, ...]]:
-    """Return the marks that `marks_text` wrote."""
+def marks_of(value: Mapping[str, Mapping[str, list[list[Any]]]]) -> dict[KafkaTopicPartition, tuple[Marks, ...]]:
+    """Return the marks that `marks_text` wrote. Those of an earlier layout, which had no `until`, are left out."""
     return {
-        KafkaTopicPartition(topic, int(partition)): tuple(RecordPrint(*record) for record in records)
+        KafkaTopicPartition(topic, int(partition)): tuple(
+            Marks(run[0], tuple(RecordPrint(*record) for record in run[1])) for run in runs
+        )
         for topic, partitions in value.items()
-        for partition, records in partitions.items()
+        for partition, runs in partitions.items()
+        if all(len(run) == 2 for run in runs)
     }

@@ -15,7 +15,8 @@ the answer is good enough                           the position moves, and the 
 there is no good answer                             the partition waits, with words; it is asked for again
 the new cluster or topic does not show itself       the partitions wait
 another number of partitions                        they wait, with words: a record may be in another partition
-the document has no position of the old topic       nothing is to be continued: the usual rules, as for any new topic
+the document has no position of the old topic, or   nothing is to be continued: the usual rules, as for any new topic
+it was made again, so that its positions are gone
 it does not know the old cluster, or `topics`       the name may be wrong: it waits, except at a first start
 names a topic that it does not have
 the old cluster itself still continues another one  its successor waits for it; list it again until it has moved
@@ -142,6 +143,12 @@ class _Step:
             return
         tps = _returned(state, old_topic).partitions_by_topic().get(old_topic, [])
         target = self.found.clusters.get(self.new)
+        if not tps:
+            self._say(
+                f"Cluster '{self.new}', topic '{topic}' does not continue '{old_topic}' of cluster '{old}': that was made "
+                "again, and its positions are gone. It is read from the starting offsets"
+            )
+            return
         if target is not None and any((topic, tp.partition) in target.ranges for tp in tps):
             self._say(f"Cluster '{self.new}', topic '{topic}' has positions of its own: it does not continue '{old}'")
             return
@@ -167,6 +174,11 @@ class _Step:
             return
         if self.continues.cluster not in self.found.clusters:
             unknown = target is None or not (target.discovered or target.topics)
+            if not unknown:  # it may have moved long ago, and left the document
+                self._say(
+                    f"Cluster '{self.new}', topic '{topic}' is new, and the checkpoint does not know cluster "
+                    f"'{self.continues.cluster}', which it is said to continue: it is read from the starting offsets"
+                )
             what = f"which the checkpoint does not know; it has {listed(sorted(self.found.clusters), 5)}"
         else:
             unknown = bool(self.continues.topics)

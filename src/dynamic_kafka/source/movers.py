@@ -1,11 +1,12 @@
 """The threads that compare records of two clusters, so that nothing waits for them: a few for each cluster that is moved to.
 
-A request without a good answer is tried again after a while, as long as it is
-asked: a copy may lag behind.
+A request without a good answer is tried again as long as it is asked, because a copy may lag behind: after 2 s, and if
+the answer stays the same, after 4 s and so on up to a minute.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,15 +15,14 @@ from functools import partial
 
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.evidence import MoveRequest, Placement, RecordPrint, place
+from dynamic_kafka.source.evidence import Marks, MoveRequest, Placement, place
 from dynamic_kafka.source.record_log import open_log
 
 __all__ = ["Movers", "answer"]
 
 _AGAIN_S = 2.0
+_LATEST_AGAIN_S = 60.0
 _THREADS = 4
-
-Marks = dict[KafkaTopicPartition, tuple[RecordPrint, ...]]
 
 
 class Movers:
@@ -37,8 +37,9 @@ class Movers:
         self._group_id, self._timeout_s = group_id, timeout_ms / 1000
         self._changed = threading.Condition()
         # Guarded by the condition:
-        self._answers: dict[MoveRequest, tuple[Placement, float]] = {}
-        self._marks: dict[tuple[str, KafkaTopicPartition], tuple[int, tuple[RecordPrint, ...]]] = {}
+        self._answers: dict[MoveRequest, tuple[Placement, float, float]] = {}
+        self._marks: dict[tuple[str, KafkaTopicPartition], Marks] = {}
+        self._tried: dict[str, tuple[Mapping[KafkaTopicPartition, int], float]] = {}
         self._jobs: dict[str, Callable[[], None]] = {}
         self._busy: set[str] = set()
         self._closed = False
@@ -46,7 +47,7 @@ class Movers:
     def answers(self) -> Mapping[MoveRequest, Placement]:
         """Return all answers."""
         with self._changed:
-            return {request: placement for request, (placement, _) in self._answers.items()}
+            return {request: placement for request, (placement, _, _) in self._answers.items()}
 
     def request(
         self, requests: Iterable[MoveRequest], properties: Mapping[str, Mapping[str, str]], wait_s: float
@@ -65,7 +66,7 @@ class Movers:
             due = [
                 request
                 for request in asked
-                if request not in self._answers or now - self._answers[request][1] >= _AGAIN_S
+                if request not in self._answers or now - self._answers[request][1] >= self._answers[request][2]
             ]
             if not due:
                 return False
@@ -82,17 +83,27 @@ class Movers:
 
     def marks(
         self, cluster: str, properties: Mapping[str, str], positions: Mapping[KafkaTopicPartition, int], wait_s: float
-    ) -> Marks:
-        """Return the last records before positions of a cluster, as far as they are known after a while."""
+    ) -> dict[KafkaTopicPartition, Marks]:
+        """Return the last records before positions of a cluster, or before earlier ones, as far as they are known.
+
+        The answer is waited for, except if the one to an earlier question is late: then the cluster is far away.
+        """
         with self._changed:
-            due = {tp: end for tp, end in positions.items() if self._marks.get((cluster, tp), (-1, ()))[0] != end}
+            due = {tp: end for tp, end in positions.items() if not self._is_marked(cluster, tp, end)}
             if due:
-                self._start(f"marks of {cluster}", partial(self._mark, cluster, properties, due))
-                self._changed.wait_for(
-                    lambda: all(self._marks.get((cluster, t), (-1,))[0] == due[t] for t in due), wait_s
-                )
+                name, now = f"marks of {cluster}", time.monotonic()
+                is_late = name in self._busy
+                tried, tried_at = self._tried.get(cluster, ({}, -math.inf))
+                if tried != due or now - tried_at >= _AGAIN_S:
+                    self._tried[cluster] = due, now
+                    self._start(name, partial(self._mark, cluster, properties, due))
+                self._changed.wait_for(lambda: name not in self._busy, 0 if is_late else wait_s)
             known = {tp: self._marks[cluster, tp] for tp in positions if (cluster, tp) in self._marks}
-            return {tp: records for tp, (end, records) in known.items() if end == positions[tp] and records}
+            return {tp: marks for tp, marks in known.items() if marks.until <= positions[tp]}
+
+    def _is_marked(self, cluster: str, tp: KafkaTopicPartition, end: int) -> bool:
+        known = self._marks.get((cluster, tp))
+        return known is not None and known.until == end
 
     def close(self) -> None:
         """Have the threads end, without waiting for them."""
@@ -113,6 +124,7 @@ class Movers:
                 job = self._jobs.pop(name, None)
                 if job is None:
                     self._busy.discard(name)
+                    self._changed.notify_all()
                     return
             job()
 
@@ -125,7 +137,11 @@ class Movers:
                     continue
             placement = answer(request, properties, group_id=self._group_id, timeout_s=self._timeout_s)
             with self._changed:
-                self._answers[request] = placement, time.monotonic()
+                before = self._answers.get(request)
+                again_s = (
+                    min(2 * before[2], _LATEST_AGAIN_S) if before is not None and before[0] == placement else _AGAIN_S
+                )
+                self._answers[request] = placement, time.monotonic(), again_s
                 self._changed.notify_all()
 
     def _mark(self, cluster: str, properties: Mapping[str, str], positions: Mapping[KafkaTopicPartition, int]) -> None:
@@ -135,7 +151,7 @@ class Movers:
         except DynamicKafkaError:
             return  # the document keeps its earlier marks
         with self._changed:
-            self._marks |= {(cluster, tp): (end, found.get(tp, ())) for tp, end in positions.items()}
+            self._marks |= {(cluster, tp): marks for tp, marks in found.items()}
             self._changed.notify_all()
 
 

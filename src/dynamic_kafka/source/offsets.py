@@ -23,8 +23,9 @@ Layout of version 1::
      "streams": {stream: {cluster: [topic, ...] | null}},       null: all topics read from that cluster
      "clusters": {cluster: {
         "id": Kafka's own cluster.id, "properties": {...}, "starting": initializer, "stopping": initializer,
-        "continues": see `continuation`, "marks": {topic: {partition: [[offset, time, hash, hash of headers], ...]}},
-                     the last records before the end, of topics that another cluster is ready to continue,
+        "continues": see `continuation`, "marks": {topic: {partition: [[until, [record, ...]], ...]}},
+                     for topics that another cluster is ready to continue: the last records before offsets, of which none
+                     is left out up to `until`; a record is [offset, time, hash, hash of headers],
         "discovered": true once the first discovery is done, "since": ms (not reached at the first start),
         "topics": [...], "ids": [...], "partitions": [number of partitions, ...],
         "only": {topic: [partition, ...]} for topics of which a partition in the middle is not read (yet),

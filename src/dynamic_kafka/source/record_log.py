@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from struct import Struct
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients, kept_clients, with_known_leaders
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
-from dynamic_kafka.source.evidence import MARKS, RecordPrint, Sync
+from dynamic_kafka.source.evidence import MARKS, Marks, RecordPrint, Sync
 
 __all__ = ["KafkaRecordLog", "open_log", "parse_sync", "print_of"]
 
@@ -96,24 +96,58 @@ class KafkaRecordLog:
         parsed = (parse_sync(m.key(), m.value()) for m in self._messages({tp: self.bounds(tp)}))
         return [sync for found in parsed if found is not None for partition, sync in [found] if partition == of]
 
-    def marks(self, positions: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, tuple[RecordPrint, ...]]:
-        """Return the last records before each position, as many as the offset document keeps."""
-        found: dict[KafkaTopicPartition, deque[RecordPrint]] = {}
-        spans = {tp: (max(self.bounds(tp)[0], end - _REACH), end) for tp, end in positions.items()}
-        for message in self._messages(spans):
-            tp = KafkaTopicPartition(message.topic() or "", message.partition() or 0)
-            found.setdefault(tp, deque(maxlen=MARKS)).append(print_of(message))
-        return {tp: tuple(records) for tp, records in found.items()}
+    def marks(self, positions: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, Marks]:
+        """Return the last records before each position, as many as the offset document keeps.
 
-    def _messages(self, spans: Mapping[KafkaTopicPartition, tuple[int, int]]) -> Iterator[Message]:
-        """Yield the messages with offsets in [start, end) of each partition, in the order of each."""
+        All starts of logs are asked for in one request. A partition that does not answer is left out.
+        """
+        found: dict[KafkaTopicPartition, deque[RecordPrint]] = {}
+        starts = self._starts(positions) if positions else {}
+        spans = {tp: (max(start, positions[tp] - _REACH), positions[tp]) for tp, start in starts.items()}
+        left: dict[KafkaTopicPartition, int] = {}
+        try:
+            for message in self._messages(spans, left):
+                tp = KafkaTopicPartition(message.topic() or "", message.partition() or 0)
+                found.setdefault(tp, deque(maxlen=MARKS)).append(print_of(message))
+        except ClusterUnavailableError:
+            if len(left) == len(spans):
+                raise
+        return {tp: Marks(positions[tp], tuple(found.get(tp, ()))) for tp in spans if tp not in left}
+
+    def _starts(self, tps: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """Return the starts of logs, without those of partitions that do not answer."""
+        consumer = self._clients.consumer
+        asked = [TopicPartition(*tp, OFFSET_BEGINNING) for tp in sorted(tps)]
+        answers = self._ask(
+            min(tps),
+            lambda timeout_s: with_known_leaders(
+                consumer,
+                {tp.topic for tp in tps},
+                lambda: consumer.offsets_for_times(asked, timeout=timeout_s),
+                timeout_s=timeout_s,
+            ),
+        )
+        return {
+            KafkaTopicPartition(a.topic, a.partition): a.offset for a in answers if a.error is None and a.offset >= 0
+        }
+
+    def _messages(
+        self, spans: Mapping[KafkaTopicPartition, tuple[int, int]], left: dict[KafkaTopicPartition, int] | None = None
+    ) -> Iterator[Message]:
+        """Yield the messages with offsets in [start, end) of each partition, in the order of each.
+
+        Args:
+            spans: The ranges.
+            left: Takes the partitions that are not read to their ends yet.
+        """
         spans = {tp: span for tp, span in spans.items() if span[0] < span[1]}
         if not spans:
             return
         consumer, mine = self._clients.consumer, object()
         self._reading = mine
         consumer.assign([TopicPartition(*tp, start) for tp, (start, _) in spans.items()])
-        left = {tp: end for tp, (_, end) in spans.items()}
+        left = {} if left is None else left
+        left |= {tp: end for tp, (_, end) in spans.items()}
         heard_at = time.monotonic()
         try:
             while left:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.alignment import Newest, TimeAnswer, TimeRequest
+from dynamic_kafka.source.alignment import OLDEST_MS, Newest, TimeAnswer, TimeRequest
 
 __all__ = ["FUTURE_MS", "look_up"]
 
@@ -86,4 +86,11 @@ def _newest(
             if bracket.high_ms is not None and bracket.high_ms - bracket.low_ms <= exact_ms:
                 found[tp] = Newest(bracket.end, bracket.low_ms, bracket.future)
                 del brackets[tp]
+    # What is not newer than expected may be without any time: then it was not as new as expected either.
+    unsure = {tp: OLDEST_MS for tp, newest in found.items() if newest.time_ms == wanted[tp][1] >= OLDEST_MS}
+    answers = first_at(unsure) if unsure else {}
+    for tp, offset in answers.items():
+        newest = found[tp]
+        if offset is None or offset >= (newest.end if newest.future is None else newest.future):
+            found[tp] = newest._replace(time_ms=0)
     return found

@@ -28,7 +28,8 @@ from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.metadata.model import ClusterMetadata
 from dynamic_kafka.metadata.snapshot import Snapshot
 from dynamic_kafka.metadata.watcher import MetadataWatcher
-from dynamic_kafka.source.evidence import MARKS, MoveRequest
+from dynamic_kafka.source.evidence import MoveRequest
+from dynamic_kafka.source.kept_marks import add_marks
 from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.monitor import ClusterMonitor, MonitorTarget
 from dynamic_kafka.source.movers import Movers, answer
@@ -351,7 +352,7 @@ class SourceView:
         """Add the last records before the end of each range to a document, for topics that another cluster may continue.
 
         Those before the start stay, in case that the batch is never finished. Without an answer in time the document keeps
-        its earlier marks.
+        its earlier marks, or gets marks of an earlier position.
 
         Returns:
             Whether something was added.
@@ -364,11 +365,7 @@ class SourceView:
                 continue
             found = self._movers.marks(name, self.properties(name, kept.properties), ends, _MARKS_S)
             for tp, marks in found.items():
-                start, end = kept.ranges[tp]
-                before = tuple(m for m in kept.marks.get(tp, ()) if m.offset < min(start, marks[0].offset))[-MARKS:]
-                now = before + marks if end > start else marks
-                added |= now[-len(marks) :] != kept.marks.get(tp, ())[-len(marks) :]
-                kept.marks[tp] = now
+                added |= add_marks(kept, tp, marks)
         return added
 
     def forget_answers(self, still_open: Collection[OffsetRequest]) -> None:

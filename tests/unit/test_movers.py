@@ -1,0 +1,88 @@
+"""The threads that compare records: how often they ask again, and marks of clusters that are far away or partly silent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source import movers as movers_module
+from dynamic_kafka.source.evidence import Marks, MoveRequest, Placement, RecordPrint
+from dynamic_kafka.source.movers import Movers
+
+T0, T1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
+REQUEST = MoveRequest("b", T0, "a", T0, 5, "records", "", True, ())
+
+
+class Far:
+    """A log that answers when it is let, and never for the second partition."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.asked: list[Mapping[KafkaTopicPartition, int]] = []
+
+    def marks(self, positions: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, Marks]:
+        """The marks of the first partition."""
+        self.asked.append(dict(positions))
+        assert self.may_answer.wait(30)
+        return {T0: marks_until(positions[T0])} if T0 in positions else {}
+
+
+def marks_until(end: int) -> Marks:
+    """One record."""
+    return Marks(end, (RecordPrint(end - 1, 1, "x", ""),))
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> Far:
+    """It stands for every cluster."""
+    log = Far()
+
+    @contextmanager
+    def open_log(*_: Any, **__: Any) -> Iterator[Far]:
+        yield log
+
+    monkeypatch.setattr(movers_module, "open_log", open_log)
+    return log
+
+
+def test_a_move_that_waits_is_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 2 s, 4 s and so on up to a minute, while the answer stays the same."""
+    now = [0.0]
+    answered: list[float] = []
+
+    def answer(*_: Any, **__: Any) -> Placement:
+        answered.append(now[0])
+        return Placement(None, "unproved", None, "not there")
+
+    monkeypatch.setattr(movers_module, "answer", answer)
+    monkeypatch.setattr(movers_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    movers = Movers(group_id="g", timeout_ms=1000)
+    for second in range(200):
+        now[0] = float(second)
+        movers.request([REQUEST], {}, 10)
+    movers.close()
+    assert answered == [0, 2, 6, 14, 30, 62, 122, 182]
+
+
+def test_marks_that_come_late_are_used_for_the_position_that_they_are_of(far: Far) -> None:
+    """A batch does not wait for a cluster that has not answered the one before. No partition waits for another one."""
+    movers = Movers(group_id="g", timeout_ms=1000)
+    assert movers.marks("a", {}, {T0: 5, T1: 5}, 0.01) == {}
+    began = time.monotonic()
+    assert movers.marks("a", {}, {T0: 7, T1: 5}, 30) == {}
+    assert time.monotonic() - began < 10
+    far.may_answer.set()
+    while movers._busy:
+        time.sleep(0.001)
+    assert movers.marks("a", {}, {T0: 9, T1: 5}, 30) == {T0: marks_until(9)}
+    assert far.asked == [{T0: 5, T1: 5}, {T0: 7, T1: 5}, {T0: 9, T1: 5}]
+    assert movers.marks("a", {}, {T0: 9, T1: 5}, 30) == {T0: marks_until(9)}
+    assert len(far.asked) <= 4
+    movers.close()
