@@ -39,7 +39,7 @@ PURE = (
     *("source.alignment", "source.record_times"),
     *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
     *("source.document", "source.columns", "source.compact", "source.collector", "source.stage", "history.model"),
-    *("source.evidence", "source.migration", "source.stand_in"),
+    *("source.evidence", "source.kept_marks", "source.migration", "source.stand_in"),
     *("history.archive.model", "history.archive.plan"),
     *("observe.reports", "observe.status", "observe.parts", "observe.model", "observe.summary", "observe.series"),
     *("sink.protocol", "sink.chain", "sink.identity", "sink.log_place", "sink.log_records"),

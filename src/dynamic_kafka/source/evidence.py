@@ -8,8 +8,7 @@ marks in the offset document: the last records that were planned before the posi
 by              how the new position is found
 ==============  =========================================================================================================
 same-offsets    it is the same number. All records around it, with their headers, have to be the same at the same offsets
-records         the last record before the position is looked for from its time on. If it is there several times, the one
-                with the longest equal run of neighbours counts, if there is only one
+records         the last record before the position is looked for from its time on, with all known neighbours
 mirror-maker    the same, from the offset on that MirrorMaker's last sync before the position leads to. Without any record
                 to compare, that offset itself, as MirrorMaker's own library translates: it is at or before the position
 timestamp       the first record that is not older than the last one before the position
