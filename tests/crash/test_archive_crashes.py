@@ -1,0 +1,93 @@
+"""An archive whose driver is killed, again and again, while the archive is compacted and verified."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from dynamic_kafka import archive
+from dynamic_kafka.history.archive.log import read_archive
+from dynamic_kafka.testing import KafkaBroker, wait_until
+from tests.crash.drivers import Driver
+from tests.crash.test_crashes import ENVIRONMENT, held, steady_producers
+from tests.engine import MetadataFile
+
+pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+
+KILLS = 6
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Callable[[], Driver]]:
+    """Starts drivers, which wait for their jobs; those that run after the test are killed."""
+    started: list[Driver] = []
+
+    def start() -> Driver:
+        started.append(Driver("tests.crash.archive_driver", tmp_path / f"driver-{len(started)}.log", ENVIRONMENT))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+
+
+def test_a_killed_archive_has_each_record_once(
+    cluster_a: KafkaBroker,
+    cluster_b: KafkaBroker,
+    topic: Callable[..., str],
+    tmp_path: Path,
+    driver: Callable[[], Driver],
+) -> None:
+    """The driver is killed at random points of its batches, and each time files are compacted at random, too."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    brokers = {"a": cluster_a, "b": cluster_b}
+    name = topic(*brokers.values(), partitions=3)
+    file = MetadataFile(tmp_path / "streams.yaml")
+    file.write(s={c: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for c, b in brokers.items()})
+    path = str(tmp_path / "archive")
+    job: dict[str, Any] = {
+        "options": file.options(startingOffsets="earliest", maxOffsetsPerTrigger="60"),
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "archive": path,
+        "stop": str(tmp_path / "stop"),
+    }
+    tomorrow = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1)
+
+    def batches() -> int:
+        state = read_archive(path)
+        return 0 if state is None else sum(state.batches.values())
+
+    waiting = driver()
+    with steady_producers(brokers, name):
+        for _ in range(KILLS):
+            running, waiting = waiting.run(job), driver()
+            before = batches()
+            wait_until(lambda before=before: batches() > before, 90, "a batch")  # type: ignore[misc]
+            time.sleep(chance.random())  # at any point of a batch
+            if chance.random() < 0.5:
+                archive.compact(path, before=tomorrow)
+            running.kill()
+            if chance.random() < 0.5:
+                archive.compact(path, before=tomorrow)
+            assert archive.verify(path).problems == ()
+    Path(job["stop"]).touch()
+    job["options"].pop("maxOffsetsPerTrigger")
+    last = waiting.run(job)
+    assert last.wait(150) == 0, last.output[-3000:]
+    expected = set.union(*(held(broker, cluster, name) for cluster, broker in brokers.items()))
+    found = archive.verify(path)
+    assert found.problems == ()
+    assert all(not report.unread and not report.without_record for report in found.partitions)
+    columns = ["cluster", "topic", "partition", "offset"]
+    rows = [tuple(row.values()) for row in ds.dataset(archive.files(path)).to_table(columns).to_pylist()]
+    assert len(rows) == len(set(rows))
+    assert set(rows) == expected
