@@ -5,7 +5,7 @@ from __future__ import annotations
 import faulthandler
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -16,6 +16,7 @@ from tests.brokers import SECURED_USERS
 
 _numbers = itertools.count(1)
 _END_S = 60
+_STDERR = pytest.StashKey[int]()
 
 # A test may take a multiple of its profile's number: `@settings(max_examples=3 * settings().max_examples)`.
 for _profile, _examples in (("dev", 20), ("ci", 300)):
@@ -31,6 +32,26 @@ settings.register_profile(
     "mutation", settings.get_profile("dev"), phases=(Phase.explicit, Phase.generate), derandomize=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the terminal's error output, which is captured while tests run."""
+    config.stash[_STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that not even pytest-timeout can end shows where it hangs, and its process ends.
+
+    The signal of pytest-timeout waits for a call of a native library to return.
+    """
+    marker = item.get_closest_marker("timeout")
+    limit_s = float(marker.args[0] if marker else item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(limit_s + _END_S, exit=True, file=item.config.stash[_STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_unconfigure() -> None:
