@@ -361,20 +361,10 @@ REFUSED: dict[str, tuple[Given, str, str]] = {
         COLUMNS,
         "'properties.value.deserializer' is not supported",
     ),
-    "a reset with another start": (
-        KAFKA | {"properties.auto.offset.reset": "earliest"},
-        COLUMNS,
-        "'properties.auto.offset.reset' cannot be set here",
-    ),
     "an unknown reset": (
         KAFKA | GROUP | {"scan.startup.mode": "group-offsets", "properties.auto.offset.reset": "smallest"},
         COLUMNS,
         "expected earliest, latest or none",
-    ),
-    "a companion without its start": (
-        KAFKA | {"scan.startup.timestamp-millis": "1"},
-        COLUMNS,
-        "it belongs to the mode 'timestamp'",
     ),
     "a negative start time": (
         KAFKA | {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "-1"},
@@ -488,12 +478,6 @@ REFUSED: dict[str, tuple[Given, str, str]] = {
     # upsert-kafka
     "upsert without a value format": (without(UPSERT, "value.format"), KEY, "'format' (or 'value.format') is missing"),
     "upsert of a changelog's keys": (UPSERT | {"key.format": "debezium-json"}, KEY, "a key needs a format of rows"),
-    "upsert of two topics": (UPSERT | {"topic": "a;b"}, KEY, "has to be one topic"),
-    "upsert of a pattern": (
-        without(UPSERT, "topic") | {"topic-pattern": "a"},
-        KEY,
-        "'topic-pattern' does not go with 'connector' = 'upsert-kafka'",
-    ),
     "upsert from a time": (UPSERT | {"scan.startup.timestamp-millis": "1"}, KEY, "from the earliest offset on"),
     "upsert exactly once without a prefix": (
         UPSERT | {"sink.delivery-guarantee": "exactly-once"},

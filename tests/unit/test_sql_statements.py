@@ -282,7 +282,6 @@ def test_wrong_columns_are_errors(parts: str, what: str) -> None:
         ("DISTRIBUTED BY HASH(a) INTO 3 BUCKETS", 1, "no buckets"),
         ("AS SELECT 1", 1, "INSERT INTO"),
         ("WITH ('a' = 'b') AS SELECT 1", 18, "INSERT INTO"),
-        ("WITH ('a' = 'b', 'a' = 'c')", 18, "'a' is given twice"),
         ("WITH ('a' = 'b',)", 17, "an option's name"),
         ("WITH ('a', 'b')", 10, "Expected '='"),
         ("WITH ('a' = b)", 13, "in 'single quotes'"),
@@ -333,6 +332,13 @@ def merged(text: str) -> TableDefinition:
     assert statement.like is not None
     assert statement.like.table == ("base",)
     return like.merge(statement.definition, statement.like, BASE)
+
+
+def test_the_last_value_of_an_option_counts() -> None:
+    """As in Flink, where pasted scripts have options twice."""
+    statement = parse_statement("CREATE TABLE t (a INT) WITH ('a' = 'old', 'b' = 'c', 'a' = 'new')")
+    assert isinstance(statement, CreateTable)
+    assert statement.definition.options == {"a": "new", "b": "c"}
 
 
 def test_like_takes_over_everything() -> None:

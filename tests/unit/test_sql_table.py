@@ -7,11 +7,15 @@ from collections.abc import Mapping
 import pytest
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.sql.definition import TableDefinition
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
+from dynamic_kafka.sql.sink_rows import check_writable
 from dynamic_kafka.sql.table import KafkaTable, table_of
 
+EARLIEST = KafkaOffsetsInitializer.earliest()
 COLUMNS = "id BIGINT, name STRING, amount INT"
 KAFKA = {
     "connector": "kafka",
@@ -67,7 +71,11 @@ WRONG: dict[str, tuple[Mapping[str, str], str, str]] = {
     "unknown connector": (KAFKA | {"connector": "kafka-0.11"}, COLUMNS, "one of kafka, dynamic-kafka, upsert-kafka"),
     "no servers": (without(KAFKA, "properties.bootstrap.servers"), COLUMNS, "'properties.bootstrap.servers'"),
     "no format": (without(KAFKA, "format"), COLUMNS, "'format' (or 'value.format') is missing"),
-    "both formats": (KAFKA | {"value.format": "json"}, COLUMNS, "'format' and 'value.format'"),
+    "an option of value.format beside format": (
+        KAFKA | {"value.format": "json", "value.json.ignore-parse-errors": "true"},
+        COLUMNS,
+        "Unknown option 'value.json.ignore-parse-errors'",
+    ),
     "unknown format": (KAFKA | {"format": "jsn"}, COLUMNS, "did you mean 'json'?"),
     "unknown option": (KAFKA | {"topics": "x"}, COLUMNS, "Unknown option 'topics'; did you mean 'topic'?"),
     "option of another format": (KAFKA | {"csv.null-literal": "x"}, COLUMNS, "Unknown option 'csv.null-literal'"),
@@ -186,6 +194,11 @@ WRONG: dict[str, tuple[Mapping[str, str], str, str]] = {
         f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED",
         "read from the earliest offset on",
     ),
+    "upsert with a partitioner": (
+        UPSERT | {"sink.partitioner": "fixed"},
+        f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED",
+        "'sink.partitioner' does not go with 'connector' = 'upsert-kafka'",
+    ),
     "upsert of a changelog": (
         UPSERT | {"value.format": "debezium-json"},
         f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED",
@@ -215,6 +228,25 @@ def test_what_is_refused(options: Mapping[str, str], columns: str, expected: str
 def test_a_table_without_a_start_can_be_made() -> None:
     """It may only be written to; reading it asks for a group."""
     assert "scan.startup.mode" not in table(without(KAFKA, "scan.startup.mode")).source
+
+
+def test_upsert_tables_may_have_several_topics() -> None:
+    """A list or a pattern, as in Flink since its connector 5; rows to write then name their topic."""
+    columns = f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"
+    for topics in ({"topic": "a;b"}, {"topic-pattern": "orders-.*"}):
+        several = table(without(UPSERT, "topic") | topics, f"{columns}, topic STRING NOT NULL METADATA")
+        assert configure_source(several.source, default_starting=EARLIEST).starting == EARLIEST
+        assert [column.name for column in check_writable(several)] == ["id", "name", "amount", "topic"]
+        with pytest.raises(ConfigurationError, match="has several topics, so each row needs the name of its topic"):
+            check_writable(table(without(UPSERT, "topic") | topics, columns))
+
+
+def test_format_goes_before_value_format(caplog: pytest.LogCaptureFixture) -> None:
+    """As in Flink; a warning says so if they differ."""
+    assert table(KAFKA | {"value.format": "json"}).value.format.name == "json"
+    assert not caplog.messages
+    assert table(KAFKA | {"value.format": "csv"}).value.format.name == "json"
+    assert "'value.format' = 'csv' has no effect beside 'format' = 'json'" in caplog.text
 
 
 def test_value_has_all_columns_by_default() -> None:

@@ -52,9 +52,9 @@ CONNECTOR = Option(
     "connector",
     choice(*CONNECTORS),
     doc="The connector: `kafka` for topics of one cluster, `dynamic-kafka` for streams, `upsert-kafka` for a table with a "
-    "PRIMARY KEY in one topic.",
+    "PRIMARY KEY, in which a message replaces the row of its key.",
 )
-FORMAT = Option("format", non_blank("a format"), doc="The format of values; the same as `value.format`.")
+FORMAT = Option("format", non_blank("a format"), doc="The format of values; it goes before `value.format`.")
 VALUE_FORMAT = Option(
     "value.format", non_blank("a format"), doc="The format of values. Its options then begin with `value.`."
 )
@@ -138,8 +138,8 @@ _NOT_FOR: Mapping[str, tuple[set[str], str]] = {
         "the metadata service says which topics a stream has; name streams with 'stream-ids' or 'stream-pattern'",
     ),
     "upsert-kafka": (
-        {*_OF_STREAMS, *_STARTS, "topic-pattern", "key.fields"},
-        "it is read from the earliest offset on, one topic, keyed by its PRIMARY KEY",
+        {*_OF_STREAMS, *_STARTS, "key.fields", "sink.partitioner"},
+        "it is read from the earliest offset on, and its PRIMARY KEY is the key of messages, which says their partition",
     ),
 }
 

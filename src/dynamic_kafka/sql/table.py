@@ -7,12 +7,14 @@ UpsertKafkaDynamicTableFactory):
    the PRIMARY KEY. The value format has all physical columns, or with EXCEPT_KEY those that are not in the key.
 2. A PRIMARY KEY is for changelogs: for `upsert-kafka`, and for `kafka` with a changelog format. The formats of
    `upsert-kafka`, and all key formats, are formats of rows.
-3. The options of the source and the sink are checked by them when the table is created.
+3. The options of the source and the sink are checked by them when the table is created. Those about the start and the
+   end of reading that the modes do not use are left out first (`startup`).
 4. The default subject in a schema registry is the topic's name with `-key` or `-value`, if there is one topic.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +27,7 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.sql.dead_letters import DeadLetters
-from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition
+from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, metadata_types
 from dynamic_kafka.sql.options import (
     CONNECTOR,
@@ -38,9 +40,12 @@ from dynamic_kafka.sql.options import (
     TableOptions,
     split_options,
 )
+from dynamic_kafka.sql.startup import without_unused
 from dynamic_kafka.sql.types import flink_type, spark_type, time_precision
 
 __all__ = ["Encoding", "KafkaTable", "only_topic", "table_of", "with_start"]
+
+_log = logging.getLogger(__name__)
 
 _GROUP = "properties.group.id"
 
@@ -136,6 +141,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         wanted = METADATA_KEYS.get(column.key)
         if wanted is not None and wanted.option is not None:
             source[wanted.option] = "true"
+    source = without_unused(source, qualified(definition.name))
     _check_source(source)
     # A table of several streams can only be read; `sink.parallelism` can be a default of all tables.
     if connector != "dynamic-kafka" or any(name.startswith("sink.") for name in sink.keys() - {"sink.parallelism"}):
@@ -159,9 +165,14 @@ def _encodings(
     definition: TableDefinition, options: TableOptions, physical: Mapping[str, DataType]
 ) -> tuple[Encoding | None, Encoding]:
     sql = options.sql
-    if "format" in sql and "value.format" in sql:
-        raise ConflictingOptionsError(["format", "value.format"], "they are the same option; set one of them")
-    value_option = "format" if "format" in sql else "value.format"
+    value_option = "format" if "format" in sql else "value.format"  # Flink takes `format` if there are both
+    if "format" in sql and sql.get("value.format", sql["format"]) != sql["format"]:
+        _log.warning(
+            "Table %s: 'value.format' = '%s' has no effect beside 'format' = '%s', as in Flink",
+            qualified(definition.name),
+            sql["value.format"],
+            sql["format"],
+        )
     if value_option not in sql:
         raise ConfigurationError("Option 'format' (or 'value.format') is missing; it names the format of values")
     value_prefix = "" if value_option == "format" else "value."
@@ -313,8 +324,6 @@ def _check_upsert(definition: TableDefinition, options: TableOptions, key: Encod
             f"Option 'value.format' has the value '{value.format.name}', a changelog format; 'upsert-kafka' needs a "
             "format of rows, such as json: keys and null values make the changelog"
         )
-    if only_topic(options.source) is None:
-        raise ConfigurationError("Option 'topic' has to be one topic; 'upsert-kafka' reads and writes exactly one")
     buffer = [bool(option.of(options.sql)) for option in UPSERT_BUFFER]
     if any(buffer) and not all(buffer):
         raise ConflictingOptionsError([option.key for option in UPSERT_BUFFER], "set both above 0, or neither")

@@ -89,18 +89,15 @@ def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefiniti
 
 
 def read_options(cursor: Cursor) -> dict[str, str]:
-    """Pass over `('key' = 'value', ...)`.
+    """Pass over `('key' = 'value', ...)`. Of an option that is given twice, the last value counts, as in Flink.
 
     Raises:
-        SqlError: If there is something else, or an option is given twice.
+        SqlError: If there is something else.
     """
     found: dict[str, str] = {}
 
     def one() -> None:
-        token = cursor.token
         key = cursor.string("an option's name")
-        if key in found:
-            raise cursor.error(f"The option {cursor.shown(token)} is given twice", token)
         cursor.expect("=")
         found[key] = cursor.string("the option's value")
 
