@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,7 +175,13 @@ def test_every_metric_of_the_seeds_is_served(
     (seen,) = (q for q in status["queries"] if q["query"] == "nightly")
     assert (seen["state"], len(seen["sources"]), len(seen["sinks"])) == ("running", 1, 1)
     query.stop()
-    wait_until(lambda: "nightly" not in re.findall('query="(.*?)"', get(f"{url}metrics")), 30, "the end of its series")
+
+    def has_ended() -> bool:  # it is said for a while, and nothing else
+        left = {name for name, at in series(url).items() if any(("query", "nightly") in labels for labels in at)}
+        ended = of(series(url), "query_state", query="nightly", state="ended") == 1
+        return ended and left == {"dynamic_kafka_query_state", "dynamic_kafka_query_info"}
+
+    wait_until(has_ended, 30, "the end of its series")
 
 
 @pytest.mark.usefixtures("stopped")

@@ -135,6 +135,47 @@ def test_a_query_has_ended_when_its_process_has(server: MetricsServer, monkeypat
     eventually(lambda: [q["state"] for q in queries(server)] == ["ended"])
 
 
+def test_what_could_not_be_sent_is_sent_without_another_call(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker may get no further task, and nobody else knows what it has read."""
+    monkeypatch.setattr(reporters, "_INTERVAL_S", 0.05)
+    addresses = [Address("127.0.0.1", 1, "nobody listens")]
+    reporter = Reporter(lambda: addresses[-1], lambda _all: report_of(cluster()))
+    reporter.wake()
+    eventually(lambda: reporter.dropped)
+    addresses.append(address_of(server))
+    eventually(lambda: queries(server))
+    reporter.close()
+
+
+def test_the_first_task_waits_for_the_servers_address() -> None:
+    """Once, for a limited time; it does not wait for a server that cannot start."""
+    starts = threading.Event()
+
+    def find() -> Address:
+        assert starts.wait(10)
+        return Address("127.0.0.1", 1, "nobody listens")
+
+    reporter = Reporter(find, lambda _all: report_of(cluster()))
+    reporter.start()
+    threading.Timer(0.1, starts.set).start()
+    assert reporter.first_address(10) is not None
+
+    late = Reporter(find, lambda _all: report_of(cluster()))
+    assert late.first_address(0.01) is None
+    began = time.monotonic()
+    assert late.first_address(10) is None
+
+    def cannot() -> Address:
+        raise ConfigurationError("The metrics server has ended at once")
+
+    failed = Reporter(cannot, lambda _all: report_of(cluster()))
+    failed.start()
+    assert failed.first_address(10) is None
+    assert time.monotonic() - began < 5
+
+
 def test_a_reporter_survives_the_server(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports are dropped and counted; a new server is told everything."""
     monkeypatch.setattr(reporters, "_INTERVAL_S", 0.05)

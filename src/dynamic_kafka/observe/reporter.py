@@ -1,8 +1,8 @@
 """Sends the reports of a process to the metrics server, in the background.
 
 One daemon thread for each reporter, one connection that is kept. A report is made in the thread when it is due, and is
-everything that the reporter knows. If it cannot be sent it is dropped and counted, and the next one says it all. So neither
-Spark's calls nor tasks wait for anything here.
+everything that the reporter knows. If it cannot be sent it is dropped and counted, and another one is made that says it all.
+So neither Spark's calls nor tasks wait for anything here, apart from `first_address`.
 
 Reports are a second apart, and further if they are large: making and sending them takes at most 1 % of a core.
 """
@@ -59,6 +59,7 @@ class Reporter:
         self._woken = self._closed = False
         self._thread: threading.Thread | None = None
         self._connection: socket.socket | None = None
+        self._looked = threading.Event()
         self._sequence = time.time_ns() // 1000  # also higher than those of a process before with the same name
         self._has_all = False
         self._search_at = 0.0
@@ -78,6 +79,16 @@ class Reporter:
             self._woken = True
             self._changed.notify_all()
         self.start()
+
+    def first_address(self, timeout_s: float) -> Address | None:
+        """Return the address of the server. The first call waits until it is found, or cannot be found.
+
+        Args:
+            timeout_s: The longest wait. Nobody waits after it again.
+        """
+        self._looked.wait(timeout_s)
+        self._looked.set()
+        return self.address
 
     def close(self) -> None:
         """Send a last report, and end the thread. Waits for up to a second."""
@@ -115,6 +126,8 @@ class Reporter:
             _log.log(logging.DEBUG if self._search_at else logging.WARNING, "%s", error)
             self._search_at = time.monotonic() + _NO_SERVER_S
             raise
+        finally:
+            self._looked.set()
         return socket.create_connection((self.address.host, self.address.port), _TIMEOUT_S)
 
     def _report(self) -> None:
@@ -127,7 +140,7 @@ class Reporter:
                 self._has_all = self._send(report)
         except Exception:  # noqa: BLE001  whatever it is, the query goes on
             self.dropped += 1
-            self._has_all = False
+            self._woken, self._has_all = True, False
             self._disconnect()
             _log.debug("A report could not be sent (%d so far)", self.dropped, exc_info=True)
 

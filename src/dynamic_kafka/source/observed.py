@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from dynamic_kafka.errors import suggestion
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
-from dynamic_kafka.observe.place import Address, ServerSettings, find_or_start
+from dynamic_kafka.observe.place import ServerSettings, find_or_start
 from dynamic_kafka.observe.reporter import Reporter, new_name
 from dynamic_kafka.observe.reports import Calls, ClusterReport, Event, MetadataStatus, TopicReport
 from dynamic_kafka.observe.settings import MetricsSettings
@@ -37,6 +37,7 @@ __all__ = ["ObservedEnumerator"]
 
 _INTERVAL_S = 1.0
 _LOOK_AGAIN_AFTER_S = 5.0
+_SERVER_START_S = 3.0
 _MOST_EVENTS = 50
 
 
@@ -101,9 +102,8 @@ class ObservedEnumerator(SourceEnumerator):
 
     @property
     def observation(self) -> Observation:
-        """What a task needs to report."""
-        address: Address | None = self._reporter.address
-        return Observation(self._run, address, self._metrics.clients)
+        """What a task needs to report. The first batch waits for the server, since nobody can tell its tasks later."""
+        return Observation(self._run, self._reporter.first_address(_SERVER_START_S), self._metrics.clients)
 
     def _commit(self, finished: Document) -> None:
         super()._commit(finished)
