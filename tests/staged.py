@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from dynamic_kafka.observe.model import HISTORY_INTERVAL_MS, Model
@@ -126,9 +127,9 @@ def dead_cluster(now_ms: int) -> Model:
     return model
 
 
-def hot_partition(now_ms: int) -> Model:
-    """A query with one partition of 160 that is written faster than it is read, for four minutes."""
-    model, since_ms = Model(now_ms - MINUTES * 60_000), now_ms - 240_000
+def hot_partition(now_ms: int, for_s: int = 240) -> Model:
+    """A query with one partition of 160 that is written faster than it is read, for some time."""
+    model, since_ms = Model(now_ms - MINUTES * 60_000), now_ms - for_s * 1000
 
     def clusters(time_ms: int, written: int) -> list[ClusterReport]:
         of_topic = reading("orders", time_ms, written, 160)
@@ -136,6 +137,19 @@ def hot_partition(now_ms: int) -> Model:
             of_topic["end"][37] = of_topic["current"][37] + (time_ms - since_ms) // 1000 * 900
             of_topic["behind_since_ms"][37] = since_ms
         return [cluster("orders-eu", of_topic), cluster("orders-us", reading("orders", time_ms, written))]
+
+    run(model, now_ms, {"billing": clusters})
+    return model
+
+
+def each_half_minute(now_ms: int) -> Model:
+    """A query that starts a batch each half minute, a moment before the next one."""
+    model = Model(now_ms - MINUTES * 60_000)
+
+    def clusters(time_ms: int, _: int) -> list[ClusterReport]:
+        waits_s = 29 - (now_ms - time_ms) // 1000 % 30
+        behind = {"end": (100 + 50 * waits_s,), "behind_since_ms": (time_ms - 1000 * waits_s,)} if waits_s else {}
+        return [cluster("orders-eu", topic("orders", current=(100,), **({"end": (100,)} | behind)))]
 
     run(model, now_ms, {"billing": clusters})
     return model
@@ -230,6 +244,8 @@ STATES: dict[str, Callable[[int], Model]] = {
     "running": running,
     "dead-cluster": dead_cluster,
     "hot-partition": hot_partition,
+    "newly-hot-partition": partial(hot_partition, for_s=40),
+    "each-half-minute": each_half_minute,
     "metadata-mistake": metadata_mistake,
     "typing-error": typing_error,
     "failed": failed,

@@ -114,6 +114,8 @@ def show(browser: Browser, serve: Serve) -> Show:
         ("running", "running", "Everything is as it should be."),
         ("dead-cluster", "degraded", "Cluster 'orders-us' does not answer"),
         ("hot-partition", "running behind", "cluster orders-eu, topic orders, partition 37 of 160."),
+        ("newly-hot-partition", "running behind", "old: cluster orders-eu, topic orders, partition 37 of 160."),
+        ("each-half-minute", "running", "Everything is as it should be."),
         ("metadata-mistake", "degraded", "bootstrapServers: Field required"),
         ("typing-error", "running", "topic 'ordres' does not exist"),
         ("failed", "failed", "offsets 1200 to 1499 were deleted"),

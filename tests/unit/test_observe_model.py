@@ -110,6 +110,17 @@ def test_a_query_that_ends_after_a_batch_was_not_written_has_failed() -> None:
     assert (query["state"], query["reason"]) == ("failed", "the last batch was not written: 1 of 1 tasks failed")
 
 
+def test_a_query_that_has_ended_says_what_did_not_work_then() -> None:
+    """The sink only saw that its task failed: the task had waited for a cluster that was dead."""
+    down = cluster("west", state="unreachable", reason="Cluster 'west': no broker answers", failing_since_ms=BEGAN_MS)
+    failed = sink("third", query_id="id-1", phase="failed", reason="1 of 1 tasks failed")
+    model = model_of(source(cluster("east"), down), worker(query_id="id-1"), failed)
+    model.gone("run", BEGAN_MS)
+    (query,) = model.status(BEGAN_MS + 10_000)["queries"]
+    batch = "the last batch was not written: 1 of 1 tasks failed"
+    assert query["reason"] == f"{batch}. When it ended: Cluster 'west': no broker answers"
+
+
 def test_a_topic_that_does_not_exist_degrades_its_query() -> None:
     """Nothing of it is read, and nobody would see that in numbers."""
     text = "Topic 'ordres' does not exist on cluster 'east'; did you mean 'orders'?"

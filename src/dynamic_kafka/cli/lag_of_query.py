@@ -106,12 +106,13 @@ def look_of(status: Mapping[str, Any], name: str | None) -> Look:
         raise ConfigurationError(f"The driver has {what}; give --query with one of: {there}")
     (query,) = wanted
     clusters = [c for source in query["sources"] for c in source["clusters"]]
-    # What a query that does not report said last is no longer true.
-    stale = f"the query is {query['state']}: {query['reason']}".rstrip(": ") if query["state"] in _NOT_NOW else ""
+    # What a query that does not report said last is no longer true. Why it is so is said once, in the notes.
+    stale = f"the query is {query['state']}" if query["state"] in _NOT_NOW else ""
     silent: dict[str, str] = {}
     partitions: list[PartitionLag] = []
     for cluster in clusters:
-        reason = stale or (cluster["reason"] or "it is unreachable" if cluster["state"] == "unreachable" else "")
+        failing = cluster["reason"] or "it is unreachable" if cluster["state"] == "unreachable" else ""
+        reason = f"{stale}; before: {failing}" if stale and failing else stale or failing
         if known_gaps := reason or "; ".join(cluster.get("missing", ())):
             silent[cluster["cluster"]] = known_gaps
         for topic in cluster["topics"]:

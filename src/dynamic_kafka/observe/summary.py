@@ -62,11 +62,6 @@ def _state(
     if reports and all(r["state"] == "finished" for r in reports):
         return "finished", ""
     unwritten = [f"the last batch was not written: {s['reason']}" for s in sinks if s["phase"] == "failed"]
-    if query.sources and all(s.has_ended(now_ms) for s in query.sources):
-        return ("failed", unwritten[0]) if unwritten else ("ended", _ENDED)
-    silent_ms = max((now_ms - s.reported_ms for s in query.sources if not s.has_ended(now_ms)), default=0)
-    if silent_ms >= SILENT_AFTER_MS:
-        return "silent", f"the reader process has not reported for {silent_ms // 1000} s"
     problems = [f"{c['reason']}" for s in sources for c in s["clusters"] if c["state"] == "unreachable"]
     problems += [text for s in sources for c in s["clusters"] for text in c["missing"]]
     problems += [
@@ -74,6 +69,14 @@ def _state(
         for s in sources
         if (m := s["metadata"]) is not None and m["consecutive_failures"]
     ]
+    if query.sources and all(s.has_ended(now_ms) for s in query.sources):
+        state: QueryState = "failed" if unwritten else "ended"
+        # Most likely the reason: a task that waits for a dead cluster fails, and then its batch is not written.
+        known = f". When it ended: {'; '.join(problems)}" if problems else ""
+        return state, (unwritten[0] if unwritten else _ENDED) + known
+    silent_ms = max((now_ms - s.reported_ms for s in query.sources if not s.has_ended(now_ms)), default=0)
+    if silent_ms >= SILENT_AFTER_MS:
+        return "silent", f"the reader process has not reported for {silent_ms // 1000} s"
     problems += unwritten
     if problems:
         return "degraded", "; ".join(problems)
