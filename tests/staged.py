@@ -51,6 +51,7 @@ def run(
     queries: Mapping[str, Clusters],
     *,
     silent_s: int = 0,
+    read_until_ms: int | None = None,
     last: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> None:
@@ -61,6 +62,7 @@ def run(
         now_ms: The time at which it ends.
         queries: For each query, by its name in Spark, its clusters at each time.
         silent_s: The time without a report before its end.
+        read_until_ms: When the workers read their last records; None for now.
         last: Changes of the last report of each source.
         changes: Changes of all reports of each source.
     """
@@ -77,7 +79,8 @@ def run(
             model.report(
                 source(*found, reporter=name, **usual | changes | dict((last or {}) if step == steps else {})), time_ms
             )
-            model.report(_worker(name, found, step + 1, time_ms, int(records)), time_ms)
+            if read_until_ms is None or time_ms <= read_until_ms:
+                model.report(_worker(name, found, step + 1, time_ms, int(records)), time_ms)
         model.tick(time_ms)
 
 
@@ -111,8 +114,8 @@ def running(now_ms: int) -> Model:
     return model
 
 
-def dead_cluster(now_ms: int) -> Model:
-    """A query that has lost one of three clusters two minutes ago, and reads the others."""
+def dead_cluster(now_ms: int, *, waits: bool = False) -> Model:
+    """A query that has lost one of three clusters two minutes ago, and reads the others, or waits with them."""
     model, died_ms = Model(now_ms - MINUTES * 60_000), now_ms - 120_000
     error = "Cluster 'orders-us' does not answer: Connect to 10.1.7.20:9092 failed: refused. Bring the cluster back"
 
@@ -121,9 +124,11 @@ def dead_cluster(now_ms: int) -> Model:
         changes = {"state": "unreachable", "reason": error, "failing_since_ms": died_ms} if dead else {}
         stays = reading("orders", min(time_ms, died_ms), min(written, 55_000))
         us = cluster("orders-us", stays, seen_ms=min(time_ms, died_ms), **changes)
-        return [*(cluster(name, reading("orders", time_ms, written)) for name in ("orders-ap", "orders-eu")), us]
+        others = [cluster(name, reading("orders", time_ms, written)) for name in ("orders-ap", "orders-eu")]
+        return [*others, us]
 
-    run(model, now_ms, {"billing": clusters}, events=[event(died_ms + 1500, "warning", error)])
+    until_ms = died_ms if waits else None
+    run(model, now_ms, {"billing": clusters}, read_until_ms=until_ms, events=[event(died_ms + 1500, "warning", error)])
     return model
 
 
@@ -243,6 +248,7 @@ def several(now_ms: int) -> Model:
 STATES: dict[str, Callable[[int], Model]] = {
     "running": running,
     "dead-cluster": dead_cluster,
+    "waits-for-a-dead-cluster": partial(dead_cluster, waits=True),
     "hot-partition": hot_partition,
     "newly-hot-partition": partial(hot_partition, for_s=40),
     "each-half-minute": each_half_minute,

@@ -113,6 +113,7 @@ def show(browser: Browser, serve: Serve) -> Show:
     [
         ("running", "running", "Everything is as it should be."),
         ("dead-cluster", "degraded", "Cluster 'orders-us' does not answer"),
+        ("waits-for-a-dead-cluster", "degraded", "Nothing is read of the other clusters"),
         ("hot-partition", "running behind", "cluster orders-eu, topic orders, partition 37 of 160."),
         ("newly-hot-partition", "running behind", "old: cluster orders-eu, topic orders, partition 37 of 160."),
         ("each-half-minute", "running", "Everything is as it should be."),
@@ -140,6 +141,7 @@ def test_clusters_are_shown_worst_first_with_the_reason(show: Show) -> None:
     rows = page.run("[...document.querySelectorAll('[data-level=\"0\"]')].map((button) => button.textContent)")
     assert rows == ["orders-us", "orders-ap", "orders-eu"]
     assert page.text("tbody tr").count("unknown") == 2, "how far behind it is"
+    assert "Nothing is read of the other clusters" not in page.text(".state")
     assert page.text("tbody tr:nth-child(2)").startswith("For 2 min: Cluster 'orders-us' does not answer: Connect to")
 
 
