@@ -18,6 +18,7 @@ from tests.engine import MetadataFile, Query
 pytestmark = pytest.mark.broker
 
 Topic = Callable[..., str]
+CatchUp = Callable[..., Query]
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 
 
@@ -47,6 +48,20 @@ def both(file: MetadataFile, fast: KafkaBroker, slow: KafkaBroker, name: str, **
         "scan.watermark.alignment.update-interval": "100 ms",
     }
     return Query(file.options(**{**alignment, **options}))
+
+
+@pytest.fixture
+def catch_up(cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile) -> CatchUp:
+    """Make a query of two clusters: one has a record for each of the last minutes, the other one those of days before."""
+
+    def query(minutes: int, days: int, **options: str) -> Query:
+        name, now_ms = topic(cluster_a, cluster_b), int(time.time() * 1000)
+        write(cluster_a, name, range(now_ms - minutes * MINUTE_MS, now_ms, MINUTE_MS))
+        began_ms = now_ms - days * DAY_MS
+        write(cluster_b, name, range(began_ms, began_ms + minutes * MINUTE_MS, MINUTE_MS))
+        return both(file, cluster_a, cluster_b, name, **options)
+
+    return query
 
 
 def batches(query: Query) -> list[list[int]]:
@@ -80,18 +95,12 @@ def alignment(query: Query) -> dict[str, Any]:
     return found
 
 
-def test_a_slow_cluster_holds_a_fast_one_until_it_is_idle(
-    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
+def test_a_slow_cluster_holds_a_fast_one_until_it_is_idle(catch_up: CatchUp) -> None:
     """With small batches, a cluster that is days behind is read first, the other one waits, and no row is late.
 
     Once the slow one has brought nothing for the idle timeout, the other one is read.
     """
-    name = topic(cluster_a, cluster_b)
-    now_ms = int(time.time() * 1000)
-    write(cluster_a, name, range(now_ms - 200 * MINUTE_MS, now_ms, MINUTE_MS))
-    write(cluster_b, name, range(now_ms - 6 * DAY_MS, now_ms - 6 * DAY_MS + 200 * MINUTE_MS, MINUTE_MS))
-    query = both(file, cluster_a, cluster_b, name, maxOffsetsPerTrigger="20", **{"scan.watermark.idle-timeout": "2 s"})
+    query = catch_up(minutes=200, days=6, maxOffsetsPerTrigger="20", **{"scan.watermark.idle-timeout": "2 s"})
 
     first = batches(query)
     assert {row["cluster"] for row in query.rows} == {"slow"}
@@ -111,15 +120,9 @@ def test_a_slow_cluster_holds_a_fast_one_until_it_is_idle(
     query.close()
 
 
-def test_without_alignment_the_same_rows_are_late(
-    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
+def test_without_alignment_the_same_rows_are_late(catch_up: CatchUp) -> None:
     """The test above is worth something: without alignment most rows of the slow cluster come too late."""
-    name = topic(cluster_a, cluster_b)
-    now_ms = int(time.time() * 1000)
-    write(cluster_a, name, range(now_ms - 200 * MINUTE_MS, now_ms, MINUTE_MS))
-    write(cluster_b, name, range(now_ms - 6 * DAY_MS, now_ms - 6 * DAY_MS + 200 * MINUTE_MS, MINUTE_MS))
-    query = both(file, cluster_a, cluster_b, name, maxOffsetsPerTrigger="20")
+    query = catch_up(minutes=200, days=6, maxOffsetsPerTrigger="20")
     query.options = {k: v for k, v in query.options.items() if "alignment" not in k}
     found = batches(query)
     assert len(query.rows) == 400
@@ -148,15 +151,9 @@ def test_partitions_that_keep_up_are_read_to_their_ends_in_one_batch(
     query.close()
 
 
-def test_a_restart_keeps_the_frontier_and_the_hold(
-    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
+def test_a_restart_keeps_the_frontier_and_the_hold(catch_up: CatchUp) -> None:
     """A process that starts again holds the fast cluster back as before, and a repeated batch is the same."""
-    name = topic(cluster_a, cluster_b)
-    now_ms = int(time.time() * 1000)
-    write(cluster_a, name, range(now_ms - 100 * MINUTE_MS, now_ms, MINUTE_MS))
-    write(cluster_b, name, range(now_ms - DAY_MS, now_ms - DAY_MS + 100 * MINUTE_MS, MINUTE_MS))
-    query = both(file, cluster_a, cluster_b, name, maxOffsetsPerTrigger="30")
+    query = catch_up(minutes=100, days=1, maxOffsetsPerTrigger="30")
     count = query.step()
     assert 0 < count <= 30
     before = frontier(query)
@@ -177,15 +174,9 @@ def test_a_restart_keeps_the_frontier_and_the_hold(
     query.close()
 
 
-def test_available_now_reads_all_that_was_there_without_waiting(
-    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
+def test_available_now_reads_all_that_was_there_without_waiting(catch_up: CatchUp) -> None:
     """A run of AvailableNow reads the slow cluster first and then the fast one, and ends."""
-    name = topic(cluster_a, cluster_b)
-    now_ms = int(time.time() * 1000)
-    write(cluster_a, name, range(now_ms - 100 * MINUTE_MS, now_ms, MINUTE_MS))
-    write(cluster_b, name, range(now_ms - DAY_MS, now_ms - DAY_MS + 100 * MINUTE_MS, MINUTE_MS))
-    query = both(file, cluster_a, cluster_b, name, maxOffsetsPerTrigger="30")
+    query = catch_up(minutes=100, days=1, maxOffsetsPerTrigger="30")
     began = time.monotonic()
     assert query.available_now() == 200
     assert time.monotonic() - began < 20
