@@ -203,7 +203,7 @@ def test_removed_cluster_warns_with_the_count_of_unread_records(
     file.write(s={"a": part(cluster_a, name)})
     query.enumerator  # noqa: B018  # keeps the process
     wait_until(
-        lambda: "b" not in {c for s in query.enumerator._view._watcher.snapshot().streams.values() for c in s},  # type: ignore[union-attr]
+        lambda: "b" not in {c for s in query.enumerator._view.metadata._watcher.snapshot().streams.values() for c in s},  # type: ignore[union-attr]
         10,
         "the watcher to see the change",
     )

@@ -16,7 +16,7 @@ from dynamic_kafka.cli.main import main
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.evidence import MoveRequest, Sync
 from dynamic_kafka.source.movers import answer
-from dynamic_kafka.source.record_log import open_log
+from dynamic_kafka.source.record_log import OffsetSyncs, open_log
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile, Query, read_batch
 from tests.mirror_maker import mirror_maker
@@ -274,7 +274,7 @@ def test_a_real_mirror_maker_is_followed(
     partition = KafkaTopicPartition(name, 0)
 
     def syncs() -> list[Sync] | None:
-        with open_log("b", properties["b"], group_id="g", timeout_s=10) as log:
+        with open_log("b", properties["b"], OffsetSyncs(), group_id="g", timeout_s=10) as log:
             return log.syncs("mm2-offset-syncs.a.internal", partition)
 
     move = {"cluster": "a", "by": "mirror-maker"}
@@ -284,7 +284,7 @@ def test_a_real_mirror_maker_is_followed(
         for position, guarantee in ((known.upstream, "exact"), (known.upstream + 1, "exact"), (63, "at-least-once")):
             there = KafkaTopicPartition(mirrored, 0)
             request = MoveRequest("b", there, "a", partition, position, "mirror-maker", "", False, ())
-            found = answer(request, properties, group_id="g", timeout_s=10)
+            found = answer(request, properties, OffsetSyncs(), group_id="g", timeout_s=10)
             assert found.guarantee == guarantee or (position == 63 and known.upstream >= 62)
             assert found.position is not None
             assert 10 < found.position <= 70

@@ -36,13 +36,14 @@ from dynamic_kafka.source import aligner as aligner_module
 from dynamic_kafka.source import enumerator as enumerator_module
 from dynamic_kafka.source.aligner import Aligner
 from dynamic_kafka.source.alignment import TimeAnswer, TimeRequest
+from dynamic_kafka.source.desired import desired_cluster, desired_clusters, desired_streams, to_monitor
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.model import ClusterView, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, Packing, decode, encode, topic_id_text
 from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
 from dynamic_kafka.source.record_times import look_up
 from dynamic_kafka.source.settings import SourceSettings
-from dynamic_kafka.source.view import SourceSnapshot, _clusters, _streams, _to_monitor, desired_cluster
+from dynamic_kafka.source.view import SourceSnapshot
 
 CLUSTERS = ("a", "b", "c")
 TOPICS = ("t", "u", "v")
@@ -155,9 +156,10 @@ class World:
 
 
 class ModelView:
-    """What `SourceView` is to the enumerator, over the model; its memory ends with the process."""
+    """What `SourceView` and its metadata are to the enumerator, over the model; its memory ends with the process."""
 
     def __init__(self, world: World, settings: SourceSettings) -> None:
+        self.metadata = self
         self._world = world
         self._settings = settings
         self.last_views: dict[str, ClusterView] = {}
@@ -187,17 +189,17 @@ class ModelView:
     def collect(self, previous: Document | None, *, at_once: bool) -> SourceSnapshot:
         """As the real one, without waiting."""
         snapshot = self.snapshot(previous)
-        clusters = _clusters(snapshot, previous)
+        clusters = desired_clusters(snapshot, previous)
         known = previous.clusters if previous is not None else {}
         views = {}
-        for name in _to_monitor(clusters, previous):
+        for name in to_monitor(clusters, previous):
             cluster = self._world.clusters[name]
             if cluster.reachable and cluster.on_time:
                 self.last_views[name] = self._view(cluster, clusters.get(name), previous)
             if cluster.reachable and name in self.last_views:
                 views[name] = self.last_views[name]
         return SourceSnapshot(
-            streams=_streams(snapshot, previous, clusters),
+            streams=desired_streams(snapshot, previous, clusters),
             desired={
                 name: desired_cluster(c, known.get(name), views.get(name), self._settings)
                 for name, c in clusters.items()
@@ -257,7 +259,7 @@ class ModelView:
         """They are in a document now."""
         self._answers = OffsetAnswers()
 
-    def metadata_status(self) -> Mapping[str, object]:
+    def status(self) -> Mapping[str, object]:
         """Not looked at."""
         return {}
 

@@ -24,9 +24,10 @@ from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source import enumerator as enumerator_module
 from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.evidence import MARKS, Marks, MoveRequest, RecordPrint, Sync, place
+from dynamic_kafka.source.evidence import MARKS, Marks, MoveRequest, RecordPrint, Sync
 from dynamic_kafka.source.kept_marks import add_marks
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, decode, encode
+from dynamic_kafka.source.placement import place
 from dynamic_kafka.source.settings import SourceSettings
 
 PARTITIONS = 2

@@ -30,11 +30,12 @@ from tests.property.test_histories import (
 from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.metadata.model import ClusterMetadata
 from dynamic_kafka.metadata.snapshot import Snapshot
+from dynamic_kafka.source.desired import desired_clusters
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.model import ClusterView
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, Packing, decode
 from dynamic_kafka.source.planning import ReadTask
-from dynamic_kafka.source.view import SourceSnapshot, _clusters
+from dynamic_kafka.source.view import SourceSnapshot
 
 NAMES = (*CLUSTERS, "x", "y")
 
@@ -84,7 +85,7 @@ class NamedView(ModelView):
     def collect(self, previous: Document | None, *, at_once: bool) -> SourceSnapshot:
         """As the real one: servers come from the metadata, and from the document for what the metadata does not name."""
         known = previous.clusters if previous is not None else {}
-        clusters: dict[str, Any] = {**known, **_clusters(self.snapshot(previous), previous)}
+        clusters: dict[str, Any] = {**known, **desired_clusters(self.snapshot(previous), previous)}
         before = self._by_name.servers
         self._by_name.servers = {n: c.properties["bootstrap.servers"].split(":")[0] for n, c in clusters.items()}
         for name in [n for n in self.last_views if before.get(n) != self._by_name.servers.get(n)]:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from dynamic_kafka.continuation import Way
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source import evidence
+from dynamic_kafka.source import matching
 from dynamic_kafka.source.document import ClusterOffsets
-from dynamic_kafka.source.evidence import MARKS, Marks, MoveRequest, Placement, RecordPrint, Sync, place
+from dynamic_kafka.source.evidence import MARKS, Marks, MoveRequest, Placement, RecordPrint, Sync
 from dynamic_kafka.source.kept_marks import add_marks, unmarked
+from dynamic_kafka.source.placement import place
 
 T0 = KafkaTopicPartition("t", 0)
 
@@ -104,14 +105,14 @@ def test_a_record_with_other_neighbours_may_be_another_one() -> None:
 
 def test_the_place_is_looked_for_behind_a_false_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """However far away it is."""
-    monkeypatch.setattr(evidence, "_BEYOND", 20)
+    monkeypatch.setattr(matching, "_BEYOND", 20)
     log = Log("pX" + "z" * 100 + "qrstuX")
     assert alive(log, 108, log)[:2] == (108, "exact")
 
 
 def test_a_record_of_the_future_does_not_hide_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """The index of times leads far back then, so the end of the log is searched too; the words say what was searched."""
-    monkeypatch.setattr(evidence, "_MOST", 2000)
+    monkeypatch.setattr(matching, "_MOST", 2000)
     log = Log("abcdefghij" * 700)
     log.prints = [r._replace(time_ms=r.offset, content=str(r.offset)) for r in log.prints]
     log.prints[3] = log.prints[3]._replace(time_ms=99_999)

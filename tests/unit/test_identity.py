@@ -111,7 +111,7 @@ class Run:
 
     def answer(self, streams: list[KafkaStream]) -> None:
         """Change the answer of the metadata service, of which the process has a copy."""
-        watcher: Any = self.enumerator._view._watcher
+        watcher: Any = self.enumerator._view.metadata._watcher
         watcher._service.set_streams(streams)
 
     def until_read(self, count: int) -> Run:

@@ -23,11 +23,10 @@ from dynamic_kafka.source.evidence import (
     RecordPrint,
     Sync,
     evidence_around,
-    place,
-    translate,
 )
 from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, Reconciled
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
+from dynamic_kafka.source.placement import place, translate
 from dynamic_kafka.source.planning import Range
 from dynamic_kafka.source.reconcile import reconcile
 from dynamic_kafka.source.record_log import parse_sync

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source import movers as movers_module
-from dynamic_kafka.source.evidence import Marks, MoveRequest, Placement, RecordPrint
+from dynamic_kafka.source.evidence import Marks, MoveRequest, Placement, RecordPrint, Sync
 from dynamic_kafka.source.movers import Movers
+from dynamic_kafka.source.record_log import OffsetSyncs, SyncsOfTopic
 
 T0, T1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
 REQUEST = MoveRequest("b", T0, "a", T0, 5, "records", "", True, ())
@@ -69,6 +71,33 @@ def test_a_move_that_waits_is_asked_for_less_and_less_often(monkeypatch: pytest.
         movers.request([REQUEST], {}, 10)
     movers.close()
     assert answered == [0, 2, 6, 14, 30, 62, 122, 182]
+
+
+def test_offset_syncs_are_read_once_for_all_partitions_of_a_move() -> None:
+    """Also if several threads need them at the same time, and if the cluster does not answer."""
+    asked: list[str] = []
+
+    def read() -> SyncsOfTopic:
+        asked.append("b")
+        raise ClusterUnavailableError("no answer", cluster_id="b")
+
+    syncs, together, failed = OffsetSyncs(), threading.Barrier(4), []
+
+    def use() -> None:
+        together.wait(30)
+        try:
+            syncs.read_once(("b", "mm2"), read)
+        except ClusterUnavailableError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (asked, len(failed)) == (["b"], 4)
+    known = {T0: [Sync(1, 1)]}
+    assert syncs.read_once(("a", "mm2"), lambda: known) is syncs.read_once(("a", "mm2"), read) is known
 
 
 def test_marks_that_come_late_are_used_for_the_position_that_they_are_of(far: Far) -> None:

@@ -83,7 +83,7 @@ def next_start(settings: SourceSettings, document: Document) -> NextStart:
                 if name not in seen.views
             }
             if not seen.fresh:
-                why = view.metadata_status().get("last_error")
+                why = view.metadata.status().get("last_error")
                 raise MetadataServiceError(str(why or "The metadata service did not answer"))
             result = _resolved(view, seen, document, policy, settings.unavailable_after_ms / 1000)
         except DynamicKafkaError as error:

@@ -184,7 +184,7 @@ def _topics_found(
 def _topics_of(name: str, view: SourceView, settings: SourceSettings) -> frozenset[str]:
     """Return the names of all topics of a cluster, for suggestions; none if it does not answer."""
     connection = ClusterConnection(
-        name, view.properties(name, {}), group_id=settings.consumer_group, timeout_ms=settings.call_timeout_ms
+        name, view.metadata.properties(name, {}), group_id=settings.consumer_group, timeout_ms=settings.call_timeout_ms
     )
     with closing(connection):
         try:

@@ -246,7 +246,7 @@ def _tails(args: argparse.Namespace, settings: SourceSettings, stack: ExitStack)
         wanted = [name for name in seen.desired if name in (args.cluster or (name,))]
         for name in wanted:
             if name in seen.views:
-                tail = _tail(args, name, view.properties(name, {}), seen.views[name], settings.call_timeout_ms)
+                tail = _tail(args, name, view.metadata.properties(name, {}), seen.views[name], settings.call_timeout_ms)
                 if tail is not None:
                     yield stack.enter_context(closing(tail))
                 for topic in sorted(seen.desired[name].topics - seen.views[name].topics.keys()):

@@ -19,6 +19,7 @@ from dynamic_kafka.source.checkpoint import read_checkpoint
 from dynamic_kafka.source.document import ClusterOffsets
 from dynamic_kafka.source.evidence import MoveRequest, Placement
 from dynamic_kafka.source.movers import answer
+from dynamic_kafka.source.record_log import OffsetSyncs
 
 __all__ = ["WAYS", "topic_pair", "translate_positions"]
 
@@ -59,6 +60,7 @@ def translate_positions(args: argparse.Namespace) -> int:
     timeout_ms = int(args.timeout * 1000)
     readable = _answers(args.old, properties[args.old], state, timeout_ms)
     found: dict[MoveRequest, Placement] = {}
+    syncs = OffsetSyncs()
     for topic in sorted(snapshot.clusters[args.new].topics):
         old_topic = continues.old_topic(topic)
         for tp, (_, position) in sorted(state.ranges.items()):
@@ -74,7 +76,7 @@ def translate_positions(args: argparse.Namespace) -> int:
                     readable,
                     state.marks.get(tp, ()),
                 )
-                found[request] = answer(request, properties, group_id=_GROUP, timeout_s=args.timeout)
+                found[request] = answer(request, properties, syncs, group_id=_GROUP, timeout_s=args.timeout)
     if not found:
         raise ConfigurationError(
             f"No topic of '{args.new}' in the metadata continues one of '{args.old}' in the checkpoint; say which with "

@@ -103,60 +103,24 @@ class SourceEnumerator:
         Raises:
             DynamicKafkaError: If the query has to stop.
         """
-        settings = self._settings
         self._stop_skipping()
         previous = self._previous(start)
-        if self._frozen is None:
-            before, self._seen = self._seen, self._view.collect(previous, at_once=self._available_now)
-            if self._available_now:
-                self._frozen = self._seen
-                self._log_events(_not_found(self._seen))
-            elif previous is None and self._policy.stopping is not None and settings.metadata_interval_ms <= 0:
-                check_streams(self._seen.streams, settings)
-            if self._seen is before and (self._idle or (self._aligner is not None and self._aligner.rests())):
-                return start
+        if not self._look(previous):
+            return start
         assert self._seen is not None
-        if previous is not None:
-            self._report_differences(previous, self._seen)
-            self._commit(previous)
-            result = self._resolve(previous, self._seen)
-            result.document.history = previous.history
-        else:
-            result = self._begin(self._seen)
+        result = self._next(previous, self._seen)
         self._idle = False
         document = result.document
         if document.history is not None:
-            document.history = next_stage(document.history, settings.max_offsets_per_trigger if limited else None)
+            rows = self._settings.max_offsets_per_trigger if limited else None
+            document.history = next_stage(document.history, rows)
             if document.history.history.files:  # Kafka waits
                 document.done = 0
                 return self._decided(result)
-        if document.done and not self._reported_done and not self._available_now:
-            # Also if a finished query was started again: this extra batch shows that it is done (see spark.stop_finished).
-            document.done = (previous.done if previous is not None else 0) + 1
-            self._reported_done = result.changed = True
-        backlog = _backlog(document, result.views, result.requests)
-        limits: dict[str, Any] = {
-            "limit": settings.max_offsets_per_trigger if limited else None,
-            "cluster_limits": settings.cluster_limits if limited else None,
-            "default_cluster_limit": settings.max_offsets_per_cluster if limited else None,
-        }
-        if result.standby and not result.changed and not backlog:
-            result.changed = self._view.add_marks(document, result.standby)
-            self._note_unmarked(result)
-        waits = not result.changed and (not backlog or (limited and self._hold_back(backlog)))
-        readable = backlog
-        if self._aligner is not None and not waits:
-            at_once = self._available_now or not limited
-            readable = self._aligner.admit(
-                previous, document, result.views, backlog, partial(load, **limits), at_once=at_once
-            )
-            self._log_events(self._aligner.take_events())
-            waits = not result.changed and not readable
-        if waits:
-            done = not result.requests and not backlog and all(move.done for move in result.moves)
-            self._idle = done and not self._unmarked
-            if self._available_now:
-                self._view.finish_commits()
+        self._count_done(previous, result)
+        limits = self._limits(limited=limited)
+        readable = self._readable(previous, result, limits, limited=limited)
+        if readable is None:
             return start
         admitted, document.cursor = admit(readable, document.cursor, **limits)
         for cluster, tps in admitted.items():
@@ -165,6 +129,72 @@ class SourceEnumerator:
                 position = ranges[tp][0]
                 ranges[tp] = (position, position + count)
         return self._decided(result)
+
+    def _look(self, previous: Document | None) -> bool:
+        """Look at the metadata and the clusters, and return whether there may be something to do."""
+        if self._frozen is not None:
+            return True
+        before, self._seen = self._seen, self._view.collect(previous, at_once=self._available_now)
+        if self._available_now:
+            self._frozen = self._seen
+            self._log_events(_not_found(self._seen))
+        elif previous is None and self._policy.stopping is not None and self._settings.metadata_interval_ms <= 0:
+            check_streams(self._seen.streams, self._settings)
+        rests = self._idle or (self._aligner is not None and self._aligner.rests())
+        return not (self._seen is before and rests)
+
+    def _next(self, previous: Document | None, seen: SourceSnapshot) -> Reconciled:
+        """Return the next document, in which no range is longer than 0 yet."""
+        if previous is None:
+            return self._begin(seen)
+        self._report_differences(previous, seen)
+        self._commit(previous)
+        result = self._resolve(previous, seen, self._policy)
+        result.document.history = previous.history
+        return result
+
+    def _count_done(self, previous: Document | None, result: Reconciled) -> None:
+        """Have one batch show that all stopping offsets are reached, also if a finished query was started again.
+
+        See `spark.stop_finished`.
+        """
+        if result.document.done and not self._reported_done and not self._available_now:
+            result.document.done = (previous.done if previous is not None else 0) + 1
+            self._reported_done = result.changed = True
+
+    def _limits(self, *, limited: bool) -> dict[str, Any]:
+        """Return the limits of a batch, as `admit` and `load` take them."""
+        settings = self._settings
+        return {
+            "limit": settings.max_offsets_per_trigger if limited else None,
+            "cluster_limits": settings.cluster_limits if limited else None,
+            "default_cluster_limit": settings.max_offsets_per_cluster if limited else None,
+        }
+
+    def _readable(
+        self, previous: Document | None, result: Reconciled, limits: Mapping[str, Any], *, limited: bool
+    ) -> dict[str, dict[KafkaTopicPartition, int]] | None:
+        """Return the number of offsets that the batch may read, by cluster and partition; None for no batch now."""
+        document = result.document
+        readable = backlog = _backlog(document, result.views, result.requests)
+        if result.standby and not result.changed and not backlog:
+            result.changed = self._view.add_marks(document, result.standby)
+            self._note_unmarked(result)
+        waits = not result.changed and (not backlog or (limited and self._hold_back(backlog)))
+        if self._aligner is not None and not waits:
+            at_once = self._available_now or not limited
+            readable = self._aligner.admit(
+                previous, document, result.views, backlog, partial(load, **limits), at_once=at_once
+            )
+            self._log_events(self._aligner.take_events())
+            waits = not result.changed and not readable
+        if not waits:
+            return readable
+        done = not result.requests and not backlog and all(move.done for move in result.moves)
+        self._idle = done and not self._unmarked
+        if self._available_now:
+            self._view.finish_commits()
+        return None
 
     def _note_unmarked(self, result: Reconciled) -> None:
         """Note which partitions have no current marks, and warn if that stays so."""
@@ -251,7 +281,7 @@ class SourceEnumerator:
         return {
             "version": 1,
             "clusters": clusters,
-            "metadata": self._view.metadata_status(),
+            "metadata": self._view.metadata.status(),
             "events": list(self._events),
             "commitsSucceeded": sum(m.commits.succeeded for m in self._view.monitors.values()),
             "commitsFailed": sum(m.commits.failed for m in self._view.monitors.values()),
@@ -295,7 +325,7 @@ class SourceEnumerator:
                 "The checkpoint was written by Spark's own Kafka source. Set import-kafka-checkpoint=true to continue from "
                 "its offsets (one cluster, same topics), or start with a new checkpoint"
             )
-        snapshot = self._view.snapshot(None)
+        snapshot = self._view.metadata.snapshot(None)
         assert snapshot is not None
         if len(snapshot.clusters) != 1:
             raise CheckpointError(
@@ -322,7 +352,7 @@ class SourceEnumerator:
         """Return the first document, with the history that is read before Kafka, if there is one."""
         settings = self._settings.history
         if settings is None:
-            return self._resolve(None, seen)
+            return self._resolve(None, seen, self._policy)
         recorded = recorded_offsets(settings.checkpoint) if settings.switch == "checkpoint" else None
         frozen, policy = freeze(settings), self._policy
         offsets: NextOffsets = {}
@@ -351,9 +381,7 @@ class SourceEnumerator:
             for name, given in own.items()
         }
         seen = replace(seen, desired={n: replace(d, starting=of_switch[n]) for n, d in seen.desired.items()})
-        self._policy = replace(policy, starting=start)
-        result = self._resolve(None, seen)
-        self._policy = policy
+        result = self._resolve(None, seen, replace(policy, starting=start))
         silent = {request.cluster for request in result.requests if request.purpose == "start"}
         check_answers(seen.desired, seen.views.keys() - silent)
         by_largest = settings.switch in ("coordinates", "checkpoint")
@@ -375,7 +403,7 @@ class SourceEnumerator:
             self._log_events([Event("warning", text)])
         return result
 
-    def _resolve(self, previous: Document | None, seen: SourceSnapshot) -> Reconciled:
+    def _resolve(self, previous: Document | None, seen: SourceSnapshot, policy: ReadPolicy) -> Reconciled:
         """Reconcile until no request is open. A first start waits for the answers, later calls only for news."""
         patient = previous is None or self._available_now
         deadline = time.monotonic() + self._settings.unavailable_after_ms / 1000
@@ -386,7 +414,7 @@ class SourceEnumerator:
                 seen.streams,
                 seen.desired,
                 seen.views,
-                policy=self._policy,
+                policy=policy,
                 answers=self._view.answers(),
                 now_ms=self._now_ms(),
                 fresh=seen.fresh,
@@ -437,8 +465,8 @@ class SourceEnumerator:
         if not groups:
             return before
         # On a replay this is the first call of the process. The current metadata wins over the stored properties.
-        self._view.resume(document)
-        groups, said = self._view.with_stand_ins(groups, document)
+        self._view.metadata.resume(document)
+        groups, said = self._view.metadata.with_stand_ins(groups, document)
         self._log_events(Event("warning", text) for text in said)
         names = {r.cluster for ranges in groups for r in ranges}
         access = self._view.access({name: document.clusters.get(name, ClusterOffsets()) for name in sorted(names)})

@@ -15,8 +15,9 @@ from functools import partial
 
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.evidence import Marks, MoveRequest, Placement, place
-from dynamic_kafka.source.record_log import open_log
+from dynamic_kafka.source.evidence import Marks, MoveRequest, Placement
+from dynamic_kafka.source.placement import place
+from dynamic_kafka.source.record_log import OffsetSyncs, open_log
 
 __all__ = ["Movers", "answer"]
 
@@ -73,8 +74,9 @@ class Movers:
             shares: dict[str, list[MoveRequest]] = {}
             for request in due:
                 shares.setdefault(f"{request.cluster}-{hash(request) % _THREADS}", []).append(request)
+            syncs = OffsetSyncs()
             for name, some in shares.items():
-                self._start(name, partial(self._answer_all, some, properties, now))
+                self._start(name, partial(self._answer_all, some, properties, syncs, now))
             self._changed.wait_for(lambda: all(self._is_new(request, now) for request in due), wait_s)
             return any(self._is_new(request, now) for request in due)
 
@@ -129,13 +131,17 @@ class Movers:
             job()
 
     def _answer_all(
-        self, requests: Iterable[MoveRequest], properties: Mapping[str, Mapping[str, str]], since: float
+        self,
+        requests: Iterable[MoveRequest],
+        properties: Mapping[str, Mapping[str, str]],
+        syncs: OffsetSyncs,
+        since: float,
     ) -> None:
         for request in requests:
             with self._changed:
                 if self._closed or self._is_new(request, since):  # by the job before this one
                     continue
-            placement = answer(request, properties, group_id=self._group_id, timeout_s=self._timeout_s)
+            placement = answer(request, properties, syncs, group_id=self._group_id, timeout_s=self._timeout_s)
             with self._changed:
                 before = self._answers.get(request)
                 again_s = (
@@ -146,7 +152,9 @@ class Movers:
 
     def _mark(self, cluster: str, properties: Mapping[str, str], positions: Mapping[KafkaTopicPartition, int]) -> None:
         try:
-            with open_log(cluster, properties, group_id=self._group_id, timeout_s=self._timeout_s) as log:
+            with open_log(
+                cluster, properties, OffsetSyncs(), group_id=self._group_id, timeout_s=self._timeout_s
+            ) as log:
                 found = log.marks(positions)
         except DynamicKafkaError:
             return  # the document keeps its earlier marks
@@ -156,20 +164,26 @@ class Movers:
 
 
 def answer(
-    request: MoveRequest, properties: Mapping[str, Mapping[str, str]], *, group_id: str, timeout_s: float
+    request: MoveRequest,
+    properties: Mapping[str, Mapping[str, str]],
+    syncs: OffsetSyncs,
+    *,
+    group_id: str,
+    timeout_s: float,
 ) -> Placement:
     """Ask the clusters, and return the answer; if one does not answer, why there is none.
 
     Args:
         request: The request.
         properties: The properties of its clusters.
+        syncs: MirrorMaker's offset syncs, for all partitions of a move.
         group_id: The consumer group of the clients, which nothing joins.
         timeout_s: The longest time without an answer.
     """
     try:
         with ExitStack() as stack:
             new, old = (
-                stack.enter_context(open_log(name, properties[name], group_id=group_id, timeout_s=timeout_s))
+                stack.enter_context(open_log(name, properties[name], syncs, group_id=group_id, timeout_s=timeout_s))
                 if name == request.cluster or request.readable
                 else None
                 for name in (request.cluster, request.old_cluster)

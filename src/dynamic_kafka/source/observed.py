@@ -167,7 +167,7 @@ class ObservedEnumerator(SourceEnumerator):
     def _of_metadata(self) -> dict[str, Any]:
         """Return the state of the metadata service, and the events of all kinds."""
         events: list[Any] = [*list(self._events), *self._changes]
-        status: Any = self._view.metadata_status()
+        status: Any = self._view.metadata.status()
         if not status:
             return {"metadata": None, "events": events}
         metadata = MetadataStatus(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from hashlib import blake2b
 from struct import Struct
 from typing import Any
@@ -18,7 +20,7 @@ from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClient
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.source.evidence import MARKS, Marks, RecordPrint, Sync
 
-__all__ = ["KafkaRecordLog", "open_log", "parse_sync", "print_of"]
+__all__ = ["KafkaRecordLog", "OffsetSyncs", "open_log", "parse_sync", "print_of"]
 
 _HASH_BYTES = 6
 _REACH = 64
@@ -29,28 +31,62 @@ _OFFSETS = Struct(">qq")
 _TUNING = {**QUESTIONS, "fetch.wait.max.ms": "20", "fetch.queue.backoff.ms": "10"}
 
 
+SyncsOfTopic = dict[KafkaTopicPartition, list[Sync]] | None
+"""The offset syncs of each partition, in order; None if the topic does not exist."""
+
+
+class OffsetSyncs:
+    """MirrorMaker's offset syncs for one move: a topic has those of all partitions, and is read once for them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[tuple[str, str], SyncsOfTopic | ClusterUnavailableError] = {}
+
+    def read_once(self, topic: tuple[str, str], read: Callable[[], SyncsOfTopic]) -> SyncsOfTopic:
+        """Return the syncs of a topic on a cluster, or raise the error of the first time.
+
+        Args:
+            topic: The cluster and the topic.
+            read: Reads them. Others wait for it.
+
+        Raises:
+            ClusterUnavailableError: If the cluster does not answer.
+        """
+        with self._lock:
+            if topic not in self._found:
+                try:
+                    self._found[topic] = read()
+                except ClusterUnavailableError as error:
+                    self._found[topic] = error
+            found = self._found[topic]
+        if isinstance(found, ClusterUnavailableError):
+            raise found
+        return found
+
+
 @contextmanager
 def open_log(
-    cluster: str, properties: Mapping[str, str], *, group_id: str, timeout_s: float
+    cluster: str, properties: Mapping[str, str], syncs: OffsetSyncs, *, group_id: str, timeout_s: float
 ) -> Iterator[KafkaRecordLog]:
     """Use the logs of a cluster for a `with` block.
 
     Args:
         cluster: The cluster.
         properties: The properties to reach it.
+        syncs: MirrorMaker's offset syncs that were read already.
         group_id: The consumer group, which nothing joins.
         timeout_s: The longest time without an answer.
     """
     settings = ClientSettings(_TUNING, {"enable.partition.eof": "true", "group.id": group_id})
     with kept_clients("compare", cluster, properties, consumer=settings) as clients:
-        yield KafkaRecordLog(cluster, clients, timeout_s)
+        yield KafkaRecordLog(cluster, clients, syncs, timeout_s)
 
 
 class KafkaRecordLog:
     """`RecordLog` over the clients of a cluster. Only one `records` is read at a time."""
 
-    def __init__(self, cluster: str, clients: ClusterClients, timeout_s: float) -> None:
-        self._cluster, self._clients, self._timeout_s = cluster, clients, timeout_s
+    def __init__(self, cluster: str, clients: ClusterClients, syncs: OffsetSyncs, timeout_s: float) -> None:
+        self._cluster, self._clients, self._syncs, self._timeout_s = cluster, clients, syncs, timeout_s
         self._reading: object = None
 
     def bounds(self, tp: KafkaTopicPartition) -> tuple[int, int]:
@@ -86,6 +122,10 @@ class KafkaRecordLog:
 
     def syncs(self, topic: str, of: KafkaTopicPartition) -> list[Sync] | None:
         """See `RecordLog`."""
+        found = self._syncs.read_once((self._cluster, topic), partial(self._read_syncs, topic))
+        return None if found is None else found.get(of, [])
+
+    def _read_syncs(self, topic: str) -> SyncsOfTopic:
         tp = KafkaTopicPartition(topic, 0)  # MirrorMaker writes to the first partition only
         listed = self._ask(tp, lambda timeout_s: self._clients.consumer.list_topics(topic, timeout=timeout_s))
         error = listed.topics[topic].error
@@ -93,8 +133,11 @@ class KafkaRecordLog:
             if error.code() in NO_SUCH_TOPIC:
                 return None
             raise self._no_answer(tp, error.str())
-        parsed = (parse_sync(m.key(), m.value()) for m in self._messages({tp: self.bounds(tp)}))
-        return [sync for found in parsed if found is not None for partition, sync in [found] if partition == of]
+        found: dict[KafkaTopicPartition, list[Sync]] = {}
+        for message in self._messages({tp: self.bounds(tp)}):
+            if (parsed := parse_sync(message.key(), message.value())) is not None:
+                found.setdefault(parsed[0], []).append(parsed[1])
+        return found
 
     def marks(self, positions: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, Marks]:
         """Return the last records before each position, as many as the offset document keeps.
