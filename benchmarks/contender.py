@@ -220,6 +220,7 @@ class Contender:
                 f"CREATE TABLE decoded ({columns}) WITH ('connector' = 'kafka', "
                 + "".join(f"'{name}' = '{text}', " for name, text in more.items())
                 + f"'topic' = '{options['subscribe']}', 'scan.startup.mode' = 'earliest-offset', "
+                "'scan.bounded.mode' = 'latest-offset', "
                 f"'properties.bootstrap.servers' = '{options['kafka.bootstrap.servers']}')"
             )
             rows = self._environment.from_path("decoded")

@@ -61,10 +61,10 @@ def main() -> None:
         )
         query.awaitTermination()
         env = TableEnvironment(spark)
-        env.execute_sql("SET 'execution.runtime-mode' = 'batch'")
         env.execute_sql(
             "CREATE TABLE copied (number BIGINT, name STRING) WITH ('connector' = 'kafka', 'topic' = 'copy', "
             f"'properties.bootstrap.servers' = '{one.bootstrap_servers}', 'scan.startup.mode' = 'earliest-offset', "
+            "'scan.bounded.mode' = 'latest-offset', "
             "'properties.isolation.level' = 'read_committed', 'format' = 'json')"
         )
         rows = env.sql_query("SELECT * FROM copied").collect()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -10,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.sql.table import table_of
 from dynamic_kafka.testing import KafkaBroker
 
 Topic = Callable[..., str]
@@ -81,13 +84,30 @@ def create_json(env: TableEnvironment, name: str, columns: str, broker: KafkaBro
     create(env, name, columns, options)
 
 
-def rows(env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
-    """What a query gives in batch mode, sorted."""
-    env.execute_sql("SET 'execution.runtime-mode' = 'batch'")
+@contextmanager
+def as_batches(env: TableEnvironment) -> Iterator[None]:
+    """Tables that have no end get one, the records that are there now, and queries are batches."""
+    tables, mode = env._catalog.tables, env.get_config().mode
+    before = dict(tables)
+    tables |= {
+        key: table_of(
+            replace(table.definition, options={**table.definition.options, "scan.bounded.mode": "latest-offset"})
+        )
+        for key, table in before.items()
+        if not table.bounded
+    }
+    env.get_config().set("execution.runtime-mode", "batch")
     try:
-        return sorted((tuple(row) for row in env.execute_sql(query).collect()), key=str)
+        yield
     finally:
-        env.execute_sql("SET 'execution.runtime-mode' = 'streaming'")
+        tables |= before
+        env.get_config().set("execution.runtime-mode", mode)
+
+
+def rows(env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
+    """What a query gives in batch mode, sorted; tables without an end are read up to the records that are there now."""
+    with as_batches(env):
+        return sorted((tuple(row) for row in env.execute_sql(query).collect()), key=str)
 
 
 def write(env: TableEnvironment, statement: str) -> None:

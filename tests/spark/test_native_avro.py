@@ -17,7 +17,7 @@ from dynamic_kafka.native import kernel
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.schema_registry import Proxy, SchemaRegistry
-from tests.spark.tables import Topic, create, on, rows
+from tests.spark.tables import Topic, as_batches, create, on, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -62,11 +62,8 @@ def register(server: SchemaRegistry, subject: str, schema: str) -> bytes:
 
 def plan(env: TableEnvironment, query: str) -> str:
     """All plans of a query in batch mode."""
-    env.execute_sql("SET 'execution.runtime-mode' = 'batch'")
-    try:
+    with as_batches(env):
         return str(env.sql_query(query)._jdf.queryExecution().toString())
-    finally:
-        env.execute_sql("SET 'execution.runtime-mode' = 'streaming'")
 
 
 def error(env: TableEnvironment, query: str) -> str:

@@ -12,7 +12,7 @@ from dynamic_kafka.formats.protobuf.schemas import parse_schema
 from dynamic_kafka.native import kernel
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.spark.tables import Topic, create, on, rows
+from tests.spark.tables import Topic, as_batches, create, on, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -66,10 +66,9 @@ def test_a_protobuf_table_is_decoded_where_it_is_read(
         found = re.search(f"offset 4: the value cannot be read as {name}: .*it begins with [^.]+", str(raised.value))
         assert found is not None
         errors.append(found[0])
-        env.execute_sql("SET 'execution.runtime-mode' = 'batch'")
-        query = env.sql_query(f"SELECT id FROM {reader}")
+        with as_batches(env):
+            query = env.sql_query(f"SELECT id FROM {reader}")
         plan = query._jdf.queryExecution().toString()
-        env.execute_sql("SET 'execution.runtime-mode' = 'streaming'")
         file.unlink()  # the workers do not need it
         assert len(query.collect()) == len(ROWS)
         file.write_bytes(files)

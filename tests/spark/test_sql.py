@@ -124,11 +124,36 @@ def test_a_table_that_ends_ends_its_job(env: TableEnvironment, cluster_a: KafkaB
 
 @pytest.mark.slow
 def test_collecting_a_stream(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """Rows come as they are there; a bounded stream ends."""
+    """Rows come as they are there; a bounded stream ends, if the mode is streaming."""
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(None, json.dumps({"id": i})) for i in range(5)])
     create_json(env, "s", "id INT", cluster_a, name, scan_bounded_mode="latest-offset")
+    env.get_config().set("execution.runtime-mode", "streaming")
+    assert env.from_path("s").isStreaming
     assert sorted(row.id for row in env.execute_sql("SELECT * FROM s").collect()) == [0, 1, 2, 3, 4]
+
+
+def test_a_query_of_bounded_tables_is_a_batch(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """One answer, ORDER BY and LIMIT, and an INSERT that is done when it returns; a stream if one table has no end."""
+    source, sink = topic(cluster_a), topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps({"id": i})) for i in range(5)])
+    create_json(env, "s", "id INT", cluster_a, source, scan_bounded_mode="latest-offset")
+    create_json(env, "endless", "id INT", cluster_a, source)
+    guarantee = {"sink_delivery-guarantee": "exactly-once", "sink_transactional-id-prefix": sink}
+    create_json(env, "t", "id INT", cluster_a, sink, **guarantee)
+    env.execute_sql("CREATE VIEW v AS SELECT id FROM s")
+    assert [row[0] for row in env.execute_sql("SELECT count(*) FROM v").collect()] == [5]
+    assert [row.id for row in env.execute_sql("SELECT id FROM s ORDER BY id DESC LIMIT 2").collect()] == [4, 3]
+    assert env.execute_sql("INSERT INTO t SELECT id FROM v WHERE id < 2").queries == ()
+    assert sorted(got.value or b"" for got in records(cluster_a, sink)) == [b'{"id":0}', b'{"id":1}']
+    assert env.sql_query("SELECT v.id FROM v JOIN endless USING (id)").isStreaming
+    assert env.sql_query("SELECT id FROM s UNION ALL SELECT id FROM endless").isStreaming
+    assert not env.sql_query("SELECT id FROM s").isStreaming
+    env.get_config().set("execution.runtime-mode", "batch")
+    with pytest.raises(ConfigurationError, match=r"Table `endless` has no end, .* OPTIONS\('scan.bounded.mode'"):
+        env.sql_query("SELECT id FROM endless JOIN s USING (id)")
+    ended = "SELECT max(id) FROM endless /*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */"
+    assert [row[0] for row in env.execute_sql(ended).collect()] == [4]
 
 
 def test_upsert(env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
@@ -326,7 +351,6 @@ def test_reading_needs_a_start_or_a_group(env: TableEnvironment, cluster_a: Kafk
         f"CREATE TABLE t (id INT) WITH ('connector' = 'kafka', 'topic' = '{topic(cluster_a)}', 'format' = 'json', "
         f"'properties.bootstrap.servers' = '{servers}')"
     )
-    env.get_config().set("execution.runtime-mode", "batch")
     env.execute_sql("INSERT INTO t SELECT 1")
     with pytest.raises(ConfigurationError, match=r"'group-offsets' needs 'properties\.group\.id'"):
         env.sql_query("SELECT * FROM t")

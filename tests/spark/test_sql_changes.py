@@ -22,6 +22,13 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 BOUNDED = {"scan.bounded.mode": "latest-offset"}
 
 
+@pytest.fixture
+def env(env: TableEnvironment) -> TableEnvironment:
+    """Tables with an end are streams, too."""
+    env.get_config().set("execution.runtime-mode", "streaming")
+    return env
+
+
 def envelope(op: str, before: Any, after: Any) -> tuple[None, str]:
     """A change as Debezium writes it."""
     return None, json.dumps({"before": before, "after": after, "op": op})

@@ -34,6 +34,7 @@ from tests.spark.tables import (
     FOR_EVER,
     MURMUR2,
     Topic,
+    as_batches,
     commit,
     create,
     ddl,
@@ -622,10 +623,9 @@ def test_tables_from_tables(env: TableEnvironment, spark: SparkSession, cluster_
         f"INSERT INTO base /*+ OPTIONS('topic' = '{two}', 'json.encode.ignore-null-fields' = 'true') */ (id) VALUES (3)",
     )
     assert [got.value for got in records(cluster_a, two)] == [b'{"id":3}']
-    env.execute_sql("SET 'execution.runtime-mode' = 'batch'")
-    assert sorted(map(tuple, env.from_path("base").collect())) == [(1, "a"), (2, "b")]
-    assert list(map(tuple, env.from_path("default_catalog.default_database.`other`").collect())) == [(3, None, 0)]
-    env.execute_sql("SET 'execution.runtime-mode' = 'streaming'")
+    with as_batches(env):
+        assert sorted(map(tuple, env.from_path("base").collect())) == [(1, "a"), (2, "b")]
+        assert list(map(tuple, env.from_path("default_catalog.default_database.`other`").collect())) == [(3, None, 0)]
     assert env.from_path("given").columns == ["id", "v"]
     for statement in ("SELECT v FROM base", "INSERT INTO other SELECT * FROM base"):
         ((plan,),) = map(tuple, env.execute_sql(f"EXPLAIN {statement}").collect())

@@ -53,7 +53,7 @@ REWORDED = {
     "csv.escape-character": ("", "none"),
     "csv.null-literal": ("", "none"),
     "metadata-service.cluster-id": ("", "kafka; none for `single-cluster`"),
-    "execution.runtime-mode": ("", "streaming"),
+    "execution.runtime-mode": ("", "automatic"),
     "sink.accept-gaps": ("false", ""),
     "execution.checkpointing.interval": ("", "as soon as possible"),
     "pipeline.name": ("", "the table's name"),

@@ -8,6 +8,7 @@ with its own tables: the environment that ran a query last owns the temporary vi
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from dynamic_kafka.sql.table import KafkaTable, table_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.conf import RuntimeConfig
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
     from dynamic_kafka.sql.dialect.query import Query
 
@@ -60,11 +61,15 @@ class Catalog:
         self.config = TableConfig(spark, self.forget)
         self.tables: dict[str, KafkaTable] = {}
         self.views: dict[str, View] = {}
-        self._made: set[str] = set()
+        self._made: dict[str, bool] = {}  # whether it is a stream
         self._making: set[str] = set()
 
-    def query(self, text: str) -> DataFrame:
+    def query(self, text: str, *, streaming: bool | None = None) -> DataFrame:
         """Return the rows of a query of Flink.
+
+        Args:
+            text: The query.
+            streaming: Whether its tables are followed. By default, `execution.runtime-mode` decides.
 
         Raises:
             SqlError: If it cannot be parsed, or contains something without an equal in Spark.
@@ -75,10 +80,14 @@ class Catalog:
         from dynamic_kafka.sql.dialect.translate import translate
 
         query = parse_query(text)
+        if streaming is None:
+            streaming = self.follows(text)
         problems: dict[str, Exception] = {}
-        for key in sorted(tables_read(text) & {*self.tables, *self.views} - self._made - self._making):
+        for key in sorted(tables_read(text) & {*self.tables, *self.views} - self._making):
+            if self._made.get(key) == streaming:
+                continue
             try:
-                self._make(key)
+                self._make(key, streaming=streaming)
             except (
                 ConfigurationError,
                 AnalysisException,
@@ -90,7 +99,7 @@ class Catalog:
                 query,
                 self._type_of,
                 zone=str(settings.get("spark.sql.session.timeZone")),
-                views={place: self._with_options(query, place, options) for place, options in query.options.items()},
+                views={place: self._view_of(query, place, streaming=streaming) for place in query.options},
             )
             if translated != text:
                 _check_settings(settings)
@@ -111,17 +120,63 @@ class Catalog:
         except AnalysisException:
             return None
 
-    def _with_options(self, query: Query, place: int, options: Mapping[str, str]) -> str:
-        """Return the name of a view of a table with other options, which a hint in a query gives it."""
-        name = tokenize(query.text, place)[0].text
-        table = self.table((name,))
-        changed = table_of(replace(table.definition, options={**table.definition.options, **options}))
-        rows = read(self._spark, self.with_defaults(changed), streaming=self.config.streaming)
-        view = f"{name}__{hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()[:12]}"
+    def follows(self, text: str) -> bool:
+        """Return whether the tables of a query are followed: `streaming`, or `automatic` and one of them has no end."""
+        if self.config.mode != "automatic":
+            return self.config.mode == "streaming"
+        return self._has_no_end(text)
+
+    def _has_no_end(self, text: str, beneath: frozenset[str] = frozenset()) -> bool:
+        """Return whether a query reads a table without an end, also through views."""
+        from dynamic_kafka.sql.dialect.query import parse_query
+
+        query = parse_query(text)
+        if any(not self._with_options(query, place).bounded for place in query.options):
+            return True
+        read = tables_read(text) - _only_with_options(query) - beneath
+        if any(self._is_endless(key, beneath) for key in read & {*self.tables, *self.views}):
+            return True
+        if not read & self.tables.keys() and not query.options:
+            return False  # nothing can be read in two ways
+        return any(self._is_stream(key) for key in read - {*self.tables, *self.views})
+
+    def _is_endless(self, key: str, beneath: frozenset[str] = frozenset()) -> bool:
+        """Return whether a table or view has no end."""
+        if key in self.tables:
+            return not self.tables[key].bounded
+        query = self.views[key].query
+        return self._has_no_end(query, beneath | {key}) if isinstance(query, str) else query.isStreaming
+
+    def _is_stream(self, name: str) -> bool:
+        """Return whether a name is that of a stream in Spark, such as a temporary view of one."""
+        try:
+            return self._spark.table(quoted(name)).isStreaming
+        except AnalysisException:
+            return False
+
+    def _with_options(self, query: Query, place: int) -> KafkaTable:
+        """Return a table with the options of its hint in a query."""
+        definition = self.table((_name_at(query, place),)).definition
+        return table_of(replace(definition, options={**definition.options, **query.options[place]}))
+
+    def _view_of(self, query: Query, place: int, *, streaming: bool) -> str:
+        """Return the name of a view of a table with the options of its hint in a query."""
+        rows = self._read(self._with_options(query, place), streaming=streaming)
+        options = repr(sorted(query.options[place].items()))
+        view = f"{_name_at(query, place)}__{hashlib.sha256(options.encode()).hexdigest()[:12]}"
         rows.createOrReplaceTempView(quoted(view))
         _owners(self._spark)[view] = ref(self)
-        self._made.add(view)
+        self._made[view] = streaming
         return view
+
+    def _read(self, table: KafkaTable, *, streaming: bool) -> DataFrame:
+        if not streaming and not table.bounded:
+            name = qualified(table.definition.name)
+            raise ConfigurationError(
+                f"Table {name} has no end, so a batch cannot read it. Give it one, in the table or in the query: {name} "
+                "/*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */. Or SET 'execution.runtime-mode' = 'streaming'"
+            )
+        return read(self._spark, self.with_defaults(table), streaming=streaming)
 
     def rows(self, name: str) -> DataFrame:
         """Return the rows of a table or view.
@@ -131,8 +186,11 @@ class Catalog:
             pyspark.errors.AnalysisException: If it does not exist.
         """
         key = name.lower()
-        if key in {*self.tables, *self.views} - self._made:
-            self._make(key)
+        if key in {*self.tables, *self.views}:
+            mode = self.config.mode
+            streaming = self._is_endless(key) if mode == "automatic" else mode == "streaming"
+            if self._made.get(key) != streaming:
+                self._make(key, streaming=streaming)
         return self._spark.table(quoted(name))
 
     def table(self, name: Name) -> KafkaTable:
@@ -159,6 +217,10 @@ class Catalog:
         sink = {} if table.changelog and table.key is None else {"sink.parallelism": tasks}
         return replace(table, source={"scan.parallelism": tasks, **table.source}, sink={**sink, **table.sink})
 
+    def schema(self, key: str) -> StructType:
+        """Return the columns of a table, in any runtime mode."""
+        return read(self._spark, self.with_defaults(self.tables[key]), streaming=True).schema
+
     def check_new(self, name: str, *, if_not_exists: bool) -> bool:
         """Return whether a name is free.
 
@@ -174,9 +236,14 @@ class Catalog:
         place = "" if ours else " in Spark's own catalog, where queries would find it"
         raise ConfigurationError(f"'{name}' exists already{place}; drop it, or choose another name")
 
-    def rows_of(self, view: View) -> DataFrame:
-        """Return the rows of a view."""
-        rows = self.query(view.query) if isinstance(view.query, str) else view.query
+    def rows_of(self, view: View, *, streaming: bool | None = None) -> DataFrame:
+        """Return the rows of a view; by default as a stream if it has no end, so that its columns are known in any mode."""
+        if not isinstance(view.query, str):
+            rows = view.query
+        elif streaming is None:
+            rows = self.query(view.query, streaming=self.config.mode == "streaming" or self._has_no_end(view.query))
+        else:
+            rows = self.query(view.query, streaming=streaming)
         return rows.toDF(*view.columns) if view.columns else rows
 
     def changelogs(self, query: str, beneath: frozenset[str] = frozenset()) -> list[str]:
@@ -204,14 +271,14 @@ class Catalog:
                 del owners[key]
         self._made.clear()
 
-    def _make(self, key: str) -> None:
+    def _make(self, key: str, *, streaming: bool) -> None:
         self._making.add(key)
         try:
             table = self.tables.get(key)
             rows = (
-                self.rows_of(self.views[key])
+                self.rows_of(self.views[key], streaming=streaming)
                 if table is None
-                else read(self._spark, self.with_defaults(table), streaming=self.config.streaming)
+                else self._read(table, streaming=streaming)
             )
             rows.createOrReplaceTempView(quoted(key))
         finally:
@@ -219,9 +286,9 @@ class Catalog:
         owners = _owners(self._spark)
         before = _owner(owners, key)
         if before is not None and before is not self:
-            before._made.discard(key)
+            before._made.pop(key, None)
         owners[key] = ref(self)
-        self._made.add(key)
+        self._made[key] = streaming
 
 
 def only_name(name: Name) -> str:
@@ -236,6 +303,21 @@ def only_name(name: Name) -> str:
             "find tables by one name. Write the name without them"
         )
     return name[-1]
+
+
+def _name_at(query: Query, place: int) -> str:
+    return tokenize(query.text, place)[0].text
+
+
+def _only_with_options(query: Query) -> set[str]:
+    """Return the tables that a query reads with the options of hints only, in lower case."""
+    if query.tree is None:
+        return set()
+    from sqlglot import exp
+
+    hinted = Counter(_name_at(query, place).lower() for place in query.options)
+    read = Counter(table.name.lower() for table in query.tree.find_all(exp.Table))
+    return {name for name, count in hinted.items() if read[name] == count}
 
 
 # The catalog that owns a temporary view, for each session.

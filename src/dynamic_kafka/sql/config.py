@@ -19,9 +19,10 @@ _log = logging.getLogger(__name__)
 
 _RUNTIME_MODE = Option(
     "execution.runtime-mode",
-    choice("streaming", "batch"),
-    "streaming",
-    doc="`streaming` follows tables, `batch` reads the records that exist now.",
+    choice("streaming", "batch", "automatic"),
+    "automatic",
+    doc="`streaming` follows tables. `batch` reads bounded tables to their ends, once. `automatic` is `batch` if all tables "
+    "of a query are bounded, and `streaming` otherwise.",
 )
 _INTERVAL = Option(
     "execution.checkpointing.interval",
@@ -141,9 +142,9 @@ class TableConfig:
         return sorted(redact(self._values).items())
 
     @property
-    def streaming(self) -> bool:
-        """Return whether tables are followed."""
-        return bool(self._value(_RUNTIME_MODE) == "streaming")
+    def mode(self) -> str:
+        """Return the runtime mode: `streaming`, `batch` or `automatic`."""
+        return str(self._value(_RUNTIME_MODE))
 
     @property
     def parallelism(self) -> str | None:

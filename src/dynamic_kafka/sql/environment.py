@@ -126,7 +126,7 @@ class TableEnvironment:
                 raise AssertionError(statement)
 
     def sql_query(self, query: str) -> DataFrame:
-        """Return the rows of a query: a stream, unless `execution.runtime-mode` is `batch`.
+        """Return the rows of a query: a stream or a batch, as `execution.runtime-mode` says.
 
         Raises:
             SqlError: If it cannot be parsed, or contains something without an equal in Spark.
@@ -221,7 +221,7 @@ class TableEnvironment:
         for c in definition.columns:
             extras = None
             if isinstance(c, ComputedColumn):
-                data_type = flink_type(self.from_path(key).schema[c.name].dataType)
+                data_type = flink_type(self._catalog.schema(key)[c.name].dataType)
                 extras = f"AS {c.expression}"
             else:
                 data_type = c.type

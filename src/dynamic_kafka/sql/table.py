@@ -82,6 +82,7 @@ class KafkaTable:
         sink: The options for the sink.
         on_error: The policy for messages that cannot be read.
         letters: The topic for them, for the policy `dead-letter`.
+        bounded: Whether it has an end.
     """
 
     definition: TableDefinition
@@ -92,6 +93,7 @@ class KafkaTable:
     sink: Mapping[str, str] = field(repr=False)
     on_error: str = "fail"
     letters: DeadLetters | None = None
+    bounded: bool = False
 
     @property
     def upsert(self) -> bool:
@@ -142,7 +144,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         if wanted is not None and wanted.option is not None:
             source[wanted.option] = "true"
     source = without_unused(source, qualified(definition.name))
-    _check_source(source)
+    bounded = _is_bounded(source)
     # A table of several streams can only be read; `sink.parallelism` can be a default of all tables.
     if connector != "dynamic-kafka" or any(name.startswith("sink.") for name in sink.keys() - {"sink.parallelism"}):
         _check_sink(sink, key)
@@ -155,6 +157,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         sink=sink,
         on_error=ON_ERROR.of(options.sql),
         letters=_letters(options),
+        bounded=bounded,
     )
 
 
@@ -336,11 +339,11 @@ def with_start(source: Mapping[str, str]) -> dict[str, str]:
     return dict(source) if given else {"scan.startup.mode": "group-offsets", **source}
 
 
-def _check_source(source: Mapping[str, str]) -> None:
-    """Let the source check its options; a table that is only written to does not need a group."""
+def _is_bounded(source: Mapping[str, str]) -> bool:
+    """Let the source check its options, and return whether it stops. A table that is only written to needs no group."""
     named = _GROUP in source or "kafka.group.id" in source
     options = with_start(source) | ({} if named else {_GROUP: "unknown"})
-    configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
+    return configure_source(options, default_starting=KafkaOffsetsInitializer.earliest()).stopping is not None
 
 
 def _check_sink(sink: Mapping[str, str], key: Encoding | None) -> None:
