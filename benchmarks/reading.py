@@ -16,10 +16,10 @@ from benchmarks.report import Result, compare
 from scripts.spark42 import ROOT
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
 from dynamic_kafka.source.reader import read
-from dynamic_kafka.source.rows import COLUMNS, arrow_schema
 from dynamic_kafka.testing import KafkaBroker
 
 __all__ = ["reading"]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dynamic_kafka.source.rows import COLUMNS
+from dynamic_kafka.rows import COLUMNS
 
 Row = Mapping[str, Any]
 _BEGAN_MS = 1_700_000_000_000

@@ -1,4 +1,4 @@
-//! From messages to Arrow columns, as `source/rows.py` declares them.
+//! From messages to Arrow columns, as `rows.py` declares them.
 //!
 //! A record's key and value are copied once, into the buffer of their column. What is the same for a whole run of records of
 //! one partition is kept once for the run until the batch is finished.

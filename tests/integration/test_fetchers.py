@@ -16,10 +16,10 @@ from dynamic_kafka.errors import MissingDependencyError, RecordError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
 from dynamic_kafka.native import Implementation, Kernel, kernel
+from dynamic_kafka.rows import COLUMNS, SPEC, VALUE_ROW, arrow_schema
 from dynamic_kafka.source.fetchers import make_fetcher
 from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, Fetcher, FetchEvent, Run, Span
 from dynamic_kafka.source.python_fetcher import PythonFetcher
-from dynamic_kafka.source.rows import COLUMNS, SPEC, VALUE_ROW, arrow_schema
 from dynamic_kafka.testing import KafkaBroker, MockCluster, produce, wait_until
 
 T0, T1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.source.rows import COLUMNS
+from dynamic_kafka.rows import COLUMNS
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.engine import Query
 

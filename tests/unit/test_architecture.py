@@ -30,7 +30,7 @@ LAYERS = (
     {"kafka"},
     {"observe"},
     {"files"},
-    {"initializer", "options", "native", "filesystems", "continuation"},
+    {"initializer", "options", "native", "filesystems", "continuation", "rows"},
     {"errors"},
 )
 LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}

@@ -21,7 +21,6 @@ from tests.histories import records, write
 
 from dynamic_kafka.errors import ConfigurationError, HistoryError
 from dynamic_kafka.history import parquet, reader
-from dynamic_kafka.history.columns import RECORD
 from dynamic_kafka.history.csv_text import Rfc4180Text
 from dynamic_kafka.history.folder import ListedFile, is_at, open_folder
 from dynamic_kafka.history.formats import Frozen, freeze
@@ -29,7 +28,7 @@ from dynamic_kafka.history.model import HistoryTask, TimeLimit, pieces
 from dynamic_kafka.history.orc_zones import writer_zones
 from dynamic_kafka.history.reader import read_history
 from dynamic_kafka.history.settings import HistorySettings
-from dynamic_kafka.source.rows import COLUMNS, arrow_schema
+from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.spark.datasource import HISTORY_ROW
 
 SCHEMA = arrow_schema(COLUMNS)
@@ -56,9 +55,8 @@ def offsets(rows: list[dict[str, Any]]) -> list[int]:
     return [row["offset"] for row in rows]
 
 
-def test_the_columns_are_those_of_the_source() -> None:
-    """They are declared twice, because a history knows nothing of the source."""
-    assert dict(RECORD) == dict(COLUMNS)
+def test_the_column_with_rows_of_a_table_has_one_name() -> None:
+    """It is declared twice, because a history knows nothing of Spark."""
     assert HISTORY_ROW == reader.HISTORY_ROW
 
 

@@ -18,11 +18,11 @@ from dynamic_kafka import archive
 from dynamic_kafka.errors import ArchiveError, CheckpointError, ConfigurationError, HistoryError
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.rows import COLUMNS
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, decode, encode
 from dynamic_kafka.source.recorded import Recorded, recorded_offsets
-from dynamic_kafka.source.rows import COLUMNS
 
 deltalake = pytest.importorskip("deltalake")
 pyiceberg_catalog = pytest.importorskip("pyiceberg.catalog")

@@ -19,11 +19,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataLossError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.clients import ClientSettings
+from dynamic_kafka.rows import arrow_schema
 from dynamic_kafka.source import inquiry, python_fetcher, reader
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
 from dynamic_kafka.source.python_fetcher import to_batch
-from dynamic_kafka.source.rows import arrow_schema
 from dynamic_kafka.spark.datasource import DynamicKafkaInputPartition
 
 OLD, NEW = "old-topic-i", "new-topic-i"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from dynamic_kafka.source.rows import COLUMNS, arrow_schema
+from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.spark.datasource import COLUMN_TYPES
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from dynamic_kafka.formats import ERROR, Decoder
-from dynamic_kafka.source.rows import VALUE_ROW
+from dynamic_kafka.rows import VALUE_ROW
 from dynamic_kafka.source.tally import Tally
 from dynamic_kafka.spark.datasource import UNDECODED
 from dynamic_kafka.spark.value_rows import completed, counted, gathered

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from dynamic_kafka.errors import ConfigurationError, listed
 from dynamic_kafka.history.settings import HistorySettings
+from dynamic_kafka.rows import COLUMNS
 
 __all__ = [
     "COORDINATES",
-    "RECORD",
     "check_columns",
     "comparable",
     "converted",
@@ -26,19 +26,6 @@ __all__ = [
     "stored_columns",
 ]
 
-RECORD: Mapping[str, pa.DataType] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    "cluster": pa.string(),
-    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-    "leader_epoch": pa.int32(),
-}
-"""The columns of the source, as `source.rows.COLUMNS`; a test compares the two."""
 COORDINATES = ("cluster", "topic", "partition", "offset")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NEEDED = ("value", "topic", "partition", "offset")
@@ -73,7 +60,7 @@ def check_columns(shown: str, stored: Mapping[str, pa.DataType], settings: Histo
         ConfigurationError: If a column is missing, or has a type that does not fit.
     """
     decoded = not is_of_records(stored.keys()) and settings.row is not None
-    wanted = {field.name: field.type for field in settings.row} if decoded else RECORD
+    wanted = {field.name: field.type for field in settings.row} if decoded else COLUMNS
     needed = [name for name in wanted if name not in settings.optional] if decoded else _NEEDED
     if missing := [f"'{name}'" for name in needed if name not in stored]:
         found = f"The history's file '{shown}' has no column {listed(missing)}; it has {listed(list(stored), 12)}"
@@ -83,7 +70,7 @@ def check_columns(shown: str, stored: Mapping[str, pa.DataType], settings: Histo
             )
         raise ConfigurationError(
             f"{found}. A history for format('dynamic-kafka') holds Kafka's records: it needs {', '.join(_NEEDED)}, and may "
-            f"have {', '.join(name for name in RECORD if name not in _NEEDED)}. For a history of other columns, define a "
+            f"have {', '.join(name for name in COLUMNS if name not in _NEEDED)}. For a history of other columns, define a "
             "table in SQL"
         )
     for name, type_ in wanted.items():
@@ -130,7 +117,7 @@ def largest_offsets(
         ConfigurationError: If a row has no offset, or does not say whose it is.
     """
     names = [name for name in COORDINATES if name in rows.schema.names]
-    columns = {name: converted(pa.chunked_array(rows[name]).combine_chunks(), RECORD[name]) for name in names}
+    columns = {name: converted(pa.chunked_array(rows[name]).combine_chunks(), COLUMNS[name]) for name in names}
     lacking = [name for name, found in columns.items() if found.null_count and name != "cluster"]
     if lacking or "offset" not in columns:
         raise ConfigurationError(

@@ -81,7 +81,7 @@ def freeze(settings: HistorySettings) -> Frozen:
         HistoryError: If a file cannot be read.
     """
     from dynamic_kafka.history import parquet, tabular
-    from dynamic_kafka.history.columns import RECORD
+    from dynamic_kafka.rows import COLUMNS
 
     folder = open_folder(settings.path, settings.format)
     form = FORMATS[settings.format]
@@ -120,7 +120,7 @@ def freeze(settings: HistorySettings) -> Frozen:
     history = FrozenHistory(
         folder.location, settings.format, evidence, rows, files, limit=settings.limit, decoded=first.decoded
     )
-    wanted = settings.optional if first.decoded else [name for name in settings.columns if name in RECORD]
+    wanted = settings.optional if first.decoded else [name for name in settings.columns if name in COLUMNS]
     absent = sorted(name for name in wanted if any(name not in one.columns for one in inspected))
     if archived is not None:
         clusters = archived.clusters

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dynamic_kafka.errors import ConfigurationError, HistoryError
-from dynamic_kafka.history.columns import RECORD, converted
+from dynamic_kafka.history.columns import converted
 from dynamic_kafka.history.formats import reader_of
 from dynamic_kafka.history.model import FrozenHistory, HistoryTask, TimeLimit
+from dynamic_kafka.rows import COLUMNS
 
 __all__ = ["HISTORY_ROW", "read_history"]
 
@@ -51,7 +52,7 @@ def read_history(
             )
         wanted = {field.name: field.type for field in schema.field(HISTORY_ROW).type}
     if limit is not None:
-        wanted.setdefault(limit.column, RECORD["timestamp"])
+        wanted.setdefault(limit.column, COLUMNS["timestamp"])
     for piece in task.pieces:
         names = {name: type_ for name, type_ in wanted.items() if name not in piece.file.values}
         left = piece.last - piece.first
@@ -117,5 +118,5 @@ def _before(batch: pa.RecordBatch, limit: TimeLimit | None, values: Mapping[str,
     if limit is None:
         return batch
     times = batch[limit.column] if limit.column not in values else pa.repeat(values[limit.column], len(batch))
-    is_before = pc.less(converted(times, RECORD["timestamp"]), pa.scalar(limit.before_ms * 1000, RECORD["timestamp"]))
+    is_before = pc.less(converted(times, COLUMNS["timestamp"]), pa.scalar(limit.before_ms * 1000, COLUMNS["timestamp"]))
     return batch.filter(pc.fill_null(is_before, True))

@@ -13,7 +13,6 @@ import pyarrow as pa
 from dynamic_kafka.errors import ConfigurationError, HistoryError, listed
 from dynamic_kafka.history.columns import (
     COORDINATES,
-    RECORD,
     check_columns,
     earlier,
     earliest_time,
@@ -25,6 +24,7 @@ from dynamic_kafka.history.folder import Folder, ListedFile
 from dynamic_kafka.history.model import HistoryFile, HistoryPiece, Inspected
 from dynamic_kafka.history.orc_zones import writer_zones
 from dynamic_kafka.history.settings import HistorySettings
+from dynamic_kafka.rows import COLUMNS
 
 __all__ = ["inspect", "read"]
 
@@ -40,7 +40,7 @@ def inspect(folder: Folder, settings: HistorySettings, listed: ListedFile, *, wi
         HistoryError: If it cannot be read.
     """
     shown, file_format = folder.shown(listed.path), settings.format
-    types = dict(RECORD) if settings.row is None else {**RECORD, **{field.name: field.type for field in settings.row}}
+    types = dict(COLUMNS) if settings.row is None else {**COLUMNS, **{field.name: field.type for field in settings.row}}
     times = {settings.time_column, settings.limit.column if settings.limit is not None else ""} - {"", *types}
     is_json = file_format == "json"
     if file_format in CSV_FORMATS or (is_json and times):

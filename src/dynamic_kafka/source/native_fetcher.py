@@ -11,8 +11,8 @@ from confluent_kafka import KafkaException
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
+from dynamic_kafka.rows import SPEC, VALUE_ROW, time_error
 from dynamic_kafka.source.fetching import Fetched, FetchEvent, LookUpSchemas, Span
-from dynamic_kafka.source.rows import SPEC, VALUE_ROW, time_error
 
 __all__ = ["NativeFetcher"]
 

@@ -21,8 +21,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
+from dynamic_kafka.rows import COLUMNS, VALUE_ROW, time_error
 from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, FetchEvent, Run, Span
-from dynamic_kafka.source.rows import COLUMNS, VALUE_ROW, time_error
 
 __all__ = ["PythonFetcher"]
 

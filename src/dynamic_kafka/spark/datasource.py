@@ -64,7 +64,7 @@ __all__ = [
 NAME = "dynamic-kafka"
 ARCHIVE_PLAN = "__archive"
 """The option by which `dynamic_kafka.archive` asks for the writer of a batch into an archive; no option for users."""
-_SPEC = "spec"  # as in `source.rows`
+_SPEC = "spec"  # as in `rows`
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 COLUMN_TYPES: Mapping[str, DataType] = {
@@ -79,12 +79,12 @@ COLUMN_TYPES: Mapping[str, DataType] = {
     "headers": _HEADERS,
     "leader_epoch": IntegerType(),
 }
-"""The source's columns, in order. `source.rows` declares them again, as Arrow types: importing pyarrow here would cost every
+"""The source's columns, in order. `rows` declares them again, as Arrow types: importing pyarrow here would cost every
 Spark session 0.2 s, and the reader must not depend on Spark. A test compares the two."""
 
 
 VALUE_ROW = "value_row"
-"""The column `source.rows.VALUE_ROW`. Its metadata has the spec of the decoder."""
+"""The column `rows.VALUE_ROW`. Its metadata has the spec of the decoder."""
 UNDECODED = "undecoded"
 """A column beside `VALUE_ROW`, with what is needed of a message that has no row there, or one with an error. It is null for
 all others, because a null costs Spark less than five columns. `sql.scan` asks for it; it is no column for users."""
@@ -339,8 +339,8 @@ class _ExecutorSide:
         value_row: pa.Field | None = None,
         schemas: LookUpSchemas | None = None,
     ) -> Iterator[pa.RecordBatch]:
+        from dynamic_kafka.rows import arrow_schema
         from dynamic_kafka.source.reader import read
-        from dynamic_kafka.source.rows import arrow_schema
 
         if HISTORY_ROW in columns:
             batches = self._with_history_row(task, tally, columns, value_row, schemas)
@@ -363,8 +363,8 @@ class _ExecutorSide:
         """Yield batches with the column `HISTORY_ROW`, which is null for Kafka's records."""
         import pyarrow as pa
 
+        from dynamic_kafka.rows import arrow_schema
         from dynamic_kafka.source.reader import read
-        from dynamic_kafka.source.rows import arrow_schema
 
         assert self._settings.history is not None
         row = pa.field(HISTORY_ROW, self._settings.history.row)
