@@ -70,6 +70,7 @@ def source(*clusters: ClusterReport, reporter: str = "run", sequence: int = 1, *
         "calls": {"latest_offset": {"count": 2, "total_s": 0.5, "last_s": 0.25}},
         "metadata": None,
         "events": [],
+        "history_left": None,
         "clusters": list(clusters),
     }
     return cast("SourceReport", found | changes)
@@ -107,6 +108,7 @@ def worker(*reads: ReadReport, reporter: str = "worker", sequence: int = 1, **ch
         "given_up": 0,
         "emit_lag_s": {},
         "read": list(reads),
+        "history_read": {"rows": 0, "bytes": 0, "read_ms": None},
         "unread": {},
         "clients": {},
     }

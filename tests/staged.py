@@ -224,7 +224,14 @@ def hostile(now_ms: int) -> Model:
         ]
 
     failing = metadata(now_ms, last_error=HOSTILE, consecutive_failures=1, failures=1)
-    changes: dict[str, Any] = {"streams": [HOSTILE], "group_id": HOSTILE, "label": HOSTILE, "metadata": failing}
+    left = {"location": HOSTILE, "rows": 9, "rows_left": 5, "files_left": 1, "bytes_left": 70}
+    changes: dict[str, Any] = {
+        "history_left": left,
+        "streams": [HOSTILE],
+        "group_id": HOSTILE,
+        "label": HOSTILE,
+        "metadata": failing,
+    }
     run(model, now_ms, {HOSTILE: clusters}, events=[event(now_ms, HOSTILE, HOSTILE)], **changes)
     model.report(
         sink(query_id=f"id of {HOSTILE}", sink=HOSTILE, reason=HOSTILE, phase="failed", records={HOSTILE: 1}), now_ms

@@ -13,6 +13,7 @@ from dynamic_kafka.observe.settings import MetricsSettings
 from dynamic_kafka.source.observed import ObservedEnumerator
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile, Query
+from tests.histories import records, write
 from tests.spark.tables import Topic
 
 pytestmark = pytest.mark.broker
@@ -105,3 +106,23 @@ def test_a_cluster_that_is_gone_is_told_with_its_reason(
     assert any("answers again, after" in text for text in texts)
     assert any(text.startswith("metadata: ") and "'m'" in text for text in texts)
     query.close()
+
+
+def test_what_is_left_of_a_history_is_told(cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
+    """After each finished batch, until Kafka is read; then nothing is left."""
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [("k", "v")] * 8)
+    for first in (0, 4):
+        write(tmp_path / f"{first}.parquet", records(name, range(first, first + 4)))
+    limit = {"history.path": str(tmp_path), "maxOffsetsPerTrigger": "6"}
+    query = Observed({"properties.bootstrap.servers": cluster_a.bootstrap_servers, "topic": name, **limit})
+    told = []
+    for _ in range(3):
+        end = query.enumerator.latest_offset(query.document, limited=True)
+        left = query.enumerator._report(True)["history_left"]
+        told.append((left["rows_left"], left["files_left"], left["bytes_left"] > 0))
+        if end is query.document:
+            break
+        query.log.append(json.dumps(dict(end)))
+    query.close()
+    assert told == [(8, 2, True), (2, 1, True), (0, 0, False)]

@@ -13,7 +13,7 @@ from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryTask, TimeLimit, pieces
 from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.offsets import Document, Packing, check_chain, decode, encode
-from dynamic_kafka.source.stage import next_stage, plan_stage, progress
+from dynamic_kafka.source.stage import left_of, next_stage, plan_stage, progress
 
 FILES = st.lists(st.lists(st.integers(0, 5000), max_size=4), min_size=1, max_size=30)
 
@@ -44,6 +44,23 @@ def test_a_range_is_its_rows_in_order(parts: list[list[int]], data: st.DataObjec
     assert rows_of(tasks) == whole[start:end]
     assert all(task.pieces for task in tasks)
     assert not packing.max_tasks or len(tasks) <= packing.max_tasks
+
+
+@pytest.mark.parametrize(
+    ("read", "left"), [(0, (60, 3, 60)), (9, (51, 3, 51)), (10, (50, 2, 50)), (45, (15, 1, 15)), (60, (0, 0, 0))]
+)
+def test_what_is_left_is_counted_in_rows_files_and_bytes(read: int, left: tuple[int, int, int]) -> None:
+    """A file counts until its last row is read, with its bytes by the share of its rows; an empty one never."""
+    files = tuple(HistoryFile(f"f{n}", n, 7, (n // 2, n // 2)) for n in (10, 0, 20, 30))
+    found = left_of(HistoryStage(FrozenHistory("/h", "parquet", "4 files", 60, files), "exact"), read)
+    assert (found["rows_left"], found["files_left"], found["bytes_left"]) == left
+    assert (found["rows"], found["location"]) == (60, "/h")
+
+
+def test_nothing_is_left_of_a_history_that_was_read() -> None:
+    """Its files are not in the document any more."""
+    stage = next_stage(replace(stage_of([3], [4]), range=(7, 7)), None)
+    assert left_of(stage, 7) == {"location": "/h", "rows": 7, "rows_left": 0, "files_left": 0, "bytes_left": 0}
 
 
 @given(parts=FILES, limit=st.integers(1, 9000))

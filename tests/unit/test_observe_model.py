@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.observed import BEGAN_MS, cluster, read, sink, source, topic, worker
 
 from dynamic_kafka.observe.model import Model
@@ -268,8 +269,9 @@ def test_every_sample_has_the_labels_of_its_declaration() -> None:
         "refreshes": 3, "failures": 1, "consecutive_failures": 0, "last_error": None, "last_success_ms": BEGAN_MS,
         "asking_since_ms": None, "changes": 1,
     }  # fmt: skip
+    left = {"location": "/h", "rows": 9, "rows_left": 5, "files_left": 1, "bytes_left": 70}
     found = series_of(
-        source(cluster("east", topic(committed=[9])), metadata=metadata),
+        source(cluster("east", topic(committed=[9])), metadata=metadata, history_left=left),
         worker(
             read({0: 1}),
             emit_lag_s={"east": 0.5},
@@ -294,3 +296,23 @@ def test_history_has_rates_and_backlog_over_time() -> None:
     assert seen["history"]["records_per_s"] == [0.0, 10.0, 10.0, 10.0]
     assert seen["history"]["pending_records"] == [5, 5, 5, 5]
     assert seen["records_per_s"] == seen["clusters"][0]["records_per_s"] == 10.0
+
+
+def test_a_history_has_series_of_its_own() -> None:
+    """What is left is the source's to say; what was read is a total of all workers, and part of the source's rates."""
+    left = {"location": "/h", "rows": 100, "rows_left": 60, "files_left": 2, "bytes_left": 700}
+    model = model_of(source(cluster(), history_left=left))
+    for sequence, rows in enumerate((10, 30), 1):
+        for name in ("w1", "w2"):
+            so_far = {"rows": rows, "bytes": 5 * rows, "read_ms": BEGAN_MS + rows}
+            model.report(worker(reporter=name, sequence=sequence, history_read=so_far), BEGAN_MS)
+        model.tick(BEGAN_MS + 5_000 * sequence)
+    status = model.status(BEGAN_MS + 10_000)
+    found = samples(status)
+    names = ("rows_total", "bytes_total", "rows_left", "bytes_left", "files_left")
+    assert [value(found, f"source_history_{name}") for name in names] == [60, 300, 60, 700, 2]
+    (of_source,) = status["queries"][0]["sources"]
+    assert (of_source["records"], of_source["records_per_s"]) == (0, 8.0)
+    assert of_source["idle_s"] == pytest.approx(10 - 0.03)
+    without = series_of(source(cluster()))
+    assert not any("source_history" in name for name in without)

@@ -45,6 +45,18 @@ def test_emit_lag_is_that_of_the_last_record() -> None:
     assert tally._report(False)["emit_lag_s"]["east"] < 10
 
 
+def test_rows_of_a_history_are_counted_apart() -> None:
+    """They are of no partition that this query reads."""
+    tally = Tally("run", "native")
+    assert tally._report(False)["history_read"] == {"rows": 0, "bytes": 0, "read_ms": None}
+    tally.count_history(5, 70)
+    tally.count_history(2, 30)
+    found = tally._report(False)["history_read"]
+    assert (found["rows"], found["bytes"]) == (7, 100)
+    assert abs(found["read_ms"] - time.time() * 1000) < 60_000
+    assert read(tally) == {}
+
+
 def test_a_task_that_fails_is_counted() -> None:
     """Its error goes on to Spark. One that Spark ends early has not failed."""
     tally = Tally("run", "native")

@@ -85,7 +85,9 @@ class Model:
         self._last = {name: last for name, last in self._last.items() if now_ms - last[0] < _FORGOTTEN_AFTER_MS}
         for source in self._sources.values():
             seen = source_status(source, now_ms, lambda _cluster, _topic: False)
-            total = Sample(now_ms, seen["records"], seen["bytes"], seen["pending_records"], seen["lag_s"])
+            past = seen["history_read"]
+            records, size = seen["records"] + past["rows"], seen["bytes"] + past["bytes"]
+            total = Sample(now_ms, records, size, seen["pending_records"], seen["lag_s"])
             source.history.append(total)
             for c in seen["clusters"]:
                 history = source.histories.setdefault(c["cluster"], deque(maxlen=HISTORY_LENGTH))
@@ -115,6 +117,7 @@ class Model:
         source.errors += report["errors"] - (before["errors"] if before else 0)
         source.given_up += report["given_up"] - (before["given_up"] if before else 0)
         source.emit_lag_s |= report["emit_lag_s"]
+        _take_history(source, report, before)
         known = {(r["cluster"], r["topic"]): r for r in before["read"]} if before else {}
         for read in report["read"]:
             key = read["cluster"], read["topic"]
@@ -236,6 +239,15 @@ def _labels(queries: Iterable[QueryParts]) -> list[str]:
             label = f"{wanted} ({number})"
         labels.append(label)
     return labels
+
+
+def _take_history(source: SourcePart, report: WorkerReport, before: WorkerReport | None) -> None:
+    total, now = source.history_read, report["history_read"]
+    total["rows"] += now["rows"] - (before["history_read"]["rows"] if before else 0)
+    total["bytes"] += now["bytes"] - (before["history_read"]["bytes"] if before else 0)
+    if now["read_ms"] is not None:
+        total["read_ms"] = max(now["read_ms"], total["read_ms"] or 0)
+        source.last_read_ms = max(now["read_ms"], source.last_read_ms or 0)
 
 
 def _take_clients(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dynamic_kafka.observe.reports import SinkReport, SourceReport, Transactions, UnreadKind
+from dynamic_kafka.observe.reports import HistoryRead, SinkReport, SourceReport, Transactions, UnreadKind
 
 __all__ = [
     "HISTORY_LENGTH",
@@ -26,7 +26,7 @@ _RECONNECT_MS = 5_000
 
 
 class Sample(NamedTuple):
-    """Numbers at one time: totals of records and bytes, and the backlog."""
+    """Numbers at one time: totals of records and bytes (with those of the history), and the backlog."""
 
     time_ms: int
     records: int
@@ -67,6 +67,7 @@ class SourcePart:
     errors: int = 0
     given_up: int = 0
     emit_lag_s: dict[str, float] = field(default_factory=dict)
+    history_read: HistoryRead = field(default_factory=lambda: HistoryRead(rows=0, bytes=0, read_ms=None))
     clients: Clients = field(default_factory=dict)
     counters: dict[str, dict[str, float]] = field(default_factory=dict)
     last_read_ms: int | None = None

@@ -14,6 +14,8 @@ __all__ = [
     "ClusterState",
     "Commits",
     "Event",
+    "HistoryLeft",
+    "HistoryRead",
     "MetadataStatus",
     "ReadReport",
     "Report",
@@ -79,6 +81,38 @@ class Commits(TypedDict):
 
     succeeded: int
     failed: int
+
+
+class HistoryLeft(TypedDict):
+    """What is left of the history that a source reads before Kafka, after the last finished batch.
+
+    Attributes:
+        location: Its folder.
+        rows: The number of its rows.
+        rows_left: Those that are not read yet.
+        files_left: The files that are not read to their ends yet.
+        bytes_left: What is left of these files, by the share of their rows.
+    """
+
+    location: str
+    rows: int
+    rows_left: int
+    files_left: int
+    bytes_left: int
+
+
+class HistoryRead(TypedDict):
+    """What was read of the history.
+
+    Attributes:
+        rows: The rows.
+        bytes: Their bytes, as Arrow columns.
+        read_ms: When the last one was read; null if none was.
+    """
+
+    rows: int
+    bytes: int
+    read_ms: int | None
 
 
 class Transactions(TypedDict):
@@ -172,6 +206,7 @@ class SourceReport(TypedDict):
         calls: Spark's calls by their kind: `latest_offset`, `partitions`, `report`.
         metadata: The metadata service; null before it is asked.
         events: The last events, oldest first.
+        history_left: What is left of the history; null without one.
         clusters: The clusters.
     """
 
@@ -193,6 +228,7 @@ class SourceReport(TypedDict):
     calls: dict[str, Calls]
     metadata: MetadataStatus | None
     events: list[Event]
+    history_left: HistoryLeft | None
     clusters: list[ClusterReport]
 
 
@@ -244,6 +280,7 @@ class WorkerReport(TypedDict):
         given_up: The number of offsets that were given up so far (`failOnDataLoss=false`).
         emit_lag_s: By cluster: the time when the last record was handed to Spark, minus its timestamp.
         read: What was read.
+        history_read: What was read of the history so far.
         unread: What was not decoded, by its kind. A kind that the worker does not count is missing.
         clients: By cluster: librdkafka's own numbers (`register.consumer.metrics`), by their names in `clients`.
     """
@@ -262,6 +299,7 @@ class WorkerReport(TypedDict):
     given_up: int
     emit_lag_s: dict[str, float]
     read: list[ReadReport]
+    history_read: HistoryRead
     unread: dict[UnreadKind, list[UnreadReport]]
     clients: dict[str, dict[str, float]]
 

@@ -112,6 +112,11 @@ SERIES: tuple[Series, ...] = (
         "Records that cannot be read, of formats that are decoded in the tasks that read.",
         _TOPIC,
     ),
+    _counter("source_history_rows", "Rows of the history (`history.path`) read."),
+    _counter("source_history_bytes", "Their bytes, as Arrow columns."),
+    _gauge("source_history_rows_left", "Rows of the history that no finished batch has read."),
+    _gauge("source_history_bytes_left", "Bytes of files of the history that are left, by the share of their rows."),
+    _gauge("source_history_files_left", "Files of the history that are not read to their ends."),
     _counter("source_tasks", "Tasks that have read."),
     _counter("source_task_errors", "Tasks that failed while they read.", (), "numRecordsInErrors"),
     _counter("source_given_up_offsets", "Offsets given up because of `failOnDataLoss=false`."),
@@ -210,6 +215,12 @@ def _of_source(source: SourceStatus) -> _Values:
     yield "source_idle_seconds", (), source["idle_s"]
     yield "source_batches_total", (), source["batches"]
     yield "source_reader_info", (source["reader"],), 1
+    if (left := source["history_left"]) is not None:
+        yield "source_history_rows_total", (), source["history_read"]["rows"]
+        yield "source_history_bytes_total", (), source["history_read"]["bytes"]
+        yield "source_history_rows_left", (), left["rows_left"]
+        yield "source_history_bytes_left", (), left["bytes_left"]
+        yield "source_history_files_left", (), left["files_left"]
     for call, seen in source["calls"].items():
         yield "source_calls_total", (call,), seen["count"]
         yield "source_call_seconds_total", (call,), seen["total_s"]

@@ -21,6 +21,8 @@ from dynamic_kafka.observe.reports import (
     ClusterState,
     Commits,
     Event,
+    HistoryLeft,
+    HistoryRead,
     MetadataStatus,
     TopicState,
     Transactions,
@@ -100,7 +102,7 @@ class History(TypedDict):
 
     Attributes:
         times_ms: The times.
-        records_per_s: The records read.
+        records_per_s: The records read, with rows of the history in the numbers of a source.
         pending_records: The records to read.
         lag_s: The greatest lag.
     """
@@ -147,9 +149,9 @@ class SourceStatus(TypedDict):
         batches: The number of batches that were planned.
         last_batch_ms: When the last one was planned.
         calls: Spark's calls by their kind.
-        records: The records read so far.
+        records: The records read so far, without rows of the history.
         bytes: Their bytes.
-        records_per_s: The records read in each of the last 15 seconds.
+        records_per_s: The records, and rows of the history, read in each of the last 15 seconds.
         bytes_per_s: Their bytes.
         tasks: The tasks so far.
         task_errors: The tasks that failed so far.
@@ -164,6 +166,8 @@ class SourceStatus(TypedDict):
         max_partitions: The option `metrics.max-partitions`.
         commits: The commits of the consumer group's offsets, on all clusters.
         metadata: The metadata service.
+        history_left: What is left of the history that is read before Kafka; null without one.
+        history_read: What was read of it in this run.
         clusters: The clusters, worst first: unreachable ones, then by lag.
         history: Numbers over time.
     """
@@ -194,6 +198,8 @@ class SourceStatus(TypedDict):
     max_partitions: int
     commits: Commits
     metadata: MetadataStatus | None
+    history_left: HistoryLeft | None
+    history_read: HistoryRead
     clusters: list[ClusterStatus]
     history: History
 

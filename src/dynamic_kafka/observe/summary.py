@@ -128,6 +128,8 @@ def source_status(source: SourcePart, now_ms: int, detail: Detail | None) -> Sou
             "failed": sum(c["commits"]["failed"] for c in clusters),
         },
         metadata=report["metadata"] if report else None,
+        history_left=report["history_left"] if report else None,
+        history_read=source.history_read,
         clusters=clusters,
         history=_history(source.history),
     )

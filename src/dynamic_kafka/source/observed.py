@@ -22,15 +22,17 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
 from dynamic_kafka.observe.place import ServerSettings, find_or_start
 from dynamic_kafka.observe.reporter import Reporter, new_name
-from dynamic_kafka.observe.reports import Calls, ClusterReport, Event, MetadataStatus, TopicReport
+from dynamic_kafka.observe.reports import Calls, ClusterReport, Event, HistoryLeft, MetadataStatus, TopicReport
 from dynamic_kafka.observe.settings import MetricsSettings
 from dynamic_kafka.source.behind import Behind
+from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.enumerator import SourceEnumerator, state_word
 from dynamic_kafka.source.model import ClusterView
 from dynamic_kafka.source.monitor import ClusterMonitor
 from dynamic_kafka.source.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.planning import ReadTask
 from dynamic_kafka.source.settings import SourceSettings
+from dynamic_kafka.source.stage import left_of
 from dynamic_kafka.source.tally import Observation
 
 __all__ = ["ObservedEnumerator"]
@@ -68,6 +70,7 @@ class ObservedEnumerator(SourceEnumerator):
         self._waiting: dict[str, Behind] = {}
         self._watched_since_ms: dict[str, int] = {}
         self._told: dict[str, _Told] = {}
+        self._told_history: tuple[HistoryStage, int, HistoryLeft] | None = None
         self._failing: dict[str, int] = {}
         self._changes: deque[Event] = deque(maxlen=_MOST_EVENTS)
         server = ServerSettings(metrics.host, metrics.port, metrics.otlp_endpoint)
@@ -161,8 +164,19 @@ class ObservedEnumerator(SourceEnumerator):
             "last_batch_ms": self._last_batch_ms,
             "calls": dict(self._calls),
             **self._of_metadata(),
+            "history_left": self._of_history(document, is_finished=finished is not None),
             "clusters": clusters,
         }
+
+    def _of_history(self, document: Document, *, is_finished: bool) -> HistoryLeft | None:
+        """Return what is left of the history. It is counted anew after each batch: there may be many files."""
+        stage = document.history
+        if stage is None:
+            return None
+        read = stage.range[1 if is_finished else 0]
+        if self._told_history is None or self._told_history[:2] != (stage, read):
+            self._told_history = stage, read, left_of(stage, read)
+        return self._told_history[2]
 
     def _of_metadata(self) -> dict[str, Any]:
         """Return the state of the metadata service, and the events of all kinds."""

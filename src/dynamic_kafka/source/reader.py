@@ -115,7 +115,10 @@ def read(
         from dynamic_kafka.history.reader import read_history
 
         give_up = tally.give_up if tally is not None else lambda _: None
-        yield from read_history(task.history, schema, fail_on_data_loss=settings.fail_on_data_loss, give_up=give_up)
+        for batch in read_history(task.history, schema, fail_on_data_loss=settings.fail_on_data_loss, give_up=give_up):
+            if tally is not None:
+                tally.count_history(len(batch), batch.nbytes)
+            yield batch
         return
     collecting = gc.isenabled()
     gc.disable()  # a million short-lived messages contain no cycles; searching for some costs a tenth of the time

@@ -19,10 +19,11 @@ from typing import Any
 
 from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryPiece, HistoryTask, TimeLimit, pieces
+from dynamic_kafka.observe.reports import HistoryLeft
 from dynamic_kafka.source.columns import pack_bytes, pack_tightly, unpack_bytes, unpack_ints
 from dynamic_kafka.source.document import HistoryStage, Packing
 
-__all__ = ["check_stage", "decode_stage", "encode_stage", "next_stage", "plan_stage", "progress"]
+__all__ = ["check_stage", "decode_stage", "encode_stage", "left_of", "next_stage", "plan_stage", "progress"]
 
 _FILE_COST = 2_000  # in rows: a file is opened, and its footer read
 _PACK_FROM = 16
@@ -84,6 +85,25 @@ def progress(stage: HistoryStage) -> dict[str, Any]:
         "evidence": history.evidence,
         "promise": stage.promise,
     }
+
+
+def left_of(stage: HistoryStage, read: int) -> HistoryLeft:
+    """Return what is left of the history, for the metrics, once its rows before `read` are read."""
+    files_left = bytes_left = position = 0
+    for file in stage.history.files:
+        rows = sum(file.rows)
+        left = min(position + rows - read, rows)
+        if left > 0:
+            files_left += 1
+            bytes_left += file.size * left // rows
+        position += rows
+    return HistoryLeft(
+        location=stage.history.location,
+        rows=stage.history.rows,
+        rows_left=stage.history.rows - read,
+        files_left=files_left,
+        bytes_left=bytes_left,
+    )
 
 
 def check_stage(before: HistoryStage | None, stage: HistoryStage | None) -> None:

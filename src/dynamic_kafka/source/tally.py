@@ -16,7 +16,7 @@ from dynamic_kafka.native import implementation
 from dynamic_kafka.observe.clients import ClientTotals
 from dynamic_kafka.observe.place import Address
 from dynamic_kafka.observe.reporter import Reporter, new_name
-from dynamic_kafka.observe.reports import UnreadKind
+from dynamic_kafka.observe.reports import HistoryRead, UnreadKind
 from dynamic_kafka.source.fetching import Run
 from dynamic_kafka.source.settings import SourceSettings
 
@@ -70,6 +70,7 @@ class Tally:
         self._totals: dict[str, ClientTotals] = {}
         self._clients: dict[str, dict[str, float]] = {}
         self._tasks = self._errors = self._given_up = 0
+        self._history_read = HistoryRead(rows=0, bytes=0, read_ms=None)
         self._query = "", ""
         self.address: Address | None = None
         self.reporter = Reporter(self._address, self._report)
@@ -124,6 +125,14 @@ class Tally:
             if last_ms is not None:
                 self._emit_lag_s[cluster] = now - last_ms / 1000
 
+    def count_history(self, rows: int, size: int) -> None:
+        """Count rows of the history that are handed to Spark now, of this size in bytes."""
+        with self._lock:
+            of = self._history_read
+            self._history_read = HistoryRead(
+                rows=of["rows"] + rows, bytes=of["bytes"] + size, read_ms=int(time.time() * 1000)
+            )
+
     def count_unread(self, kind: UnreadKind, found: Mapping[tuple[str, str], int]) -> None:
         """Count records that were not decoded, by cluster and topic. The first call says that they are counted at all."""
         with self._lock:
@@ -157,6 +166,7 @@ class Tally:
                     }
                     for (cluster, topic), of in self._counts.items()
                 ],
+                "history_read": self._history_read,
                 "unread": {
                     kind: [{"cluster": cluster, "topic": topic, "records": n} for (cluster, topic), n in found.items()]
                     for kind, found in self._unread.items()
