@@ -23,8 +23,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
 PYTEST = $(BIN)/python -m pytest
-# Two processes, each with brokers and a Spark session of its own. The files with the long tests come first. The slow tests
-# run in one: some of them start Spark programs of their own, and fail when four of those share two cores.
+# Two processes, each with brokers and a Spark session of its own. The files with the long tests come first.
 PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 
 ##@ Set-up
@@ -94,7 +93,7 @@ fuzz: ## Give the native decoders damaged messages, with AddressSanitizer; for f
 	cd native && cargo +nightly fuzz run decode -- -max_len=600 $(or $(ARGS),-max_total_time=300)
 
 test-slow: install ## Run the longer tests, and those of properties with more examples
-	HYPOTHESIS_PROFILE=ci $(PYTEST) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
 
 test-crash: install ## Run the tests that kill processes midway, and explore the whole model of the protocol
 	$(PYTEST) -m crash -n 2 --dist worksteal $(PYTEST_ARGS)
