@@ -24,6 +24,8 @@ def metadata(now_ms: int, **changes: Any) -> MetadataStatus:
         "refreshes": 60,
         "failures": 0,
         "consecutive_failures": 0,
+        "tolerated_failures": 30,
+        "ends_ms": None,
         "last_error": None,
         "last_success_ms": now_ms - 2000,
         "asking_since_ms": None,
@@ -169,7 +171,8 @@ def metadata_mistake(now_ms: int) -> Model:
         return [cluster(name, reading("orders", time_ms, written)) for name in ("orders-eu", "orders-us")]
 
     failing = {
-        "failures": 24, "consecutive_failures": 24, "last_error": error, "last_success_ms": now_ms - 240_000,
+        "failures": 24, "consecutive_failures": 24, "ends_ms": now_ms + 67_000, "last_error": error,
+        "last_success_ms": now_ms - 240_000,
     }  # fmt: skip
     events = [event(now_ms - 238_000, "warning", error)]
     run(model, now_ms, {"billing": clusters}, last={"metadata": metadata(now_ms, **failing)}, events=events)

@@ -89,7 +89,7 @@ def test_what_the_next_start_would_do(
     produce(cluster_a.bootstrap_servers, gone, [(None, "2")])
     produce(cluster_b.bootstrap_servers, new, [(None, "1")])
     metadata.write(s={"renamed": on(cluster_a, kept), "b": on(cluster_b, new)})
-    assert streams(metadata, "--diff", checkpoint, "--output", "json") == 0
+    assert streams(metadata, "--diff", checkpoint, "--output", "json") == 3
     found = json.loads(capsys.readouterr().out)
     assert [(c["change"], c["cluster"], c["topic"], c["partitions"], c["unread"]) for c in found["changes"]] == [
         ("removed", "a", gone, 1, 0),
@@ -99,8 +99,11 @@ def test_what_the_next_start_would_do(
     texts = [event["text"] for event in found["events"]]
     assert [text for text in texts if "'renamed' is the cluster that was 'a'" in text]
     assert [text for text in texts if f"topic '{gone}' was removed; 1 records are left unread" in text]
-    assert streams(metadata, "--diff", checkpoint) == 0
+    assert found["differs"]
+    metadata.write(s={"renamed": on(cluster_a, kept), "b": on(cluster_b, new, f"{new}s")})
+    assert streams(metadata, "--diff", checkpoint) == 3
     shown = capsys.readouterr().out
+    assert f"topic '{new}s' does not exist, say its brokers; did you mean '{new}'?" in shown
     assert "Positions of what is removed are kept for 7 d 0 h" in shown
     assert "0 topics go on as before; the first batch has 3 offsets to read" in shown
 
@@ -126,7 +129,9 @@ def test_a_start_that_would_fail(
     shown = capsys.readouterr().out
     assert "error: Cluster 'dead' at 127.0.0.1:1 does not answer" in shown
     assert "cluster-failure-mode=fail" in shown
-    assert streams(metadata, "--diff", checkpoint, "-o", "cluster-failure-mode=isolate") == 0
+    assert streams(metadata, "--diff", checkpoint, "-o", "cluster-failure-mode=isolate") == 3
+    metadata.write(s={"a": on(cluster_a, name)})
+    assert streams(metadata, "--diff", checkpoint, "-o", "startingOffsets=earliest") == 0
     metadata.path.unlink()
     assert streams(metadata, "--diff", checkpoint) == 1
     assert "cannot be read" in capsys.readouterr().err

@@ -135,6 +135,13 @@ def test_the_state_and_its_reason_come_first(show: Show, state: str, headline: s
     assert page.complaints == []
 
 
+def test_the_end_of_patience_is_told(show: Show) -> None:
+    """How many failures of the metadata service are tolerated, and when the query ends if they go on."""
+    text = show("metadata-mistake").text("main")
+    assert "Tolerated in a row: 30. If it goes on failing, the query ends in " in text
+    assert "Tolerated in a row: 30. One more ends the query." in show("typing-error").text("main")
+
+
 def test_clusters_are_shown_worst_first_with_the_reason(show: Show) -> None:
     """The one that does not answer is the first, and its error is below it."""
     page = show("dead-cluster")

@@ -28,6 +28,7 @@ from dynamic_kafka.native import Kernel
 
 OK, WARNING, ERROR, UNKNOWN = Result.OK, Result.WARNING, Result.ERROR, Result.UNKNOWN
 ROOT = Path(__file__).parents[2]
+SET = "PYSPARK_PYTHON"
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
@@ -39,11 +40,23 @@ ROOT = Path(__file__).parents[2]
         (machine.judge_python((3, 12), "3.12.1"), OK, "Python 3.12.1"),
         (machine.judge_python((3, 10), "3.10.0"), ERROR, "too old"),
         (machine.judge_python((3, 14), "3.14.0"), WARNING, "newer than what is tested"),
-        (machine.judge_workers("python3", (3, 12), "3.12 True\n", ""), OK, "Python 3.12"),
-        (machine.judge_workers("python3", (3, 12), "3.11 True\n", ""), ERROR, "this is Python 3.12"),
-        (machine.judge_workers("python3", (3, 12), "3.12 False\n", ""), ERROR, "does not have pyspark-dynamic-kafka"),
         (
-            machine.judge_workers("nothing", (3, 12), "", "FileNotFoundError"),
+            machine.judge_workers("python3", SET, (3, 12), "3.12 True /opt/py\n", ""),
+            OK,
+            "in '/opt/py' (PYSPARK_PYTHON), Python 3.12",
+        ),
+        (
+            machine.judge_workers("python3", SET, (3, 12), "3.11 True /opt/py\n", ""),
+            ERROR,
+            "this is Python 3.12",
+        ),
+        (
+            machine.judge_workers("python3", SET, (3, 12), "3.12 False /py\n", ""),
+            ERROR,
+            "does not have pyspark-dynamic",
+        ),
+        (
+            machine.judge_workers("nothing", SET, (3, 12), "", "FileNotFoundError"),
             ERROR,
             "does not start (FileNotFoundError)",
         ),

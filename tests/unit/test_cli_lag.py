@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +102,28 @@ def test_the_trend_and_the_time_to_clear(
     for by in ("cluster", "topic", "partition"):
         (row,) = rows_of(looks(*lags), by)
         assert (row.per_second, row.clear_s) == (per_second, clear_s)
+
+
+@pytest.mark.parametrize(
+    ("lags", "per_second", "swing"),
+    [
+        ((0, 900, 0, 900, 0, 900), None, (0, 900)),  # batches: the first and the last look would say that it grows
+        ((900, 0, 900, 0, 900, 0), None, (0, 900)),  # or that it will be clear soon
+        ((1000, 1400, 1000, 1500, 1100), None, (1000, 1500)),
+        ((9000, 8100, 8000, 7100, 7000, 6100, 6000), -50.0, None),
+        ((0, 100, 200, 300), 10.0, None),
+        ((5, 5, 5, 5), 0.0, None),
+        ((100, 0, 100), 0.0, None),  # too few to tell
+    ],
+)
+def test_a_lag_that_swings_has_no_trend(
+    lags: tuple[int, ...], per_second: float | None, swing: tuple[int, int] | None
+) -> None:
+    """Unless it falls or grows by more than it swings; without a trend there is no time to clear."""
+    (row,) = rows_of(looks(*lags), "topic")
+    assert row.per_second == pytest.approx(per_second)
+    assert row.swing == swing
+    assert (row.clear_s is None) == (per_second is None or per_second >= 0)
 
 
 def test_the_trend_is_that_of_the_last_minutes() -> None:
@@ -300,6 +325,32 @@ def test_the_port_of_a_driver(run: Run, server: MetricsServer) -> None:
     code, _, err = run("--url", url, "--query", "payments")
     assert code == 2
     assert "no such query; give --query with one of: 'orders'" in err
+
+
+@pytest.mark.parametrize("begin", [b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.0 200 OK\r\nX: "])
+def test_a_server_that_drips_is_left(run: Run, begin: bytes) -> None:
+    """The time limit is for the whole answer, not for each byte of it."""
+    left = threading.Event()
+
+    def drip() -> None:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(begin)
+                while not left.wait(0.05):
+                    connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        began_s = time.monotonic()
+        code, _, err = run("--url", f"http://127.0.0.1:{listener.getsockname()[1]}", "--timeout", "0.5")
+        took_s = time.monotonic() - began_s
+        left.set()
+    thread.join()
+    assert code == 1
+    assert "does not answer (not within 0.5 s, see --timeout)" in err
+    assert took_s < 5
 
 
 def test_watching_is_one_json_line_for_each_look(

@@ -170,7 +170,7 @@ def test_a_query_is_degraded_while_a_cluster_or_the_service_fails() -> None:
     down = cluster("west", state="unreachable", reason="Cluster 'west': no broker answers", failing_since_ms=BEGAN_MS)
     metadata = {
         "refreshes": 3, "failures": 1, "consecutive_failures": 1, "last_error": "HTTP 500", "last_success_ms": None,
-        "asking_since_ms": None, "changes": 1,
+        "tolerated_failures": 5, "ends_ms": BEGAN_MS, "asking_since_ms": None, "changes": 1,
     }  # fmt: skip
     (query,) = model_of(source(cluster("east"), down, metadata=metadata)).status(BEGAN_MS + 3000)["queries"]
     assert query["state"] == "degraded"
@@ -267,7 +267,7 @@ def test_every_sample_has_the_labels_of_its_declaration() -> None:
     numbers = dict.fromkeys(CLIENTS, 1.0)
     metadata = {
         "refreshes": 3, "failures": 1, "consecutive_failures": 0, "last_error": None, "last_success_ms": BEGAN_MS,
-        "asking_since_ms": None, "changes": 1,
+        "tolerated_failures": 5, "ends_ms": None, "asking_since_ms": None, "changes": 1,
     }  # fmt: skip
     left = {"location": "/h", "rows": 9, "rows_left": 5, "files_left": 1, "bytes_left": 70}
     found = series_of(

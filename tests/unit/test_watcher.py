@@ -157,6 +157,20 @@ def test_failure_threshold_counts_failures_tolerated(make: Make, threshold: int)
     assert watcher.status()["consecutive_failures"] == threshold + 1
 
 
+def test_when_failures_end_the_query(make: Make) -> None:
+    """It is told with the first failure, and the time of failing is noted once."""
+    watcher = make(ScriptedService(A, DOWN), interval_ms=60_000, failure_threshold=5)
+    watcher.start()
+    eventually(lambda: watcher.generation == 1)
+    watcher.request_refresh()
+    eventually(lambda: watcher.status()["consecutive_failures"] == 1)
+    status = watcher.status()
+    assert status["tolerated_failures"] == 5
+    assert status["ends_ms"] is not None
+    assert abs(status["ends_ms"] - time.time() * 1000 - 5 * 60_000) < 30_000
+    assert status["changes"][-1]["level"] == "warning"
+
+
 def test_failure_threshold_success_resets(make: Make) -> None:
     """Single failures between answers never add up."""
     service = ScriptedService(A, DOWN, A, DOWN, B, DOWN, A)
@@ -166,6 +180,10 @@ def test_failure_threshold_success_resets(make: Make) -> None:
     status = watcher.status()
     assert watcher.failure() is None
     assert (status["failures_total"], status["consecutive_failures"]) == (3, 0)
+    assert (status["tolerated_failures"], status["ends_ms"]) == (1, None)
+    told = [(change["level"], change["text"]) for change in status["changes"] if "service" in change["text"]]
+    down = "the service fails: Metadata service ScriptedService failed: ConnectionError: registry is down"
+    assert told == [("warning", down), ("info", "the service answers again")] * 3
     assert status["last_error"] == "Metadata service ScriptedService failed: ConnectionError: registry is down"
 
 

@@ -157,7 +157,7 @@ def _shown(row: Row, by: By) -> dict[str, str]:
     return cells | {
         "LAG": known,
         "AGE": "-" if row.seconds is None else duration(int(row.seconds * 1000)),
-        "TREND": _trend(row.per_second),
+        "TREND": _trend(row),
         "CLEAR IN": "-" if row.clear_s is None else duration(int(row.clear_s * 1000)),
         "NOTE": row.note,
     }
@@ -167,7 +167,10 @@ def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _trend(per_second: float | None) -> str:
+def _trend(row: Row) -> str:
+    per_second = row.per_second
+    if row.swing is not None:
+        return f"swings {row.swing[0]} to {row.swing[1]}"
     if per_second is None:
         return "-"
     if abs(per_second) < 0.05:
@@ -204,6 +207,7 @@ def _document(now: Look, rows: list[Row], total: Total, by: By) -> dict[str, Any
                 "lag": row.lag,
                 "age_s": row.seconds,
                 "lag_per_s": row.per_second,
+                "lag_swing": None if row.swing is None else list(row.swing),
                 "clear_s": row.clear_s,
                 "note": row.note or None,
             }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
-import urllib.error
-import urllib.request
+import socket
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,7 +27,7 @@ class QueryLag:
     Args:
         url: The address of its port, such as `http://127.0.0.1:9250`.
         query: The name of the query; None for the only one.
-        timeout_s: The longest time to wait for an answer.
+        timeout_s: The longest time to wait for a whole answer.
 
     Raises:
         ConfigurationError: If the address is not one of http or https, or has a login in it.
@@ -41,7 +42,8 @@ class QueryLag:
         if not known or parts.username or parts.password:
             raise ConfigurationError("--url is not an address such as http://127.0.0.1:9250")
         self._shown = f"{parts.scheme}://{parts.netloc}"
-        self._url = f"{self._shown}{parts.path.removesuffix('/status.json').rstrip('/')}/status.json?partitions=all"
+        self._parts = parts
+        self._path = f"{parts.path.removesuffix('/status.json').rstrip('/')}/status.json?partitions=all"
         self._query, self._timeout_s = query, timeout_s
 
     def close(self) -> None:
@@ -54,21 +56,7 @@ class QueryLag:
             DynamicKafkaError: If the driver does not answer, or with something else.
             ConfigurationError: If it runs several queries and none is named.
         """
-        try:
-            with _opener().open(self._url, timeout=self._timeout_s) as answer:
-                text = answer.read(_MOST_BYTES)
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise DynamicKafkaError(
-                f"{self._shown} answers {error.code} {error.reason} to /status.json; check --url: it is the port of the "
-                "option metrics.port"
-            ) from None
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-            raise DynamicKafkaError(
-                f"{self._shown} does not answer ({reason}); check that the query runs with the option metrics.port, and "
-                "--url"
-            ) from None
+        text = self._answer()
         try:
             status = json.loads(text)
             if status["version"] > _VERSION:
@@ -83,6 +71,53 @@ class QueryLag:
             raise DynamicKafkaError(
                 f"{self._shown} does not answer with the status of queries ({type(error).__name__}); check --url"
             ) from None
+
+    def _answer(self) -> bytes:
+        """Return the whole answer, which has to come within the time limit.
+
+        Raises:
+            DynamicKafkaError: If it does not, or is not one of success.
+        """
+        # Neither proxies nor redirects are used: the driver itself is asked.
+        make = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+        connection = make(self._parts.hostname or "", self._parts.port, timeout=self._timeout_s)
+        expired = threading.Event()
+        sockets: list[socket.socket] = []
+
+        def expire() -> None:
+            expired.set()
+            # Whoever reads gets an end. The time limit of a socket begins again with each byte.
+            for connected in sockets:
+                with suppress(OSError):
+                    connected.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(self._timeout_s, expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            connection.connect()
+            sockets.append(connection.sock)
+            connection.request("GET", self._path)
+            answer = connection.getresponse()
+            if answer.status != http.HTTPStatus.OK:
+                raise DynamicKafkaError(
+                    f"{self._shown} answers {answer.status} {answer.reason} to /status.json; check --url: it is the port of "
+                    "the option metrics.port"
+                )
+            text = answer.read(_MOST_BYTES)
+            if not expired.is_set():
+                return text
+            reason = ""
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+        finally:
+            timer.cancel()
+            connection.close()
+        if expired.is_set():
+            reason = f"not within {self._timeout_s:g} s, see --timeout"
+        raise DynamicKafkaError(
+            f"{self._shown} does not answer ({reason}); check that the query runs with the option metrics.port, and --url"
+        )
 
 
 def look_of(status: Mapping[str, Any], name: str | None) -> Look:
@@ -140,13 +175,3 @@ def look_of(status: Mapping[str, Any], name: str | None) -> Look:
         notes.append("Nothing is known about its sources yet")
         silent["(none yet)"] = stale or "the query has not reported its clusters yet"
     return Look(status["time_ms"], tuple(partitions), silent, tuple(notes), past)
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """Return an opener that asks the driver itself: it uses no proxy, and follows no redirect."""
-
-    class NoRedirect(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_: Any) -> None:
-            return None
-
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-__all__ = ["By", "Look", "PartitionLag", "Row", "Total", "exceeds", "rows_of", "total_of"]
+__all__ = ["By", "Look", "PartitionLag", "Row", "Total", "exceeds", "rows_of", "total_of", "trend_of"]
 
 By = Literal["cluster", "topic", "partition"]
 """What a row is about."""
@@ -18,6 +18,7 @@ Key = tuple[str, ...]
 """A cluster; a cluster and a topic; or a cluster, a topic and the number of a partition."""
 
 _WINDOW_MS = 300_000
+_LEAST_FOR_LINE = 4  # samples
 _SHARE = 0.7
 
 
@@ -79,6 +80,8 @@ class Row(NamedTuple):
         seconds: The greatest age of a next record; None if it is not known of any partition that has one.
         per_second: How the lag changes, in records a second; None if that is not known.
         clear_s: The time until there is nothing left, at this rate; None if it is not known or never.
+        swing: The smallest and the greatest lag of late, if it went up and down by more than it changed on the whole;
+            then `per_second` is not known.
         note: Why something is not known, or which partition has most of the lag.
         position: The position, for a partition.
         end: The end, for a partition.
@@ -92,6 +95,7 @@ class Row(NamedTuple):
     per_second: float | None
     clear_s: float | None
     note: str
+    swing: tuple[int, int] | None = None
     position: int | None = None
     end: int | None = None
 
@@ -185,7 +189,7 @@ def _row(key: Key, some: Sequence[PartitionLag], now: Look, earlier: Sequence[tu
     if unknown and known:
         note = f"{unknown} partitions are not known: {note}"
     # A sum without some of its parts is no trend.
-    per_second = None if unknown or lag is None else _slope([*earlier, (now.time_ms, lag)])
+    per_second, swing = (None, None) if unknown or lag is None else trend_of([*earlier, (now.time_ms, lag)])
     one = some[0] if len(key) == 3 else None
     return Row(
         key,
@@ -196,6 +200,7 @@ def _row(key: Key, some: Sequence[PartitionLag], now: Look, earlier: Sequence[tu
         per_second,
         lag / -per_second if lag and per_second is not None and per_second < 0 else None,
         note,
+        swing,
         one.position if one is not None else None,
         one.end if one is not None else None,
     )
@@ -233,10 +238,31 @@ def _earlier(looks: Sequence[Look], by: By) -> dict[Key, list[tuple[int, int]]]:
     return {k: [s for s in samples if now.time_ms - s[0] <= _WINDOW_MS] for k, samples in found.items()}
 
 
-def _slope(samples: Sequence[tuple[int, int]]) -> float | None:
-    """Return how a number changes in each second, from the first sample to the last one."""
+def trend_of(samples: Sequence[tuple[int, int]]) -> tuple[float | None, tuple[int, int] | None]:
+    """Return how a lag changes in each second, or between which numbers it swings; None for what is not known.
+
+    The lag of a query in micro-batches is a saw: it grows until a batch ends. From two or three samples, the change is that
+    from the first to the last one. From more, it is that of the straight line with the least squares, if the line changes
+    by more than the samples are apart from it. Otherwise the lag swings.
+
+    Args:
+        samples: Times in milliseconds and lags, oldest first.
+    """
     (first_ms, first), (last_ms, last) = samples[0], samples[-1]
-    return None if last_ms <= first_ms else (last - first) * 1000 / (last_ms - first_ms)
+    if last_ms <= first_ms:
+        return None, None
+    if len(samples) < _LEAST_FOR_LINE:
+        return (last - first) * 1000 / (last_ms - first_ms), None
+    middle_ms = sum(ms for ms, _ in samples) / len(samples)
+    middle = sum(lag for _, lag in samples) / len(samples)
+    slope = sum((ms - middle_ms) * (lag - middle) for ms, lag in samples) / sum(
+        (ms - middle_ms) ** 2 for ms, _ in samples
+    )
+    beside = [lag - slope * ms for ms, lag in samples]
+    if max(beside) - min(beside) > abs(slope) * (last_ms - first_ms):
+        lags = [lag for _, lag in samples]
+        return None, (min(lags), max(lags))
+    return slope * 1000, None
 
 
 def _rank(row: Row) -> tuple[bool, float, int, Key]:

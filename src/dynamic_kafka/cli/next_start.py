@@ -5,14 +5,16 @@ The clusters are looked at as the query looks at them, and `reconcile` says what
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
 
-from dynamic_kafka.errors import DynamicKafkaError, MetadataServiceError
+from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError, MetadataServiceError, nearest
+from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.source.differences import differences
 from dynamic_kafka.source.document import ClusterOffsets, Document
 from dynamic_kafka.source.model import ClusterView, Event, Move, ReadPolicy, Reconciled
@@ -20,7 +22,7 @@ from dynamic_kafka.source.reconcile import reconcile
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.view import SourceSnapshot, SourceView
 
-__all__ = ["NextStart", "TopicChange", "next_start", "topic_changes"]
+__all__ = ["NextStart", "TopicChange", "next_start", "topic_changes", "topics_of"]
 
 _ORDER = ("removed", "forgotten", "unreachable", "waits", "draining", "moved", "returns", "new", "goes on")
 
@@ -86,21 +88,40 @@ def next_start(settings: SourceSettings, document: Document) -> NextStart:
                 why = view.metadata.status().get("last_error")
                 raise MetadataServiceError(str(why or "The metadata service did not answer"))
             result = _resolved(view, seen, document, policy, settings.unavailable_after_ms / 1000)
+            missing = [*_missing(seen, view, settings)]
         except DynamicKafkaError as error:
             return NextStart([], [], error, unreachable)
     about_options = differences(document, seen.desired, policy, settings.packing)
     events = [
         *([Event("warning", about_options)] if about_options else []),
         *result.events,
-        *(
-            Event("warning", f"Cluster '{name}', topic '{topic}' does not exist, say its brokers. Is the name right?")
-            for name, shown in sorted(seen.views.items())
-            for topic in sorted(shown.unconfirmed)
-            if name in seen.desired and topic in seen.desired[name].topics
-        ),
+        *missing,
     ]
     changes = topic_changes(document, result.document, result.views, waiting=unreachable, moves=result.moves)
     return NextStart(changes, events, None, unreachable)
+
+
+def _missing(seen: SourceSnapshot, view: SourceView, settings: SourceSettings) -> Iterator[Event]:
+    """Return a warning for each topic that the metadata names and that does not exist, with the most similar name."""
+    for name, shown in sorted(seen.views.items()):
+        missing = sorted(shown.unconfirmed & seen.desired[name].topics) if name in seen.desired else []
+        known = topics_of(name, view, settings) if missing else frozenset()
+        for topic in missing:
+            similar = nearest(topic, known)
+            hint = f"; did you mean '{similar}'?" if similar else ". Is the name right?"
+            yield Event("warning", f"Cluster '{name}', topic '{topic}' does not exist, say its brokers{hint}")
+
+
+def topics_of(name: str, view: SourceView, settings: SourceSettings) -> frozenset[str]:
+    """Return the names of all topics of a cluster, for suggestions; none if it does not answer."""
+    connection = ClusterConnection(
+        name, view.metadata.properties(name, {}), group_id=settings.consumer_group, timeout_ms=settings.call_timeout_ms
+    )
+    with closing(connection):
+        try:
+            return connection.matching_topics(re.compile(".*"))
+        except ClusterUnavailableError:
+            return frozenset()
 
 
 def _resolved(

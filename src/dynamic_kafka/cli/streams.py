@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -11,11 +10,10 @@ from typing import Any
 
 from dynamic_kafka.cli.connection import add_command, add_option_arguments, options_of, seconds
 from dynamic_kafka.cli.input import read_text
-from dynamic_kafka.cli.next_start import NextStart, next_start
+from dynamic_kafka.cli.next_start import NextStart, next_start, topics_of
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
 from dynamic_kafka.cli.stream_checks import Finding, check_streams
 from dynamic_kafka.errors import (
-    ClusterUnavailableError,
     ConfigurationError,
     DynamicKafkaError,
     MetadataServiceError,
@@ -23,7 +21,6 @@ from dynamic_kafka.errors import (
     nearest,
 )
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source.checkpoint import Checkpoint, read_checkpoint
@@ -47,7 +44,11 @@ _EXAMPLES = """examples:
 
 The options are those of the query. Without one that says what to read, all streams are looked at; with --diff those of the
 checkpoint.
+
+Exit codes: 0 if there is no error, and with --diff if the next start goes on with the same topics and warns of nothing;
+1 for an error, and with --diff if the next start would end with one; 2 for wrong usage; 3 with --diff if something differs.
 """
+_DIFFERS = 3
 
 
 def add_to(commands: Any) -> None:
@@ -150,7 +151,7 @@ def _topics_found(
         if found.kafka_id:
             ids.setdefault(found.kafka_id, []).append(name)
         missing = sorted(desired.topics & (found.missing | found.unconfirmed))
-        known = _topics_of(name, view, settings) if missing else frozenset()
+        known = topics_of(name, view, settings) if missing else frozenset()
         for topic in missing:
             similar = nearest(topic, known)
             hint = f"did you mean '{similar}'?" if similar else "create it, or correct the name"
@@ -179,18 +180,6 @@ def _topics_found(
                 f"they are one Kafka cluster (cluster.id {kafka_id})",
                 "give it one name; a topic under two names is read once",
             )
-
-
-def _topics_of(name: str, view: SourceView, settings: SourceSettings) -> frozenset[str]:
-    """Return the names of all topics of a cluster, for suggestions; none if it does not answer."""
-    connection = ClusterConnection(
-        name, view.metadata.properties(name, {}), group_id=settings.consumer_group, timeout_ms=settings.call_timeout_ms
-    )
-    with closing(connection):
-        try:
-            return connection.matching_topics(re.compile(".*"))
-        except ClusterUnavailableError:
-            return frozenset()
 
 
 # --- a document -----------------------------------------------------------------------------------------------------------
@@ -273,6 +262,9 @@ def _diff(args: argparse.Namespace) -> int:
     _described(settings)  # a service that fails is an error at once, and not after the query's patience
     found = next_start(settings, document)
     stops = found.error is not None or bool(found.unreachable and settings.cluster_failure_mode == "fail")
+    differs = any(change.change != "goes on" for change in found.changes) or any(
+        level == "warning" for level, _ in found.events
+    )
     if args.output == "json":
         show_json(
             {
@@ -280,6 +272,7 @@ def _diff(args: argparse.Namespace) -> int:
                 "batch": checkpoint.last,
                 "finished": not checkpoint.is_unfinished,
                 "stops": stops,
+                "differs": differs,
                 "error": found.error and {"type": type(found.error).__name__, "text": str(found.error)},
                 "unreachable": dict(found.unreachable),
                 "changes": [change._asdict() for change in found.changes],
@@ -288,7 +281,7 @@ def _diff(args: argparse.Namespace) -> int:
         )
     else:
         _show_next(args, checkpoint, settings, found)
-    return 1 if stops else 0
+    return 1 if stops else _DIFFERS if differs else 0
 
 
 def _show_next(args: argparse.Namespace, checkpoint: Checkpoint, settings: SourceSettings, found: NextStart) -> None:

@@ -18,7 +18,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from dynamic_kafka.errors import DynamicKafkaError, MetadataServiceError
 from dynamic_kafka.metadata.service import KafkaMetadataService
@@ -36,9 +36,10 @@ _MOST_CHANGES = 20
 
 
 class Change(TypedDict):
-    """A difference between two snapshots: the time when it was found (milliseconds since 1970), and its text."""
+    """What was found about the metadata or its service, and when (milliseconds since 1970)."""
 
     time_ms: int
+    level: Literal["info", "warning"]
     text: str
 
 
@@ -49,16 +50,21 @@ class WatcherStatus(TypedDict):
         refreshes: The number of answers.
         failures_total: The number of failures. Each finished attempt adds one to either this or `refreshes`.
         consecutive_failures: The number of failures since the last answer.
+        tolerated_failures: The number of failures in a row after which one more ends the query; None if none does now.
+        ends_ms: The earliest time of the failure that ends the query, if the service goes on failing; None if it answers, or
+            if no failure ends the query now.
         last_error: The text of the last failure, kept after later answers; None if there was none.
         last_success_ms: The time of the last answer (milliseconds since 1970); None if there is none yet.
         asking_since_ms: The start of the current attempt; None between attempts. Shows a service that hangs.
         generation: As `MetadataWatcher.generation`.
-        changes: The last 20 differences, oldest first.
+        changes: The last 20 differences, and when the service began to fail and to answer again, oldest first.
     """
 
     refreshes: int
     failures_total: int
     consecutive_failures: int
+    tolerated_failures: int | None
+    ends_ms: int | None
     last_error: str | None
     last_success_ms: int | None
     asking_since_ms: int | None
@@ -113,6 +119,8 @@ class MetadataWatcher:
             refreshes=0,
             failures_total=0,
             consecutive_failures=0,
+            tolerated_failures=None,
+            ends_ms=None,
             last_error=None,
             last_success_ms=None,
             asking_since_ms=None,
@@ -258,19 +266,24 @@ class MetadataWatcher:
         before, status, now_ms = self._snapshot, self._status, _now_ms()
         with self._changed:
             status["refreshes"] += 1
-            status["consecutive_failures"] = 0
+            if status["consecutive_failures"]:
+                self._note(Change(time_ms=now_ms, level="info", text="the service answers again"))
+            status["consecutive_failures"], status["ends_ms"] = 0, None
+            status["tolerated_failures"] = None if self._interval_s == math.inf else self._failure_threshold
             status["last_success_ms"], status["asking_since_ms"] = now_ms, None
             self._had_topics = not snapshot.is_empty
             if before is None or changes:
                 # First the snapshot, then the number: a reader of the number never takes an old snapshot for a new one.
                 self._snapshot = snapshot
                 status["generation"] += 1
-                found = [*status["changes"], *(Change(time_ms=now_ms, text=text) for text in changes)]
-                status["changes"] = found[-_MOST_CHANGES:]
+                self._note(*(Change(time_ms=now_ms, level="info", text=text) for text in changes))
             self._schedule(self._interval_s)
             self._changed.notify_all()
         if before is None or changes:
             self._log_changes(before, snapshot, changes)
+
+    def _note(self, *changes: Change) -> None:
+        self._status["changes"] = [*self._status["changes"], *changes][-_MOST_CHANGES:]
 
     def _log_changes(self, before: Snapshot | None, snapshot: Snapshot, changes: list[str]) -> None:
         if isinstance(self._subscriber, StreamSetSubscriber):
@@ -295,6 +308,8 @@ class MetadataWatcher:
             status["consecutive_failures"] += 1
             status["last_error"], status["asking_since_ms"] = str(last), None
             count = status["consecutive_failures"]
+            if count == 1:  # the others are counted, and would push older changes out
+                self._note(Change(time_ms=_now_ms(), level="warning", text=f"the service fails: {last}"))
             if self._snapshot is None and self._resuming:
                 delay_s = min(_BACKOFF_S[0] * 2.0 ** min(count - 1, 30), _BACKOFF_S[1])
                 note = f"continuing with the checkpoint's metadata; next attempt in {delay_s:g} s"
@@ -304,6 +319,7 @@ class MetadataWatcher:
                 delay_s, note = math.inf, "the last answer stays in force"
             elif count <= self._failure_threshold:
                 delay_s = self._interval_s
+                status["ends_ms"] = _now_ms() + int((self._failure_threshold + 1 - count) * self._interval_s * 1000)
                 note = f"failure {count} of {self._failure_threshold} tolerated; the last answer stays in force"
             else:
                 self._failure = MetadataServiceError(

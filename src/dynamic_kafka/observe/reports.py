@@ -61,6 +61,9 @@ class MetadataStatus(TypedDict):
         refreshes: The number of answers.
         failures: The number of failures.
         consecutive_failures: The number of failures since the last answer.
+        tolerated_failures: The number of failures in a row after which one more ends the query; null if none does now.
+        ends_ms: The earliest time at which the query ends if the service goes on failing; null if it answers, or if no
+            failure ends the query now.
         last_error: The text of the last failure, kept after later answers.
         last_success_ms: The time of the last answer.
         asking_since_ms: The start of the current attempt; null between attempts.
@@ -70,6 +73,8 @@ class MetadataStatus(TypedDict):
     refreshes: int
     failures: int
     consecutive_failures: int
+    tolerated_failures: int | None
+    ends_ms: int | None
     last_error: str | None
     last_success_ms: int | None
     asking_since_ms: int | None

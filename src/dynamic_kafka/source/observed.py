@@ -188,12 +188,16 @@ class ObservedEnumerator(SourceEnumerator):
             refreshes=status["refreshes"],
             failures=status["failures_total"],
             consecutive_failures=status["consecutive_failures"],
+            tolerated_failures=status["tolerated_failures"],
+            ends_ms=status["ends_ms"],
             last_error=status["last_error"],
             last_success_ms=status["last_success_ms"],
             asking_since_ms=status["asking_since_ms"],
             changes=status["generation"],
         )
-        events += [Event(time_ms=c["time_ms"], level="info", text=f"metadata: {c['text']}") for c in status["changes"]]
+        events += [
+            Event(time_ms=c["time_ms"], level=c["level"], text=f"metadata: {c['text']}") for c in status["changes"]
+        ]
         return {"metadata": metadata, "events": sorted(events, key=lambda e: int(e["time_ms"]))[-_MOST_EVENTS:]}
 
     def _cluster(

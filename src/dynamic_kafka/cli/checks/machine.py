@@ -91,41 +91,48 @@ def judge_python(version: tuple[int, int], shown: str) -> Finding:
 
 def check_workers(_job: Job) -> Iterator[Finding]:
     """Check the Python that Spark starts for tasks on this machine."""
-    program = os.environ.get("PYSPARK_PYTHON", "python3")
-    ask = "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], u.find_spec('dynamic_kafka') is not None)"
+    given = os.environ.get("PYSPARK_PYTHON")
+    program = given or "python3"
+    origin = "PYSPARK_PYTHON" if given else "PYSPARK_PYTHON is not set"
+    ask = (
+        "import sys, importlib.util as u; "
+        "print('%d.%d' % sys.version_info[:2], u.find_spec('dynamic_kafka') is not None, sys.executable)"
+    )
     try:
         done = subprocess.run(  # noqa: S603  (the program that Spark would start)
             [program, "-c", ask], capture_output=True, text=True, timeout=_PATIENCE_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as failure:
-        yield judge_workers(program, sys.version_info[:2], "", type(failure).__name__)
+        yield judge_workers(program, origin, sys.version_info[:2], "", type(failure).__name__)
     else:
-        yield judge_workers(program, sys.version_info[:2], done.stdout, f"exit code {done.returncode}")
+        yield judge_workers(program, origin, sys.version_info[:2], done.stdout, f"exit code {done.returncode}")
 
 
-def judge_workers(program: str, here: tuple[int, int], answer: str, failure: str) -> Finding:
+def judge_workers(program: str, origin: str, here: tuple[int, int], answer: str, failure: str) -> Finding:
     """Judge the Python of Spark's workers.
 
     Args:
         program: Its name or path.
+        origin: Where the name is from.
         here: The version of this Python.
-        answer: Its version, and whether it finds this package: `3.11 True`.
+        answer: Its version, whether it finds this package, and its path: `3.11 True /usr/bin/python3`.
         failure: The reason if there is no answer.
     """
     remedy = f"set PYSPARK_PYTHON={sys.executable} where the query is started"
-    match = re.fullmatch(r"(\d+)\.(\d+) (True|False)\s*", answer)
+    match = re.fullmatch(r"(\d+)\.(\d+) (True|False) (.*)\n?", answer)
     if match is None:
-        return error(f"Spark's tasks would run in '{program}', which does not start ({failure})", remedy)
+        return error(f"Spark's tasks would run in '{program}' ({origin}), which does not start ({failure})", remedy)
+    which = f"'{match[4] or program}' ({origin})"
     version = int(match[1]), int(match[2])
     if version != here:
         return error(
-            f"Spark's tasks would run in '{program}', Python {match[1]}.{match[2]}, but this is Python {here[0]}.{here[1]}, "
+            f"Spark's tasks would run in {which}, Python {match[1]}.{match[2]}, but this is Python {here[0]}.{here[1]}, "
             "and Spark wants the same",
             remedy,
         )
     if match[3] == "False":
-        return error(f"Spark's tasks would run in '{program}', which does not have pyspark-dynamic-kafka", remedy)
-    return ok(f"Spark's tasks run in '{program}', Python {match[1]}.{match[2]}")
+        return error(f"Spark's tasks would run in {which}, which does not have pyspark-dynamic-kafka", remedy)
+    return ok(f"Spark's tasks run in {which}, Python {match[1]}.{match[2]}")
 
 
 def check_java(_job: Job) -> Iterator[Finding]:
