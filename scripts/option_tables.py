@@ -17,6 +17,7 @@ from dynamic_kafka.source.configure import SOURCE_OPTIONS
 from dynamic_kafka.sql.config import SETTINGS
 from dynamic_kafka.sql.dialect.registry import REFUSED, RULES
 from dynamic_kafka.sql.options import SQL_OPTIONS, SQL_PREFIXES
+from dynamic_kafka.sql.tables import OTHERS
 
 ROOT = Path(__file__).parent.parent
 
@@ -32,6 +33,7 @@ def documents() -> dict[Path, Mapping[str, str]]:
         ROOT / "docs" / "sql.md": {
             "settings": markdown_table(SETTINGS.values(), prefixes={}, heading="setting"),
             "options": markdown_table(SQL_OPTIONS, SQL_PREFIXES),
+            "connectors": _connectors(),
             "formats": _formats(),
             "functions": _functions(),
             "refused": _refused(),
@@ -77,6 +79,15 @@ def _functions() -> str:
 def _refused() -> str:
     lines = ["| Flink | Spark |", "|---|---|"]
     lines += [f"| `{name}` | {refused.way}. |" for name, refused in sorted(REFUSED.items())]
+    return "\n".join(lines)
+
+
+def _connectors() -> str:
+    lines = ["| connector | option | default | meaning |", "|---|---|---|---|"]
+    for name, connector in OTHERS.items():
+        for option in connector.options:
+            default = option.shown_default or option.default or ""
+            lines.append(f"| `{name}` | `{option.key}` | {default.replace('_', chr(92) + '_')} | {option.doc} |")
     return "\n".join(lines)
 
 

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
-from dynamic_kafka.formats import DELETES, ROW_KIND, ROW_KINDS
+from dynamic_kafka.formats import DELETES, ROW_KIND, ROW_KINDS, UPDATE_AFTER
 from dynamic_kafka.formats.expressions import named, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["Target", "delta", "last_changes", "materialize"]
+__all__ = ["Target", "changes_by_key", "delta", "last_changes", "materialize", "merge_into", "merge_statement"]
+
+_GONE, _ORDER = "__gone", "__order"
 
 Target: TypeAlias = "Callable[[DataFrame, DataFrame, int], None]"
 """The target of a changelog: a function that applies a batch. Its arguments are
@@ -134,6 +136,69 @@ def delta(table: str) -> Target:
         )
 
     return merge
+
+
+def merge_into(table: str) -> Target:
+    """Return a target that merges into an existing table by SQL, such as one of Delta or Iceberg.
+
+    It needs a session with the extension and the catalog of that table.
+
+    Args:
+        table: The table's name as in SQL, such as `lake.db.customers`, or a path as in ``delta.`/tables/customers` ``.
+    """
+
+    def merge(upserts: DataFrame, deletes: DataFrame, batch_id: int) -> None:
+        del batch_id  # merging a batch twice has the same result as merging it once
+        changes = upserts.withColumn(_GONE, F.lit(False)).unionByName(
+            deletes.withColumn(_GONE, F.lit(True)), allowMissingColumns=True
+        )
+        statement = merge_statement(table, upserts.columns, deletes.columns)
+        upserts.sparkSession.sql(statement, changes=changes)
+
+    return merge
+
+
+def merge_statement(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
+    """Return the MERGE of `{changes}`, which has the columns and `__gone`: true for a key whose row is deleted."""
+    same = " AND ".join(f"target.{quoted(key)} = changes.{quoted(key)}" for key in keys)
+    others = ", ".join(f"target.{quoted(name)} = changes.{quoted(name)}" for name in columns)
+    names, values = ", ".join(map(quoted, columns)), ", ".join(f"changes.{quoted(name)}" for name in columns)
+    return (
+        f"MERGE INTO {table} AS target USING {{changes}} AS changes ON {same} "  # noqa: S608  names are quoted
+        f"WHEN MATCHED AND changes.{_GONE} THEN DELETE WHEN MATCHED THEN UPDATE SET {others} "
+        f"WHEN NOT MATCHED AND NOT changes.{_GONE} THEN INSERT ({names}) VALUES ({values})"
+    )
+
+
+def changes_by_key(batch: DataFrame, keys: Sequence[str], order: str | None) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """Return the rows to insert or replace, the keys to delete, and both as they are kept in memory until `unpersist`.
+
+    Args:
+        batch: Rows, with `row_kind` if they are changes.
+        keys: The columns that identify a row.
+        order: The column that says which row of a key is the last one. None if a batch has one row of each key; the
+            query fails if it has several.
+    """
+    rows = batch if ROW_KIND in batch.columns else batch.withColumn(ROW_KIND, F.lit(UPDATE_AFTER))
+    if order is None:
+        found = F.when(F.count(F.lit(1)) == 1, F.first(F.struct(*map(named, rows.columns)))).otherwise(
+            F.raise_error(_several(keys))
+        )
+        last = rows.groupBy(*map(named, keys)).agg(found.alias("__last")).select("__last.*")
+    else:
+        last = last_changes(rows.withColumn(_ORDER, named(order)), keys, order=(_ORDER,))
+    last = last.persist()
+    gone = F.col(ROW_KIND).isin(*DELETES)
+    return last.where(~gone).drop(ROW_KIND), last.where(gone).select(*map(named, keys)), last
+
+
+def _several(keys: Sequence[str]) -> Column:
+    values = F.concat_ws(", ", *(named(key).cast("string") for key in keys))
+    return F.concat(
+        F.lit(f"A batch has several rows with the key ({', '.join(keys)}) = ("),
+        values,
+        F.lit("), and nothing says which one is the last. Name a column that does: 'sequence.field'"),
+    )
 
 
 def _check(changes: DataFrame, keys: Sequence[str], order: Sequence[str]) -> None:

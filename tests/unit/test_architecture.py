@@ -23,8 +23,8 @@ MODULES = {
 LAYERS = (
     {"", "__main__"},
     {"testing", "cli"},
-    {"builders", "sql", "functions", "changelog", "archive"},
-    {"spark"},
+    {"builders", "sql", "functions", "archive"},
+    {"spark", "changelog"},
     {"source", "sink", "formats"},
     {"metadata", "history"},
     {"kafka"},

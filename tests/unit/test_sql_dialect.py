@@ -242,6 +242,12 @@ def test_options_in_a_hint_are_those_of_a_view() -> None:
     assert spark(f"SELECT o.i FROM t {hint} AS o") == "SELECT o.i FROM `t_with_options` AS o"
 
 
+def test_values_are_a_query() -> None:
+    """Also with calls and operators in them, which are translated."""
+    assert spark("VALUES (1, 'a'), (2, 'b')") == "VALUES (1, 'a'), (2, 'b')"
+    assert spark("VALUES (7 / 2, 'a')") == "SELECT * FROM VALUES (CAST((7 DIV 2) AS INT), 'a')"
+
+
 def test_fetch_next_is_limit() -> None:
     """And Spark wants it before the OFFSET."""
     assert spark("SELECT i FROM t OFFSET 1 ROWS FETCH NEXT 2 ROWS ONLY") == "SELECT i FROM t LIMIT 2 OFFSET 1"

@@ -18,6 +18,7 @@ from dynamic_kafka.sql import scan
 from dynamic_kafka.sql.catalog import Catalog
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.scan import _check_drift, _value_row
+from dynamic_kafka.sql.table import KafkaTable
 
 
 @pytest.mark.parametrize(
@@ -46,10 +47,13 @@ def test_a_setting_is_the_idle_timeout_of_tables_without_one() -> None:
     config = TableConfig(session(), lambda: None)
     environment: Any = SimpleNamespace(config=config)
     plain, own = table(OPTIONS), table(OPTIONS | {"scan.watermark.idle-timeout": "5 s"})
-    for value, of_plain in (("30 s", "30 s"), ("0", None)):
+    for value, expected in (("30 s", "30 s"), ("0", None)):
         config.set("table.exec.source.idle-timeout", value)
-        assert Catalog.with_defaults(environment, plain).source.get("scan.watermark.idle-timeout") == of_plain
-        assert Catalog.with_defaults(environment, own).source["scan.watermark.idle-timeout"] == "5 s"
+        of_plain, of_own = (Catalog.with_defaults(environment, found) for found in (plain, own))
+        assert isinstance(of_plain, KafkaTable)
+        assert isinstance(of_own, KafkaTable)
+        assert of_plain.source.get("scan.watermark.idle-timeout") == expected
+        assert of_own.source["scan.watermark.idle-timeout"] == "5 s"
 
 
 def test_a_drift_of_more_than_the_delay_of_the_table_is_told(caplog: pytest.LogCaptureFixture) -> None:

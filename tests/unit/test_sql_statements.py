@@ -278,7 +278,6 @@ def test_wrong_columns_are_errors(parts: str, what: str) -> None:
 @pytest.mark.parametrize(
     ("clauses", "column", "what"),
     [
-        ("PARTITIONED BY (a)", 1, "no partition columns"),
         ("DISTRIBUTED BY HASH(a) INTO 3 BUCKETS", 1, "no buckets"),
         ("AS SELECT 1", 1, "INSERT INTO"),
         ("WITH ('a' = 'b') AS SELECT 1", 18, "INSERT INTO"),
@@ -405,7 +404,7 @@ def test_like_is_read_as_flink_does() -> None:
     """ALL is the default of the others; each is said once, and not all can be overwritten."""
     statement = parse_statement("CREATE TABLE t LIKE a.b.c (EXCLUDING ALL OVERWRITING OPTIONS)")
     assert isinstance(statement, CreateTable)
-    excluded = dict.fromkeys(("CONSTRAINTS", "GENERATED", "METADATA", "WATERMARKS"), "EXCLUDING")
+    excluded = dict.fromkeys(("CONSTRAINTS", "GENERATED", "METADATA", "PARTITIONS", "WATERMARKS"), "EXCLUDING")
     assert statement.like == Like(("a", "b", "c"), {**excluded, "OPTIONS": "OVERWRITING"})
     assert "twice" in str(fault("CREATE TABLE t LIKE a (INCLUDING ALL EXCLUDING ALL)"))
     assert "cannot be overwritten" in str(fault("CREATE TABLE t LIKE a (OVERWRITING CONSTRAINTS)"))

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.formats.format import ERROR
 
-__all__ = ["COORDINATES", "Part", "apply_error_policy", "row_or_error"]
+__all__ = ["COORDINATES", "Part", "apply_error_policy", "reason", "row_or_error"]
 
 COORDINATES = ("cluster", "topic", "partition", "offset")
 """Columns of the source that say where a message comes from."""
@@ -72,7 +72,7 @@ def apply_error_policy(
     """
     broken = reduce(or_, (part.error.isNotNull() for part in parts))
     why = F.coalesce(
-        *(F.when(p.error.isNotNull(), _reason(f"the {p.name}", p.format, p.error, column(p.name))) for p in parts)
+        *(F.when(p.error.isNotNull(), reason(f"the {p.name}", p.format, p.error, column(p.name))) for p in parts)
     )
     if policy == "fail":
         return messages.where(F.when(~broken, True).otherwise(F.raise_error(_located(why, column)).cast("boolean")))
@@ -95,10 +95,10 @@ def row_or_error(row: Column, decoded: Column, message: Column, format_name: str
         skip: True for null instead of an error.
     """
     fine = F.when(decoded.isNull() | decoded[ERROR].isNull(), row)
-    return fine if skip else fine.otherwise(F.raise_error(_reason("A message", format_name, decoded[ERROR], message)))
+    return fine if skip else fine.otherwise(F.raise_error(reason("A message", format_name, decoded[ERROR], message)))
 
 
-def _reason(subject: str, format_name: str, error: Column, message: Column) -> Column:
+def reason(subject: str, format_name: str, error: Column, message: Column) -> Column:
     """Return the text that says why a message cannot be read, and how it begins."""
     beginning = F.substring(message, 1, _SHOWN_BYTES)
     # The last character may be cut. `to_json` escapes control characters; quotes need no escape here.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -58,6 +59,7 @@ __all__ = [
     "UNDECODED_TYPE",
     "VALUE_ROW",
     "DynamicKafkaDataSource",
+    "activate",
     "registered",
 ]
 
@@ -225,6 +227,16 @@ def register_format(spark: SparkSession) -> None:
         known = False
     if not known:
         spark.dataSource.register(DynamicKafkaDataSource)
+
+
+def activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread: Spark looks for a format in the active session, not in the DataFrame's.
+
+    A new thread has no active session, and Spark takes the first session of the program.
+    """
+    session: Any = spark
+    with suppress(AttributeError):  # Spark Connect: its sessions are objects of this process
+        session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
 
 
 def registered(spark: SparkSession, builder_id: str, **objects: object) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -19,13 +20,16 @@ from pyspark.errors import AnalysisException
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.formats.expressions import quoted
+from dynamic_kafka.spark.datasource import activate
 from dynamic_kafka.sql.config import TableConfig
+from dynamic_kafka.sql.connectors.spark_table import find
+from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import Name, qualified
 from dynamic_kafka.sql.parser.lexer import tokenize
 from dynamic_kafka.sql.query_errors import in_query, refuse_for_streams
 from dynamic_kafka.sql.query_text import mentions, tables_read
-from dynamic_kafka.sql.scan import read
-from dynamic_kafka.sql.table import KafkaTable, table_of
+from dynamic_kafka.sql.table import KafkaTable
+from dynamic_kafka.sql.tables import Table, read_table, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,10 +63,11 @@ class Catalog:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self.config = TableConfig(spark, self.forget)
-        self.tables: dict[str, KafkaTable] = {}
+        self.tables: dict[str, Table] = {}
         self.views: dict[str, View] = {}
         self._made: dict[str, bool] = {}  # whether it is a stream
         self._making: set[str] = set()
+        self._written: set[str] = set()  # tables of Spark's catalogs
 
     def query(self, text: str, *, streaming: bool | None = None) -> DataFrame:
         """Return the rows of a query of Flink.
@@ -79,12 +84,16 @@ class Catalog:
         from dynamic_kafka.sql.dialect.query import parse_query
         from dynamic_kafka.sql.dialect.translate import translate
 
+        activate(self._spark)
         query = parse_query(text)
         if streaming is None:
             streaming = self.follows(text)
+        for name in self._written:  # Spark remembers the files of a table; a stream writes them in another session
+            with suppress(AnalysisException):  # it may be gone
+                self._spark.catalog.refreshTable(name)
         problems: dict[str, Exception] = {}
         for key in sorted(tables_read(text) & {*self.tables, *self.views} - self._making):
-            if self._made.get(key) == streaming:
+            if self._is_made(key, streaming=streaming):
                 continue
             try:
                 self._make(key, streaming=streaming)
@@ -154,7 +163,7 @@ class Catalog:
         except AnalysisException:
             return False
 
-    def _with_options(self, query: Query, place: int) -> KafkaTable:
+    def _with_options(self, query: Query, place: int) -> Table:
         """Return a table with the options of its hint in a query."""
         definition = self.table((_name_at(query, place),)).definition
         return table_of(replace(definition, options={**definition.options, **query.options[place]}))
@@ -169,14 +178,17 @@ class Catalog:
         self._made[view] = streaming
         return view
 
-    def _read(self, table: KafkaTable, *, streaming: bool) -> DataFrame:
+    def _read(self, table: Table, *, streaming: bool) -> DataFrame:
         if not streaming and not table.bounded:
             name = qualified(table.definition.name)
+            way = (
+                "'scan.bounded.mode' = 'latest-offset'" if isinstance(table, KafkaTable) else table.kind.endless(table)
+            )
             raise ConfigurationError(
                 f"Table {name} has no end, so a batch cannot read it. Give it one, in the table or in the query: {name} "
-                "/*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */. Or SET 'execution.runtime-mode' = 'streaming'"
+                f"/*+ OPTIONS({way}) */. Or SET 'execution.runtime-mode' = 'streaming'"
             )
-        return read(self._spark, self.with_defaults(table), streaming=streaming)
+        return read_table(self._spark, self.with_defaults(table), streaming=streaming)
 
     def rows(self, name: str) -> DataFrame:
         """Return the rows of a table or view.
@@ -185,15 +197,37 @@ class Catalog:
             ConfigurationError: If it cannot be read.
             pyspark.errors.AnalysisException: If it does not exist.
         """
+        activate(self._spark)
         key = name.lower()
         if key in {*self.tables, *self.views}:
             mode = self.config.mode
             streaming = self._is_endless(key) if mode == "automatic" else mode == "streaming"
-            if self._made.get(key) != streaming:
+            if not self._is_made(key, streaming=streaming):
                 self._make(key, streaming=streaming)
         return self._spark.table(quoted(name))
 
-    def table(self, name: Name) -> KafkaTable:
+    def target(self, name: Name, options: Mapping[str, str]) -> Table:
+        """Return the table that an INSERT writes to: one of the environment, or one of Spark's catalogs.
+
+        Raises:
+            ConfigurationError: If it does not exist, or an option of the hint is wrong.
+        """
+        ours = len(name) == 1 or is_default(name)
+        if not ours or (name[0].lower() not in {*self.tables, *self.views} and len(name) == 1):
+            found = find(self._spark, name, options)
+            if found is not None:
+                self._written.add(found.name)
+                return found
+            if not ours:
+                raise ConfigurationError(
+                    f"Table {qualified(name)} does not exist in Spark's catalogs. Create it with spark.sql"
+                )
+        table = self.table(name)
+        return (
+            table_of(replace(table.definition, options={**table.definition.options, **options})) if options else table
+        )
+
+    def table(self, name: Name) -> Table:
         """Return a table by its name.
 
         Raises:
@@ -206,8 +240,10 @@ class Catalog:
             raise ConfigurationError(f"Table {qualified(name)} does not exist; see SHOW TABLES")
         return table
 
-    def with_defaults(self, table: KafkaTable) -> KafkaTable:
+    def with_defaults(self, table: Table) -> Table:
         """Return the table with the settings of the environment for the options that it does not have."""
+        if not isinstance(table, KafkaTable):
+            return table
         if self.config.idle_timeout is not None:
             table = replace(table, source={"scan.watermark.idle-timeout": self.config.idle_timeout, **table.source})
         tasks = self.config.parallelism
@@ -219,7 +255,7 @@ class Catalog:
 
     def schema(self, key: str) -> StructType:
         """Return the columns of a table, in any runtime mode."""
-        return read(self._spark, self.with_defaults(self.tables[key]), streaming=True).schema
+        return read_table(self._spark, self.with_defaults(self.tables[key]), streaming=True).schema
 
     def check_new(self, name: str, *, if_not_exists: bool) -> bool:
         """Return whether a name is free.
@@ -271,6 +307,13 @@ class Catalog:
                 del owners[key]
         self._made.clear()
 
+    def _is_made(self, key: str, *, streaming: bool) -> bool:
+        """Return whether a table or view can be read as it was made. One of files has the files that were there then."""
+        table = self.tables.get(key)
+        beneath = self.tables.values() if table is None else [table]
+        files = any(isinstance(found, OtherTable) and found.kind.read is not None for found in beneath)
+        return self._made.get(key) == streaming and not files
+
     def _make(self, key: str, *, streaming: bool) -> None:
         self._making.add(key)
         try:
@@ -291,13 +334,18 @@ class Catalog:
         self._made[key] = streaming
 
 
+def is_default(name: Name) -> bool:
+    """Return whether Flink's default database, or catalog and database, are in front of a name."""
+    return tuple(part.lower() for part in name[:-1]) in (_DEFAULTS, _DEFAULTS[1:])
+
+
 def only_name(name: Name) -> str:
     """Return the last part of a table's name; Flink's default catalog and database may be in front of it.
 
     Raises:
         ConfigurationError: If another catalog or database is.
     """
-    if len(name) > 1 and tuple(part.lower() for part in name[:-1]) not in (_DEFAULTS, _DEFAULTS[1:]):
+    if len(name) > 1 and not is_default(name):
         raise ConfigurationError(
             f"Table {qualified(name)} is in a catalog or database, which do not exist here: queries "
             "find tables by one name. Write the name without them"

@@ -107,6 +107,7 @@ class TableDefinition:
         comment: The table's description.
         temporary: True for CREATE TEMPORARY TABLE.
         if_not_exists: True to keep a table of this name that exists already.
+        partitioned_by: The columns of PARTITIONED BY.
     """
 
     name: Name
@@ -117,6 +118,7 @@ class TableDefinition:
     comment: str | None = None
     temporary: bool = False
     if_not_exists: bool = False
+    partitioned_by: tuple[str, ...] = ()
 
     def ddl(self) -> str:
         """Return the CREATE TABLE statement in the layout of Flink's SHOW CREATE TABLE, with `***` for secrets."""
@@ -129,6 +131,8 @@ class TableDefinition:
         head += " IF NOT EXISTS" if self.if_not_exists else ""
         text = f"{head} {qualified(self.name)} (\n{_lines(parts)})"
         text += f"\nCOMMENT {string_literal(self.comment)}" if self.comment is not None else ""
+        if self.partitioned_by:
+            text += f"\nPARTITIONED BY ({', '.join(map(quoted, self.partitioned_by))})"
         if self.options:
             options = [f"{string_literal(k)} = {string_literal(v)}" for k, v in redact(self.options).items()]
             text += f"\nWITH (\n{_lines(options)})"

@@ -28,8 +28,9 @@ from dynamic_kafka.sql.query_text import filters_groups, is_projection, selects_
 from dynamic_kafka.sql.result import TableResult
 from dynamic_kafka.sql.scan import check_expressions
 from dynamic_kafka.sql.script_errors import in_text
-from dynamic_kafka.sql.sink_rows import to_sink_rows
-from dynamic_kafka.sql.table import KafkaTable, table_of
+from dynamic_kafka.sql.sink_rows import to_sink_rows, to_table_rows
+from dynamic_kafka.sql.table import KafkaTable
+from dynamic_kafka.sql.tables import Table, table_of
 from dynamic_kafka.sql.types import flink_type, string_literal
 
 if TYPE_CHECKING:
@@ -267,22 +268,20 @@ class TableEnvironment:
             raise
         return started
 
-    def _prepared(self, statement: s.InsertInto) -> tuple[KafkaTable, DataFrame]:
+    def _prepared(self, statement: s.InsertInto) -> tuple[Table, DataFrame]:
         """Return the table with the options of the statement's hint, and the rows for its sink."""
-        table = self._catalog.table(statement.table)
-        if statement.options:
-            options = {**table.definition.options, **statement.options}
-            table = table_of(replace(table.definition, options=options))
-        table = self._catalog.with_defaults(table)
+        table = self._catalog.with_defaults(self._catalog.target(statement.table, statement.options))
         rows = self._rows_for(table, statement.query)
         if table.upsert and rows.isStreaming and filters_groups(statement.query):
             _log.warning(
                 "Groups that no longer satisfy HAVING are not deleted from table %s: Spark's update mode does not emit them",
                 qualified(table.definition.name),
             )
-        return table, to_sink_rows(rows, table, statement.columns)
+        if isinstance(table, KafkaTable):
+            return table, to_sink_rows(rows, table, statement.columns)
+        return table, to_table_rows(rows, table, statement.columns)
 
-    def _rows_for(self, table: KafkaTable, query: str) -> DataFrame:
+    def _rows_for(self, table: Table, query: str) -> DataFrame:
         """Return the query's rows, with `row_kind` if a changelog table reads from a changelog.
 
         Raises:
@@ -292,7 +291,7 @@ class TableEnvironment:
         if not changelogs or selects_all(query):  # all columns of a changelog have `row_kind` among them
             return self._catalog.query(query)
         name = qualified(table.definition.name)
-        if not table.changelog:
+        if not table.takes_changes:
             raise ConfigurationError(
                 f"Table {name} accepts only new rows, but the query reads the changes of {', '.join(changelogs)}: deletions "
                 "and updates would become new rows. Write to a table with a changelog format or 'upsert-kafka', or filter "

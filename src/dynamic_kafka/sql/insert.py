@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.spark.datasource import NAME
 from dynamic_kafka.sql.config import TableConfig
+from dynamic_kafka.sql.connect import is_connect, query_id
+from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, OtherTable
 from dynamic_kafka.sql.definition import qualified
 from dynamic_kafka.sql.result import start
 from dynamic_kafka.sql.table import KafkaTable
+from dynamic_kafka.sql.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,11 +34,11 @@ class Jobs:
     def __init__(self) -> None:
         self._jobs: dict[str, tuple[str, str, StreamingQuery]] = {}  # with the query's text and the prefix
 
-    def insert(self, rows: DataFrame, table: KafkaTable, config: TableConfig, query: str) -> StreamingQuery | None:
+    def insert(self, rows: DataFrame, table: Table, config: TableConfig, query: str) -> StreamingQuery | None:
         """Write rows to a table.
 
         Args:
-            rows: The rows from `to_sink_rows`; a stream starts a query, other rows are written at once.
+            rows: The rows from `to_sink_rows` or `to_table_rows`; a stream starts a query, other rows are written at once.
             table: The table.
             config: The settings, with the folder of checkpoints and the interval of batches.
             query: The text of the query.
@@ -48,7 +50,7 @@ class Jobs:
             ConfigurationError: If the query updates rows and the table accepts only new ones, if the folder of
                 checkpoints is missing or cannot be used, or if a running job has the same prefix of transactional ids.
         """
-        prefix = configure_sink(table.sink).prefix
+        prefix = "" if isinstance(table, OtherTable) else configure_sink(table.sink).prefix
         self._check_prefix(prefix, table)
         if not rows.isStreaming:
             _write(rows, table)
@@ -58,7 +60,7 @@ class Jobs:
         self._jobs[name] = query, prefix, running
         return running
 
-    def _check_prefix(self, prefix: str, table: KafkaTable) -> None:
+    def _check_prefix(self, prefix: str, table: Table) -> None:
         """Raise if a running job has this prefix: each of the two would end the other one's transactions."""
         for name, (_, other, running) in self._jobs.items():
             if prefix and other == prefix and running.isActive:
@@ -68,7 +70,7 @@ class Jobs:
                     f"INSERT INTO {qualified(table.definition.name)} /*+ OPTIONS('sink.transactional-id-prefix'='...') */"
                 )
 
-    def _name(self, table: KafkaTable, config: TableConfig, query: str) -> str:
+    def _name(self, table: Table, config: TableConfig, query: str) -> str:
         """Return the name of a job and of its checkpoint's folder: `pipeline.name`, or the table's name.
 
         Another query with this name gets a number, so the order in a script decides. The same query, run again after it
@@ -84,23 +86,31 @@ class Jobs:
         return found
 
 
-def _write(rows: DataFrame, table: KafkaTable) -> None:
+def _write(rows: DataFrame, table: Table) -> None:
+    if isinstance(table, OtherTable):
+        assert table.kind.write is not None
+        table.kind.write(_other_rows(rows, table), table)
+        return
     rows, options = _spread(rows, table)
     rows.write.format(NAME).options(**options).mode("append").save()
 
 
-def _start(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -> StreamingQuery:
+def _start(rows: DataFrame, table: Table, config: TableConfig, name: str) -> StreamingQuery:
+    checkpoint = _checkpoint(rows, config, name, table)
+    if isinstance(table, OtherTable):
+        rows = _other_rows(rows, table)
+        assert table.kind.start is not None
+        with _usable(checkpoint), _append_only(table):
+            started: StreamingQuery = table.kind.start(_writer(rows, checkpoint, config, name), table, rows)
+            return started
     rows, options = _spread(rows, table)
     exactly_once = configure_sink(options).guarantee == "exactly-once"
-    checkpoint = _checkpoint(rows, config, name, table)
-    writer = rows.writeStream.queryName(name)
-    if checkpoint is not None:
-        writer = writer.option("checkpointLocation", checkpoint)
-    if config.interval_ms is not None:
-        writer = writer.trigger(processingTime=f"{config.interval_ms} milliseconds")
+    writer = _writer(rows, checkpoint, config, name)
     if not table.upsert:
-        with _usable(checkpoint):
-            return _append(writer.format(NAME).options(**options).outputMode("append"), table)
+        with _usable(checkpoint), _append_only(table):
+            return writer.format(NAME).options(**options).outputMode("append").start()
+
+    place = checkpoint or f"{_checkpoints_of_session(rows)}/{name}"
 
     def write(batch: DataFrame, batch_id: int) -> None:
         # A Python sink does not accept update mode, so each batch is a write of its own. Its identity makes a repeated write
@@ -108,13 +118,36 @@ def _start(rows: DataFrame, table: KafkaTable, config: TableConfig, name: str) -
         # batch is written, also an empty one, so a gap shows that the checkpoint or the commit log is another one.
         identity: dict[str, str] = {}
         if exactly_once:
-            query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            assert query_id is not None, "Spark sets it for foreachBatch"
-            identity = {"txnAppId": query_id, "txnVersion": str(batch_id), "__txnConsecutive": "true"}
+            identity = {"txnAppId": _query_id(batch, place), "txnVersion": str(batch_id), "__txnConsecutive": "true"}
         batch.write.format(NAME).options(**options, **identity).mode("append").save()
 
     with _usable(checkpoint):
         return start(writer.foreachBatch(write), ("update", "append"))
+
+
+def _query_id(batch: DataFrame, checkpoint: str) -> str:
+    """Return the id of the query that a batch in `foreachBatch` belongs to."""
+    if is_connect(batch.sparkSession):
+        return query_id(checkpoint)
+    found: str | None = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    assert found is not None, "Spark sets it for foreachBatch"
+    return found
+
+
+def _writer(rows: DataFrame, checkpoint: str | None, config: TableConfig, name: str) -> DataStreamWriter:
+    writer = rows.writeStream.queryName(name)
+    if checkpoint is not None:
+        writer = writer.option("checkpointLocation", checkpoint)
+    if config.interval_ms is not None:
+        writer = writer.trigger(processingTime=f"{config.interval_ms} milliseconds")
+    return writer
+
+
+def _other_rows(rows: DataFrame, table: OtherTable) -> DataFrame:
+    """Return the rows as a table that is not on Kafka gets them, in as many tasks as `sink.parallelism`."""
+    tasks: int | None = WRITE_PARALLELISM.of(table.options)
+    rows = table.kind.encode(rows, table)
+    return rows if tasks is None else rows.repartition(tasks)
 
 
 @contextmanager
@@ -122,8 +155,11 @@ def _usable(checkpoint: str | None) -> Iterator[None]:
     """Turn Java's error for a checkpoint folder that cannot be created into one that names the folder."""
     try:
         yield
-    except Py4JJavaError as error:
-        reason = str(error.java_exception.getMessage()).partition("\n")[0]
+    except Exception as error:
+        of_java: Any = getattr(error, "java_exception", None)  # of Py4J, which a client of Spark Connect may not have
+        if of_java is None:
+            raise
+        reason = str(of_java.getMessage()).partition("\n")[0]
         raise ConfigurationError(
             f"The checkpoint in '{checkpoint}' cannot be used: {reason}. SET 'execution.checkpointing.dir' to a folder that "
             "driver and executors can write to"
@@ -148,24 +184,33 @@ def _spread(rows: DataFrame, table: KafkaTable) -> tuple[DataFrame, dict[str, st
     return rows.repartition(int(parallelism), *(["key"] if table.key is not None else [])), options
 
 
-def _append(writer: DataStreamWriter, table: KafkaTable) -> StreamingQuery:
+@contextmanager
+def _append_only(table: Table) -> Iterator[None]:
+    """Turn Spark's error for a query that updates rows into one that names the table."""
     try:
-        return writer.start()
+        yield
     except AnalysisException as error:
         if "output mode" not in str(error).lower():
             raise
         raise ConfigurationError(
             f"Table {qualified(table.definition.name)} accepts only new rows, but the query updates earlier ones. "
-            "Write to a table with 'connector' = 'upsert-kafka', or aggregate over windows with a watermark"
+            "Write to a table with a key, such as one with 'connector' = 'upsert-kafka', or aggregate over windows with a "
+            "watermark"
         ) from error
 
 
-def _checkpoint(rows: DataFrame, config: TableConfig, name: str, table: KafkaTable) -> str | None:
+def _checkpoints_of_session(rows: DataFrame) -> str | None:
+    return rows.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
+
+
+def _checkpoint(rows: DataFrame, config: TableConfig, name: str, table: Table) -> str | None:
     folder = config.get("execution.checkpointing.dir")
     if folder is not None:
         return f"{folder.rstrip('/')}/{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"
-    if rows.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None):
+    if _checkpoints_of_session(rows):
         return None  # Spark creates a folder with the job's name there
+    if isinstance(table, OtherTable) and table.kind.keeps_nothing:
+        return None  # it begins anew each time
     raise ConfigurationError(
         f"Setting 'execution.checkpointing.dir' is missing. INSERT INTO {qualified(table.definition.name)} as a stream "
         "keeps a checkpoint there, from which it continues after a restart: SET it to a folder"

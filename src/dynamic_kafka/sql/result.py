@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 
+from dynamic_kafka.sql.connect import follow_by_memory, is_connect
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
@@ -109,6 +111,9 @@ def start(writer: DataStreamWriter, modes: Sequence[str]) -> StreamingQuery:
 
 def _follow(stream: DataFrame) -> Iterator[Row]:
     """Yield the rows of a stream as they arrive; new and changed ones if it aggregates."""
+    if is_connect(stream.sparkSession):
+        yield from follow_by_memory(stream, lambda writer: start(writer, ("append", "update")))
+        return
     rows: queue.Queue[Row] = queue.Queue(maxsize=10_000)
     closed = False
 

@@ -25,13 +25,14 @@ from dynamic_kafka.native import can_decode
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.spark.datasource import COLUMN_TYPES, HISTORY_ROW, NAME, UNDECODED, UNDECODED_TYPE, VALUE_ROW
 from dynamic_kafka.sql.config import has_legacy_times
+from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.dead_letters import set_aside
-from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
+from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, TableDefinition, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, VALUE_PREFIX, metadata_types
 from dynamic_kafka.sql.table import Encoding, KafkaTable, with_start
 from dynamic_kafka.sql.types import cast_type
 
-__all__ = ["check_expressions", "read"]
+__all__ = ["check_expressions", "finished", "read"]
 
 _log = logging.getLogger(__name__)
 
@@ -81,16 +82,23 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
         dead_letter,
         column=of_message,
     )
-    rows = _rows(decoded, table)
-    for column in table.definition.columns:
+    return finished(_rows(decoded, table), table.definition, streaming=streaming)
+
+
+def finished(rows: DataFrame, definition: TableDefinition, *, streaming: bool) -> DataFrame:
+    """Return a table's physical and metadata columns with its computed columns, in order, and with its watermark.
+
+    A column `row_kind` stays, behind the others.
+    """
+    for column in definition.columns:
         if isinstance(column, ComputedColumn):
             rows = rows.withColumn(column.name, _computed(rows, column.expression))
-    watermark = table.definition.watermark
+    watermark = definition.watermark
     if watermark is not None:  # Spark needs TIMESTAMP_LTZ: a TIMESTAMP is in the session's time zone
         rows = rows.withColumn(watermark.column, named(watermark.column).cast("timestamp"))
         rows = rows.withWatermark(watermark.column, watermark.delay) if streaming else rows
-    names = [column.name for column in table.definition.columns]
-    return rows.select(*map(named, names), *([ROW_KIND] if table.changelog else []))
+    names = [column.name for column in definition.columns]
+    return rows.select(*map(named, names), *([ROW_KIND] if ROW_KIND in {*rows.columns} - {*names} else []))
 
 
 def _check_drift(table: KafkaTable, max_drift_ms: int | None) -> None:
@@ -106,7 +114,7 @@ def _check_drift(table: KafkaTable, max_drift_ms: int | None) -> None:
         )
 
 
-def check_expressions(spark: SparkSession, table: KafkaTable) -> None:
+def check_expressions(spark: SparkSession, table: KafkaTable | OtherTable) -> None:
     """Let Spark check a table's computed columns, and the types of its metadata columns.
 
     Raises:
@@ -123,7 +131,7 @@ def check_expressions(spark: SparkSession, table: KafkaTable) -> None:
         try:
             if isinstance(column, ComputedColumn):
                 rows = rows.withColumn(column.name, _computed(rows, column.expression))
-            else:
+            elif isinstance(table, KafkaTable):
                 known = metadata_types(table.value.format)[column.key]
                 rows.select(F.lit(None).cast(known).cast(cast_type(column.type)))
         except (AnalysisException, ParseException, SqlError) as error:

@@ -20,12 +20,13 @@ from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.encoding import ENCODER
 from dynamic_kafka.sql.config import has_legacy_times
+from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
 from dynamic_kafka.sql.table import Encoding, KafkaTable, only_topic
 from dynamic_kafka.sql.types import cast_type, flink_type, spark_type
 
-__all__ = ["check_writable", "to_sink_rows"]
+__all__ = ["check_writable", "to_sink_rows", "to_table_rows", "values_of"]
 
 
 def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
@@ -83,15 +84,8 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
         ConfigurationError: If the columns do not fit the table.
     """
     columns = check_writable(table)
-    given = _assigned(query, table, columns, names)
-    kind = query.columns[-1] if _has_kind(query, table, names or [c.name for c in columns]) else None
-    rows = query.toDF(*(f"c{i}" for i in range(len(query.columns))))
-    values = {
-        c.name: (F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)).cast(cast_type(c.type))
-        for c in columns
-    }
-    kind_column = _checked_kind(F.col(f"c{len(query.columns) - 1}"), table) if kind is not None else F.lit(INSERT)
-    values |= {c.name: _not_null(values[c.name], c, table, kind_column) for c in columns if not c.type.nullable}
+    rows, values, given_kind = values_of(query, table, columns, names)
+    kind_column = F.lit(INSERT) if given_kind is None else given_kind
     selected = []
     if table.key is not None:
         selected.append(_encoded(table, table.key, values, kind_column, _spec(query.sparkSession, table, table.key)))
@@ -104,16 +98,61 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
     return rows.select(*selected)
 
 
-def _checked_kind(kind: Column, table: KafkaTable) -> Column:
+def to_table_rows(query: DataFrame, table: OtherTable, names: Sequence[str] | None = None) -> DataFrame:
+    """Return the rows for a table that is not on Kafka: its physical columns, and `row_kind` if the query has it.
+
+    Raises:
+        ConfigurationError: If the columns do not fit the table, or it can only be read.
+    """
+    if table.kind.write is None:
+        raise table.only_read()
+    rows, values, kind = values_of(query, table, table.physical, names)
+    columns = (value.alias(name) for name, value in values.items())
+    return rows.select(*columns, *([] if kind is None else [kind.alias(ROW_KIND)]))
+
+
+def values_of(
+    query: DataFrame,
+    table: KafkaTable | OtherTable,
+    columns: Sequence[PhysicalColumn | MetadataColumn],
+    names: Sequence[str] | None,
+) -> tuple[DataFrame, dict[str, Column], Column | None]:
+    """Return the query's rows with other names, in these the value of each column, and the kind of a row if there is one.
+
+    Args:
+        query: The rows to write; columns are matched by position.
+        table: The table.
+        columns: The columns that an INSERT has values for.
+        names: The columns that an INSERT lists; None for all.
+
+    Raises:
+        ConfigurationError: If the columns do not fit the table.
+    """
+    given = _assigned(query, table, columns, names)
+    has_kind = _has_kind(query, table, names or [c.name for c in columns])
+    rows = query.toDF(*(f"c{i}" for i in range(len(query.columns))))
+    values = {
+        c.name: (F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)).cast(cast_type(c.type))
+        for c in columns
+    }
+    kind = _checked_kind(F.col(f"c{len(query.columns) - 1}"), table) if has_kind else None
+    or_insert = F.lit(INSERT) if kind is None else kind
+    values |= {c.name: _not_null(values[c.name], c, table, or_insert) for c in columns if not c.type.nullable}
+    return rows, values, kind
+
+
+def _checked_kind(kind: Column, table: KafkaTable | OtherTable) -> Column:
     rule = f"Column '{ROW_KIND}' of a row for table {qualified(table.definition.name)} must be +I, -U, +U or -D, not "
     refusal = F.concat(F.lit(rule), F.coalesce(kind, F.lit("NULL")), F.lit(". Correct the query"))
     return F.when(kind.isin(*ROW_KINDS), kind).otherwise(F.raise_error(refusal))
 
 
-def _not_null(value: Column, column: PhysicalColumn | MetadataColumn, table: KafkaTable, kind: Column) -> Column:
+def _not_null(
+    value: Column, column: PhysicalColumn | MetadataColumn, table: KafkaTable | OtherTable, kind: Column
+) -> Column:
     """Return a value that fails the query if it is null (Flink's `table.exec.sink.not-null-enforcer` = ERROR)."""
     wrong = value.isNull()
-    if table.upsert and column.name not in table.definition.primary_key:
+    if table.upsert and column.name not in table.key_columns:
         wrong = wrong & ~kind.isin(*DELETES)  # a deleted row needs its key only
     refusal = (
         f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, but a row has NULL for it. Filter "
@@ -156,10 +195,10 @@ def _encoded(
     return found.alias(encoding.name) if spec is None else found.alias(encoding.name, metadata={ENCODER: spec})
 
 
-def _has_kind(query: DataFrame, table: KafkaTable, names: Sequence[str]) -> bool:
+def _has_kind(query: DataFrame, table: KafkaTable | OtherTable, names: Sequence[str]) -> bool:
     if len(query.columns) != len(names) + 1 or query.columns[-1] != ROW_KIND:
         return False
-    if not table.changelog:
+    if not table.takes_changes:
         raise ConfigurationError(
             f"Table {qualified(table.definition.name)} accepts only new rows, but the query has updates and deletes (in its "
             "column 'row_kind'). Use a changelog format or 'upsert-kafka', or select the other columns"
@@ -169,7 +208,7 @@ def _has_kind(query: DataFrame, table: KafkaTable, names: Sequence[str]) -> bool
 
 def _assigned(
     query: DataFrame,
-    table: KafkaTable,
+    table: KafkaTable | OtherTable,
     columns: Sequence[PhysicalColumn | MetadataColumn],
     names: Sequence[str] | None,
 ) -> dict[str, int]:
@@ -222,7 +261,7 @@ def _fits(given: DataType, wanted: DataType) -> bool:
 
 
 def _mismatch(
-    cause: str, query: DataFrame, table: KafkaTable, columns: Sequence[PhysicalColumn | MetadataColumn]
+    cause: str, query: DataFrame, table: KafkaTable | OtherTable, columns: Sequence[PhysicalColumn | MetadataColumn]
 ) -> ConfigurationError:
     """Return Flink's error, with both schemas."""
     given = ", ".join(f"{f.name}: {flink_type(f.dataType)}" for f in query.schema.fields)

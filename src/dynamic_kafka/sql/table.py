@@ -106,6 +106,16 @@ class KafkaTable:
         return self.upsert or self.value.format.changelog
 
     @property
+    def takes_changes(self) -> bool:
+        """Return whether rows that are written may have a `row_kind`."""
+        return self.changelog
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Return the columns that identify a row."""
+        return self.definition.primary_key
+
+    @property
     def metadata(self) -> tuple[MetadataColumn, ...]:
         """Return its metadata columns."""
         return tuple(c for c in self.definition.columns if isinstance(c, MetadataColumn))
@@ -120,6 +130,10 @@ def table_of(definition: TableDefinition) -> KafkaTable:
     options = split_options(definition.options)
     connector: str = CONNECTOR.of(options.sql)
     physical = {c.name: spark_type(c.type) for c in definition.columns if isinstance(c, PhysicalColumn)}
+    if definition.partitioned_by:
+        raise ConfigurationError(
+            "PARTITIONED BY does not go with Kafka tables, which have no partition columns: see 'sink.partitioner'"
+        )
     _check_columns(definition)
     key, value = _encodings(definition, options, physical)
     if connector == "upsert-kafka":

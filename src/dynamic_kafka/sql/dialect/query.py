@@ -95,6 +95,8 @@ def parse_query(text: str) -> Query:
         if _is_plain_spark(text, tokens):
             return Query(text, None, options, for_spark)
         raise query_error(text, *_problem(error, text)) from None
+    if isinstance(tree, exp.Values):  # which sqlglot knows as a table only
+        tree = exp.select("*").from_(tree)
     if not isinstance(tree, exp.Query):
         if _is_plain_spark(text, tokens):
             return Query(text, None, options, for_spark)

@@ -29,7 +29,6 @@ _CLOSING = {"(": ")", "[": "]"}
 _NOT_ENFORCED = "Kafka does not check keys, so write PRIMARY KEY (...) NOT ENFORCED"
 _WATERMARK_FORMS = "Spark's watermarks are `column` or `column - INTERVAL '5' SECOND`"
 _UNSUPPORTED_CLAUSES = {
-    "PARTITIONED": "PARTITIONED BY is not supported because Kafka tables have no partition columns; see 'sink.partitioner'",
     "DISTRIBUTED": "DISTRIBUTED is not supported because Kafka tables have no buckets; see 'key.fields'",
     "AS": "CREATE TABLE ... AS is not supported. Create the table with its columns, then INSERT INTO it",
 }
@@ -63,6 +62,7 @@ def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefiniti
     if cursor.at("("):
         cursor.listed(lambda: _read_part(cursor, table))
     comment = cursor.string("the comment") if cursor.take("COMMENT") else None
+    partitioned_by = tuple(cursor.column_names()) if cursor.take("PARTITIONED", "BY") else ()
     _refuse_clauses(cursor)
     options = read_options(cursor) if cursor.take("WITH") else {}
     _refuse_clauses(cursor)
@@ -77,6 +77,7 @@ def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefiniti
         comment,
         temporary,
         if_not_exists,
+        partitioned_by,
     )
     if like is None:
         if not table.columns:

@@ -26,10 +26,10 @@ from dynamic_kafka.sql.parser.lexer import Cursor
 __all__ = ["Like", "merge", "read_like"]
 
 _FEATURE_OF = {ComputedColumn: "GENERATED", MetadataColumn: "METADATA"}  # physical columns are always taken over
-_FEATURES = ("CONSTRAINTS", "GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
-# Kafka tables have neither. Flink's DDL may name them, which has no effect.
-_IGNORED = ("PARTITIONS", "DISTRIBUTION")
-_NOT_OVERWRITTEN = ("ALL", "CONSTRAINTS", *_IGNORED)
+_FEATURES = ("CONSTRAINTS", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS")
+# Tables here do not have it. Flink's DDL may name it, which has no effect.
+_IGNORED = ("DISTRIBUTION",)
+_NOT_OVERWRITTEN = ("ALL", "CONSTRAINTS", "PARTITIONS", *_IGNORED)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Like:
 
     Args:
         table: The name of the other table.
-        strategies: INCLUDING, EXCLUDING or OVERWRITING for each of CONSTRAINTS, GENERATED, METADATA, OPTIONS, WATERMARKS.
+        strategies: INCLUDING, EXCLUDING or OVERWRITING for each of `_FEATURES`.
     """
 
     table: Name
@@ -106,6 +106,9 @@ def merge(table: TableDefinition, like: Like, other: TableDefinition) -> TableDe
     primary_key = () if like.strategies["CONSTRAINTS"] == "EXCLUDING" else other.primary_key
     if primary_key and table.primary_key:
         _overwrite(table, like, "CONSTRAINTS", "a primary key")
+    partitioned_by = () if like.strategies["PARTITIONS"] == "EXCLUDING" else other.partitioned_by
+    if partitioned_by and table.partitioned_by:
+        _overwrite(table, like, "PARTITIONS", "partitions")
     watermark = None if like.strategies["WATERMARKS"] == "EXCLUDING" else other.watermark
     if watermark and table.watermark:
         _overwrite(table, like, "WATERMARKS", "a watermark")
@@ -116,6 +119,7 @@ def merge(table: TableDefinition, like: Like, other: TableDefinition) -> TableDe
             primary_key=table.primary_key or primary_key,
             watermark=table.watermark or watermark,
             options=options,
+            partitioned_by=table.partitioned_by or partitioned_by,
         )
     )
     if found := fault(result):

@@ -1,0 +1,198 @@
+"""A table that is not on Kafka, and the rules for its options and columns; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from dynamic_kafka.errors import ConfigurationError, UnknownOptionError
+from dynamic_kafka.options import Option, option_names
+from dynamic_kafka.sink.configure import SINK_OPTIONS
+from dynamic_kafka.source.configure import SOURCE_OPTIONS
+from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, TableDefinition, qualified
+from dynamic_kafka.sql.options import CONNECTOR
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["READ_PARALLELISM", "WRITE_PARALLELISM", "Connector", "OtherTable", "other_table"]
+
+READ_PARALLELISM, WRITE_PARALLELISM = (
+    replace(
+        next(option for option in of_kafka if option.key == key),
+        shown_default="",
+        doc=f"The number of tasks that {do}.",
+    )
+    for of_kafka, key, do in ((SOURCE_OPTIONS, "scan.parallelism", "read"), (SINK_OPTIONS, "sink.parallelism", "write"))
+)
+
+
+@dataclass(frozen=True)
+class Connector:
+    """A kind of tables that are not on Kafka.
+
+    Args:
+        options: Its options, besides `connector`.
+        read: Returns a table's rows, with its physical and metadata columns; None if it can only be written. It gets True
+            for a table without an end.
+        write: Writes rows at once; None if it can only be read. The rows have the physical columns, and `row_kind` as the
+            last one if `takes_changes`.
+        start: Starts writing the rows of a stream. It gets the writer with the query's name, checkpoint and trigger.
+        check: Raises `ConfigurationError` if the table is wrong.
+        endless: Returns what would give a table without an end one; None if it has one.
+        prefixes: The beginnings of options that cannot be listed one by one.
+        metadata: The keys of its metadata columns.
+        keeps_nothing: Whether a stream may be written to it without a checkpoint of its own.
+        encode: Returns the rows as they are written.
+    """
+
+    options: tuple[Option[Any], ...] = ()
+    read: Callable[[SparkSession, OtherTable, bool], DataFrame] | None = None
+    write: Callable[[DataFrame, OtherTable], None] | None = None
+    start: Callable[[DataStreamWriter, OtherTable, DataFrame], Any] | None = None
+    check: Callable[[OtherTable], None] = lambda _: None
+    endless: Callable[[OtherTable], str | None] = lambda _: None
+    prefixes: tuple[str, ...] = ()
+    metadata: tuple[str, ...] = ()
+    keeps_nothing: bool = False
+    encode: Callable[[DataFrame, OtherTable], DataFrame] = lambda rows, _: rows
+
+
+@dataclass(frozen=True)
+class OtherTable:
+    """A table that is not on Kafka, with its options checked.
+
+    Args:
+        definition: The definition by the user.
+        kind: Its connector.
+        options: Its parsed options, by key.
+        rest: The options that cannot be listed one by one, as texts.
+        takes_changes: Whether rows that are written may have a `row_kind`.
+        key: The columns that identify a row, if rows with the same key replace each other.
+    """
+
+    definition: TableDefinition
+    kind: Connector
+    options: Mapping[str, Any] = field(repr=False)
+    rest: Mapping[str, str] = field(default_factory=dict, repr=False)
+    takes_changes: bool = False
+    key: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return its name as in SQL."""
+        return qualified(self.definition.name)
+
+    @property
+    def bounded(self) -> bool:
+        """Return whether it has an end."""
+        return self.kind.endless(self) is None
+
+    @property
+    def changelog(self) -> bool:
+        """Return whether its rows are changes when it is read: never."""
+        return False
+
+    @property
+    def upsert(self) -> bool:
+        """Return whether a row replaces the row with its key."""
+        return bool(self.key)
+
+    def only_written(self) -> ConfigurationError:
+        """Return the error for reading a table that can only be written."""
+        connector = self.definition.options["connector"]
+        return ConfigurationError(f"Table {self.name} has 'connector' = '{connector}', which can only be written to")
+
+    def only_read(self) -> ConfigurationError:
+        """Return the error for writing to a table that can only be read."""
+        connector = self.definition.options["connector"]
+        return ConfigurationError(f"Table {self.name} has 'connector' = '{connector}', which can only be read")
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Return the columns that identify a row."""
+        return self.key
+
+    @property
+    def physical(self) -> tuple[PhysicalColumn, ...]:
+        """Return its physical columns."""
+        return tuple(c for c in self.definition.columns if isinstance(c, PhysicalColumn))
+
+    @property
+    def metadata(self) -> tuple[MetadataColumn, ...]:
+        """Return its metadata columns."""
+        return tuple(c for c in self.definition.columns if isinstance(c, MetadataColumn))
+
+
+def other_table(definition: TableDefinition, kind: Connector, **more: Any) -> OtherTable:
+    """Check a table's definition, and return the table.
+
+    Args:
+        definition: The definition by the user.
+        kind: Its connector.
+        more: `takes_changes` and `key` of the table.
+
+    Raises:
+        ConfigurationError: If an option or a column is wrong.
+    """
+    known = option_names(kind.options)
+    options, rest = {}, {}
+    for name, text in definition.options.items():
+        if name in known:
+            options[known[name].key] = known[name].parse(text, name)
+        elif name.startswith(kind.prefixes):
+            rest[name] = text
+        elif name == CONNECTOR.key:
+            options[name] = text
+        else:
+            raise UnknownOptionError(name, [*known, CONNECTOR.key])
+    for column in definition.columns:
+        if isinstance(column, MetadataColumn) and column.key not in kind.metadata:
+            _refuse_metadata(column, kind.metadata, options)
+    if not any(isinstance(column, PhysicalColumn) for column in definition.columns):
+        raise ConfigurationError(f"Table {qualified(definition.name)} does not have a physical column; add one")
+    names = [column.name.lower() for column in definition.columns]
+    for column in definition.columns:
+        if names.count(column.name.lower()) > 1:
+            raise ConfigurationError(
+                f"Table {qualified(definition.name)} has two columns '{column.name}' (Spark does not distinguish upper and "
+                "lower case). Give each its own name"
+            )
+    _check_partitions(definition, kind.options)
+    table = OtherTable(definition, kind, options, rest, **more)
+    kind.check(table)
+    return table
+
+
+def _refuse_metadata(column: MetadataColumn, known: Sequence[str], options: Mapping[str, Any]) -> None:
+    has = f"has the metadata {', '.join(known)}" if known else "has no metadata"
+    raise ConfigurationError(
+        f"Column '{column.name}' is METADATA FROM '{column.key}', but the connector '{options.get('connector')}' {has}. "
+        "Leave the column out (LIKE ... EXCLUDING METADATA)"
+    )
+
+
+def _check_partitions(definition: TableDefinition, options: Sequence[Option[Any]]) -> None:
+    """Raise unless the partition columns are physical ones, of a connector that has a path."""
+    if not definition.partitioned_by:
+        return
+    if "path" not in {option.key for option in options}:
+        raise ConfigurationError(
+            f"PARTITIONED BY of table {qualified(definition.name)} is for 'connector' = 'filesystem'. Leave it out"
+        )
+    physical = [
+        column.name for column in definition.columns if not isinstance(column, (ComputedColumn, MetadataColumn))
+    ]
+    for name in definition.partitioned_by:
+        if name not in physical:
+            raise ConfigurationError(
+                f"PARTITIONED BY of table {qualified(definition.name)} names the column '{name}', but its physical columns "
+                f"are {', '.join(physical)}"
+            )
+    if len(definition.partitioned_by) == len(physical):
+        raise ConfigurationError(
+            f"All columns of table {qualified(definition.name)} are in PARTITIONED BY, so its files would be empty. Leave "
+            "one out"
+        )
