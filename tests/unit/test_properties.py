@@ -159,6 +159,13 @@ def test_idempotence_gives_way(contradiction: dict[str, str]) -> None:
     confluent_kafka.Producer(config)
 
 
+@pytest.mark.parametrize("key", ["config.providers", "config.providers.secretsmanager.class"])
+def test_javas_providers_of_secrets_are_refused_with_ours(key: str) -> None:
+    """A script of Amazon's examples has them."""
+    with pytest.raises(ConfigurationError, match=r"write \$\{env:NAME\} for an environment variable"):
+        to_librdkafka({key: "secretsmanager"}, role="consumer")
+
+
 @pytest.mark.parametrize(
     ("key", "suggestion"),
     [

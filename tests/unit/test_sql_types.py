@@ -38,6 +38,8 @@ def parse(text: str) -> FlinkType:
         ("CHARACTER VARYING(7)", "VARCHAR(7)", spark.StringType()),
         ("VARCHAR(2147483647)", "STRING", spark.StringType()),
         ("VARCHAR", "STRING", spark.StringType()),
+        ("VARCHAR(2147483647) CHARACTER SET `UTF-16LE` NOT NULL", "STRING NOT NULL", spark.StringType()),
+        ("CHAR(36) CHARACTER SET utf8", "CHAR(36)", spark.StringType()),
         ("VARBINARY", "BYTES", spark.BinaryType()),
         ("STRING", "STRING", spark.StringType()),
         ("BINARY(3)", "BINARY(3)", spark.BinaryType()),

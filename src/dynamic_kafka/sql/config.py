@@ -75,6 +75,8 @@ _FLINK = (
     "restart-strategy",
     "taskmanager.",
     "jobmanager.",
+    *("yarn.", "kubernetes.", "rest.", "high-availability", "metrics.", "classloader.", "security.", "s3.", "fs."),
+    *("env.", "cluster.", "heartbeat.", "akka.", "pekko.", "historyserver.", "jobstore.", "web."),
 )
 
 

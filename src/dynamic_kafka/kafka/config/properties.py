@@ -203,6 +203,11 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
                 f"Property '{key}' names a Java class that cannot run here ('{value}'); {JAVA_CODE[key]}"
             )
         return {}
+    if key == "config.providers" or key.startswith("config.providers."):
+        raise ConfigurationError(
+            f"Property '{key}' names Java classes that look up secrets, which cannot run here. Remove it, and write "
+            "${env:NAME} for an environment variable or ${file:PATH} for a file in place of the secret"
+        )
     if key not in _ALL_NAMES:
         raise UnknownOptionError(key, _ALL_NAMES, what="Kafka property")
     if (key in ADDRESSES or key.endswith(".url")) and secrets.has_login(value):

@@ -165,7 +165,7 @@ IGNORED = frozenset(
     sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.validator.class
     sasl.oauthbearer.scope.claim.name security.providers socket.connection.setup.timeout.max.ms
     ssl.enabled.protocols ssl.keymanager.algorithm ssl.protocol ssl.provider
-    ssl.secure.random.implementation ssl.trustmanager.algorithm
+    ssl.secure.random.implementation ssl.trustmanager.algorithm zookeeper.connect
     value.deserializer value.serializer
     """.split()
 )

@@ -6,6 +6,7 @@ The text is split at `;` by tokens, so a `;` in a string, a name or a comment do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dynamic_kafka.sql.parser.create_table import read_create_table, read_options
@@ -85,7 +86,7 @@ def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
         case "SET":
             statement = _set(cursor, place)
         case "RESET":
-            statement = Reset(*place, None if cursor.token.kind == "end" else cursor.string("the key"))
+            statement = Reset(*place, None if cursor.token.kind == "end" else _key(cursor))
         case "EXPLAIN":
             return _explain(cursor, following, start)
         case _:
@@ -164,9 +165,34 @@ def _show(cursor: Cursor, place: _Place) -> Show | ShowCreate:
 def _set(cursor: Cursor, place: _Place) -> Set:
     if cursor.token.kind == "end":
         return Set(*place, None, None)
-    key = cursor.string("the key")
+    key = _key(cursor)
     cursor.expect("=")
-    return Set(*place, key, cursor.string("the value"))
+    return Set(*place, key, cursor.string("the value") if cursor.token.kind == "string" else _bare_value(cursor))
+
+
+def _key(cursor: Cursor) -> str:
+    """Pass over a key, in quotes or, as before Flink 1.14, without them."""
+    if cursor.token.kind == "string":
+        return cursor.string("the key")
+    start = cursor.token
+    while cursor.token.kind in ("word", "number") or cursor.at(".") or cursor.at("-"):
+        cursor.next()
+    if cursor.token is start or re.search(r"\s", cursor.text_since(start)):
+        raise cursor.unexpected("the key, such as 'pipeline.name'")
+    return cursor.text_since(start)
+
+
+def _bare_value(cursor: Cursor) -> str:
+    """Pass over a value without quotes, which is the rest of the line."""
+    start = cursor.token
+    if start.kind == "end":
+        raise cursor.unexpected("the value")
+    text = cursor.take_rest()
+    # Two slashes begin a comment, and what is behind them, even the `;`, would be lost.
+    line = cursor.source[start.start :].partition("\n")[0]
+    if text != line[: len(text)] or re.match(r"//|/\*", line[len(text) :]):
+        raise cursor.error("Put this value in 'single quotes', and a ';' behind it", start)
+    return text
 
 
 def _explain(cursor: Cursor, following: Iterator[Cursor], start: Token) -> Explain:

@@ -91,6 +91,8 @@ def _read_name(cursor: Cursor, depth: int) -> FlinkType:
     if name == "DOUBLE":
         cursor.take("PRECISION")
     parameters = _read_parameters(cursor, name)
+    if name in ("CHAR", "VARCHAR") and cursor.take("CHARACTER", "SET"):
+        cursor.next()  # Calcite prints it: `UTF-16LE`. Texts are Unicode anyway
     if name in ("TIME", "TIMESTAMP"):
         name = _read_time_zone(cursor, name)
     if name in _UNLIMITED and parameters == (_MAX_LENGTH,):
