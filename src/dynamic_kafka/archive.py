@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dynamic_kafka.errors import ArchiveError, CheckpointError, ConfigurationError, listed
 from dynamic_kafka.files import open_files
 from dynamic_kafka.history.archive import log
+from dynamic_kafka.history.archive.as_delta import Published, is_published, publish
 from dynamic_kafka.history.archive.compaction import Compacted
 from dynamic_kafka.history.archive.data import NEEDED
 from dynamic_kafka.history.archive.model import Archive, PartitionKey
@@ -33,7 +34,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["Compacted", "PartitionReport", "Verified", "compact", "files", "verify", "write"]
+__all__ = [
+    "Compacted",
+    "PartitionReport",
+    "Published",
+    "Verified",
+    "compact",
+    "files",
+    "publish_delta",
+    "verify",
+    "write",
+]
 
 _ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")
 _KEEP = dt.timedelta(days=7)
@@ -70,6 +81,7 @@ def write(stream: DataFrame, path: str, *, checkpoint: str) -> DataStreamWriter:
 def compact(path: str, *, before: dt.date | None = None, keep: dt.timedelta = _KEEP) -> Compacted:
     """Turn the files of each finished day into one, sorted by cluster, topic, partition and offset.
 
+    If the archive is published as a Delta table, it is published before and after, so that the table names files that stay.
     It may run while the archive is written and read, and be stopped and repeated at any time.
 
     Args:
@@ -84,7 +96,28 @@ def compact(path: str, *, before: dt.date | None = None, keep: dt.timedelta = _K
     from dynamic_kafka.history.archive.compaction import compact as run
 
     today = dt.datetime.now(dt.UTC).date()
-    return run(path, before=before or today, keep_ms=int(keep.total_seconds() * 1000))
+    published = is_published(path)
+    if published:  # otherwise files that were replaced long ago, and are deleted now, may still be in the table
+        publish(path)
+    done = run(path, before=before or today, keep_ms=int(keep.total_seconds() * 1000))
+    if published:
+        publish(path)
+    return done
+
+
+def publish_delta(path: str) -> Published:
+    """Make the archive's folder a Delta table, too, or the table what the archive is now: one commit, and no copy.
+
+    Each version of the table is a state of the archive, with each record once. Needs the extra `deltalake`.
+
+    Args:
+        path: The archive's folder.
+
+    Raises:
+        ArchiveError: If it is no archive or has no records, if somebody else has written the table, or another run of this
+            was faster.
+    """
+    return publish(path)
 
 
 def verify(path: str) -> Verified:

@@ -20,6 +20,7 @@ __all__ = ["add_to"]
 _EXAMPLES = """examples:
   dynamic-kafka archive verify s3a://bucket/archives/orders
   dynamic-kafka archive compact /archives/orders --execute
+  dynamic-kafka archive delta /archives/orders
   dynamic-kafka archive compact /archives/orders --before 2026-11-01 --keep '1 d' --execute
 """
 
@@ -38,6 +39,7 @@ def add_to(commands: Any) -> None:
         return added
 
     add("verify", "Say whether each record is there once, and which offsets are not there.", _verify)
+    add("delta", "Make the folder a Delta table, too, or that table what the archive is now.", _delta)
     compacting = add("compact", "Turn the files of each finished day into one.", _compact)
     compacting.add_argument("--before", type=_day, metavar="DAY", help="the first day that is left alone (today, UTC)")
     compacting.add_argument(
@@ -108,6 +110,19 @@ def _entry(report: PartitionReport) -> dict[str, Any]:
         "unread": report.unread,
         "withoutRecord": report.without_record,
     }
+
+
+def _delta(args: argparse.Namespace) -> int:
+    from dynamic_kafka import archive
+
+    done = archive.publish_delta(args.path)
+    if args.output == "json":
+        show_json(done._asdict())
+    else:
+        show_line(
+            f"Version {done.version} of the Delta table is the archive: {done.added} files came in, {done.removed} went out."
+        )
+    return 0
 
 
 def _compact(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 from dynamic_kafka.history.folder import Folder, ListedFile
 from dynamic_kafka.history.settings import HistorySettings
 
-__all__ = ["files_of_delta"]
+__all__ = ["address_of", "files_of_delta", "rows_of"]
 
 _HADOOPS_NAMES = ("s3a://", "s3n://")
 
@@ -40,15 +40,27 @@ def files_of_delta(folder: Folder, settings: HistorySettings) -> tuple[list[List
     return sorted(files, key=lambda file: file.path), shown
 
 
+def address_of(location: str) -> str:
+    """Return the address of a table as deltalake knows it."""
+    return f"s3://{location[6:]}" if location.startswith(_HADOOPS_NAMES) else location
+
+
+def rows_of(table: Any) -> dict[str, int | None]:
+    """Return the paths of a table's files, with the number of rows if the table knows it."""
+    import pyarrow as pa
+
+    actions = pa.table(table.get_add_actions()).to_pylist()
+    return {unquote(action["path"]): action.get("num_records") for action in actions}
+
+
 def _opened(location: str, version: int | None) -> Any:
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError:
         raise MissingDependencyError("deltalake", "deltalake", "to read a Delta table as a history") from None
-    address = f"s3://{location[6:]}" if location.startswith(_HADOOPS_NAMES) else location
     try:
-        return DeltaTable(address, version=version)
+        return DeltaTable(address_of(location), version=version)
     except TableNotFoundError:
         raise ConfigurationError(
             f"Option 'history.path': '{location}' is no Delta table. Correct the path, or history.format"

@@ -1,0 +1,164 @@
+"""An archive as a Delta table: a log of Delta in the archive's folder that names the archive's own files.
+
+The log of the archive stays the truth. Publishing compares the two, and makes the table what the archive is, in one commit:
+files that batches have added come in, and those that a compaction has replaced go out. So each version of the table is a
+state of the archive, with each record once. Nothing is copied.
+
+Only publishing writes the table. A commit of anybody else ends it with an error, because the next one would undo it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dynamic_kafka.errors import ArchiveError, MissingDependencyError
+from dynamic_kafka.files import Files, open_files
+from dynamic_kafka.history.archive import log
+from dynamic_kafka.history.archive.model import DataFile
+from dynamic_kafka.history.delta import address_of, rows_of
+
+__all__ = ["Published", "is_published", "publish"]
+
+_LOG = "_delta_log"
+_MARK = "dynamic_kafka"
+_CONFIGURATION = {
+    # VACUUM deletes what the table does not name: new files of the archive, and its own log is all that knows them.
+    "delta.deletedFileRetentionDuration": "interval 5200 weeks",
+}
+
+
+class Published(NamedTuple):
+    """What publishing has done.
+
+    Args:
+        version: The version of the table that is the archive now.
+        added: The number of files that came in.
+        removed: The number of files that went out.
+    """
+
+    version: int
+    added: int
+    removed: int
+
+
+def is_published(location: str) -> bool:
+    """Return whether the archive is a Delta table, too."""
+    return any(name.endswith(".json") for name in open_files(location, ArchiveError).names(_LOG))
+
+
+def publish(location: str) -> Published:
+    """Make the Delta table in an archive's folder what the archive is now; make the table if there is none.
+
+    Args:
+        location: The archive's folder.
+
+    Raises:
+        ArchiveError: If it is no archive or has no files, if somebody else has written the table, or another run of this was
+            faster.
+        MissingDependencyError: If deltalake is not installed.
+    """
+    files = open_files(location, ArchiveError)
+    shown = f"The Delta table in {location}"
+    # The table first: if another run publishes a later state meanwhile, the commit of this one is refused.
+    table = _opened(location) if is_published(location) else None
+    archive = log.read(files)
+    if archive is None:
+        raise ArchiveError(f"{location} is no archive: it has no folder {log.FOLDER}. Correct the path")
+    if table is not None and _MARK not in table.history(1)[0]:
+        raise ArchiveError(
+            f"{shown} was written by something else than its archive, in version {table.version()}. Restore the version "
+            "before it, or move the folder _delta_log away and publish again"
+        )
+    if table is None and not archive.files:
+        raise ArchiveError(f"The archive {location} has no records yet, so a table of it would have no columns")
+    published = {} if table is None else rows_of(table)
+    added = {path: file for path, file in archive.files.items() if path not in published}
+    removed = {path: rows for path, rows in published.items() if path not in archive.files}
+    if added or removed:
+        try:
+            _commit(table, location, _schema(files, added), added, removed)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ArchiveError(f"{shown} was not changed: {str(error).partition(chr(10))[0]}") from error
+        table = _opened(location)
+        if rows_of(table).keys() != archive.files.keys():
+            raise ArchiveError(
+                f"{shown} does not name the archive's files in version {table.version()}. Did two runs publish it at "
+                "the same time? Run it again"
+            )
+    assert table is not None
+    return Published(table.version(), len(added), len(removed))
+
+
+def _opened(location: str) -> Any:
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+    except ImportError:
+        raise MissingDependencyError("deltalake", "deltalake", "to publish an archive as a Delta table") from None
+    try:
+        return DeltaTable(address_of(location))
+    except (DeltaError, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ArchiveError(f"The Delta table in {location} cannot be read: {reason}") from error
+
+
+def _commit(
+    table: Any, location: str, found: pa.Schema, added: Mapping[str, DataFile], removed: Mapping[str, int | None]
+) -> None:
+    """Commit a change; raise OSError if another run was faster."""
+    try:
+        from deltalake import CommitProperties, Schema
+        from deltalake.exceptions import DeltaError
+        from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+    except ImportError:
+        raise MissingDependencyError("deltalake", "deltalake", "to publish an archive as a Delta table") from None
+    now_ms = int(time.time() * 1000)
+    # Rows only leave a file by a compaction, which puts the same rows into another one: streams that read the table skip it.
+    changed = sum(file.rows for file in added.values()) != sum(rows or 0 for rows in removed.values())
+    adds = [
+        AddAction(
+            path, file.size_bytes, {"day": file.day or None}, now_ms, changed, json.dumps({"numRecords": file.rows})
+        )
+        for path, file in sorted(added.items())
+    ]
+    # Tried once: after another commit, what is to be changed is not known any more.
+    once = CommitProperties(custom_metadata={_MARK: "archive"}, max_commit_retries=0)
+    schema = Schema.from_arrow(found)
+    try:
+        if table is None:
+            create_table_with_add_actions(
+                address_of(location),
+                schema,
+                adds,
+                "error",
+                ["day"],
+                configuration=_CONFIGURATION,
+                commit_properties=once,
+            )
+            return
+        known = {field.name for field in table.schema().fields}
+        if new := [field for field in schema.fields if field.name not in known]:
+            table.alter.add_columns(new, commit_properties=once)
+        removes = [RemoveAction(path, changed, now_ms) for path in sorted(removed)]
+        table.create_write_transaction([*removes, *adds], "append", table.schema(), ["day"], commit_properties=once)
+    except DeltaError as error:
+        raise OSError(f"{error}. Was it published twice at the same time? Run it again") from error
+
+
+def _schema(files: Files, added: Iterable[str]) -> pa.Schema:
+    """Return the columns of some files, with the day. Instants are UTC in a file, whatever zone it names."""
+    found = [pq.read_schema(files.full(path), filesystem=files.file_system).remove_metadata() for path in added]
+    columns = pa.unify_schemas(found)
+    utc = [
+        field.with_type(pa.timestamp("us", "UTC"))
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None
+        else field
+        for field in columns
+    ]
+    return pa.schema([*utc, ("day", pa.date32())])
