@@ -12,7 +12,7 @@ from dynamic_kafka.continuation import Way
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source import matching
 from dynamic_kafka.source.document import ClusterOffsets
-from dynamic_kafka.source.evidence import MARKS, Marks, MoveRequest, Placement, RecordPrint, Sync
+from dynamic_kafka.source.evidence import MARKS, Marks, MoveRequest, Placement, RecordPrint, Sync, evidence_around
 from dynamic_kafka.source.kept_marks import add_marks, unmarked
 from dynamic_kafka.source.placement import place
 
@@ -93,6 +93,52 @@ def test_an_exact_position_is_the_true_one(
     placement = alive(old, position, new) if readable else dead(marks(Log(text), position), position, new)
     if placement.guarantee == "exact":
         assert placement.position == 100 + position
+
+
+@given(
+    st.text("abcX ", min_size=1, max_size=40),
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.booleans(),
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.sampled_from(["records", "mirror-maker"]),
+)
+@example("abcd", 2, 4, 0, True, 3, 0, "records")
+@example("XXX", 1, 3, 1, False, 0, 1, "records")
+@example("XX", 1, 2, 1, False, 0, 1, "records")
+def test_nothing_is_lost_where_a_place_is_exact_or_at_least_once(
+    text: str,
+    position: int,
+    copied: int,
+    lost: int,
+    readable: bool,  # noqa: FBT001
+    old_start: int,
+    marked: int,
+    by: Way,
+) -> None:
+    """The old log has lost its first records, also unread ones, and the copy other ones; it has no markers, and may lag."""
+    position, copied = min(position, len(text)), min(copied, len(text))
+    lost, old_start, marked = min(lost, copied), min(old_start, len(text)), min(marked, position)
+    old, known = Log(" " * old_start + text[old_start:]), marks(Log(text), marked)
+    old.start = old_start
+    copy = [number for number, letter in enumerate(text) if lost <= number < copied and letter != " "]
+    new = Log("".join(text[number] for number in copy), start=100)
+    of_old = evidence_around(old if readable else None, T0, position, known)
+    run = "".join(record.content for record in of_old.before)
+    records = text.replace(" ", "")
+    # What comes again with all that is known of its neighbours cannot be told apart.
+    assume(not run or sum(records.startswith(run, at) for at in range(len(records))) <= 1)
+    assume(
+        run
+        or "".join(r.content for r in of_old.behind) not in (text[:position] + text[position + 1 :]).replace(" ", "")
+    )
+    placement = place(MoveRequest("b", T0, "a", T0, position, by, "", readable, known), old if readable else None, new)
+    if placement.guarantee != "unproved":
+        assert placement.position is not None
+        read, unread = copy[placement.position - 100 :], [number for number in copy if number >= position]
+        assert read == unread if placement.guarantee == "exact" else len(read) >= len(unread)
 
 
 def test_a_record_with_other_neighbours_may_be_another_one() -> None:
@@ -187,3 +233,15 @@ def test_marks_of_an_earlier_position_are_kept_and_told() -> None:
     state.ranges[T0] = 20, 20
     assert add_marks(state, T0, second)
     assert state.marks == {T0: (second,)}
+
+
+def test_marks_of_records_that_may_be_gone_are_left_out() -> None:
+    """The position went back, and the records there are others now: the newest answer counts."""
+    (before,), (now,) = marks(Log("abcdefghijklmnopqrst"), 20), marks(Log("abcdefghijKLMNOPQRST"), 20)
+    state = ClusterOffsets(topics={"t": "x"}, ranges={T0: (10, 15)}, marks={T0: (before,)})
+    (behind,) = marks(Log("abcdefghijKLMNO"), 15)
+    assert add_marks(state, T0, behind)
+    assert state.marks == {T0: (behind,)}
+    state = ClusterOffsets(topics={"t": "x"}, ranges={T0: (10, 20)}, marks={T0: (before,)})
+    assert add_marks(state, T0, now)
+    assert state.marks == {T0: (now,)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -144,6 +145,22 @@ def test_without_records_before_it_the_first_one_behind_it_counts() -> None:
     assert found(2, old, Log(*"zabcd")) == (3, "exact")
 
 
+def test_what_is_behind_lost_records_is_not_what_is_behind_the_position() -> None:
+    """Retention on the old cluster has taken records that were not read, and the copy has them."""
+    old, new = Log(*"ghij", start=6), Log(*"abcdefghij")
+    ways: tuple[Way, ...] = ("records", "timestamp", "mirror-maker", "same-offsets")
+    assert [found(3, old, new, by)[1] for by in ways] == ["unproved"] * 4
+    marks = (Marks(3, tuple(new.prints[:3])),)
+    assert place(request(3, marks=marks), old, new)[:2] == (3, "exact")
+
+
+def test_tombstones_that_compaction_removed_at_the_end_are_known_by_marks() -> None:
+    """They were read, and the copy still has them: without marks they would come twice."""
+    whole = Log(*"abcdefgh")
+    marks = (Marks(8, tuple(whole.prints[2:])),)
+    assert place(request(8, marks=marks), Log(*"abcde", None, None, None), whole)[:2] == (8, "exact")
+
+
 def test_with_the_old_cluster_dead_the_marks_prove_the_position() -> None:
     """Without marks nothing is known."""
     old, new = Log(*"abcdef"), Log(*"zzabcdefgh")
@@ -202,6 +219,18 @@ def test_a_sync_of_mirror_maker_is_made_exact_by_records() -> None:
     assert place(request(4, "mirror-maker", readable=False), None, new)[:2] == (6, "exact")
     assert found_dead(5, old, new, "mirror-maker")[:2] == (7, "exact")
     assert place(request(5, "mirror-maker", readable=False), None, Log(*"zz")).position is None
+
+
+def test_a_sync_to_a_copy_that_was_made_again_proves_nothing() -> None:
+    """Its offset is behind the end, before the start, or of another record: the copy has begun at 0 again."""
+    syncs = {"mm2-offset-syncs.a.internal": [Sync(50, 50)]}
+    again = {"mm2-offset-syncs.a.internal": [Sync(50, 50), Sync(60, 0)]}
+    logs = [Log(syncs=syncs), Log(*"k" * 50, syncs=syncs), Log(*"k" * 9, start=51, syncs=syncs)]
+    for new in (*logs, Log(*"k" * 80, syncs=again)):
+        for position in (50, 51, 55):
+            placement = place(request(position, "mirror-maker", readable=False), None, new)
+            assert (placement.position, placement.guarantee) == (None, "unproved"), (new.bounds(T0), position)
+    assert "made again" in place(request(50, "mirror-maker", readable=False), None, logs[0]).evidence
 
 
 def test_syncs_are_translated_as_by_mirror_makers_library() -> None:
@@ -441,6 +470,25 @@ def test_a_topic_of_a_known_cluster_that_continues_an_unknown_one_is_read_with_a
     assert "warning: Cluster 'b', topic 'v' is new, and the checkpoint does not know cluster 'x'" in query.said
 
 
+def test_marks_of_a_log_that_was_cut_are_dropped() -> None:
+    """The offsets get other records. Another partition keeps its marks."""
+    state = reading("ka", t=[20, 20])
+    state.marks = {tp: (Marks(20, (RecordPrint(19, 1, "x", ""),)),) for tp in state.ranges}
+    result = reconcile(
+        Document(clusters={"a": state}),
+        {},
+        {"a": wants("t"), "b": wants("t", continues=RECORDS)},
+        {"a": view("ka", t=[30, 30]), "b": view("kb", t=[9, 9])},
+        policy=ReadPolicy(KafkaOffsetsInitializer.earliest(), None, False, 10**9, False),
+        answers=OffsetAnswers(),
+        now_ms=1,
+        fresh=True,
+        regressed={("a", T0): 15},
+    )
+    kept = result.document.clusters["a"]
+    assert (kept.ranges[T0], list(kept.marks)) == ((15, 15), [TP("t", 1)])
+
+
 def test_another_number_of_partitions_is_refused() -> None:
     """A record may be in another partition there."""
     query = Query(a=reading("ka", t=[5]))
@@ -470,6 +518,24 @@ def test_fail_back_does_not_go_on_at_the_positions_of_before() -> None:
     query.look(back, {"a": view("ka", t=[200]), "b": view("kb", t=[8])}, quiet={("b", "t")})
     assert query.positions("a") == {("t", 0): 108}
     assert "b" not in query.document.clusters
+
+
+def test_where_nothing_was_read_retained_positions_say_what_was_read_before() -> None:
+    """The new cluster has records from its time before: from its start on they would be read again, which is not exact."""
+    state = ClusterOffsets("ka", discovered=True, retained={"t": RetainedTopic("ka-t", 1, {0: 5})})
+    query = Query(a=state, b=reading("kb", t=[0]))
+    query.answer = Placement(0, "exact", 0, "no record was read before it")
+    back = {"a": wants("t", continues=Continues("b", "records"))}
+    views = {"a": view("ka", t=[200]), "b": view("kb", t=[0])}
+    query.look(back, views, quiet={("b", "t")})
+    assert query.positions("a") == {}
+    assert "would be at-least-once, with up to 5 records again" in query.said
+    assert "has read 'a' up to offset 5 earlier" in query.said
+    state.retained["t"] = RetainedTopic("another", 1, {0: 5})
+    query = Query(a=state, b=reading("kb", t=[0]))
+    query.answer = Placement(0, "exact", 0, "no record was read before it")
+    query.look(back, views, quiet={("b", "t")})
+    assert query.positions("a") == {("t", 0): 0}
 
 
 def test_a_cluster_that_waits_itself_is_waited_for() -> None:
@@ -577,6 +643,25 @@ def test_a_batch_of_a_dead_cluster_is_read_from_its_copy() -> None:
         [Range("a", "u", "x", 0, 0, 1)],
     ]
     assert said == ["Cluster 'a' does not answer. Its part of this batch is read from cluster 'b': t/0:5-8"]
+
+
+def test_a_batch_from_the_start_of_a_log_needs_a_copy_of_the_same_length() -> None:
+    """No record proves the start: a copy that began later does not have the first records, and another has more."""
+    old = Log(*"abcdefghijkl")
+    state = reading("ka", t=[12])
+    state.marks = {T0: (Marks(12, tuple(old.prints[6:])),)}
+    groups = [[Range("a", "t", "x", 0, 0, 12)]]
+    for new, is_read in ((old, True), (Log(*"efghijkl"), False), (Log(*"zzabcdefghijkl"), False)):
+        found, said = stand_in(
+            groups,
+            Document(clusters={"a": state}),
+            "b",
+            topics=["t"],
+            continues=RECORDS,
+            ask=partial(place, old=None, new=new),
+        )
+        assert found == ([[Range("b", "t", "", 0, 0, 12)]] if is_read else groups)
+        assert is_read or "nothing proves where its first record is" in said[0]
 
 
 def test_a_batch_without_marks_of_both_ends_is_left_as_it_is() -> None:

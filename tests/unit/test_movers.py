@@ -14,6 +14,7 @@ import pytest
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source import movers as movers_module
+from dynamic_kafka.source.document import ClusterOffsets
 from dynamic_kafka.source.evidence import Marks, MoveRequest, Placement, RecordPrint, Sync
 from dynamic_kafka.source.movers import Movers
 from dynamic_kafka.source.record_log import OffsetSyncs, SyncsOfTopic
@@ -39,6 +40,14 @@ class Far:
 def marks_until(end: int) -> Marks:
     """One record."""
     return Marks(end, (RecordPrint(end - 1, 1, "x", ""),))
+
+
+def at(
+    positions: Mapping[KafkaTopicPartition, int], topic_id: str = "x"
+) -> tuple[ClusterOffsets, list[KafkaTopicPartition], dict[str, str]]:
+    """Positions, their partitions and no properties."""
+    state = ClusterOffsets("kafka", topics={"t": topic_id}, ranges={tp: (end, end) for tp, end in positions.items()})
+    return state, list(positions), {}
 
 
 @pytest.fixture
@@ -103,15 +112,43 @@ def test_offset_syncs_are_read_once_for_all_partitions_of_a_move() -> None:
 def test_marks_that_come_late_are_used_for_the_position_that_they_are_of(far: Far) -> None:
     """A batch does not wait for a cluster that has not answered the one before. No partition waits for another one."""
     movers = Movers(group_id="g", timeout_ms=1000)
-    assert movers.marks("a", {}, {T0: 5, T1: 5}, 0.01) == {}
+    assert movers.marks("a", *at({T0: 5, T1: 5}), 0.01) == {}
     began = time.monotonic()
-    assert movers.marks("a", {}, {T0: 7, T1: 5}, 30) == {}
+    assert movers.marks("a", *at({T0: 7, T1: 5}), 30) == {}
     assert time.monotonic() - began < 10
     far.may_answer.set()
     while movers._busy:
         time.sleep(0.001)
-    assert movers.marks("a", {}, {T0: 9, T1: 5}, 30) == {T0: marks_until(9)}
+    assert movers.marks("a", *at({T0: 9, T1: 5}), 30) == {T0: marks_until(9)}
     assert far.asked == [{T0: 5, T1: 5}, {T0: 7, T1: 5}, {T0: 9, T1: 5}]
-    assert movers.marks("a", {}, {T0: 9, T1: 5}, 30) == {T0: marks_until(9)}
+    assert movers.marks("a", *at({T0: 9, T1: 5}), 30) == {T0: marks_until(9)}
     assert len(far.asked) <= 4
+    movers.close()
+
+
+def test_marks_of_records_that_are_gone_are_not_used_for_others_at_the_same_offsets(far: Far) -> None:
+    """A topic that was made again, and a log that was cut: each time the position comes back to where it was."""
+    far.may_answer.set()
+    movers = Movers(group_id="g", timeout_ms=1000)
+    assert movers.marks("a", *at({T0: 5}), 30) == {T0: marks_until(5)}
+    assert movers.marks("a", *at({T0: 5}, "made again"), 30) == {T0: marks_until(5)}
+    assert far.asked == [{T0: 5}, {T0: 5}]
+    state, tps, properties = at({T0: 5}, "made again")
+    state.ranges[T0] = 3, 5
+    movers._tried.clear()  # as after 2 s
+    assert movers.marks("a", state, tps, properties, 30) == {T0: marks_until(5)}
+    assert far.asked == [{T0: 5}, {T0: 5}, {T0: 5}]
+    movers.close()
+
+
+def test_marks_that_were_read_before_the_position_went_back_are_not_used(far: Far) -> None:
+    """The answer is late, and may be of records that the log has lost since."""
+    movers = Movers(group_id="g", timeout_ms=1000)
+    assert movers.marks("a", *at({T0: 9}), 0.01) == {}
+    (log,) = movers._tried["a"][0]
+    movers._went_back[log] = time.monotonic()
+    far.may_answer.set()
+    while movers._busy:
+        time.sleep(0.001)
+    assert movers._marks == {}
     movers.close()

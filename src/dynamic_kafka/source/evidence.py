@@ -148,17 +148,20 @@ def evidence_around(
     start, end = log.bounds(tp)
     if end < position:
         return of_marks._replace(cut_at=end)
+    if start > position:  # retention has taken what was next to the position, also records that were not read
+        return of_marks
     behind = tuple(islice(log.records(tp, position, end), _AROUND)) if end > position else ()
     before = _before(log, tp, position, start)
     if not before:
         return Evidence((), behind, 0, position == 0) if of_marks.gap and behind else of_marks._replace(behind=behind)
-    # Compaction removes a record only if a later one replaces it. So with none behind, only markers were removed or hidden.
-    gap = position - before[-1].offset - 1 if behind else 0
+    gap = position - before[-1].offset - 1
     if gap and of_marks.before and not of_marks.gap:
         if of_marks.before[-1].offset != before[-1].offset:
             return of_marks._replace(behind=behind)
         gap = 0
-    return Evidence(before, behind, gap, is_start=False)
+    # Compaction removes a record only if a later one replaces it. So with none behind, only markers were removed or hidden.
+    # (Tombstones at the end of a log go too, with what they replaced: then marks are needed.)
+    return Evidence(before, behind, gap if behind else 0, is_start=False)
 
 
 def _of_marks(position: int, marks: Iterable[Marks]) -> Evidence:

@@ -2,6 +2,7 @@
 
 A partition keeps the newest marks, and while its batch has records also the newest ones up to the start of the batch: a
 batch that is never finished moves from there. Marks say up to which offset they are complete, so older ones are true too.
+Those of an offset behind the batch are left out: the position went back, and the records may be others now.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ def add_marks(state: ClusterOffsets, tp: KafkaTopicPartition, found: Marks) -> b
     if not found.records:  # older ones say more
         return False
     start, end = state.ranges[tp]
-    known = sorted({*kept, found})
+    known = sorted([*(marks for marks in kept if marks.until <= end and marks.until != found.until), found])
     newest = known[-1]
     now = [max((marks for marks in known if marks.until <= start), default=newest), newest] if end > start else [newest]
-    state.marks[tp] = tuple(sorted(set(now)))
+    state.marks[tp] = tuple(dict.fromkeys(now))
     return state.marks[tp] != kept
 
 

@@ -253,7 +253,7 @@ class _Step:
                 readable,
                 state.marks.get(tp, ()),
             )
-            answer = self.answers.get(request)
+            answer = _not_read_before(self.answers.get(request), request, target, view)
             good = answer is not None and answer.position is not None and self.continues.allows(answer.guarantee)
             found.append(Move(request, answer, good))
             if answer is not None and not good:
@@ -311,6 +311,24 @@ class _Step:
 
     def _say(self, text: str, level: Literal["info", "warning"] = "warning") -> None:
         self.found.events.append(Event(level, text))
+
+
+def _not_read_before(
+    answer: Placement | None, request: MoveRequest, target: ClusterOffsets | None, view: ClusterView
+) -> Placement | None:
+    """Return the answer, with what the retained positions show: where nothing was read, no record proves the place.
+
+    Then the new cluster may have records from before that this query has read there.
+    """
+    topic, partition = request.partition
+    kept = None if target is None else target.retained.get(topic)
+    if answer is None or answer.position is None or kept is None or request.position > 0:
+        return answer
+    read_to = kept.offsets.get(partition, 0)
+    if kept.topic_id != view.topics[topic] or answer.position >= read_to or answer.guarantee == "unproved":
+        return answer
+    evidence = f"{answer.evidence}, but this query has read '{request.cluster}' up to offset {read_to} earlier"
+    return answer._replace(guarantee="at-least-once", overlap=read_to - answer.position, evidence=evidence)
 
 
 def _at(move: Move) -> tuple[int, int]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from typing import NamedTuple
 
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.document import ClusterOffsets
 from dynamic_kafka.source.evidence import Marks, MoveRequest, Placement
 from dynamic_kafka.source.placement import place
 from dynamic_kafka.source.record_log import OffsetSyncs, open_log
@@ -24,6 +26,15 @@ __all__ = ["Movers", "answer"]
 _AGAIN_S = 2.0
 _LATEST_AGAIN_S = 60.0
 _THREADS = 4
+
+
+class _Log(NamedTuple):
+    """A log by the ids that Kafka gave its cluster and its topic: a topic that is made again has another one."""
+
+    cluster: str
+    kafka_id: str
+    topic_id: str
+    partition: KafkaTopicPartition
 
 
 class Movers:
@@ -39,8 +50,9 @@ class Movers:
         self._changed = threading.Condition()
         # Guarded by the condition:
         self._answers: dict[MoveRequest, tuple[Placement, float, float]] = {}
-        self._marks: dict[tuple[str, KafkaTopicPartition], Marks] = {}
-        self._tried: dict[str, tuple[Mapping[KafkaTopicPartition, int], float]] = {}
+        self._marks: dict[_Log, Marks] = {}
+        self._went_back: dict[_Log, float] = {}
+        self._tried: dict[str, tuple[Mapping[_Log, int], float]] = {}
         self._jobs: dict[str, Callable[[], None]] = {}
         self._busy: set[str] = set()
         self._closed = False
@@ -84,28 +96,43 @@ class Movers:
         return request in self._answers and self._answers[request][1] >= since
 
     def marks(
-        self, cluster: str, properties: Mapping[str, str], positions: Mapping[KafkaTopicPartition, int], wait_s: float
+        self,
+        cluster: str,
+        state: ClusterOffsets,
+        tps: Collection[KafkaTopicPartition],
+        properties: Mapping[str, str],
+        wait_s: float,
     ) -> dict[KafkaTopicPartition, Marks]:
-        """Return the last records before positions of a cluster, or before earlier ones, as far as they are known.
+        """Return the last records before the ends of ranges, or before earlier offsets, as far as they are known.
 
         The answer is waited for, except if the one to an earlier question is late: then the cluster is far away.
+
+        Args:
+            cluster: The cluster.
+            state: Its part of the document.
+            tps: The partitions.
+            properties: The properties to reach it.
+            wait_s: The longest time to wait.
         """
+        logs = {tp: _Log(cluster, state.kafka_id, state.topics.get(tp.topic, ""), tp) for tp in tps}
         with self._changed:
-            due = {tp: end for tp, end in positions.items() if not self._is_marked(cluster, tp, end)}
+            now = time.monotonic()
+            for tp, log in logs.items():
+                if log in self._marks and self._marks[log].until > state.ranges[tp][0]:
+                    del self._marks[log]  # the position went back: these records may not be there any more
+                    self._went_back[log] = now
+            ends = {log: state.ranges[tp][1] for tp, log in logs.items()}
+            due = {log: end for log, end in ends.items() if log not in self._marks or self._marks[log].until != end}
             if due:
-                name, now = f"marks of {cluster}", time.monotonic()
+                name = f"marks of {cluster}"
                 is_late = name in self._busy
                 tried, tried_at = self._tried.get(cluster, ({}, -math.inf))
                 if tried != due or now - tried_at >= _AGAIN_S:
                     self._tried[cluster] = due, now
                     self._start(name, partial(self._mark, cluster, properties, due))
                 self._changed.wait_for(lambda: name not in self._busy, 0 if is_late else wait_s)
-            known = {tp: self._marks[cluster, tp] for tp in positions if (cluster, tp) in self._marks}
-            return {tp: marks for tp, marks in known.items() if marks.until <= positions[tp]}
-
-    def _is_marked(self, cluster: str, tp: KafkaTopicPartition, end: int) -> bool:
-        known = self._marks.get((cluster, tp))
-        return known is not None and known.until == end
+            known = {log.partition: self._marks[log] for log in ends if log in self._marks}
+            return {tp: marks for tp, marks in known.items() if marks.until <= state.ranges[tp][1]}
 
     def close(self) -> None:
         """Have the threads end, without waiting for them."""
@@ -150,16 +177,19 @@ class Movers:
                 self._answers[request] = placement, time.monotonic(), again_s
                 self._changed.notify_all()
 
-    def _mark(self, cluster: str, properties: Mapping[str, str], positions: Mapping[KafkaTopicPartition, int]) -> None:
+    def _mark(self, cluster: str, properties: Mapping[str, str], positions: Mapping[_Log, int]) -> None:
+        began = time.monotonic()
+        asked = {log.partition: end for log, end in positions.items()}
         try:
             with open_log(
                 cluster, properties, OffsetSyncs(), group_id=self._group_id, timeout_s=self._timeout_s
-            ) as log:
-                found = log.marks(positions)
+            ) as records:
+                found = records.marks(asked)
         except DynamicKafkaError:
             return  # the document keeps its earlier marks
         with self._changed:
-            self._marks |= {(cluster, tp): marks for tp, marks in found.items()}
+            logs = (log for log in positions if log.partition in found and began > self._went_back.get(log, -math.inf))
+            self._marks |= {log: found[log.partition] for log in logs}
             self._changed.notify_all()
 
 

@@ -15,9 +15,11 @@ A position is **exact** under these conditions, all of them:
 1. What is known is complete up to the position. Marks say up to which offset they are complete, and a record that follows
    on both clusters shows that nothing is between.
 2. All records that are known next to the position are on the new cluster, in one run. (At least as many as the document
-   keeps, if the new log begins in the middle of the run.) A shorter run may be another place with an identical record.
+   keeps, if the new log has lost what was before them.) A shorter run may be another place with an identical record.
 3. There is one such run, and it cannot be moved by some records and still be the same.
-4. If no record was read before the position, the new log has its first record still.
+4. If no record was read before the position, the new log has its first record still, and by the document nothing of it was
+   read earlier.
+5. A sync of MirrorMaker leads to an offset that the new log has, and no later sync to an earlier one.
 
 Otherwise it is `at-least-once` if records can only be repeated, `unproved` if they may be lost, and without any place there
 are words instead. What no record can show: the copy keeps the order of a partition, as all of these tools do, and records
@@ -28,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dynamic_kafka.continuation import Guarantee
 from dynamic_kafka.source.evidence import (
     MARKS,
     Evidence,
@@ -157,7 +160,7 @@ def _by_records(request: MoveRequest, known: Evidence, new: RecordLog, hint: int
     found, scope = search(new, tp, wanted, hint)
     if last not in found:
         return _not_there(request, found, last, scope)
-    _, end = new.bounds(tp)
+    start, end = new.bounds(tp)
     whole = [c for c in found[last] if c.run == len(wanted)]
     whole = whole or [c for c in found[last] if c.from_start and c.run >= MARKS]
     if not whole:
@@ -173,14 +176,20 @@ def _by_records(request: MoveRequest, known: Evidence, new: RecordLog, hint: int
     if len(whole) > 1:
         whole = [c for c in whole if not behind_it[c.offset].differs] or whole
     longest = whole[0].run
+    # Of a copy that has lost its first records it is not known whether the same ones were among them.
+    is_cut = whole[0].from_start and start > 0
+    weak: Guarantee = "unproved" if is_cut else "at-least-once"
     if len(whole) > 1:
         again = sum(1 for _ in new.records(tp, whole[0].offset + 1, whole[-1].offset + 1))
         text = f"it is on '{request.cluster}' {len(whole)} times, with the same {_number(longest)} up to it"
-        return Placement(whole[0].offset + 1, "at-least-once", again, text)
+        return Placement(whole[0].offset + 1, weak, again, text)
     at, length = whole[0].offset, behind_it[whole[0].offset].length
     if may_be_moved((*wanted, *behind[:length]), len(wanted) - longest, is_whole=wanted[0].offset == 0):
         text = f"the {_number(longest)} up to offset {at} are the same, but they repeat each other"
-        return Placement(at + 1, "at-least-once", None, text)
+        return Placement(at + 1, weak, None, text)
+    if is_cut and longest < MARKS:
+        text = f"only the first {_number(longest)} on '{request.cluster}' {_are(longest)} the same; others are gone"
+        return Placement(at + 1, "unproved", None, text)
     if known.gap and not length:
         evidence = (
             f"the record at offset {wanted[-1].offset} of '{request.old_cluster}' is at offset {at}; of the "
@@ -249,10 +258,12 @@ def _by_syncs(request: MoveRequest, known: Evidence, old: RecordLog | None, new:
     if sync is None:
         return _unknown(f"{why}; MirrorMaker has no sync of an offset up to {request.position}")
     text = f"MirrorMaker has copied offset {sync.upstream} to {sync.downstream}"
+    start, end = new.bounds(request.partition)
+    if not start <= sync.downstream < end:
+        return _unknown(f"{why}; {text}, and the log there has offsets {start} to {end} now: it was cut, or made again")
     if request.position in (sync.upstream, sync.upstream + 1):
         return Placement(sync.downstream + request.position - sync.upstream, "exact", 0, text)
-    _, end = new.bounds(request.partition)
-    again = min(request.position - sync.upstream - 1, max(0, end - sync.downstream - 1))
+    again = min(request.position - sync.upstream - 1, end - sync.downstream - 1)
     return Placement(sync.downstream + 1, "at-least-once", again, f"{why}; {text}")
 
 
@@ -260,13 +271,14 @@ def translate(syncs: Iterable[Sync], position: int) -> Sync | None:
     """Return the sync that MirrorMaker's library translates a position by: the last one that is not behind it.
 
     A sync of an earlier offset than the one before it means that the source was read again, and makes the others invalid.
+    So does one that leads to an earlier offset: then the copy was made again. (MirrorMaker's library does not look at that.)
     """
     best: Sync | None = None
-    newest = -1
+    newest = Sync(-1, -1)
     for sync in syncs:
-        if sync.upstream < newest:
+        if sync.upstream < newest.upstream or sync.downstream < newest.downstream:
             best = None
-        newest = sync.upstream
+        newest = sync
         if sync.upstream <= position:
             best = sync
     return best

@@ -57,6 +57,10 @@ def stand_in(
             for position in span
         ]
         first, last = (p.position if p.guarantee == "exact" else None for p in placed)
+        if first is not None and last is not None and span[0] == 0 and last - first != span[1]:
+            # No record proves where the first ones are: the copy may have begun later, or have others before them.
+            placed[0] = placed[0]._replace(guarantee="unproved", evidence="nothing proves where its first record is")
+            first = None
         where = f"cluster '{old}', topic '{tp.topic}', partition {tp.partition}, offsets {span[0]} to {span[1]}"
         if first is None or last is None or first > last:
             why = next((p.evidence for p in placed if p.position is None or p.guarantee != "exact"), "they do not fit")

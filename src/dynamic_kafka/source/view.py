@@ -208,10 +208,10 @@ class SourceView:
         added = False
         for name, topics in standby.items():
             kept = document.clusters[name]
-            ends = {tp: end for tp, (_, end) in kept.ranges.items() if tp.topic in topics and end > 0}
+            tps = [tp for tp, (_, end) in kept.ranges.items() if tp.topic in topics and end > 0]
             if name not in self.monitors or self.monitors[name].failing_for_s is not None:
                 continue
-            found = self._movers.marks(name, self.metadata.properties(name, kept.properties), ends, _MARKS_S)
+            found = self._movers.marks(name, kept, tps, self.metadata.properties(name, kept.properties), _MARKS_S)
             for tp, marks in found.items():
                 added |= add_marks(kept, tp, marks)
         return added
