@@ -53,6 +53,7 @@ def test_generated_rows_into_files_and_back(env: TableEnvironment, tmp_path: Pat
         env.execute_sql("INSERT INTO csv VALUES (1, 1, 1, 'a' || CHR(10))")
 
 
+@pytest.mark.slow
 def test_streams_into_other_tables(
     env: TableEnvironment, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

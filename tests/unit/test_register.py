@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from dynamic_kafka.spark.datasource import NAME, DynamicKafkaDataSource, register_format
+from dynamic_kafka.spark.datasource import NAME, DynamicKafkaDataSource, activate, register_format
 
 
 @pytest.mark.parametrize("known", [True, False, None])
@@ -25,3 +25,11 @@ def test_the_format_is_registered_once(known: bool | None) -> None:  # noqa: FBT
         session.dataSource.register.assert_not_called()
     else:
         session.dataSource.register.assert_called_once_with(DynamicKafkaDataSource)
+
+
+def test_a_session_becomes_the_active_one() -> None:
+    """Of the thread that calls, in the JVM; with Spark Connect there is none."""
+    session = Mock()
+    activate(session)
+    session._get_j_spark_session_class.return_value.setActiveSession.assert_called_once_with(session._jsparkSession)
+    activate(SimpleNamespace())  # type: ignore[arg-type]

@@ -114,6 +114,11 @@ def test_what_datagen_calculates(type_: str, options: dict[str, str], expression
     assert [*expressions(table(f"a {type_}", "datagen", given))] == [expression]
 
 
+def test_metadata_of_a_table_that_nobody_reads_is_left_out() -> None:
+    """A table LIKE one of Kafka has its virtual columns."""
+    assert [c.name for c in table("a INT, o BIGINT METADATA FROM 'offset' VIRTUAL", "print").physical] == ["a"]
+
+
 def test_partitions_are_shown_and_taken_over() -> None:
     """SHOW CREATE TABLE has them, and so has a table LIKE it unless it excludes them."""
     found = definition("a INT, b INT", "'connector' = 'filesystem'", "PARTITIONED BY (b)")

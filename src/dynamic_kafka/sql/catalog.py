@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import wraps
+from threading import RLock
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from pyspark.errors import AnalysisException
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalog", "View", "only_name"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _DEFAULTS = ("default_catalog", "default_database")
 
 
@@ -51,6 +56,17 @@ class View:
     query: str | DataFrame
     columns: tuple[str, ...] = ()
     comment: str | None = None
+
+
+def _one_at_a_time(method: Callable[Concatenate[Catalog, P], R]) -> Callable[Concatenate[Catalog, P], R]:
+    """Let the other threads of a catalog wait: queries make the temporary views that they read."""
+
+    @wraps(method)
+    def alone(catalog: Catalog, /, *args: P.args, **names: P.kwargs) -> R:
+        with catalog.lock:
+            return method(catalog, *args, **names)
+
+    return alone
 
 
 class Catalog:
@@ -68,7 +84,9 @@ class Catalog:
         self._made: dict[str, bool] = {}  # whether it is a stream
         self._making: set[str] = set()
         self._written: set[str] = set()  # tables of Spark's catalogs
+        self.lock = RLock()
 
+    @_one_at_a_time
     def query(self, text: str, *, streaming: bool | None = None) -> DataFrame:
         """Return the rows of a query of Flink.
 
@@ -190,6 +208,7 @@ class Catalog:
             )
         return read_table(self._spark, self.with_defaults(table), streaming=streaming)
 
+    @_one_at_a_time
     def rows(self, name: str) -> DataFrame:
         """Return the rows of a table or view.
 

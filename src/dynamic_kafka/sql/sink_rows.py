@@ -106,6 +106,12 @@ def to_table_rows(query: DataFrame, table: OtherTable, names: Sequence[str] | No
     """
     if table.kind.write is None:
         raise table.only_read()
+    for column in table.metadata:
+        if not column.virtual:
+            raise ConfigurationError(
+                f"Column '{column.name}' of table {table.name} is METADATA FROM '{column.key}', which cannot be written. "
+                "Declare it VIRTUAL"
+            )
     rows, values, kind = values_of(query, table, table.physical, names)
     columns = (value.alias(name) for name, value in values.items())
     return rows.select(*columns, *([] if kind is None else [kind.alias(ROW_KIND)]))
