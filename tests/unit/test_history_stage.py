@@ -47,7 +47,8 @@ def test_a_range_is_its_rows_in_order(parts: list[list[int]], data: st.DataObjec
 
 
 @pytest.mark.parametrize(
-    ("read", "left"), [(0, (60, 3, 60)), (9, (51, 3, 51)), (10, (50, 2, 50)), (45, (15, 1, 15)), (60, (0, 0, 0))]
+    ("read", "left"),
+    [(0, (60, 3, 60)), (9, (51, 3, 51)), (10, (50, 2, 50)), (45, (15, 1, 15)), (59, (1, 1, 1)), (60, (0, 0, 0))],
 )
 def test_what_is_left_is_counted_in_rows_files_and_bytes(read: int, left: tuple[int, int, int]) -> None:
     """A file counts until its last row is read, with its bytes by the share of its rows; an empty one never."""
@@ -138,6 +139,12 @@ def test_a_chain_of_rows_must_not_break() -> None:
     for wrong in (Document(history=stage_of([10], start=5, end=9)), Document()):
         with pytest.raises(CheckpointError, match="row 4 of the history"):
             check_chain(first, wrong)
+    with pytest.raises(CheckpointError) as found:
+        check_chain(Document(), first)
+    assert str(found.value) == (
+        "The checkpoint ends one batch at row None of the history and starts the next one at row 0; offset files of "
+        "different queries were mixed or edited: restore them, or start with a new checkpoint"
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,8 +164,8 @@ def test_a_damaged_stage_is_an_error_with_words(change: dict[str, object]) -> No
 def test_progress_says_where_it_stands() -> None:
     """For `lastProgress`."""
     stage = stage_of([4, 4], end=4)
-    assert progress(stage)["stage"] == "history"
-    assert (progress(stage)["read"], progress(stage)["rows"]) == (4, 8)
+    frozen = {"location": "/h", "evidence": "1 files", "promise": "exact"}
+    assert progress(stage) == {"stage": "history", "rows": 8, "read": 4, **frozen}
     done = next_stage(replace(stage, range=(4, 8)), None)
     assert progress(done)["stage"] == "kafka"
 

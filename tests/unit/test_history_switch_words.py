@@ -1,0 +1,246 @@
+"""What is said of the switch from a history to Kafka: whole sentences, because people decide by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.test_history_switch import P0, P1, Log, desired, settings, view
+
+from dynamic_kafka.errors import DynamicKafkaError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.source.model import Event
+from dynamic_kafka.source.offsets import ClusterOffsets, Document
+from dynamic_kafka.source.switch import AfterHistory, check_answers, check_positions, next_offsets, promise
+
+_UNPROVED = "so it cannot be proved where Kafka goes on after the history"
+_WITHOUT = "Nothing was read. Use a history that goes further, or set failOnDataLoss=false to go on without them"
+_BY_TIME = AfterHistory(False, given=KafkaOffsetsInitializer.timestamp(5), is_time=True)
+_LEADERLESS = Document(clusters={"a": ClusterOffsets(ranges={P1: (0, 0)}, unresolved={P0: 1})})
+_UNSEEN = Document(clusters={"a": ClusterOffsets(ranges={P0: (0, 0)}, unseen={"u": 1})})
+
+
+def go_on(archive: Any, *clusters: str, views: Any = None, name: str = "a") -> None:
+    """Kafka goes on behind offset 9 of a partition."""
+    wanted = {cluster: desired() for cluster in clusters or ("a",)}
+    next_offsets({(name, "t", 0): 9}, archive, wanted, {"a": view()} if views is None else views)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said", "act"),
+    [
+        (
+            "a",
+            (
+                "Cluster 'a': 6 records that follow the history were deleted from Kafka: t-0: 5 (offsets 10 to 14), t-1: 1 "
+                f"(offsets 2 to 2). {_WITHOUT}"
+            ),
+            lambda: AfterHistory(False, {"a": {P0: 10, P1: 2}}).get_partition_offsets(
+                [P0, P1], Log({P0: (15, 20), P1: (3, 9)})
+            ),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a': records at or after the time of the switch may have been deleted from Kafka, because it has "
+                f"no record from before it: t-0 begins at offset 1. {_WITHOUT}"
+            ),
+            lambda: _BY_TIME.get_partition_offsets([P0], Log({P0: (1, 20)}, at_time=1)),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a': the history is ahead of Kafka, so it is of another log: t-0 ends at 20 and goes on at 21. Is "
+                "it the right cluster, and was the topic made anew? Nothing was read"
+            ),
+            lambda: AfterHistory(True, {"a": {P0: 21}}).get_partition_offsets([P0], Log({P0: (0, 20)})),
+        ),
+        (
+            "b",
+            f"Cluster 'b' does not answer, {_UNPROVED}. Bring the cluster back and start the query again",
+            lambda: check_answers({"c", "b", "a"}, {"a"}),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a', topic 't', partition 0 has no leader now, so it cannot be proved where it goes on after the "
+                "history. Wait until it can be read, and start the query again"
+            ),
+            lambda: check_positions(_LEADERLESS, {}, given=()),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a', topic 'x', partition 3 has no leader now, so it cannot be proved where it goes on after the "
+                "history. Wait until it can be read, and start the query again"
+            ),
+            lambda: check_positions(
+                Document(clusters={"a": ClusterOffsets()}), {"a": {KafkaTopicPartition("x", 3): 1}}, given=()
+            ),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a' does not show topic 'u', so it cannot be proved where it goes on after the history. Create the "
+                "topic, or give the user the right to see it, and start the query again"
+            ),
+            lambda: check_positions(_UNSEEN, {}, given=["a"]),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a' is not the one that the history was made from: its cluster.id was X and is now A. Give it the "
+                "address of that cluster, or set history.switch to timestamp or starting-offsets. Nothing was read"
+            ),
+            lambda: go_on({"a": {"id": "X"}}),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a', topic 't' was made anew after the history: its topic id was other and is now id-t. Nothing "
+                "was read. Set history.switch to timestamp or starting-offsets"
+            ),
+            lambda: go_on({"a": {"topics": {"t": "other"}}}),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a': the history has records of topic 't', partition 0, which does not exist there now. Is it the "
+                "right cluster, and was the topic deleted or made anew? Nothing was read"
+            ),
+            lambda: go_on({}, views={"a": view(t=0)}),
+        ),
+        (
+            "a",
+            f"Cluster 'a' does not answer, {_UNPROVED}. Bring the cluster back and start the query again",
+            lambda: go_on({}, views={}),
+        ),
+        (
+            None,
+            (
+                "The history's files have no column 'cluster', and the query reads several clusters. Add the column, or set "
+                "history.switch to timestamp or starting-offsets"
+            ),
+            lambda: go_on({}, "a", "b", name=""),
+        ),
+        (
+            None,
+            (
+                "The history names the cluster 'a' in more than one way, and the largest offsets of topic 't', partition 0 "
+                "differ. Set history.switch to starting-offsets"
+            ),
+            lambda: next_offsets(
+                {("a", "t", 0): 9, ("old", "t", 0): 8}, {"old": {"id": "A"}}, {"a": desired()}, {"a": view()}
+            ),
+        ),
+    ],
+)
+def test_an_error_names_the_cluster_and_what_to_do(cluster: str | None, said: str, act: Callable[[], Any]) -> None:
+    """In its text, and the cluster also as its attribute."""
+    with pytest.raises(DynamicKafkaError) as found:
+        act()
+    assert str(found.value) == said
+    assert found.value.cluster_id == cluster
+
+
+def test_one_cluster_may_have_two_names_if_they_agree() -> None:
+    """It was renamed while the history was made."""
+    largest = {("a", "t", 0): 9, ("old", "t", 0): 9, ("", "u", 0): 4}
+    found = next_offsets(largest, {"old": {"id": "A"}}, {"a": desired("t", "u")}, {"a": view(t=1, u=1)})
+    assert found.offsets == {"a": {P0: 10, KafkaTopicPartition("u", 0): 5}}
+
+
+def test_rows_that_nothing_follows_are_a_warning() -> None:
+    """By cluster, if the history names them."""
+    rest = "which this query does not read from Kafka: after the history no more of their rows follow"
+    found = next_offsets({("a", "t", 1): 1, ("a", "u", 0): 1}, {}, {"a": desired(partitions={P0})}, {"a": view()})
+    assert found.events == [Event("warning", f"The history has rows of cluster 'a', topics t-1, u, {rest}")]
+    found = next_offsets({("", "u", 0): 1}, {}, {"a": desired()}, {"a": view()})
+    assert found.events == [Event("warning", f"The history has rows of topics u, {rest}")]
+
+
+_LOST = "Not exact: 5 records were deleted; failOnDataLoss=false"
+_TIME = (
+    "Kafka goes on at the time 7. Exact only if 'timestamp' is the time of Kafka's record and the history is complete up to "
+    "that time; and a record that was written later with an earlier time is read from Kafka, too"
+)
+_ALSO = "1 partitions in the history; 1 partitions that are not in it start at their beginning"
+_BY = "clusters and topics were recognized by x"
+
+
+@pytest.mark.parametrize(
+    ("options", "exact", "inexact"),
+    [
+        (
+            {},
+            f"Kafka goes on behind the largest offset of each of {_ALSO}. Exact; {_BY}",
+            f"Kafka goes on behind the largest offset of each of {_ALSO}. {_LOST}; {_BY}",
+        ),
+        (
+            {"history.switch": "checkpoint", "history.switch.checkpoint": "/c"},
+            f"Kafka goes on where its checkpoint ended, in {_ALSO}. Exact; {_BY}",
+            f"Kafka goes on where its checkpoint ended, in {_ALSO}. {_LOST}; {_BY}",
+        ),
+        (
+            {"history.switch": "timestamp", "history.switch.timestamp-millis": "7"},
+            _TIME,
+            f"{_TIME}. {_LOST}",
+        ),
+        (
+            {"history.switch": "starting-offsets", "startingOffsets": "earliest"},
+            "Kafka goes on at the starting offsets that were given. Exact only if the history ends right before them",
+            f"Kafka goes on at the starting offsets that were given. {_LOST}",
+        ),
+    ],
+)
+def test_each_switch_has_its_promise(options: dict[str, str], exact: str, inexact: str) -> None:
+    """And none says "exact" of what was lost."""
+    history = settings(**options).history
+    assert history is not None
+    document = Document(clusters={"a": ClusterOffsets(ranges={P0: (1, 1), P1: (0, 0)})})
+    offsets = {"a": {P0: 1}}
+    assert promise(history, document, offsets, recognized={"x": 1}) == exact
+    assert promise(history, document, offsets, recognized={"x": 1}, given_up=["5 records were deleted"]) == inexact
+
+
+def test_a_promise_leaves_out_what_there_is_none_of() -> None:
+    """No new partitions, and nothing by which clusters were recognized."""
+    history = settings().history
+    assert history is not None
+    document = Document(clusters={"a": ClusterOffsets(ranges={P0: (1, 1)})})
+    said = "Kafka goes on behind the largest offset of each of 1 partitions in the history. Exact"
+    assert promise(history, document, {"a": {P0: 1}}, recognized={}) == said
+    assert promise(history, document, {"a": {P0: 1}}, recognized={"x": 2, "y": 1}).endswith(
+        ". Exact; clusters and topics were recognized by x (2 partitions) and by y (1 partitions)"
+    )
+
+
+def test_a_cluster_that_the_history_does_not_have_starts_at_its_beginning() -> None:
+    """All of its partitions."""
+    assert AfterHistory(False, {"other": {P0: 9}}).get_partition_offsets([P0], Log({P0: (3, 20)})) == {P0: 3}
+
+
+@pytest.mark.parametrize(
+    ("after", "log"),
+    [
+        (lambda tps: AfterHistory(False, {"a": dict.fromkeys(tps, 5)}), (0, 4)),
+        (lambda tps: AfterHistory(False, {"a": dict.fromkeys(tps, 5)}), (6, 9)),
+        (lambda _: _BY_TIME, (15, 20)),
+    ],
+)
+def test_of_many_partitions_five_are_named(after: Callable[[Any], AfterHistory], log: tuple[int, int]) -> None:
+    """And how many there are besides."""
+    tps = [KafkaTopicPartition("t", n) for n in range(8)]
+    with pytest.raises(DynamicKafkaError, match="t-4") as found:
+        after(tps).get_partition_offsets(tps, Log(dict.fromkeys(tps, log), at_time=15))
+    assert "t-5" not in str(found.value)
+
+
+def test_of_many_losses_a_promise_names_five() -> None:
+    """As errors do."""
+    history = settings().history
+    assert history is not None
+    said = promise(history, Document(), {}, recognized={}, given_up=[f"loss {n}" for n in range(8)])
+    assert "loss 4" in said
+    assert "loss 5" not in said
