@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryTask, TimeLimit, pieces
 from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.offsets import Document, Packing, check_chain, decode, encode
-from dynamic_kafka.source.stage import left_of, next_stage, plan_stage, progress
+from dynamic_kafka.source.stage import decode_stage, encode_stage, left_of, next_stage, plan_stage, progress
 
 FILES = st.lists(st.lists(st.integers(0, 5000), max_size=4), min_size=1, max_size=30)
 
@@ -56,6 +57,7 @@ def test_what_is_left_is_counted_in_rows_files_and_bytes(read: int, left: tuple[
     found = left_of(HistoryStage(FrozenHistory("/h", "parquet", "4 files", 60, files), "exact"), read)
     assert (found["rows_left"], found["files_left"], found["bytes_left"]) == left
     assert (found["rows"], found["location"]) == (60, "/h")
+    assert isinstance(found["bytes_left"], int)
 
 
 def test_nothing_is_left_of_a_history_that_was_read() -> None:
@@ -89,6 +91,53 @@ def test_parts_of_a_file_stay_whole_and_tasks_are_alike() -> None:
 def test_many_small_files_are_few_tasks() -> None:
     """A file costs as much as some rows, no task of its own."""
     assert len(plan_stage(stage_of(*[[10]] * 1000), Packing())) == 2
+
+
+@pytest.mark.parametrize(
+    ("parts", "packing", "expected"),
+    [
+        ([[1000] * 6], Packing(4000), [["f0000:0-2000"], ["f0000:2000-6000"]]),
+        ([[1000] * 6], Packing(1_000_000), [["f0000:0-6000"]]),
+        (
+            [[1000, 1000], [1000], [4000]],
+            Packing(3000),
+            [["f0000:0-1000"], ["f0000:1000-2000", "f0001:0-1000"], ["f0002:0-4000"]],
+        ),
+        ([[3000]] * 3, Packing(5000, max_tasks=2), [["f0000:0-3000", "f0001:0-3000"], ["f0002:0-3000"]]),
+        ([[9000]], Packing(4000, 2, cuts=True), [["f0000:0-3000"], ["f0000:3000-6000"], ["f0000:6000-9000"]]),
+        ([[10_000], [10]], Packing(10**6, 3, 2, cuts=True), [["f0000:0-5005"], ["f0000:5005-10000", "f0001:0-10"]]),
+        ([[3]], Packing(1, 9, cuts=True), [["f0000:0-1"], ["f0000:1-2"], ["f0000:2-3"]]),
+    ],
+)
+def test_rows_are_shared_among_tasks_in_this_way(parts: Any, packing: Packing, expected: list[list[str]]) -> None:
+    """A repeated batch is packed as the first time, so a change of these is one of what is promised."""
+    stage = stage_of(*parts)
+    found = plan_stage(stage, packing)
+    assert [[f"{p.file.path}:{p.first}-{p.last}" for p in task.pieces] for task in found] == expected
+    assert {task.history for task in found} == {replace(stage.history, files=())}
+
+
+def test_a_stage_has_this_text() -> None:
+    """Checkpoints of earlier versions have it, too."""
+    files = HistoryFile("a", 10, 7, (3, 4), {"day": "1"}), HistoryFile("b", 20, 8, (5,))
+    history = FrozenHistory("/h", "parquet", "2 files", 12, files, "c", TimeLimit("time", 5), decoded=True)
+    stage = HistoryStage(history, "exact", (2, 9))
+    value = {
+        "location": "/h", "format": "parquet", "evidence": "2 files", "promise": "exact", "rows": 12, "start": 2,
+        "count": 7, "cluster": "c", "before": ["time", 5], "decoded": True,
+        "files": {"paths": ["a", "b"], "sizes": [10, 20], "modified": [7, 8], "parts": [2, 1], "rows": [3, 4, 5],
+                  "values": [{"day": "1"}, {}]},
+    }  # fmt: skip
+    assert json.dumps(encode_stage(stage)) == json.dumps(value)
+    assert decode_stage(value) == stage
+
+
+def test_a_stage_of_which_lists_are_cut_off_is_no_stage() -> None:
+    """Whichever list it is."""
+    value = encode_stage(stage_of([4, 4], [5], end=4))
+    for name, cut in (("paths", ["f0000"]), ("sizes", [1]), ("modified", [1]), ("parts", [2]), ("rows", [4, 4, 5, 0])):
+        with pytest.raises(ValueError, match=r"zip|parts instead of"):
+            decode_stage(value | {"files": value["files"] | {name: cut}})
 
 
 def test_only_on_request_a_part_is_cut() -> None:

@@ -149,6 +149,8 @@ def test_one_cluster_may_have_two_names_if_they_agree() -> None:
     largest = {("a", "t", 0): 9, ("old", "t", 0): 9, ("", "u", 0): 4}
     found = next_offsets(largest, {"old": {"id": "A"}}, {"a": desired("t", "u")}, {"a": view(t=1, u=1)})
     assert found.offsets == {"a": {P0: 10, KafkaTopicPartition("u", 0): 5}}
+    by_name, by_id = "their names alone, because there are no ids to compare", "cluster.id and the topics' names"
+    assert found.recognized == {by_name: 1, by_id: 2}
 
 
 def test_rows_that_nothing_follows_are_a_warning() -> None:
@@ -156,6 +158,9 @@ def test_rows_that_nothing_follows_are_a_warning() -> None:
     rest = "which this query does not read from Kafka: after the history no more of their rows follow"
     found = next_offsets({("a", "t", 1): 1, ("a", "u", 0): 1}, {}, {"a": desired(partitions={P0})}, {"a": view()})
     assert found.events == [Event("warning", f"The history has rows of cluster 'a', topics t-1, u, {rest}")]
+    many = next_offsets({("a", f"u{n}", 0): 1 for n in range(8)}, {}, {"a": desired()}, {"a": view()})
+    assert "u4" in many.events[0].text
+    assert "u5" not in many.events[0].text
     found = next_offsets({("", "u", 0): 1}, {}, {"a": desired()}, {"a": view()})
     assert found.events == [Event("warning", f"The history has rows of topics u, {rest}")]
 
