@@ -164,8 +164,9 @@ def _start(writer: DataStreamWriter, table: OtherTable, rows: DataFrame) -> Stre
     place, key, sequence = _place(table), table.key, _SEQUENCE.of(table.options)
     if not key and table.kind is DELTA:
         return writer.format("delta").outputMode("append").start(_TABLE_PATH.of(table.options))
-    if not key and _is_transactional(rows.sparkSession, table):
-        return writer.outputMode("append").toTable(place)
+    provider = None if key else _transactional(rows.sparkSession, table)
+    if provider is not None:
+        return writer.format(provider).outputMode("append").toTable(place)
 
     def apply(batch: DataFrame, _: int) -> None:
         if key:
@@ -176,12 +177,13 @@ def _start(writer: DataStreamWriter, table: OtherTable, rows: DataFrame) -> Stre
     return start(writer.foreachBatch(apply), ("update", "append") if key else ("append",))
 
 
-def _is_transactional(spark: SparkSession, table: OtherTable) -> bool:
-    """Return whether a stream into the table repeats no batch: Delta and Iceberg know the number of the last one."""
+def _transactional(spark: SparkSession, table: OtherTable) -> str | None:
+    """Return the format of a table that takes no batch of a stream twice: Delta and Iceberg remember its number."""
     if table.kind is ICEBERG:
-        return True
+        return "iceberg"
     details = spark.sql(f"DESCRIBE TABLE EXTENDED {_place(table)}").where("col_name = 'Provider'").collect()
-    return any(str(row["data_type"]).lower() in ("delta", "iceberg") for row in details)
+    providers = {str(row["data_type"]).lower() for row in details} & {"delta", "iceberg"}
+    return providers.pop() if providers else None
 
 
 _NAMED = Connector((KEY_FIELDS, _SEQUENCE, WRITE_PARALLELISM), _read, _write, _start, _check, encode=_in_order)
