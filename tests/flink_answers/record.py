@@ -14,10 +14,12 @@ from typing import Any
 from scripts.spark42 import jars
 
 from tests.flink_answers.cases import EXPRESSIONS, QUERIES, ROWS, ZONES
+from tests.flink_answers.corpus import CORPUS, TABLES, values, views
 
-__all__ = ["ANSWERS"]
+__all__ = ["ANSWERS", "CORPUS_ANSWERS"]
 
 ANSWERS = Path(__file__).with_name("answers.json")
+CORPUS_ANSWERS = Path(__file__).with_name("corpus_answers.json")
 _POM = Path(__file__).with_name("pom.xml")
 
 
@@ -38,6 +40,7 @@ def main() -> None:
             _line(flink)
             known: dict[str, Any] = json.loads(ANSWERS.read_text()) if ANSWERS.exists() else {}
             answers = {zone: _of_zone(flink, zone, known.get(zone, {})) for zone in ZONES}
+            _record_corpus(flink)
             assert flink.stdin is not None
             flink.stdin.close()
     ANSWERS.write_text(_text(answers) + "\n")
@@ -83,6 +86,21 @@ def _of_zone(flink: subprocess.Popen[str], zone: str, known: dict[str, Any]) -> 
     wanted = QUERIES if zone == ZONES[0] else {}
     queries = {sql: before[sql] if sql in before else _ask(flink, text, zone) for sql, text in wanted.items()}
     return {"expressions": expressions, "queries": queries}
+
+
+def _record_corpus(flink: subprocess.Popen[str]) -> None:
+    """Keep the answers to the corpus, by the text of each query. A run that is interrupted goes on with the next one."""
+    known = json.loads(CORPUS_ANSWERS.read_text()) if CORPUS_ANSWERS.exists() else {}
+    known = {sql: known[sql] for sql in CORPUS.values() if sql in known}
+    asked = [sql for sql in CORPUS.values() if sql not in known]
+    for statement in [*map(values, TABLES), *views()] if asked else ():
+        answer = _ask(flink, statement, ZONES[0])
+        if "error" in answer:
+            raise SystemExit(f"{answer['error']}: {statement}")
+    for sql in asked:
+        known[sql] = _ask(flink, sql, ZONES[0])
+        CORPUS_ANSWERS.write_text(_text({sql: known[sql] for sql in CORPUS.values() if sql in known}) + "\n")
+    print("corpus", len(known), sum("error" in answer for answer in known.values()), flush=True)
 
 
 def _together(flink: subprocess.Popen[str], listed: list[str], rows: str, zone: str) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql import TableEnvironment
@@ -39,15 +41,58 @@ def test_windows_of_a_stream(env: TableEnvironment, spark: SparkSession, cluster
         {"w": "1970-01-01 00:01:00", "total": 7, "mean": 7},
     ]
     assert env.sql_query("SELECT n, tag FROM s CROSS JOIN UNNEST(tags) AS u(tag)").isStreaming
-    with pytest.raises(SqlError, match=r"Spark has no OVER in streams.*upsert-kafka"):
-        env.sql_query(
-            "SELECT n FROM (SELECT n, ROW_NUMBER() OVER (PARTITION BY n ORDER BY ts) AS r FROM s) WHERE r = 1"
-        )
     env.get_config().set("execution.runtime-mode", "batch")
     assert rows(env, "SELECT n / 2, tags[2], tag FROM s CROSS JOIN UNNEST(tags) AS u(tag) WHERE n = 7") == [
         (3, "b", "a"),
         (3, "b", "b"),
     ]
+
+
+def test_ranks_of_a_stream(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """The newest row of each key, the first two of each, and the first of each window. Offsets decide between equal ones."""
+    source = topic(cluster_a)
+    columns = "k STRING, n INT, ms BIGINT, id INT, ts AS TO_TIMESTAMP_LTZ(ms, 3)"
+    create_json(env, "s", f"{columns}, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", cluster_a, source)
+    sinks = {name: topic(cluster_a) for name in ("newest", "best", "of_window")}
+    upsert = {"connector": "upsert-kafka", "key_format": "json", "value_format": "json"}
+    keys = {"newest": ("k", "k STRING, id INT"), "best": ("k, r", "k STRING, id INT, r BIGINT")}
+    keys["of_window"] = ("w", "w TIMESTAMP(3), id INT")
+    for name, (key, listed) in keys.items():
+        create_json(env, name, f"{listed}, PRIMARY KEY ({key}) NOT ENFORCED", cluster_a, sinks[name], **upsert)
+    rank = "SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY {} DESC) AS r FROM {}"
+    env.execute_sql(f"CREATE VIEW by_time AS {rank.format('k', 'ts', 's')}")
+    window = rank.format("window_start, window_end", "n", "TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE))")
+    inserts = {
+        "newest": "SELECT k, id FROM by_time WHERE r = 1",
+        "best": f"SELECT k, id, r FROM ({rank.format('k', 'n', 's')}) WHERE r <= 2",
+        "of_window": f"SELECT window_start, id FROM ({window}) WHERE r = 1",
+    }
+    batches = [
+        [("a", 5, 0, 1), ("a", 5, 0, 2), ("a", 7, 1000, 3), ("b", 1, 500, 4)],
+        [("a", 7, 1000, 5), ("a", 9, 200, 6), ("b", 1, 500, 7), ("b", 0, 90_000, 8)],
+    ]
+    statements = env.create_statement_set()
+    for name, query in inserts.items():
+        statements.add_insert_sql(f"INSERT INTO {name} {query}")
+    running: Sequence[StreamingQuery] = ()
+    for batch in batches:
+        messages = [(None, json.dumps(dict(zip(("k", "n", "ms", "id"), row, strict=True)))) for row in batch]
+        produce(cluster_a.bootstrap_servers, source, messages)
+        running = running or statements.execute().queries
+        for started in running:
+            started.processAllAvailable()
+    for started in running:
+        started.stop()
+    found = {name: {got.key: json.loads(got.value or b"") for got in records(cluster_a, sinks[name])} for name in sinks}
+    assert sorted((row["k"], row["id"]) for row in found["newest"].values()) == [("a", 5), ("b", 8)]
+    best = [("a", 1, 6), ("a", 2, 3), ("b", 1, 4), ("b", 2, 7)]
+    assert sorted((row["k"], row["r"], row["id"]) for row in found["best"].values()) == best
+    assert [row["id"] for row in found["of_window"].values()] == [6]
+    assert len(records(cluster_a, sinks["of_window"])) == 1
+    with pytest.raises(ConfigurationError, match=r"The PRIMARY KEY of table `of_window` is not the key"):
+        env.execute_sql("INSERT INTO of_window SELECT ts, id FROM by_time WHERE r = 1")
+    with pytest.raises(SqlError, match="takes the earlier ones back"):
+        env.sql_query("SELECT COUNT(*) FROM by_time WHERE r = 1")
 
 
 def test_sessions(env: TableEnvironment) -> None:

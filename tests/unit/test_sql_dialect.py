@@ -43,6 +43,8 @@ COLUMNS: dict[str, DataType] = {
     "day": DateType(),
 }
 
+TUMBLE = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY))"
+
 
 def ask(sql: str) -> DataType | None:
     """The type of a column or of a whole number."""
@@ -145,12 +147,27 @@ def test_an_expression_is_said_in_sparks_words(flink: str, expected: str | None)
             "temporal joins.*materialize",
         ),
         ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A))", "MATCH_RECOGNIZE", "no MATCH_RECOGNIZE"),
-        ("SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), 1, 2))", "CUMULATE", "no CUMULATE"),
+        (
+            "SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' HOUR, INTERVAL '3' HOUR))",
+            "CUMULATE",
+            "a multiple of its step",
+        ),
+        (
+            "SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '1' HOUR))",
+            "CUMULATE",
+            "more than 300 steps",
+        ),
         ("SELECT i, COLLECT(s) FROM t", "COLLECT", "multisets"),
         ("SELECT FIRST_VALUE(s) FROM t", "FIRST_VALUE", "min_by"),
         ("SELECT DATE_FORMAT(ts, 'YYYY') FROM t", "'YYYY'", "letters Y"),
         ("SELECT i, CAST(ts AS STRING) FROM t", "ts AS", "DATE_FORMAT"),
         ("SELECT unknown / 2 FROM t", "unknown", "CAST it"),
+        ("SELECT CAST(unknown AS STRING) AS unknown FROM t", "unknown", "CAST it"),
+        (
+            f"SELECT window_start FROM {TUMBLE} GROUP BY window_start, window_end, CUBE(s)",
+            "window_start, window_end",
+            "CUBE and ROLLUP over windows",
+        ),
         ("SELECT day + INTERVAL '1' HOUR FROM t", "day", "stays a DATE|is a DATE"),
         ("SELECT SUBSTRING(s) FROM t", "SUBSTRING", "with 2 or 3 arguments, not with 1"),
         ("SELECT i / 2 FROM t WHERE (i = 1", "1", "cannot be parsed"),
@@ -351,6 +368,59 @@ def test_each_rule_stands_beside_an_operator() -> None:
         assert re.match(r"SELECT (CASE .* END|\w+\(.*\)) AS `EXPR\$0` FROM t$", text), text
     logarithm = spark("SELECT LOG(i + 1, x) FROM t")
     assert re.match(r"SELECT \(\(CASE .* END\) / \(CASE .*\(i \+ 1\).* END\)\) AS", logarithm)
+
+
+def test_windows_of_windows_have_their_event_time() -> None:
+    """Spark knows it by the windows, not by their last moment."""
+    window = "(ts, INTERVAL '1' MINUTE)"
+    inner = f"SELECT TUMBLE_ROWTIME{window} AS r, SUM(l) AS l FROM t GROUP BY TUMBLE{window}"
+    outer = f"TABLE(TUMBLE(({inner}), DESCRIPTOR(r), INTERVAL '1' HOUR))"
+    text = spark(f"SELECT window_start, SUM(l) FROM {outer} GROUP BY window_start, window_end")
+    assert "AS r, SUM(l) AS l, window(ts, '60000000 microseconds') AS __window FROM t" in text
+    assert "SELECT * EXCEPT (__window), window(__window, '3600000000 microseconds') AS __window FROM (SELECT" in text
+
+
+def extracted(pattern: str, group: int) -> str:
+    """The query that extracts a group."""
+    return f"SELECT REGEXP_EXTRACT(s, '{pattern}', {group}) FROM t"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "group"),
+    [(r"(&|^)id=([^&]*)", 2), (r"(a|b)c", 1), (r"(?<n>a)(b)", 2), (r"[(|](a)\|", 1), (r"(?:a|b)(c){2}", 1)],
+)
+def test_a_group_of_a_pattern_that_takes_part_in_each_match_is_extracted(pattern: str, group: int) -> None:
+    """Alternatives elsewhere do not matter."""
+    assert f", {group}) END" in spark(extracted(pattern, group))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "group"),
+    [
+        (r"(a)|b", 1),
+        (r"(a(b)|c)", 2),
+        (r"(a(b))*", 2),
+        (r"(?:a|(b))", 1),
+        (r"(?!(a))b", 1),
+        (r"(a){0,2}", 1),
+        (r"(a)", 2),
+    ],
+)
+def test_a_group_that_may_take_no_part_is_refused(pattern: str, group: int) -> None:
+    """It is NULL in Flink then, and an empty text in Spark."""
+    with pytest.raises(SqlError, match="may take no part"):
+        spark(extracted(pattern, group))
+
+
+def test_the_windows_of_cumulate_are_those_of_hop_that_end_in_the_period() -> None:
+    """They begin with the period; Spark's event time is that of HOP."""
+    cumulate = "TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY))"
+    text = spark(f"SELECT window_start, COUNT(*) FROM {cumulate} GROUP BY window_start, window_end", "Asia/Kolkata")
+    assert "window(ts, '86400000000 microseconds', '86400000000 microseconds', '66600000000 microseconds')" in text
+    assert "window(ts, '86400000000 microseconds', '3600000000 microseconds', '1800000000 microseconds')" in text
+    assert "WHERE __window.end <= __period.end" in text
+    assert text.endswith("GROUP BY `__windowed`.__window, `__windowed`.__begin")
+    assert text.startswith("SELECT `__windowed`.__begin AS `window_start`")
 
 
 @pytest.mark.parametrize("time", ["TABLE(TUMBLE(TABLE t, DESCRIPTOR({}), INTERVAL '1' DAY))", "t"])

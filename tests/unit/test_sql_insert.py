@@ -28,7 +28,7 @@ def rows(*, stream: bool = True) -> Any:
 def test_two_jobs_never_share_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first would be fenced by the second, again and again. When it has ended, another one may take the prefix."""
     running = SimpleNamespace(isActive=True)
-    monkeypatch.setattr(insert, "_start", lambda *_: running)
+    monkeypatch.setattr(insert, "_start", lambda *_, **__: running)
     monkeypatch.setattr(insert, "_write", lambda *_: None)
     jobs, config = Jobs(), {"pipeline.name": "one"}
     jobs.insert(rows(), table("p"), config, "SELECT 1")  # type: ignore[arg-type]

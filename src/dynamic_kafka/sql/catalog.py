@@ -27,9 +27,11 @@ from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.connectors.spark_table import find
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import Name, qualified
+from dynamic_kafka.sql.ordered import Arrivals
 from dynamic_kafka.sql.parser.lexer import tokenize
-from dynamic_kafka.sql.query_errors import in_query, refuse_for_streams
+from dynamic_kafka.sql.query_errors import in_query
 from dynamic_kafka.sql.query_text import mentions, tables_read
+from dynamic_kafka.sql.stream_errors import of_streams
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table, read_table, table_of
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from dynamic_kafka.sql.dialect.query import Query
+    from dynamic_kafka.sql.dialect.ranks import RankKey
 
 __all__ = ["Catalog", "View", "only_name"]
 
@@ -84,15 +87,18 @@ class Catalog:
         self._made: dict[str, bool] = {}  # whether it is a stream
         self._making: set[str] = set()
         self._written: set[str] = set()  # tables of Spark's catalogs
+        self.ranks: dict[str, RankKey | None] = {}  # by a query's text; None if the rows end with windows
+        self._arrivals = Arrivals(spark, self.tables, self.views, self._read, self._keep)
         self.lock = RLock()
 
     @_one_at_a_time
-    def query(self, text: str, *, streaming: bool | None = None) -> DataFrame:
+    def query(self, text: str, *, streaming: bool | None = None, of_view: bool = False) -> DataFrame:
         """Return the rows of a query of Flink.
 
         Args:
             text: The query.
             streaming: Whether its tables are followed. By default, `execution.runtime-mode` decides.
+            of_view: True for the query of a view: what reads the view has the condition of a rank in it.
 
         Raises:
             SqlError: If it cannot be parsed, or contains something without an equal in Spark.
@@ -131,14 +137,33 @@ class Catalog:
             if translated != text:
                 _check_settings(settings)
             rows = self._spark.sql(translated)
+            if rows.isStreaming and self._arrivals.differs(query, of_view=of_view):
+                translated, rows = self._as_stream(query)
         except AnalysisException as error:
             missing = problems.get(_missing(error))
             if missing is not None:
                 raise missing from None
+            if (error.getCondition() or "").endswith(".STREAMING_QUERY"):
+                raise of_streams([error]) from None
             raise in_query(error, text, translated) from error
-        if rows.isStreaming:
-            refuse_for_streams(query)
         return rows
+
+    def _as_stream(self, query: Query) -> tuple[str, DataFrame]:
+        """Return the translation of such a query, and its rows."""
+        from dynamic_kafka.sql.dialect.translate import translate_stream
+
+        views = {place: self._view_of(query, place, streaming=True) for place in query.options}
+        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
+        translated, found, key = translate_stream(query, self._type_of, self._arrivals, zone=zone, views=views)
+        if found:
+            self.ranks[query.text] = key
+        return translated, self._spark.sql(translated)
+
+    def _keep(self, rows: DataFrame, name: str, *, streaming: bool = True) -> None:
+        """Give rows a name for queries, which is Spark's alone."""
+        rows.createOrReplaceTempView(quoted(name))
+        _owners(self._spark)[name] = ref(self)
+        self._made[name] = streaming
 
     def _type_of(self, query: str) -> DataType | None:
         """Return the type of a query's only column, None if Spark refuses the query."""
@@ -191,9 +216,7 @@ class Catalog:
         rows = self._read(self._with_options(query, place), streaming=streaming)
         options = repr(sorted(query.options[place].items()))
         view = f"{_name_at(query, place)}__{hashlib.sha256(options.encode()).hexdigest()[:12]}"
-        rows.createOrReplaceTempView(quoted(view))
-        _owners(self._spark)[view] = ref(self)
-        self._made[view] = streaming
+        self._keep(rows, view, streaming=streaming)
         return view
 
     def _read(self, table: Table, *, streaming: bool) -> DataFrame:
@@ -223,6 +246,8 @@ class Catalog:
             streaming = self._is_endless(key) if mode == "automatic" else mode == "streaming"
             if not self._is_made(key, streaming=streaming):
                 self._make(key, streaming=streaming)
+        if key in self.views and self._made[key] and self._arrivals.has_ranks(self.views[key]):
+            return self.query(f"TABLE {quoted(name)}", streaming=True)
         return self._spark.table(quoted(name))
 
     def target(self, name: Name, options: Mapping[str, str]) -> Table:
@@ -294,11 +319,14 @@ class Catalog:
     def rows_of(self, view: View, *, streaming: bool | None = None) -> DataFrame:
         """Return the rows of a view; by default as a stream if it has no end, so that its columns are known in any mode."""
         if not isinstance(view.query, str):
-            rows = view.query
-        elif streaming is None:
-            rows = self.query(view.query, streaming=self.config.mode == "streaming" or self._has_no_end(view.query))
-        else:
-            rows = self.query(view.query, streaming=streaming)
+            return view.query.toDF(*view.columns) if view.columns else view.query
+        if streaming is None:
+            streaming = self.config.mode == "streaming" or self._has_no_end(view.query)
+        rows = self.query(view.query, streaming=streaming, of_view=True)
+        if view.columns and rows.isStreaming and self._arrivals.has_ranks(view):
+            raise ConfigurationError(
+                f"View '{view.name}' has names for the columns of a rank over a stream. Name them in the SELECT with AS"
+            )
         return rows.toDF(*view.columns) if view.columns else rows
 
     def changelogs(self, query: str, beneath: frozenset[str] = frozenset()) -> list[str]:

@@ -21,6 +21,7 @@ from dynamic_kafka.sql.catalog import Catalog, View, only_name
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, Name, TableDefinition, qualified
 from dynamic_kafka.sql.insert import Jobs
+from dynamic_kafka.sql.ordered import check_key
 from dynamic_kafka.sql.parser import statements as s
 from dynamic_kafka.sql.parser.like import merge
 from dynamic_kafka.sql.parser.parse import parse_statement
@@ -159,7 +160,10 @@ class TableEnvironment:
         return sorted(view.name for view in self._catalog.views.values())
 
     def _check_changes(self, query: str) -> None:
-        """Raise if a query calculates with the changes of a changelog as if each was a row."""
+        """Raise if a query calculates with the changes of a changelog as if each was a row, or cannot be parsed."""
+        from dynamic_kafka.sql.dialect.query import parse_query
+
+        parse_query(query)
         changelogs = [] if is_projection(query) or selects_all(query) else self._catalog.changelogs(query)
         if changelogs:
             raise ConfigurationError(
@@ -259,7 +263,8 @@ class TableEnvironment:
         started: list[StreamingQuery] = []
         try:
             for statement, (table, rows) in zip(inserts, prepared, strict=True):
-                running = self._jobs.insert(rows, table, self._config, statement.query)
+                final = statement.query in self._catalog.ranks and self._catalog.ranks[statement.query] is None
+                running = self._jobs.insert(rows, table, self._config, statement.query, final=final)
                 if running is not None:
                     started.append(running)
         except BaseException:
@@ -277,6 +282,8 @@ class TableEnvironment:
                 "Groups that no longer satisfy HAVING are not deleted from table %s: Spark's update mode does not emit them",
                 qualified(table.definition.name),
             )
+        if table.upsert and rows.isStreaming and statement.query in self._catalog.ranks:
+            check_key(table, statement.columns, rows.columns, self._catalog.ranks[statement.query])
         if isinstance(table, KafkaTable):
             return table, to_sink_rows(rows, table, statement.columns)
         return table, to_table_rows(rows, table, statement.columns)

@@ -17,6 +17,7 @@ from dynamic_kafka.sql.connect import is_connect, query_id
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, OtherTable
 from dynamic_kafka.sql.definition import qualified
 from dynamic_kafka.sql.result import start
+from dynamic_kafka.sql.stream_errors import of_streams
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table
 
@@ -34,7 +35,9 @@ class Jobs:
     def __init__(self) -> None:
         self._jobs: dict[str, tuple[str, str, StreamingQuery]] = {}  # with the query's text and the prefix
 
-    def insert(self, rows: DataFrame, table: Table, config: TableConfig, query: str) -> StreamingQuery | None:
+    def insert(
+        self, rows: DataFrame, table: Table, config: TableConfig, query: str, *, final: bool = False
+    ) -> StreamingQuery | None:
         """Write rows to a table.
 
         Args:
@@ -42,6 +45,7 @@ class Jobs:
             table: The table.
             config: The settings, with the folder of checkpoints and the interval of batches.
             query: The text of the query.
+            final: True to write rows only when they do not change any more, also to a table with a key.
 
         Returns:
             The streaming query; None if all rows are written.
@@ -56,7 +60,7 @@ class Jobs:
             _write(rows, table)
             return None
         name = self._name(table, config, query)
-        running = _start(rows, table, config, name)
+        running = _start(rows, table, config, name, final=final)
         self._jobs[name] = query, prefix, running
         return running
 
@@ -95,7 +99,7 @@ def _write(rows: DataFrame, table: Table) -> None:
     rows.write.format(NAME).options(**options).mode("append").save()
 
 
-def _start(rows: DataFrame, table: Table, config: TableConfig, name: str) -> StreamingQuery:
+def _start(rows: DataFrame, table: Table, config: TableConfig, name: str, *, final: bool) -> StreamingQuery:
     checkpoint = _checkpoint(rows, config, name, table)
     if isinstance(table, OtherTable):
         rows = _other_rows(rows, table)
@@ -122,7 +126,7 @@ def _start(rows: DataFrame, table: Table, config: TableConfig, name: str) -> Str
         batch.write.format(NAME).options(**options, **identity).mode("append").save()
 
     with _usable(checkpoint):
-        return start(writer.foreachBatch(write), ("update", "append"))
+        return start(writer.foreachBatch(write), ("append",) if final else ("update", "append"))
 
 
 def _query_id(batch: DataFrame, checkpoint: str) -> str:
@@ -191,7 +195,7 @@ def _append_only(table: Table) -> Iterator[None]:
         yield
     except AnalysisException as error:
         if "output mode" not in str(error).lower():
-            raise
+            raise of_streams([error]) from None
         raise ConfigurationError(
             f"Table {qualified(table.definition.name)} accepts only new rows, but the query updates earlier ones. "
             "Write to a table with a key, such as one with 'connector' = 'upsert-kafka', or aggregate over windows with a "

@@ -52,26 +52,22 @@ def refuse_for_streams(query: Query) -> None:
     """Raise for what Flink calculates over streams and Spark does not.
 
     Raises:
-        SqlError: If the query contains it.
+        SqlError: If the query contains OVER, but for ranks (`dialect.ranks`).
     """
     if query.tree is None:
         return
     from sqlglot import exp
 
     from dynamic_kafka.sql.dialect.query import place_of, query_error
+    from dynamic_kafka.sql.dialect.ranks import rank_windows
 
+    known = rank_windows(query.tree)
     for window in query.tree.find_all(exp.Window):
-        if window.arg_key == "windows":
+        if window.arg_key == "windows" or any(window is found for found in known):
             continue
-        ranked = isinstance(window.this, exp.Anonymous) and str(window.this.this).upper() == "ROW_NUMBER"
-        way = (
-            "For the first row of each key, call dropDuplicatesWithinWatermark on the DataFrame of the query without "
-            "ROW_NUMBER. For the newest row, write all rows to an 'upsert-kafka' table with this key, or `materialize` them"
-            if ranked
-            else "Group by a window of time instead, or use transformWithState"
-        )
         raise query_error(
             query.text,
             place_of(window),
-            f"Spark has no OVER in streams. {way}. (SET 'execution.runtime-mode' = 'batch' calculates it once)",
+            "Spark has no OVER in streams, but for ROW_NUMBER with `WHERE rn <= n` around it. Group by a window of time "
+            "instead, or use transformWithState. (A batch has it: give the tables 'scan.bounded.mode' = 'latest-offset')",
         )

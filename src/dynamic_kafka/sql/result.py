@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 
 from dynamic_kafka.sql.connect import follow_by_memory, is_connect
+from dynamic_kafka.sql.stream_errors import of_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,16 +98,16 @@ def start(writer: DataStreamWriter, modes: Sequence[str]) -> StreamingQuery:
     """Start a query in the first output mode that it supports.
 
     Raises:
-        pyspark.errors.AnalysisException: If it supports none of them; the error is that of the first mode.
+        ConfigurationError: If it supports none of them.
+        pyspark.errors.AnalysisException: If it cannot be run for another reason.
     """
-    first: AnalysisException | None = None
+    errors = []
     for mode in modes:
         try:
             return writer.outputMode(mode).start()
         except AnalysisException as error:
-            first = first or error
-    assert first is not None
-    raise first
+            errors.append(error)
+    raise of_streams(errors)
 
 
 def _follow(stream: DataFrame) -> Iterator[Row]:

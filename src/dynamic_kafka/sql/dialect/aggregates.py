@@ -8,7 +8,7 @@ from typing import Any
 from dynamic_kafka.sql.dialect.kinds import is_decimal, is_whole, kind_of, name_of
 from dynamic_kafka.sql.dialect.rules import Call, Refused, Rule
 
-__all__ = ["REFUSED", "RULES", "SAME"]
+__all__ = ["REFUSED", "RULES", "SAME", "distinct"]
 
 SAME = frozenset(
     ("COUNT", "MIN", "MAX", "ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE", "CUME_DIST", "PERCENT_RANK")
@@ -55,6 +55,25 @@ def _spread(call: Call) -> str | None:
 def _listagg(call: Call) -> str:
     separator = call.sql(1) if len(call.arguments) == 2 else "','"
     return f"listagg({call.sql(0)}, {separator}){call.over}"
+
+
+def distinct(call: Call) -> str:
+    """Return an aggregation with DISTINCT for a stream, where Spark has none but `collect_set`.
+
+    Raises:
+        SqlError: If it is not COUNT.
+    """
+    if call.name != "COUNT":
+        raise call.refuse(
+            f"Spark's streams have no {call.name}(DISTINCT x): calculate with the array that collect_set(x) returns"
+        )
+    values = [call.translator.sql(part) for part in call.arguments[0].expressions]
+    value = values[0]
+    if len(values) > 1:
+        value = (
+            f"CASE WHEN {' AND '.join(f'({part}) IS NOT NULL' for part in values)} THEN struct({', '.join(values)}) END"
+        )
+    return f"CAST(size(collect_set({value}){call.over}) AS BIGINT)"
 
 
 def _argument_type(call: Call) -> Any:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from dynamic_kafka.sql.dialect.aggregates import distinct
 from dynamic_kafka.sql.dialect.casts import cast
 from dynamic_kafka.sql.dialect.registry import AGGREGATES, REFUSED, RULES
 from dynamic_kafka.sql.dialect.rules import Call, Rule
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS, bound, group_window
 
 if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translate import Translator
+    from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["call_sql", "over"]
 
@@ -23,6 +24,8 @@ _CALL = "call"
 
 def over(t: Translator, node: exp.Filter | exp.Window) -> str:
     """Return an aggregation with FILTER and OVER, which belong to each part that it is made of."""
+    if isinstance(node, exp.Window) and node.arg_key != "windows":
+        t.check_over(node)
     suffix, inner = "", node
     while isinstance(inner, (exp.Filter, exp.Window)):
         if inner.args.get("first") is not None or isinstance(
@@ -58,6 +61,8 @@ def call_sql(t: Translator, node: exp.Anonymous, suffix: str) -> str:
         return _group_window(t, node)
     if name in REFUSED and not (suffix and name in ("FIRST_VALUE", "LAST_VALUE") and " OVER " in suffix):
         raise call.refuse(f"{name} is not the same in Spark. {REFUSED[name].way}")
+    if t.streams is not None and any(isinstance(argument, exp.Distinct) for argument in node.expressions):
+        return t.as_changed(node, distinct(call))
     if name in ("FIRST_VALUE", "LAST_VALUE"):  # Flink leaves NULLs out
         if len(node.expressions) != 1:
             raise call.refuse(f"{name} is known with 1 argument, not with {len(node.expressions)}")

@@ -18,7 +18,7 @@ from dynamic_kafka.sql.types import FlinkType, cast_type
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-    from dynamic_kafka.sql.dialect.translate import Translator
+    from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["cast", "target_of", "typed_literal"]
 

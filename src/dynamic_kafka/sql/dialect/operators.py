@@ -14,7 +14,7 @@ from dynamic_kafka.sql.dialect.windows import length_us, offsets_us
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-    from dynamic_kafka.sql.dialect.translate import Translator
+    from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["chosen", "comparison", "division", "element", "like", "listed", "product", "total", "type_in_function"]
 

@@ -34,10 +34,6 @@ _CONSTRUCTS: Sequence[tuple[tuple[str, ...], str]] = (
         ("MATCH_RECOGNIZE", "("),
         "Spark has no MATCH_RECOGNIZE. Write the pattern with applyInPandasWithState or transformWithState",
     ),
-    (
-        ("CUMULATE", "("),
-        "Spark has no CUMULATE. Aggregate over TUMBLE with the step as its size, and add up the results of one period",
-    ),
     (("SIMILAR", "TO"), "Spark has no SIMILAR TO: use REGEXP(text, pattern) with a regular expression"),
     (("BETWEEN", "SYMMETRIC"), "Spark has no BETWEEN SYMMETRIC: write x BETWEEN least(a, b) AND greatest(a, b)"),
     (

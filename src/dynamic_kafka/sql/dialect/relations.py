@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.kinds import kind_of
-from dynamic_kafka.sql.dialect.windows import BOUNDS, WINDOW, aligned, bound, table_window
+from dynamic_kafka.sql.dialect.windows import BOUNDS, GROUP_WINDOWS, WINDOW, aligned, table_window
 
 if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translate import Translator
+    from dynamic_kafka.sql.dialect.translator import Translator
 
-__all__ = ["elements", "windowed"]
+__all__ = ["elements", "exported_window", "joined", "windowed"]
 
 
 def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
@@ -27,40 +29,79 @@ def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
     columns = table.args["alias"].args.get("columns") if table.args.get("alias") else None
     if columns:
         raise t.refuse(table, "Names for all columns of a window are not known: name them in the SELECT")
+    if nested := window.kind in ("TUMBLE", "HOP") and _has_windows(t, data, window.time):
+        window = replace(window, time=WINDOW, nested=True)
     source = t.sql(data)
-    window = aligned(call, window, t.zone, t.type_in(window.time, source), t.refuse)
-    group = scope.select.args.get("group")
-    grouped = group is not None and any(
-        isinstance(node, exp.Column) and node.name.lower() in BOUNDS and node.table in ("", alias)
-        for node in group.expressions
+    found = t.type_in(f"{WINDOW}.start" if nested else window.time, source)
+    window = aligned(call, window, t.zone, found, t.refuse)
+    grouped = any(
+        isinstance(node, exp.Column) and node.name.lower() in BOUNDS and node.table in ("", alias) for node in scope.by
     )
     if window.kind == "SESSION":
         if not grouped:
             raise t.refuse(call, "Spark has SESSION windows in a GROUP BY window_start, window_end only")
-        _check_keys(t, call, keys, scope.select)
+        _check_keys(t, call, keys, scope.by)
         scope.windows[alias] = window
         return (
             f"{source} AS `{alias}`"
             if isinstance(data, exp.Table) and not data.alias
             else f"(SELECT * FROM {source}) AS `{alias}`"
         )
-    inner = f"SELECT *, {window.sql()} AS {WINDOW} FROM {source}"
+    inner = window.rows(source)
     if grouped:
         scope.windows[alias] = window
         return f"({inner}) AS `{alias}`"
-    bounds = ", ".join(f"{bound(WINDOW, suffix)} AS {name}" for name, suffix in BOUNDS.items())
-    return f"(SELECT * EXCEPT ({WINDOW}), {bounds} FROM ({inner})) AS `{alias}`"
+    bounds = ", ".join(f"{window.bound(WINDOW, suffix)} AS {name}" for name, suffix in BOUNDS.items())
+    return f"(SELECT * EXCEPT ({', '.join(window.columns())}), {bounds} FROM ({inner})) AS `{alias}`"
 
 
-def _check_keys(t: Translator, call: exp.Anonymous, by: list[exp.Expr], select: exp.Select) -> None:
+def _has_windows(t: Translator, data: exp.Expr, time: str) -> bool:
+    """Return whether a column is the time of the windows that a sub-query is grouped by, and let it return them, too.
+
+    Spark knows the event time of windows of windows only by the windows themselves.
+    """
+    query = data.this if isinstance(data, exp.Subquery) else None
+    if not isinstance(query, exp.Select) or query.args.get("group") is None:
+        return False
+    for part in query.expressions:
+        value = part.unalias()
+        name = str(value.this).upper() if isinstance(value, exp.Anonymous) else value.name.lower()
+        of_window = BOUNDS.get(name) == "_ROWTIME" or GROUP_WINDOWS.get(name, ("", ""))[1] == "_ROWTIME"
+        if of_window and part.alias_or_name.lower() == time.replace("`", "").lower():
+            t.exported.add(id(query))
+            return True
+    return False
+
+
+def exported_window(t: Translator) -> str:
+    """Return the window that the rows of this SELECT are grouped by."""
+    scope = t.scope
+    assert scope is not None
+    for node in scope.by:
+        if (found := scope.window_of(node)) is not None:
+            return found[1]
+        if isinstance(node, exp.Anonymous) and str(node.this).upper() in GROUP_WINDOWS:
+            return t.sql(node)
+    raise t.refuse(scope.select, "The windows of this sub-query are not known: GROUP BY them")
+
+
+def _check_keys(t: Translator, call: exp.Anonymous, by: list[exp.Expr], group: Sequence[exp.Expr]) -> None:
     """Raise unless the keys of a session are those of the GROUP BY."""
     keys = {key.name.lower() for key in by}
-    group = select.args.get("group")
-    groups = {node.name.lower() or t.sql(node) for node in group.expressions} if group is not None else set()
+    groups = {node.name.lower() or t.sql(node) for node in group}
     if keys != groups - set(BOUNDS):
         raise t.refuse(
             call, "In Spark, a session has the keys of its GROUP BY: PARTITION BY and GROUP BY have to be the same"
         )
+
+
+def joined(t: Translator, join: exp.Join) -> str:
+    """Return a join with the elements of an array."""
+    outer = (join.side or "").upper() == "LEFT"
+    on = join.args.get("on")
+    if on is not None and on != exp.true():
+        raise t.refuse(join, "A join with UNNEST has the condition ON TRUE. Write the condition in WHERE")
+    return f" {'LEFT' if outer else 'CROSS'} JOIN {t.unnested(join.this)}{' ON TRUE' if outer else ''}"
 
 
 def elements(t: Translator, node: exp.Unnest) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
     from sqlglot import exp
 
-    from dynamic_kafka.sql.dialect.translate import Translator
+    from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["Call", "Refused", "Rule", "literal_of"]
 

@@ -51,6 +51,10 @@ SAME = frozenset(
 """Functions that mean the same in Spark."""
 
 
+_PARTS_OF_REGEX = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<(?![=!])|\(\?|\(|\)|\|"
+"""The parts of a regular expression that groups are known by, and what hides them."""
+
+
 def _trim(call: Call) -> str | None:
     from sqlglot import exp
 
@@ -62,11 +66,43 @@ def _trim(call: Call) -> str | None:
     return f"trim({kind} {call.sql(1)} FROM {call.sql(2)})"
 
 
+def _takes_part(pattern: str, group: str) -> bool:
+    """Return whether a group of a regular expression, given by its number, takes part in each match."""
+    if not group.isdigit() or "\\Q" in pattern or re.search(r"\[[^]\\]*\[", pattern):
+        return False
+    places = {0: 0}  # the place of each group that has a number; 0 is the whole expression
+    around: dict[int, list[int]] = {}  # the places of the groups around the one at a place
+    open_ = [0]
+    alternatives, skipped = set[int](), set[int]()
+    for part in re.finditer(_PARTS_OF_REGEX, pattern, re.DOTALL):
+        place = part.start() + 1
+        match part[0]:
+            case "(" | "(?<":
+                places[len(places)], around[place] = place, list(open_)
+                open_.append(place)
+            case "(?":
+                open_.append(place)
+                if pattern[part.end() : part.end() + 1] in ("!", "=", "<"):
+                    skipped.add(place)
+            case ")":
+                closed = open_.pop()
+                if not open_:
+                    return False
+                if re.match(r"[?*]|\{0", pattern[part.end() :]):
+                    skipped.add(closed)
+            case "|":
+                alternatives.add(open_[-1])
+    found = places.get(int(group))
+    if found is None or found in skipped:
+        return False
+    return not (alternatives | skipped) & set(around[found])
+
+
 def _regexp_extract(call: Call) -> str:
     """Return the match of a group. One that took no part is NULL in Flink, and in Spark an empty text."""
     group = call.sql(2) if len(call.arguments) == 3 else "0"
     pattern = call.text(1)
-    if group != "0" and (pattern is None or re.search(r"\||\)[?*]|\)\{0", pattern)):
+    if group != "0" and (pattern is None or not _takes_part(pattern, group)):
         raise call.refuse(
             "REGEXP_EXTRACT of a group that may take no part in a match is NULL in Flink and an empty text in Spark. Write "
             "a pattern, as a literal, in which the group always takes part, or extract group 0",

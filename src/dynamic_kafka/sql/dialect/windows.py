@@ -1,4 +1,4 @@
-"""Windows of time: TUMBLE, HOP and SESSION, as tables and in GROUP BY.
+"""Windows of time: TUMBLE, HOP, SESSION and CUMULATE, as tables, and but for the last in GROUP BY.
 
 Flink's windows are aligned to the wall clock of the session's time zone, Spark's to UTC.
 """
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 __all__ = [
+    "BEGIN",
     "BOUNDS",
     "GROUP_WINDOWS",
     "WINDOW",
@@ -44,6 +45,10 @@ BOUNDS = {"window_start": "_START", "window_end": "_END", "window_time": "_ROWTI
 """The columns of a window table function, and what they ask of a window."""
 WINDOW = "__window"
 """The column with the window, in what a window table function becomes."""
+BEGIN = "__begin"
+"""The column with the start of a window of CUMULATE."""
+_STEPS = 300
+"""The most steps of CUMULATE: Spark makes a row of each row for each of them."""
 Refuse = Callable[[exp.Expr, str], Exception]
 
 
@@ -52,11 +57,12 @@ class Window:
     """A window over a column with the time.
 
     Args:
-        kind: TUMBLE, HOP or SESSION.
+        kind: TUMBLE, HOP, SESSION or CUMULATE.
         time: The column, as text for Spark.
-        size_us: The window's size, or the gap of a session.
-        slide_us: The time between the starts of two windows.
+        size_us: The window's size, or the gap of a session, or the longest window of CUMULATE.
+        slide_us: The time between the starts of two windows, or between the ends of two of CUMULATE.
         offset_us: What windows are shifted by.
+        nested: True if `time` is the column with the windows that the rows have already.
     """
 
     kind: str
@@ -64,6 +70,7 @@ class Window:
     size_us: int
     slide_us: int
     offset_us: int = 0
+    nested: bool = False
 
     def sql(self) -> str:
         """Return the window for Spark."""
@@ -73,8 +80,37 @@ class Window:
         if self.slide_us != self.size_us or self.offset_us:
             parts.append(f"'{self.slide_us} microseconds'")
         if self.offset_us:
-            parts.append(f"'{self.offset_us} microseconds'")
+            parts.append(f"'{self.offset_us % self.slide_us} microseconds'")
         return f"window({', '.join(parts)})"
+
+    def rows(self, source: str) -> str:
+        """Return the rows of a table, each with its windows in the column `__window`.
+
+        The windows of CUMULATE are those of HOP that end in the row's period, but they begin with the period.
+        """
+        if self.kind != "CUMULATE":
+            every = f"* EXCEPT ({WINDOW})" if self.nested else "*"
+            return f"SELECT {every}, {self.sql()} AS {WINDOW} FROM {source}"
+        period = f"'{self.size_us} microseconds'"
+        period = f"window({self.time}, {period}, {period}, '{self.offset_us} microseconds')"
+        begin = f"CAST(__period.start AS TIMESTAMP_NTZ) AS {BEGIN}"
+        of_period = f"SELECT *, {period} AS __period FROM {source}"
+        of_steps = f"SELECT *, {self.sql()} AS {WINDOW} FROM ({of_period})"
+        return f"SELECT * EXCEPT (__period), {begin} FROM ({of_steps}) WHERE {WINDOW}.end <= __period.end"
+
+    def bound(self, window: str, suffix: str) -> str:
+        """Return one of the window's columns, as `bound` does."""
+        if self.kind == "CUMULATE" and suffix == "_START":
+            return f"{window.removesuffix(WINDOW)}{BEGIN}"
+        return bound(window, suffix)
+
+    def keys(self, window: str) -> list[str]:
+        """Return what rows of a window have in common."""
+        return [window, self.bound(window, "_START")] if self.kind == "CUMULATE" else [window]
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that `rows` has besides those of the table."""
+        return (WINDOW, BEGIN) if self.kind == "CUMULATE" else (WINDOW,)
 
 
 def bound(window: str, suffix: str) -> str:
@@ -91,6 +127,7 @@ def table_window(call: exp.Anonymous, write: Callable[[exp.Expr], str], refuse: 
         "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
         "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
         "SESSION": ("DATA", "TIMECOL", "GAP"),
+        "CUMULATE": ("DATA", "TIMECOL", "STEP", "SIZE", "OFFSET"),
     }[kind]
     given: dict[str, exp.Expr] = {}
     for name, argument in zip(names, call.expressions, strict=False):
@@ -109,7 +146,9 @@ def table_window(call: exp.Anonymous, write: Callable[[exp.Expr], str], refuse: 
     ):
         raise refuse(column, f"The time column of {kind} is written DESCRIPTOR(column)")
     size = length_us(given["SIZE" if kind != "SESSION" else "GAP"], refuse)
-    slide = length_us(given["SLIDE"], refuse) if kind == "HOP" else size
+    slide = (
+        length_us(given[{"HOP": "SLIDE", "CUMULATE": "STEP"}[kind]], refuse) if kind in ("HOP", "CUMULATE") else size
+    )
     shift = length_us(given["OFFSET"], refuse, negative=True) if "OFFSET" in given else 0
     return given["DATA"], Window(kind, write(column.expressions[0]), size, slide, shift)
 
@@ -140,6 +179,16 @@ def aligned(call: exp.Expr, window: Window, zone: str, found: DataType | None, r
         zone = "UTC"
     if size % slide and window.kind == "HOP":
         raise refuse(call, "The size of HOP has to be a multiple of its slide, as in Flink")
+    if window.kind == "CUMULATE":
+        if size % slide:
+            raise refuse(call, "The size of CUMULATE has to be a multiple of its step, as in Flink")
+        if size > _STEPS * slide:
+            raise refuse(
+                call,
+                f"CUMULATE with more than {_STEPS} steps costs too much in Spark, where each row becomes one for each step. "
+                "Take longer steps, or aggregate over TUMBLE with the step as its size and add up the results",
+            )
+        slide = size  # what all windows of a period begin with
     offset = 0 if window.kind == "SESSION" else _alignment_us(slide, zone)
     if offset is None:
         raise refuse(

@@ -1,0 +1,194 @@
+"""The order in which rows arrive, for ranks of a stream: the queries that a rank reads get a column with it.
+
+Flink takes rows with the same time or value in the order in which they arrive: those of one partition of Kafka in the order
+of their offsets, and those of several partitions in any order. So the offset decides between such rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from sqlglot import exp
+
+from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
+from dynamic_kafka.sql.dialect.registry import AGGREGATES
+
+if TYPE_CHECKING:
+    from dynamic_kafka.sql.dialect.translator import Translator
+
+__all__ = ["ARRIVAL", "Streams", "differs_in_streams", "has_over", "inline_ranks", "with_arrival"]
+
+ARRIVAL = "__arrival"
+"""The column with a row's offset."""
+_PLAIN = {"expressions", "from_", "where", "hint"}
+
+
+class Streams(Protocol):
+    """What is known about tables and views of a stream, besides types."""
+
+    def is_time(self, query: str) -> bool:
+        """Return whether the only column of a query for Spark is an event time with a watermark, or the processing time."""
+
+    def view(self, name: str) -> exp.Query | None:
+        """Return the query of a view; None for anything else, and for a view that is not one query."""
+
+    def ordered(self, name: str) -> str | None:
+        """Return the name of a table for Spark that has the column with a row's offset; None if the name is not a table's.
+
+        Raises:
+            ConfigurationError: If the rows of the table do not have an offset each.
+        """
+
+
+def inline_ranks(tree: exp.Query, streams: Streams) -> exp.Query:
+    """Return a query in which views, and parts of its WITH, are sub-queries if they contain ROW_NUMBER."""
+    found = True
+    while found:
+        found = False
+        for table in list(tree.find_all(exp.Table)):
+            query = _query_of(table, streams)
+            if query is not None and has_over(query, streams):
+                table.replace(_subquery(table, query))
+                found = True
+    for cte in list(tree.find_all(exp.CTE)):
+        if cte.this.find(exp.Window) is not None and not any(_cte_of(t) is cte for t in tree.find_all(exp.Table)):
+            with_ = cte.parent
+            cte.pop()
+            if isinstance(with_, exp.With) and not with_.expressions:
+                with_.pop()
+    return tree
+
+
+def has_over(query: exp.Query, streams: Streams, beneath: frozenset[str] = frozenset()) -> bool:
+    """Return whether a query contains OVER, also through views."""
+    if query.find(exp.Window) is not None:
+        return True
+    for name in {table.name.lower() for table in query.find_all(exp.Table)} - beneath:
+        view = streams.view(name)
+        if view is not None and has_over(view, streams, beneath | {name}):
+            return True
+    return False
+
+
+def differs_in_streams(tree: exp.Query) -> bool:
+    """Return whether a query contains OVER, or an aggregation with DISTINCT."""
+    return tree.find(exp.Window) is not None or any(
+        isinstance(argument, exp.Distinct) for call in tree.find_all(exp.Anonymous) for argument in call.expressions
+    )
+
+
+def with_arrival(t: Translator, select: exp.Select, streams: Streams) -> bool:
+    """Give a SELECT's rows the column with their offset. Return False if they do not arrive in an order, as after a join.
+
+    Raises:
+        SqlError: If they do, and it is not known here.
+    """
+    joins = select.args.get("joins") or []
+    if any(not isinstance(join.this, exp.Unnest) for join in joins):
+        return False
+    if joins:
+        raise t.refuse(select, f"The order of rows of UNNEST is not known in a stream. {_WAY}")
+    return _arrive(t, select.args["from_"].this, streams)
+
+
+_WAY = "Write all rows to an 'upsert-kafka' table with this key, or `materialize` them"
+
+
+def _arrive(t: Translator, node: exp.Expr, streams: Streams) -> bool:
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
+        call = node.this
+        if str(call.this).upper() not in WINDOW_TABLES or not call.expressions:
+            return False
+        data = call.expressions[0]
+        data = data.expression if isinstance(data, exp.Kwarg) else data
+        return _arrive(t, data.expressions[0] if isinstance(data, exp.Anonymous) else data, streams)
+    if isinstance(node, exp.Table):
+        query = _query_of(node, streams)
+        if query is not None:
+            if _is_aggregated(query):
+                return False
+            inner = _subquery(node, query)
+            node.replace(inner)
+            return _arrive(t, inner, streams)
+        if t.has_options(node):
+            raise t.refuse(
+                node, f"A rank of a stream over a table with OPTIONS is not known: CREATE TABLE ... LIKE. {_WAY}"
+            )
+        ordered = streams.ordered(node.name)
+        if ordered is None:
+            return False
+        alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name, quoted=True))
+        place = node.this.meta.get("start")
+        node.set("this", exp.to_identifier(ordered, quoted=True))
+        node.set("db", None)
+        node.set("catalog", None)
+        node.set("alias", alias)
+        if place is not None:
+            node.this.meta["start"] = place
+        return True
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
+        query = node.this
+        if _is_aggregated(query) or query.args.get("joins"):
+            return False
+        alias = node.args.get("alias")
+        if {part for part, value in query.args.items() if value} - _PLAIN or (alias and alias.args.get("columns")):
+            raise t.refuse(query, f"The order of these rows is not known in a stream. {_WAY}")
+        if not _arrive(t, query.args["from_"].this, streams):
+            return False
+        if not any(isinstance(part, exp.Star) for part in query.expressions):
+            query.append("expressions", exp.column(ARRIVAL))
+        return True
+    raise t.refuse(node, f"The order of these rows is not known in a stream. {_WAY}")
+
+
+def _is_aggregated(query: exp.Query) -> bool:
+    return isinstance(query, exp.Select) and (
+        query.args.get("group") is not None
+        or query.args.get("distinct") is not None
+        or any(str(call.this).upper() in AGGREGATES for part in query.selects for call in part.find_all(exp.Anonymous))
+    )
+
+
+def _cte_of(table: exp.Table) -> exp.CTE | None:
+    """Return the part of a WITH that a table's name means."""
+    if not isinstance(table.this, exp.Identifier) or table.args.get("db"):
+        return None
+    inside: exp.Expr = table
+    parent = table.parent
+    while parent is not None:
+        with_ = parent.args.get("with_")
+        if isinstance(with_, exp.With):
+            before = with_.expressions
+            if isinstance(inside, exp.With):  # only the parts before this one
+                own = table.find_ancestor(exp.CTE)
+                while own is not None and own.parent is not with_:
+                    own = own.find_ancestor(exp.CTE)
+                before = before[: next((i for i, cte in enumerate(before) if cte is own), 0)]
+            for cte in before:
+                if cte.alias.lower() == table.name.lower():
+                    return cte  # type: ignore[no-any-return]
+        inside, parent = parent, parent.parent
+    return None
+
+
+def _query_of(table: exp.Table, streams: Streams) -> exp.Query | None:
+    if not isinstance(table.this, exp.Identifier):
+        return None
+    cte = _cte_of(table)
+    if cte is None:
+        return streams.view(table.name)
+    columns = cte.args["alias"].args.get("columns")
+    return cte.this if isinstance(cte.this, exp.Query) and not columns else None
+
+
+def _subquery(table: exp.Table, query: exp.Query) -> exp.Subquery:
+    """Return a query in place of the table that it is the rows of."""
+    alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name, quoted=True))
+    place = table.this.meta.get("start")
+    copied = query.copy()
+    for part in copied.walk():
+        part.meta.pop("start", None)  # it is a place in another text
+    found = exp.Subquery(this=copied, alias=alias.copy())
+    if place is not None:
+        found.meta["start"] = place
+    return found

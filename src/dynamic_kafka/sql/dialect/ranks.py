@@ -1,0 +1,333 @@
+"""Ranks of a stream: `ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC)` with `WHERE rn = 1` or `rn <= n`.
+
+Spark has no OVER in streams. The first row of each key is `max_by` or `min_by` of the whole row, an aggregation that streams
+have: the row changes when another one becomes the first. For windows, each row comes once, when the window has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dynamic_kafka.sql.dialect.arrival import ARRIVAL, Streams, with_arrival
+from dynamic_kafka.sql.dialect.kinds import is_decimal, is_fraction, is_whole, kind_of
+from dynamic_kafka.sql.dialect.registry import AGGREGATES
+from dynamic_kafka.sql.dialect.windows import BOUNDS, GROUP_WINDOWS, WINDOW
+
+if TYPE_CHECKING:
+    from dynamic_kafka.sql.dialect.translator import Translator
+
+__all__ = ["Rank", "RankKey", "rank_of", "rank_windows", "ranked"]
+
+_WAY = (
+    "Write all rows to an 'upsert-kafka' table with the key of PARTITION BY, or `materialize` them, and rank the result. "
+    "(A batch has it: give the tables 'scan.bounded.mode' = 'latest-offset')"
+)
+_INNER = {"expressions", "from_", "joins", "where", "hint", "laterals"}
+_OUTER = {"expressions", "from_", "where", "hint", "with_"}
+_MOST = 10_000
+"""The most rows of each key: Spark keeps them all in one row of its state."""
+
+
+_MIRRORED: Mapping[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+}
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A SELECT of the first rows of each key.
+
+    Args:
+        inner: The SELECT with ROW_NUMBER.
+        window: Its OVER.
+        name: The column with the number.
+        number: How many rows of each key are taken.
+        rest: The other conditions on them.
+    """
+
+    inner: exp.Select
+    window: exp.Window
+    name: str
+    number: int
+    rest: Sequence[exp.Expr]
+
+    @property
+    def by(self) -> Sequence[exp.Expr]:
+        """Return what the rows are partitioned by."""
+        found: Sequence[exp.Expr] = self.window.args.get("partition_by") or []
+        return found
+
+
+@dataclass(frozen=True)
+class RankKey:
+    """What identifies a row of a rank whose rows change.
+
+    Args:
+        parts: For each part of the key, the columns of the query's result that have it.
+    """
+
+    parts: Sequence[frozenset[str]]
+
+
+def rank_of(select: exp.Select) -> Rank | None:
+    """Return the rank that a SELECT is, None if it is none."""
+    relation = select.args["from_"].this if select.args.get("from_") else None
+    where = select.args.get("where")
+    if not isinstance(relation, exp.Subquery) or not isinstance(relation.this, exp.Select) or where is None:
+        return None
+    inner = relation.this
+    numbers = [part for part in inner.expressions if isinstance(part, exp.Alias) and _is_row_number(part.this)]
+    if len(numbers) != 1 or len(list(inner.find_all(exp.Window))) != 1:
+        return None
+    name, found, rest = numbers[0].alias, None, []
+    for condition in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
+        limit = _limit(condition.unnest(), name)
+        if limit is None or found is not None:
+            rest.append(condition)
+        else:
+            found = limit
+    return None if found is None else Rank(inner, numbers[0].this, name, found, rest)
+
+
+def rank_windows(tree: exp.Query) -> list[exp.Window]:
+    """Return the ROW_NUMBERs that may be of a rank: a SELECT around them, or one of the query's views, decides."""
+    return [window for window in tree.find_all(exp.Window) if _is_row_number(window)]
+
+
+def _is_row_number(node: exp.Expr) -> bool:
+    return (
+        isinstance(node, exp.Window)
+        and isinstance(node.this, exp.Anonymous)
+        and str(node.this.this).upper() == "ROW_NUMBER"
+    )
+
+
+def _limit(condition: exp.Expr, name: str) -> int | None:
+    """Return how many rows of each key satisfy a condition such as `rn <= 3`; None for other conditions."""
+    if not isinstance(condition, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        return None
+    column, number = condition.this, condition.expression
+    kind: type[exp.Expr] = type(condition)
+    if isinstance(column, exp.Literal):
+        column, number = number, column
+        kind = _MIRRORED.get(kind, kind)
+    if not isinstance(column, exp.Column) or column.name.lower() != name.lower():
+        return None
+    if not isinstance(number, exp.Literal) or number.is_string or not number.name.isdigit():
+        return None
+    value = int(number.name) - (kind is exp.LT)
+    return value if (kind in (exp.LT, exp.LTE) or (kind is exp.EQ and value == 1)) and 0 < value <= _MOST else None
+
+
+def ranked(t: Translator, select: exp.Select, rank: Rank, streams: Streams) -> str:
+    """Return the sub-query of a rank for Spark. The condition on the number is taken out of the SELECT.
+
+    Raises:
+        SqlError: If Spark cannot calculate the rank over a stream.
+    """
+    inner, window = rank.inner, rank.window
+    if {part for part, value in inner.args.items() if value} - _INNER or window.args.get("spec"):
+        raise t.refuse(window, f"This ROW_NUMBER is not known in a stream. {_WAY}")
+    aggregated = _export_window(t, rank)
+    arrives = with_arrival(t, inner, streams)
+    with t.scoped(inner, rank.by) as scope:
+        by, of_window = _keys(t, rank, aggregated)
+        if not of_window:
+            _check_changing(t, select, rank)
+        order, best = _order(t, rank, arrives=arrives, streams=streams)
+        hidden = {column for found in scope.windows.values() for column in found.columns()} - {None}
+        hidden |= {ARRIVAL} if arrives else set()
+        hidden |= {WINDOW} if aggregated else set()
+        columns = [
+            _projection(t, i, part, sorted(hidden))
+            for i, part in enumerate(inner.expressions)
+            if part.this is not window
+        ]
+        where = t.sql(inner, "where")
+        group = f" GROUP BY {', '.join(by)}" if by else ""
+        source = scope.source()
+    if inner.expressions[-1].this is not window and any(isinstance(part, exp.Star) for part in select.expressions):
+        raise t.refuse(window, "Put ROW_NUMBER() behind the other columns of its SELECT")
+    number = f"`{rank.name}`"
+    row = f"struct({', '.join(columns)})"
+    alias = (
+        f" AS {t.sql(select.args['from_'].this.args['alias'])}" if select.args["from_"].this.args.get("alias") else ""
+    )
+    select.set("where", exp.Where(this=exp.and_(*rank.rest)) if rank.rest else None)
+    if rank.number == 1:
+        one = f"SELECT {best}({row}, {order}) AS __best {source}{where}{group}"
+        return f"(SELECT __best.*, CAST(1 AS BIGINT) AS {number} FROM ({one}) WHERE __best IS NOT NULL){alias}"
+    many = f"SELECT {best}({row}, {order}, {rank.number}) AS __best {source}{where}{group}"
+    numbered = f"SELECT __row.*, CAST(__place + 1 AS BIGINT) AS {number} FROM ({many})"
+    return f"({numbered} LATERAL VIEW posexplode(__best) __each AS __place, __row){alias}"
+
+
+def _projection(t: Translator, index: int, part: exp.Expr, hidden: Sequence[str]) -> str:
+    """Return a column of the SELECT, as a part of a struct."""
+    star = part.this if isinstance(part, exp.Column) else part
+    if isinstance(star, exp.Star):
+        if any(star.args.values()):
+            raise t.refuse(part, "This * is not known in the rank of a stream: name the columns")
+        assert t.scope is not None
+        bounds = t.scope.bounds()
+        table = f"{t.sql(part.args['table'])}." if isinstance(part, exp.Column) and part.args.get("table") else ""
+        return ", ".join([f"{table}* EXCEPT ({', '.join(hidden)})" if hidden else f"{table}*", *bounds])
+    text = t.projection(index, part)
+    return text if isinstance(part, (exp.Alias, exp.Column)) or " AS " in text else f"{text} AS `EXPR${index}`"
+
+
+def _keys(t: Translator, rank: Rank, aggregated: frozenset[str]) -> tuple[list[str], bool]:
+    """Return what Spark groups by, and whether that are windows of time."""
+    by: list[str] = []
+    scope = t.scope
+    assert scope is not None
+    for part in rank.by:
+        bounds = aggregated if isinstance(part, exp.Column) and part.name.lower() in aggregated else None
+        found = scope.keys_of(part)
+        keys = [WINDOW] if bounds else [t.sql(part)] if found is None else found
+        by += [key for key in keys if key not in by]
+    of_window = WINDOW in by or any(scope.keys_of(part) is not None for part in rank.by)
+    if any(found.kind == "SESSION" for found in scope.windows.values()):
+        raise t.refuse(rank.window, f"The rows of SESSION windows cannot be ranked in a stream. {_WAY}")
+    return by, of_window
+
+
+def _export_window(t: Translator, rank: Rank) -> frozenset[str]:
+    """Let a sub-query that is grouped by windows return them, too. Return the names of its columns with their bounds.
+
+    That is if the rank is partitioned by them.
+    """
+    relation = rank.inner.args["from_"].this
+    query = relation.this if isinstance(relation, exp.Subquery) else None
+    group = query.args.get("group") if isinstance(query, exp.Select) else None
+    if group is None or rank.inner.args.get("joins"):
+        return frozenset()
+    assert isinstance(query, exp.Select)
+    bounds = {part.alias_or_name.lower() for part in query.expressions if _is_bound(part.unalias())}
+    if not any(isinstance(part, exp.Column) and part.name.lower() in bounds for part in rank.by):
+        return frozenset()
+    t.exported.add(id(query))
+    return frozenset(bounds)
+
+
+def _is_bound(value: exp.Expr) -> bool:
+    if isinstance(value, exp.Column):
+        return value.name.lower() in BOUNDS
+    name = str(value.this).upper() if isinstance(value, exp.Anonymous) else ""
+    return GROUP_WINDOWS.get(name, ("", ""))[1] in ("_START", "_END")
+
+
+def _order(t: Translator, rank: Rank, *, arrives: bool, streams: Streams) -> tuple[str, str]:
+    """Return what decides which row is first, and whether the largest or the smallest is."""
+    ordered = rank.window.args["order"].expressions if rank.window.args.get("order") else []
+    if not ordered:
+        raise t.refuse(rank.window, "ROW_NUMBER needs an ORDER BY")
+    scope = t.scope
+    assert scope is not None
+    for part in ordered:
+        if bool(part.args.get("nulls_first")) == bool(part.args.get("desc")):
+            raise t.refuse(part, "In a stream, NULL is the smallest value: leave NULLS FIRST and NULLS LAST out")
+    kinds = [t.type_of(part.this) for part in ordered]
+    numbers = [is_whole(kind) or is_decimal(kind) or is_fraction(kind) for kind in kinds]
+    fixed = {bool(part.args.get("desc")) for part, number in zip(ordered, numbers, strict=True) if not number}
+    if len(fixed) == 2:
+        raise t.refuse(
+            rank.window, f"ASC and DESC of columns that are no numbers are not known together in a stream. {_WAY}"
+        )
+    largest = fixed.pop() if fixed else bool(ordered[0].args.get("desc"))
+    keys = []
+    for part, kind in zip(ordered, kinds, strict=True):
+        text = t.sql(part.this)
+        if bool(part.args.get("desc")) == largest:
+            keys.append(text)
+        elif is_fraction(kind):
+            keys += [f"({text}) IS NULL", f"NOT isnan({text})", f"-({text})"]
+        else:
+            wide = f"CAST({text} AS DECIMAL(20,0))" if kind_of(kind) == "LongType" else f"CAST({text} AS BIGINT)"
+            keys += [f"({text}) IS NULL", f"-({wide})" if is_whole(kind) else f"-({text})"]
+    if arrives:
+        newest = (
+            rank.number == 1
+            and len(ordered) == 1
+            and bool(ordered[0].args.get("desc"))
+            and streams.is_time(t.asked(t.sql(ordered[0].this), scope.source()))
+        )
+        keys.append(ARRIVAL if newest == largest else f"-{ARRIVAL}")
+    return f"struct({', '.join(keys)})", "max_by" if largest else "min_by"
+
+
+def _check_changing(t: Translator, select: exp.Select, rank: Rank) -> None:
+    """Raise if something is done with rows of a rank, which change, that Flink takes back from its result."""
+    problem = (
+        "The rows of this rank change, and Flink takes the earlier ones back from what is calculated with them. Spark "
+    )
+    problem += f"cannot. {_WAY}"
+    if rank.rest or {part for part, value in select.args.items() if value} - _OUTER or _is_aggregated(select):
+        raise t.refuse(rank.window, problem)
+    names = {rank.name.lower()} if rank.number > 1 else set[str]()
+    parts = [{column} for column in names]
+    parts += [_names_of(part, rank.inner) for part in rank.by]
+    current: exp.Expr = select
+    while True:
+        assert isinstance(current, exp.Select)
+        parts = [_through(names, current) for names in parts]
+        outer = current.parent
+        if outer is None:
+            break
+        if (
+            not isinstance(outer, exp.Subquery)
+            or not isinstance(outer.parent, exp.From)
+            or not isinstance(outer.parent.parent, exp.Select)
+            or {part for part, value in outer.parent.parent.args.items() if value} - (_OUTER - {"where"})
+            or _is_aggregated(outer.parent.parent)
+        ):
+            raise t.refuse(rank.window, problem)
+        current = outer.parent.parent
+    if rank.number > 1 and not parts[0]:
+        raise t.refuse(
+            rank.window,
+            f"Flink deletes a row of this rank that is no longer among the first {rank.number}, and Spark cannot. SELECT "
+            f"{rank.name}, too, and make it a part of the table's key: then another row takes its place",
+        )
+    t.rank_key = RankKey([frozenset(names) for names in parts])
+
+
+def _is_aggregated(select: exp.Select) -> bool:
+    """Return whether a SELECT calculates over all of its rows."""
+    calls = (call for part in select.expressions for call in part.find_all(exp.Anonymous))
+    return any(str(call.this).upper() in AGGREGATES for call in calls)
+
+
+def _names_of(part: exp.Expr, inner: exp.Select) -> set[str]:
+    """Return the columns of a SELECT that have a value."""
+    found = set()
+    for projection in inner.expressions:
+        star = projection.this if isinstance(projection, exp.Column) else projection
+        if isinstance(star, exp.Star):
+            found |= {part.name.lower()} if isinstance(part, exp.Column) else set()
+        elif projection.unalias() == part or (
+            isinstance(part, exp.Column)
+            and isinstance(projection.unalias(), exp.Column)
+            and projection.unalias().name.lower() == part.name.lower()
+        ):
+            found.add(projection.alias_or_name.lower())
+    return found
+
+
+def _through(names: set[str], select: exp.Select) -> set[str]:
+    """Return the names that columns have behind a SELECT."""
+    found = set()
+    for projection in select.expressions:
+        star = projection.this if isinstance(projection, exp.Column) else projection
+        if isinstance(star, exp.Star):
+            found |= names
+        elif isinstance(projection.unalias(), exp.Column) and projection.unalias().name.lower() in names:
+            found.add(projection.alias_or_name.lower())
+    return found

@@ -1,0 +1,51 @@
+"""A SELECT that is being written: its tables and its windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dynamic_kafka.sql.dialect.windows import BOUNDS, WINDOW, Window
+
+__all__ = ["Scope"]
+
+
+@dataclass
+class Scope:
+    """A SELECT that is being written: what its rows are grouped by, its tables, and its windows by the table's alias."""
+
+    select: exp.Select
+    outer: Scope | None
+    by: Sequence[exp.Expr] = ()
+    tables: list[str] = field(default_factory=list)
+    complete: str = ""
+    windows: dict[str, Window] = field(default_factory=dict)
+
+    def source(self) -> str:
+        """Return the FROM with the tables that are known by now."""
+        return self.complete or (f"FROM {', '.join(self.tables)}" if self.tables else "")
+
+    def window_of(self, node: exp.Expr) -> tuple[Window, str] | None:
+        """Return the window that a column is the start, the end or the time of, and its text for Spark."""
+        if not isinstance(node, exp.Column) or node.name.lower() not in BOUNDS:
+            return None
+        alias = node.table or (next(iter(self.windows)) if len(self.windows) == 1 else "")
+        if alias not in self.windows:
+            return None
+        window = self.windows[alias]
+        return window, window.sql() if window.kind == "SESSION" else f"`{alias}`.{WINDOW}"
+
+    def keys_of(self, node: exp.Expr) -> list[str] | None:
+        """Return what the rows of a window have in common, if a part is the start, the end or the time of one."""
+        found = self.window_of(node)
+        return None if found is None else found[0].keys(found[1])
+
+    def bounds(self) -> list[str]:
+        """Return the columns with the bounds of all windows."""
+        return [
+            f"{window.bound(f'`{alias}`.{WINDOW}', suffix)} AS {name}"
+            for alias, window in self.windows.items()
+            for name, suffix in BOUNDS.items()
+        ]

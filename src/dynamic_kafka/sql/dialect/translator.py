@@ -1,0 +1,367 @@
+"""Writing a parsed query of Flink as one of Spark.
+
+What a division or a `[1]` means depends on the types of its parts. Spark is asked for them, with the tables of the same
+SELECT, while the query is written from the inside out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel
+from sqlglot.generators.spark import SparkGenerator
+
+from dynamic_kafka.errors import SqlError
+from dynamic_kafka.sql.dialect.arrival import Streams
+from dynamic_kafka.sql.dialect.calls import call_sql, over
+from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
+from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
+from dynamic_kafka.sql.dialect.kinds import name_of
+from dynamic_kafka.sql.dialect.operators import (
+    chosen,
+    comparison,
+    division,
+    element,
+    like,
+    listed,
+    product,
+    total,
+    type_in_function,
+)
+from dynamic_kafka.sql.dialect.query import Query, place_of, query_error
+from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
+from dynamic_kafka.sql.dialect.registry import REFUSED
+from dynamic_kafka.sql.dialect.relations import elements, exported_window, joined, windowed
+from dynamic_kafka.sql.dialect.scope import Scope
+from dynamic_kafka.sql.dialect.windows import BOUNDS, WINDOW
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+__all__ = ["Ask", "Translator"]
+
+Ask = Callable[[str], "DataType | None"]
+"""Returns the type of the only column of a query for Spark, None if Spark refuses it."""
+_DEFAULTS = ("default_catalog", "default_database")
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod)
+
+
+class Translator(SparkGenerator):
+    """Writes a query for Spark; see `translate` for its arguments."""
+
+    EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+    TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
+        **{
+            kind: write
+            for kind, write in SparkGenerator.TRANSFORMS.items()
+            if kind not in (exp.Select, exp.Array, exp.Table, exp.Unnest, exp.TryCast, exp.If, exp.AtTimeZone)
+        },
+        exp.Div: division,
+        exp.Bracket: element,
+        exp.Array: lambda self, e: self.as_changed(e, f"array({self.expressions(e, flat=True)})"),
+        exp.Like: like,
+        **{
+            kind: lambda self, e, sign=sign: comparison(self, e, sign)
+            for kind, sign in (
+                (exp.EQ, "="),
+                (exp.NEQ, "<>"),
+            )
+        },
+        exp.Add: lambda self, e: total(self, e, "+"),
+        exp.Sub: lambda self, e: total(self, e, "-"),
+        exp.Mul: lambda self, e: product(self, e, "*"),
+        exp.Mod: lambda self, e: product(self, e, "%"),
+        exp.In: listed,
+        exp.Case: chosen,
+        exp.Cast: typed_literal,
+        exp.Filter: over,
+        exp.Window: over,
+        exp.Unnest: lambda self, e: self.unnested(e),
+        exp.AtTimeZone: lambda self, e: self.not_known(e, "AT TIME ZONE is not known: use CONVERT_TZ"),
+    }
+
+    def __init__(
+        self, query: Query, ask: Ask, *, zone: str, views: Mapping[int, str], streams: Streams | None = None
+    ) -> None:
+        super().__init__(dialect=Flink, comments=False, unsupported_level=ErrorLevel.IGNORE)
+        self.query, self.zone = query, zone
+        self._ask, self._views = ask, views
+        self.streams = streams
+        self.exported: set[int] = set()
+        self.rank_key: RankKey | None = None
+        self.scope: Scope | None = None
+        self._ctes: list[str] = []
+        self._texts: dict[int, tuple[exp.Expr, str]] = {}
+        self._types: dict[tuple[str, str], DataType | None] = {}
+        self._changed: set[int] = set()
+
+    @property
+    def changed(self) -> bool:
+        """Return whether Spark gets another text than the user wrote."""
+        return bool(self._changed)
+
+    def as_changed(self, node: exp.Expr, text: str) -> str:
+        """Return the text for a part that Spark gets another text for."""
+        self._changed.add(id(node))
+        return text
+
+    def refuse(self, node: exp.Expr, problem: str) -> SqlError:
+        """Return the error for a part of the query."""
+        return query_error(self.query.text, place_of(node), problem)
+
+    def not_known(self, node: exp.Expr, problem: str) -> str:
+        """Raise the error for a part of the query."""
+        raise self.refuse(node, problem)
+
+    def sql(self, expression: Any, key: str | None = None, comment: bool = True) -> str:  # noqa: FBT001  sqlglot's
+        """Return the text of a part, which is written once."""
+        if key is not None or not isinstance(expression, exp.Expr):
+            return super().sql(expression, key, comment)
+        known = self._texts.get(id(expression))
+        if known is None:
+            ctes = len(self._ctes)
+            if isinstance(expression, exp.Query) and expression.args.get("with_"):
+                self.sql(expression.args["with_"])  # before what reads from it
+            known = expression, super().sql(expression, key, comment)
+            if isinstance(expression, exp.Query):
+                del self._ctes[ctes:]
+            self._texts[id(expression)] = known
+        return known[1]
+
+    # --- types ---
+
+    def type_of(self, node: exp.Expr) -> DataType:
+        """Return the type of a part, which Spark knows.
+
+        Raises:
+            SqlError: If Spark cannot tell.
+        """
+        found = self.type_or_none(node)
+        if found is None:
+            raise self.refuse(node, "The type of this is not known, and what is done with it depends on that: CAST it")
+        return found
+
+    def type_or_none(self, node: exp.Expr) -> DataType | None:
+        """Return the type of a part, None if Spark cannot tell."""
+        if isinstance(node, (exp.Paren, exp.Neg)):
+            return self.type_or_none(node.this)
+        if isinstance(node, exp.Literal) and node.is_string:
+            from pyspark.sql.types import StringType
+
+            return StringType()
+        if isinstance(node, exp.Identifier):
+            return type_in_function(self, node)
+        text = self.sql(node)
+        if isinstance(node, exp.Anonymous) and str(node.this).upper() in ("CAST", "TRY_CAST"):
+            target = target_of(node)
+            if target is not None:
+                return target
+        scope = self.scope
+        if scope is None:
+            return self._asked(text, "")
+        while scope is not None:
+            found = self._asked(text, scope.source())
+            if found is not None:
+                return found
+            scope = scope.outer
+        if isinstance(node, exp.Column) and not node.table and self.scope is not None:
+            for projection in self.scope.select.expressions:  # ORDER BY and HAVING may use a name of the SELECT
+                named = isinstance(projection, exp.Alias) and projection.alias.lower() == node.name.lower()
+                if named and not any(part is node for part in projection.walk()):
+                    return self.type_or_none(projection.this)
+        return self._of_parts(node)
+
+    def type_in(self, text: str, source: str) -> DataType | None:
+        """Return the type of a column of a table, as texts for Spark; None if Spark cannot tell."""
+        return self._asked(text, f"FROM {source}")
+
+    def _of_parts(self, node: exp.Expr) -> DataType | None:
+        """Return the type of a part that Spark cannot look at alone, such as `sum(a) + b`."""
+        if isinstance(node, (*_ARITHMETIC, exp.Div)):
+            one, other = self.type_or_none(node.this), self.type_or_none(node.expression)
+            if one is None or other is None:
+                return None
+            return self._asked(f"CAST(NULL AS {name_of(one)}) * CAST(NULL AS {name_of(other)})", "")
+        if isinstance(node, exp.Case):
+            results = [branch.args["true"] for branch in node.args.get("ifs") or ()]
+            types = [self.type_or_none(result) for result in (*results, *filter(None, [node.args.get("default")]))]
+            if None not in types:
+                casts = ", ".join(f"CAST(NULL AS {name_of(found)})" for found in types if found is not None)
+                return self._asked(f"coalesce({casts})", "")
+        return None
+
+    def _asked(self, text: str, source: str) -> DataType | None:
+        key = text, source
+        if key not in self._types:
+            self._types[key] = self._ask(self.asked(text, source))
+        return self._types[key]
+
+    def asked(self, text: str, source: str) -> str:
+        """Return a query for a part of a SELECT alone."""
+        ctes = f"WITH {', '.join(self._ctes)} " if self._ctes else ""
+        return f"{ctes}SELECT {text} {source}"
+
+    # --- queries ---
+
+    def cte_sql(self, expression: exp.CTE) -> str:
+        """Return a part of WITH, which the following ones may read."""
+        text = super().cte_sql(expression)
+        self._ctes.append(text)
+        return text
+
+    def select_sql(self, expression: exp.Select) -> str:
+        """Return a SELECT. Its tables are written first: the types of everything else depend on them."""
+        rank = rank_of(expression) if self.streams is not None else None
+        if rank is not None and self.streams is not None:
+            relation = expression.args["from_"].this
+            self._texts[id(relation)] = (
+                relation,
+                self.as_changed(relation, ranked(self, expression, rank, self.streams)),
+            )
+        group = expression.args.get("group")
+        with self.scoped(expression, group.expressions if group is not None else ()):
+            return super().select_sql(expression)
+
+    @contextmanager
+    def scoped(self, select: exp.Select, by: Sequence[exp.Expr]) -> Iterator[Scope]:
+        """Be inside a SELECT: its tables are written, and the types of everything else depend on them."""
+        scope = self.scope = Scope(select, self.scope, by)
+        try:
+            of_from = select.args.get("from_")
+            joins = select.args.get("joins") or []
+            if of_from is not None:
+                scope.tables.append(self.sql(of_from.this))
+            for join in joins:
+                scope.tables.append(self._joined(join.this))
+            if of_from is not None:
+                scope.complete = f"FROM {scope.tables[0]}{''.join(map(self.sql, joins))}"
+                scope.complete += "".join(map(self.sql, select.args.get("laterals") or []))
+            yield scope
+        finally:
+            self.scope = scope.outer
+
+    def expressions(  # type: ignore[override]
+        self, expression: Any = None, key: str | None = None, sqls: Any = None, **options: Any
+    ) -> str:
+        """Return a list of parts; in a SELECT, a column that is written otherwise keeps its name."""
+        if isinstance(expression, exp.Select) and key is None and sqls is None:
+            sqls = [self.projection(i, part) for i, part in enumerate(expression.expressions)]
+            if id(expression) in self.exported:
+                sqls.append(f"{exported_window(self)} AS {WINDOW}")
+            return super().expressions(sqls=sqls, **options)
+        return super().expressions(expression, key, sqls, **options)
+
+    def projection(self, index: int, node: exp.Expr) -> str:
+        """Return a column of a SELECT."""
+        text = self.sql(node)
+        if isinstance(node, (exp.Alias, exp.Star)) or not any(id(part) in self._changed for part in node.walk()):
+            return text
+        name = node.name if isinstance(node, exp.Column) else f"EXPR${index}"
+        return f"{text} AS `{name}`"
+
+    def group_sql(self, expression: exp.Group) -> str:
+        """Return a GROUP BY, in which the start and the end of a window are one column."""
+        scope = self.scope
+        if scope is None or not scope.windows:
+            return super().group_sql(expression)
+        if expression.find(exp.Cube, exp.Rollup, exp.GroupingSets):
+            raise self.refuse(
+                expression, "GROUPING SETS, CUBE and ROLLUP over windows are not known: write a query for each"
+            )
+        parts: list[str] = []
+        for node in expression.expressions:
+            found = scope.keys_of(node)
+            keys = [self.sql(node)] if found is None else found
+            parts += [key for key in keys if key not in parts]
+        return f" GROUP BY {', '.join(parts)}"
+
+    def column_sql(self, expression: exp.Column) -> str:
+        """Return a column; those of a window are parts of Spark's."""
+        found = None if self.scope is None else self.scope.window_of(expression)
+        if found is not None:
+            return self.as_changed(expression, found[0].bound(found[1], BOUNDS[expression.name.lower()]))
+        if not expression.table and not expression.this.args.get("quoted"):
+            if expression.name.upper() == "LOCALTIMESTAMP":
+                return self.as_changed(expression, "localtimestamp()")
+            if expression.name.upper() in ("CURRENT_TIME", "LOCALTIME"):
+                raise self.refuse(expression, f"{expression.name.upper()}: {REFUSED[expression.name.upper()].way}")
+        return super().column_sql(expression)
+
+    def is_of_window(self, node: exp.Column) -> bool:
+        """Return whether a column is the start, the end or the time of a window of this SELECT."""
+        return self.scope is not None and self.scope.window_of(node) is not None
+
+    # --- tables ---
+
+    def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
+        """Return a table: a window table function, or one with options in a hint under its own name."""
+        call = expression.this
+        if isinstance(call, exp.Anonymous) and str(call.this).upper() in WINDOW_TABLES:
+            return self.as_changed(expression, windowed(self, expression, call))
+        view = self._views.get(call.meta.get("start", -1)) if isinstance(call, exp.Identifier) else None
+        if view is not None:
+            alias = self.sql(expression, "alias") or f"`{expression.name}`"
+            return self.as_changed(expression, f"`{view}` AS {alias}")
+        place = tuple(expression.args[part].name.lower() for part in ("catalog", "db") if expression.args.get(part))
+        if place in (_DEFAULTS, _DEFAULTS[1:]):  # Flink's names of the place where all tables are
+            self._changed.add(id(expression))
+            expression.set("catalog", None)
+            expression.set("db", None)
+        return super().table_sql(expression, sep)
+
+    def has_options(self, table: exp.Table) -> bool:
+        """Return whether a table has options in a hint."""
+        return table.this.meta.get("start", -1) in self._views
+
+    def _joined(self, node: exp.Expr) -> str:
+        return self.unnested(node) if isinstance(node, exp.Unnest) else self.sql(node)
+
+    def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
+        """Return a join; UNNEST is a LATERAL join with the elements."""
+        return (
+            joined(self, expression)
+            if isinstance(expression.this, exp.Unnest)
+            else super().join_sql(expression, join_op)
+        )
+
+    def unnested(self, node: exp.Unnest) -> str:
+        """Return the elements of an array as a table, which is written once."""
+        known = self._texts.get(id(node))
+        if known is None:
+            known = node, elements(self, node)
+            self._texts[id(node)] = known
+        return known[1]
+
+    def check_over(self, node: exp.Window) -> None:
+        """Raise for an OVER of a stream that is not of a rank."""
+        if self.streams is not None:
+            raise self.refuse(
+                node,
+                "In a stream, ROW_NUMBER stands in a sub-query with `WHERE rn = 1` or `WHERE rn <= n` around it, and is the "
+                "only OVER there. (A batch has others: give the tables 'scan.bounded.mode' = 'latest-offset')",
+            )
+
+    def literal_sql(self, expression: exp.Literal) -> str:
+        """Return a literal: a backslash is a character like any other in Flink."""
+        if not expression.is_string:
+            return super().literal_sql(expression)
+        text = str(expression.this)
+        written = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return self.as_changed(expression, written) if "\\" in text else written
+
+    # --- functions ---
+
+    def anonymous_sql(self, expression: exp.Anonymous) -> str:
+        """Return a call of a function."""
+        return call_sql(self, expression, "")
+
+    def as_written(self, node: exp.Anonymous) -> str:
+        """Return a call that means the same in Spark."""
+        return super().anonymous_sql(node)
+
+    def like_without_escape(self, node: exp.Like) -> str:
+        """Return a LIKE as it was written."""
+        return self._like_sql(node)
