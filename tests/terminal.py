@@ -18,30 +18,38 @@ class Terminal:
     Args:
         command: The program and its arguments.
         home: Its home directory.
+        kind: The kind of terminal; a `dumb` one cannot draw.
     """
 
-    def __init__(self, command: Sequence[str], home: Path) -> None:
-        self.shown = ""
+    def __init__(self, command: Sequence[str], home: Path, kind: str = "dumb") -> None:
+        self.shown, self._seen = "", 0
         self._terminal, other = pty.openpty()
         self.process = subprocess.Popen(
             command,
             stdin=other,
             stdout=other,
             stderr=other,
-            env={**os.environ, "HOME": str(home), "TERM": "dumb", "COLUMNS": "120"},
+            env={
+                **os.environ,
+                "HOME": str(home),
+                "TERM": kind,
+                "COLUMNS": "120",
+                "PROMPT_TOOLKIT_NO_CPR": "1",  # nobody answers where the cursor is
+            },
             start_new_session=True,
         )
         os.close(other)
 
     def shows(self, text: str) -> None:
-        """Wait until a text is shown."""
+        """Wait until a text is shown, behind the one that was waited for last."""
 
         def is_there() -> bool:
-            if text not in self.shown:
+            if text not in self.shown[self._seen :]:
                 self.shown += os.read(self._terminal, 4096).decode(errors="replace")
-            return text in self.shown
+            return text in self.shown[self._seen :]
 
         wait_until(is_there, 120, text)
+        self._seen = self.shown.index(text, self._seen) + len(text)
 
     def types(self, text: str) -> None:
         """Type a text."""

@@ -71,10 +71,12 @@ class Parser(Generic[T]):
     Args:
         function: Returns the value; raises ValueError for a wrong text.
         expected: The description of a right text, as it reads after "expected".
+        words: All right texts, if they can be listed.
     """
 
     function: Callable[[str], T]
     expected: str
+    words: tuple[str, ...] = ()
 
     def __call__(self, value: str) -> T:
         """Return the value of a text; raise ValueError if the text is wrong."""
@@ -95,7 +97,7 @@ def _regex(value: str) -> re.Pattern[str]:
         raise ValueError from error
 
 
-boolean = Parser(_boolean, "true or false")
+boolean = Parser(_boolean, "true or false", ("true", "false"))
 """True or false, in any case."""
 
 regex = Parser(_regex, "a regular expression")
@@ -130,7 +132,7 @@ def choice(*words: str, expected: str = "") -> Parser[Any]:
             raise ValueError
         return found
 
-    return Parser(parse, expected or (" or ".join(words) if len(words) <= 2 else f"one of {', '.join(words)}"))
+    return Parser(parse, expected or (" or ".join(words) if len(words) <= 2 else f"one of {', '.join(words)}"), words)
 
 
 def integer(*, at_least: int, expected: str = "") -> Parser[int]:

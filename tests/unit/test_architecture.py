@@ -146,7 +146,7 @@ def test_the_parser_of_sql_needs_no_session_and_no_cluster() -> None:
 def test_only_the_fronts_import_pyspark() -> None:
     """`dynamic_kafka.spark`, the builders with their deserializers, SQL, and the formats, which are columns of Spark."""
     fronts = {"spark", "builders", "sql", "formats", "functions", "changelog", "testing"}
-    others = {m: path for m, path in MODULES.items() if part_of(m) not in fronts and m != "cli.sql"}
+    others = {m: path for m, path in MODULES.items() if part_of(m) not in fronts and not m.startswith("cli.sql.")}
     assert [module for module, path in others.items() if "pyspark" in foreign(imports(path))] == []
 
 
@@ -159,7 +159,7 @@ def test_nothing_but_tests_imports_the_testing_package() -> None:
 def test_optional_libraries_are_imported_where_they_are_used() -> None:
     """An import at the top would make them required, or slow down every worker."""
     optional = {"httpx2", "cryptography", "rich", "pandas", "fastavro", "google", "grpc_tools"}
-    optional |= {"prometheus_client", "opentelemetry", "fsspec", "deltalake", "pyiceberg"}
+    optional |= {"prometheus_client", "opentelemetry", "fsspec", "deltalake", "pyiceberg", "prompt_toolkit", "pygments"}
     early = {
         module: found
         for module, path in MODULES.items()

@@ -651,7 +651,7 @@ def test_on_a_terminal_rich_draws_the_table_if_it_is_there(
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
     if not installed:
-        monkeypatch.setitem(sys.modules, "rich.table", None)
+        monkeypatch.setitem(sys.modules, "rich.console", None)
     code, out, _ = run("list", "--all", *CONNECT)
     assert code == 0
     assert "x[bold]y" in out

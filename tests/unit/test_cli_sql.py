@@ -6,6 +6,7 @@ import builtins
 import io
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,7 +21,8 @@ from pyspark.sql import Row
 from tests.commands import Run, runner
 from tests.terminal import Terminal
 
-from dynamic_kafka.cli import sql
+from dynamic_kafka.cli.sql import command, editor, results, session, status
+from dynamic_kafka.cli.sql import jobs as job_lines
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.environment import TableEnvironment
@@ -66,6 +68,10 @@ class Job:
         self.stopped = True
 
     @property
+    def lastProgress(self) -> None:  # noqa: N802  # Spark's name
+        """See StreamingQuery: there was no batch."""
+
+    @property
     def recentProgress(self) -> list[Any]:  # noqa: N802  # Spark's name
         """See StreamingQuery: a batch with two messages that could not be read, if this job skips them."""
         metrics = {"dynamic-kafka: orders": Row(skip=2), "dynamic-kafka: fine": Row(skip=0), "else": Row(skip=1)}
@@ -81,9 +87,8 @@ class Stream(TableResult):
     """The rows of a stream."""
 
     def __init__(self, rows: Callable[[], Iterator[Any]]) -> None:
-        dataframe: Any = SimpleNamespace(columns=["id", "name"], isStreaming=True)
+        dataframe: Any = SimpleNamespace(columns=["id", "name"], isStreaming=True, rows=rows)
         super().__init__(dataframe=dataframe)
-        self.collect = rows  # type: ignore[method-assign]
 
 
 class Conf:
@@ -139,8 +144,11 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Environment:
     """What the command line works with."""
     monkeypatch.setattr("dynamic_kafka.register", lambda _: None)
     made = Environment()
-    monkeypatch.setattr(sql, "_environment", lambda _: made)
-    monkeypatch.setattr(sql, "_cancel", lambda _: None)
+    monkeypatch.setattr(command, "start_environment", lambda *_, **__: made)
+    monkeypatch.setattr(session, "_cancel", lambda _: None)
+    monkeypatch.setattr(results, "_as_texts", lambda rows, _: rows)
+    monkeypatch.setattr(results, "_numbers", lambda _: frozenset())
+    monkeypatch.setattr("dynamic_kafka.sql.result.follow", lambda stream, _: stream.rows())
     return made
 
 
@@ -155,7 +163,7 @@ def prompt(
     environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., list[str]]:
     """Types lines at the prompt, or raises at it; what is shown after the greeting, by both outputs."""
-    monkeypatch.setattr(sql, "_HISTORY", tmp_path / "history")
+    monkeypatch.setattr(editor, "HISTORY", tmp_path / "history")
 
     def typed(*lines: str | type[BaseException]) -> list[str]:
         given = iter([*lines, EOFError])
@@ -179,7 +187,7 @@ def prompt(
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's start is an error."""
-    monkeypatch.setattr(sql, "_environment", lambda _: pytest.fail("Spark was started"))
+    monkeypatch.setattr(command, "start_environment", lambda *_, **__: pytest.fail("Spark was started"))
 
 
 # --- files and statements -----------------------------------------------------------------------------------------------
@@ -258,7 +266,7 @@ def test_a_wrong_option_is_named(environment: Environment, run: Run) -> None:
     code, out, err = run("-e", TABLE.replace("'topic'", "'topics'"))
     assert (code, out) == (2, "")
     assert (
-        err == "dynamic-kafka: error: Line 1, 'CREATE TABLE orders': Unknown option 'topics'; did you mean 'topic'?\n"
+        err.splitlines()[0] == "dynamic-kafka: error: Line 2, column 26: Unknown option 'topics'; did you mean 'topic'?"
     )
 
 
@@ -290,7 +298,7 @@ def test_a_stream_is_shown_until_ctrl_c(environment: Environment, run: Run) -> N
 
     def rows() -> Iterator[Any]:
         try:
-            yield (1, None)
+            yield ("1", None)
             raise KeyboardInterrupt
         finally:
             closed.append(True)
@@ -305,9 +313,9 @@ def test_not_more_of_a_query_is_fetched_than_is_shown(environment: Environment, 
     """And one row more, to know whether there are more."""
     asked = []
 
-    def take(number: int) -> list[tuple[int]]:
+    def take(number: int) -> list[tuple[str]]:
         asked.append(number)
-        return [(i,) for i in range(count)][:number]
+        return [(str(i),) for i in range(count)][:number]
 
     rows: Any = SimpleNamespace(columns=["id"], isStreaming=False, take=take)
     environment.answers = [TableResult(dataframe=rows)]
@@ -367,7 +375,7 @@ def test_ctrl_c_cancels_what_runs(
 ) -> None:
     """From another thread, as the call to Spark goes on; what Spark says of the cancelled job is not shown."""
     cancelled = threading.Event()
-    monkeypatch.setattr(sql, "_cancel", lambda _: cancelled.set())
+    monkeypatch.setattr(session, "_cancel", lambda _: cancelled.set())
 
     def take(_: int) -> list[Any]:
         press_ctrl_c()
@@ -484,6 +492,90 @@ def test_warnings_are_shown(environment: Environment, run: Run, monkeypatch: pyt
     assert run("-e", "SELECT 1") == (0, "", "dynamic-kafka: warning: First, then more\n")
 
 
+# --- forms of rows ------------------------------------------------------------------------------------------------------
+
+
+def test_rows_for_programs(environment: Environment, run: Run) -> None:
+    """All of them, one per line, and nothing else on standard output."""
+    rows: Any = SimpleNamespace(columns=["id", "name"], isStreaming=False)
+    rows.toLocalIterator = lambda **_: iter([("1", 'a "b"'), ("2", None), ("3", ""), ("4", " x")])
+    jobs: list[Any] = [Job("t")]
+    script = f"{TABLE}; SHOW TABLES; SELECT 1; INSERT INTO t SELECT 1"
+    environment.answers = [TableResult(dataframe=rows), TableResult(queries=jobs)]
+    assert run("--output", "csv", "-e", script) == (
+        0,
+        'table name\norders\nid,name\n1,"a ""b"""\n2,\n3,""\n4," x"\n',
+        "Running: t; Ctrl-C stops\n",
+    )
+    rows.toLocalIterator = lambda **_: iter([('{"id":1}',)])
+    environment.answers = [TableResult(dataframe=rows), Stream(lambda: (row for row in [('{"id":2}',)]))]
+    assert run("--output", "json", "-e", "SHOW TABLES; SELECT 1; SELECT * FROM s") == (
+        0,
+        '{"table name": "orders"}\n{"id":1}\n{"id":2}\n',
+        "",
+    )
+
+
+def draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make standard output a terminal that can draw, and the first column one of numbers."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(results, "_numbers", lambda _: frozenset({0}))
+
+
+def test_a_stream_on_a_terminal(environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows come below each other, in columns that grow with their texts."""
+    draw(monkeypatch)
+    environment.answers = [Stream(lambda: (row for row in [("1", "a"), ("22", None), ("333", "b\x1b[2J")]))]
+    code, out, _ = run("-e", "SELECT * FROM s")
+    assert (code, out.splitlines()) == (0, ["id │ name", "─────────", " 1 │ a", "22 │ NULL", "333 │ b\\x1b[2J"])
+
+
+def test_an_aggregation_on_a_terminal(environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one table, drawn again with all rows of now; Ctrl-C leaves the last one."""
+    draw(monkeypatch)
+
+    def rows() -> Iterator[Any]:
+        yield results._Snapshot([("1", "a")], more=False)
+        yield results._Snapshot([("20", "a"), ("3", None)], more=True)
+        raise KeyboardInterrupt
+
+    environment.answers = [Stream(rows)]
+    code, out, _ = run("-e", "SELECT * FROM s")
+    assert code == 0
+    first, _, second = out.rpartition("1 row · update 1, ")
+    assert "1   a" in first
+    last = re.sub(r"\x1b\[[0-9?]*[A-Za-z]", "", second)
+    assert "20   a" in last
+    assert " 3   NULL" in last
+    assert "the first 2 rows · update 2, " in last
+    assert out.endswith("stopped\n")
+
+
+def test_names_of_columns_may_repeat(environment: Environment, run: Run) -> None:
+    """Each column is shown."""
+    rows: Any = SimpleNamespace(columns=["n", "n"], isStreaming=False, take=lambda _: [("1", "2")])
+    environment.answers = [TableResult(dataframe=rows)]
+    assert run("-e", "SELECT 1") == (0, "n  n\n1  2\n", "")
+
+
+def test_how_far_a_batch_is() -> None:
+    """By its tasks, once Spark has planned it."""
+    assert status.batch_text([], 1000) == "planning · 1 s · Ctrl-C stops"
+    assert status.batch_text([(3, 4), (0, 200)], 61_000) == "3 of 204 tasks · 1 min 1 s · Ctrl-C stops"
+
+
+def test_what_jobs_do() -> None:
+    """Their last batch and its speed, which Spark leaves out if there was nothing to read."""
+    last = {"batchId": 7, "numInputRows": 12_000, "processedRowsPerSecond": 1234.5}
+    assert job_lines.progress_of(last) == {"batch": "7", "rows": "12,000", "rows per second": "1,234"}
+    idle = {"batchId": 8, "numInputRows": 0, "processedRowsPerSecond": float("nan")}
+    assert job_lines.progress_of(idle)["rows per second"] == "0"
+    shown = job_lines.summary([("a", last), ("b", None), ("c", idle)])
+    assert shown == "a: batch 7, 1,234 rows/s · b: starting · c: batch 8, 0 rows/s"
+
+
 # --- settings -----------------------------------------------------------------------------------------------------------
 
 
@@ -585,7 +677,7 @@ def test_where_statements_end(lines: tuple[str, ...], monkeypatch: pytest.Monkey
     """At a semicolon outside of strings, names, comments and statement sets; one with a fault does, too."""
     given = iter(lines)
     monkeypatch.setattr(builtins, "input", lambda _: next(given))
-    assert sql._statement() == "\n".join(lines)
+    assert editor._plain() == "\n".join(lines)
     assert next(given, None) is None
 
 
@@ -597,15 +689,16 @@ def test_the_prompt_goes_on_after_errors(environment: Environment, prompt: Calla
         TableResult(("n",), [(1,)]),
     ]
     assert prompt("SHOW", "TABLEZ;", "DROP TABLE t;", "SELECT x;", "SELECT y;", "SELECT 1;") == [
-        "TABLEZ;",
-        "^",
-        "(an unexpected KeyError; please report it)",
         "n",
         "1",
-        "dynamic-kafka: warning: Line 2, column 1: Expected TABLES, VIEWS or CREATE TABLE, found 'TABLEZ'",
-        "dynamic-kafka: warning: Line 1, 'DROP TABLE t': Table `t` does not exist; see SHOW TABLES",
-        "dynamic-kafka: warning: Line 1, 'SELECT x': [NOT_FOUND] There is no `x`.",
-        "dynamic-kafka: warning: 'y'",
+        "error: Line 2, column 1: Expected TABLES, VIEWS or CREATE TABLE, found 'TABLEZ'",
+        "TABLEZ;",
+        "^",
+        "error: Line 1, column 12: Table `t` does not exist; see SHOW TABLES",
+        "DROP TABLE t;",
+        "           ^",
+        "error: Line 1, 'SELECT x': [NOT_FOUND] There is no `x`.",
+        "error: 'y' (an unexpected KeyError; please report it)",
     ]
 
 
@@ -618,36 +711,92 @@ def test_jobs_at_the_prompt(environment: Environment, prompt: Callable[..., list
         "started orders",
         "started users",
         "no rows (view name)",
-        "dynamic-kafka: warning: Line 1, job 'users': Users are gone",
+        "error: Line 1, job 'users': Users are gone",
     ]
     assert not running.stopped
     found = prompt("EXECUTE STATEMENT SET BEGIN", "INSERT INTO a SELECT 1;", "INSERT INTO b SELECT 2;", "END;")
-    place = "Line 1, 'EXECUTE STATEMENT SET BEGIN INSERT INTO …'"
-    assert found == [f"dynamic-kafka: warning: {place}: Table `a` does not exist; see SHOW TABLES"]
+    assert found == [
+        "error: Line 2, column 13: Table `a` does not exist; see SHOW TABLES",
+        "INSERT INTO a SELECT 1;",
+        "            ^",
+    ]
+
+
+def test_jobs_are_listed_and_stopped_at_the_prompt(environment: Environment, prompt: Callable[..., list[str]]) -> None:
+    """By their names."""
+    running: Any = Job("orders", runs=True)
+    environment.answers = [TableResult(queries=[running])]
+    assert prompt(
+        "show jobs;",
+        "INSERT INTO orders SELECT 1;",
+        "SHOW JOBS;",
+        "STOP JOB 'order';",
+        "stop job 'orders';",
+        "SHOW JOBS;",
+    ) == [
+        "no jobs",
+        "started orders",
+        "job     batch  rows  rows per second",
+        "orders  -      -     -",
+        "stopped orders; the same INSERT continues it",
+        "no jobs",
+        "error: Job 'order' does not run; did you mean 'orders'?",
+    ]
+    assert running.stopped
+
+
+def test_words_of_the_prompt(prompt: Callable[..., list[str]]) -> None:
+    """HELP, and QUIT, with or without a semicolon."""
+    assert "SHOW JOBS" in "".join(prompt("help;", "QUIT", "SHOW TABLES;"))
+    assert prompt("clear", "exit;", "SHOW TABLES;") == []
 
 
 _WITHOUT_SPARK = """
 import dynamic_kafka
 from dynamic_kafka.cli.main import main
-from tests.unit.test_cli_sql import Environment, TableResult, sql
+from tests.unit.test_cli_sql import Environment, TableResult, command
 
 dynamic_kafka.register = lambda _: None
 environment = Environment()
 environment.answers = [TableResult(("answer",), [(42,)])]
-sql._environment = lambda _: environment
+command.start_environment = lambda *_, **__: environment
 raise SystemExit(main(["sql"]))
 """
 
 
-def test_a_terminal(tmp_path: Path) -> None:
+def test_a_terminal_that_cannot_draw(tmp_path: Path) -> None:
     """Rows, an error that shows its place, the history, and Ctrl-D; tests/spark/test_cli_sql.py does it with Spark."""
     with Terminal([sys.executable, "-c", _WITHOUT_SPARK], tmp_path) as terminal:
         terminal.shows("sql> ")
         terminal.types("SELECT 41 + 1 AS answer;\n")
         terminal.shows("42")
-        terminal.types("SELEC 1;\n")
+        terminal.types("SET 'spark.hadoop.fs.s3a.secret.key' = 'hunter2'; SELEC 1;\n")
         terminal.shows("^")
         terminal.types("\x04")
         assert terminal.process.wait(60) == 0
-    assert "Line 1, column 1: Expected a statement" in terminal.shown
-    assert "SELECT 41 + 1 AS answer;" in (tmp_path / ".dynamic-kafka-history").read_text()
+    assert "Line 1, column 51: Expected a statement" in terminal.shown
+    history = (tmp_path / ".dynamic-kafka-history").read_text()
+    assert "SELECT 41 + 1 AS answer;\n" in history
+    assert "hunter2" not in history
+
+
+def test_a_terminal(tmp_path: Path) -> None:
+    """The tabulator completes, lines without a semicolon go on, and the history is the user's alone, without secrets."""
+    with Terminal([sys.executable, "-c", _WITHOUT_SPARK], tmp_path, "xterm") as terminal:
+        terminal.shows("sql>")
+        terminal.types("SELE\t")
+        terminal.shows("SELECT")
+        terminal.types(" 41 + 1\r")
+        terminal.shows("   >")
+        terminal.types("AS answer;\r")
+        terminal.shows("42")
+        terminal.shows("sql>")
+        terminal.types("SET 'spark.hadoop.fs.s3a.secret.key' = 'hunter2';\r")
+        terminal.shows("OK")
+        terminal.shows("sql>")
+        terminal.types("\x04")
+        assert terminal.process.wait(60) == 0
+    history = tmp_path / ".dynamic-kafka-history-sql"
+    assert "+SELECT 41 + 1\n+AS answer;\n" in history.read_text()
+    assert "hunter2" not in history.read_text()
+    assert history.stat().st_mode & 0o077 == 0

@@ -6,12 +6,28 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError
 
-__all__ = ["duration", "show_details", "show_json", "show_line", "show_table", "warn", "write_text"]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = [
+    "drawn",
+    "duration",
+    "show_details",
+    "show_json",
+    "show_line",
+    "show_rows",
+    "show_table",
+    "terminal",
+    "warn",
+    "write_text",
+]
 
 
 def show_json(document: Any) -> None:
@@ -30,16 +46,53 @@ def warn(text: str) -> None:
 
 
 def show_table(rows: Sequence[Mapping[str, str]]) -> None:
-    """Write rows as a table. There is at least one row, and all have the same columns.
+    """Write rows as a table, see `show_rows`. There is at least one row, and all have the same columns."""
+    show_rows(list(rows[0]), [list(row.values()) for row in rows])
+
+
+def show_rows(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: AbstractSet[int] = frozenset()) -> None:
+    """Write rows as a table.
 
     On a terminal, rich draws it if it is installed. Otherwise columns are aligned by blanks, one line per row for `grep`.
+
+    Args:
+        names: The columns; a name may repeat.
+        rows: Texts for each of them.
+        numbers: The indexes of columns with numbers, which rich aligns to the right.
     """
-    cells = [[_printable(text) for text in row.values()] for row in rows]
-    names = list(rows[0])
-    if not (sys.stdout.isatty() and _show_rich(names, cells)):
-        widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-        for row in [names, *cells]:
-            show_line("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    console = terminal()
+    if console is not None:
+        console.print(drawn(names, rows, numbers))
+        return
+    cells = [[_printable(text) for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    for row in [names, *cells]:
+        show_line("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def terminal() -> Console | None:
+    """Return standard output as a terminal that rich can draw on; None if it is none, or if there is no rich."""
+    if not sys.stdout.isatty():
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=sys.stdout)
+
+
+def drawn(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: AbstractSet[int] = frozenset()) -> Table:
+    """Return rich's drawing of a table; see `show_rows`."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for i, name in enumerate(names):
+        table.add_column(Text(_printable(name)), overflow="fold", justify="right" if i in numbers else "left")
+    for row in rows:
+        table.add_row(*(Text(_printable(text)) for text in row))  # not as markup, which an id may look like
+    return table
 
 
 def write_text(path: Path, text: str, argument: str) -> None:
@@ -88,23 +141,6 @@ def duration(milliseconds: int) -> str:
         if seconds >= size:
             return f"{seconds // size} {unit} {seconds % size // part} {smaller}"
     return f"{seconds} s"
-
-
-def _show_rich(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    try:
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-    except ImportError:
-        return False
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))  # not as markup, which an id may look like
-    Console(file=sys.stdout).print(table)
-    return True
 
 
 def _printable(text: str) -> str:

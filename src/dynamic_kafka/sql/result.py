@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Row
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["TableResult", "start"]
+__all__ = ["TableResult", "follow", "start"]
+
+T = TypeVar("T")
 
 _DEADLINE_S = 0.5
 _LOOK_S = 0.2  # between two checks of running queries
@@ -110,36 +112,54 @@ def start(writer: DataStreamWriter, modes: Sequence[str]) -> StreamingQuery:
     raise of_streams(errors)
 
 
-def _follow(stream: DataFrame) -> Iterator[Row]:
-    """Yield the rows of a stream as they arrive; new and changed ones if it aggregates."""
-    if is_connect(stream.sparkSession):
-        yield from follow_by_memory(stream, lambda writer: start(writer, ("append", "update")))
-        return
-    rows: queue.Queue[Row] = queue.Queue(maxsize=10_000)
+def follow(stream: DataFrame, rows_of: Mapping[str, Callable[[DataFrame], Iterable[T]]]) -> Iterator[T]:
+    """Yield what a stream gives as it arrives, until it ends or the iterator is closed.
+
+    Args:
+        stream: The stream.
+        rows_of: What to yield of a micro-batch, by output mode. The first mode that the query supports is taken.
+    """
+    found: queue.Queue[T] = queue.Queue(maxsize=10_000)
     closed = False
 
     def put(batch: DataFrame, _: int) -> None:
-        for row in batch.toLocalIterator():
+        for row in rows_of[mode](batch):
             while not closed:
                 try:
-                    rows.put(row, timeout=_DEADLINE_S)
+                    found.put(row, timeout=_DEADLINE_S)
                     break
                 except queue.Full:
                     continue
 
-    running = start(stream.writeStream.foreachBatch(put), ("append", "update"))
+    first: AnalysisException | None = None
+    for mode in rows_of:
+        try:
+            running = start(stream.writeStream.foreachBatch(put), (mode,))
+            break
+        except AnalysisException as error:
+            first = first or error
+    else:
+        assert first is not None
+        raise first
     try:
         while True:
             try:
-                yield rows.get(timeout=_DEADLINE_S)
+                yield found.get(timeout=_DEADLINE_S)
             except queue.Empty:
                 # Ask Spark only now: the call takes time, and does not handle Ctrl-C well.
-                if not running.isActive and rows.empty():
+                if not running.isActive and found.empty():
                     break
         running.awaitTermination()  # raises its error
     finally:
         closed = True
         running.stop()
+
+
+def _follow(stream: DataFrame) -> Iterator[Row]:
+    """Return the rows of a stream as they arrive; new and changed ones if it aggregates."""
+    if is_connect(stream.sparkSession):
+        return follow_by_memory(stream, lambda writer: start(writer, ("append", "update")))
+    return follow(stream, dict.fromkeys(("append", "update"), lambda batch: batch.toLocalIterator()))
 
 
 def _line(row: Sequence[Any]) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyspark.errors import AnalysisException, PySparkException
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 from dynamic_kafka.sql.parser import statements as nodes
 from dynamic_kafka.sql.parser.errors import sql_error
+from dynamic_kafka.sql.parser.lexer import tokenize
 
-__all__ = ["errors_of", "in_text", "place_in", "reason_of"]
+__all__ = ["errors_of", "in_text", "named_place", "place_in", "reason_of"]
 
 
 @contextmanager
@@ -40,8 +41,31 @@ def errors_of(statement: nodes.Statement, script: str, what: str | None = None) 
         offset = _offset(error, statement, script) if isinstance(error, AnalysisException) else None
         if offset is not None:
             raise sql_error(script, offset, re.sub(r"\s*SQLSTATE: .*", "", reason_of(error))) from error
+        if isinstance(error, ConfigurationError) and what is None:
+            offset = named_place(str(error), statement.text)
+            start = script.find(statement.text, _line_start(script, statement.line))
+            if offset is not None and start >= 0:
+                raise sql_error(script, start + offset, reason_of(error)) from error
         kind = ConfigurationError if isinstance(error, (AnalysisException, ConfigurationError)) else DynamicKafkaError
         raise kind(f"Line {statement.line}, {what or _beginning(statement)}: {reason_of(error)}") from error
+
+
+def named_place(message: str, statement: str) -> int | None:
+    """Return the place in a statement of what an error names first: a 'string' of it, or a `name`. None if it is not there.
+
+    Args:
+        message: The error's message.
+        statement: The text of the statement.
+    """
+    first = re.search(r"'([^']*)'|`([^`]*)`", message)
+    if first is None:
+        return None
+    kinds, text = (("string",), first[1]) if first[1] is not None else (("word", "name"), first[2])
+    with suppress(SqlError):
+        for token in tokenize(statement):
+            if token.kind in kinds and token.text == text:
+                return token.start
+    return None
 
 
 def in_text(error: SqlError, text: str, start: int = 0) -> SqlError:

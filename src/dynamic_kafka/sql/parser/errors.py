@@ -11,7 +11,7 @@ import re
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.kafka.config.secrets import is_secret
 
-__all__ = ["is_hidden", "line_number", "sql_error"]
+__all__ = ["is_hidden", "line_number", "sql_error", "without_secrets"]
 
 _HIDDEN = "***"
 _WIDTH = 120  # characters of a line that are shown
@@ -68,6 +68,11 @@ def line_number(source: str, offset: int) -> int:
 def is_hidden(source: str, start: int, end: int) -> bool:
     """Return whether the text from `start` to `end` overlaps a secret."""
     return any(first < end and start < last for first, last in _secrets(source))
+
+
+def without_secrets(source: str) -> str:
+    """Return a text with `***` in the place of its secrets, quotes included or not."""
+    return _without_secrets(source, 0, len(source), 0)[0]
 
 
 def _without_secrets(source: str, start: int, end: int, offset: int) -> tuple[str, int]:

@@ -1,0 +1,321 @@
+"""What may come next in a statement: keywords, tables, columns, functions, options and their values. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+__all__ = ["Candidate", "Known", "candidates"]
+
+Values = Mapping[str, Sequence[str]]
+"""Names of options or settings, each with the values that are known for it."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a text can name.
+
+    Args:
+        tables: The tables and views, each with its columns.
+        options: Returns the options of a table, given those that it has already.
+        settings: The settings of SET.
+        functions: The functions of queries.
+        jobs: The running jobs.
+    """
+
+    tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    options: Callable[[Mapping[str, str]], Values] = lambda _: {}
+    settings: Values = field(default_factory=dict)
+    functions: Sequence[str] = ()
+    jobs: Sequence[str] = ()
+
+
+class Candidate(NamedTuple):
+    """What the user may mean.
+
+    Args:
+        text: Takes the place of the text from `start` on.
+        start: An index into the text before the cursor.
+        shown: What a menu shows.
+    """
+
+    text: str
+    start: int
+    shown: str
+
+
+class _Token(NamedTuple):
+    """A token. An `open` one is a string that is not closed."""
+
+    kind: Literal["word", "name", "string", "open", "sign", "remark"]
+    text: str
+    start: int
+
+    @property
+    def upper(self) -> str:
+        return self.text.upper() if self.kind in ("word", "sign") else ""
+
+
+_SCAN = re.compile(
+    r"""(?P<skip>\s+|--[^\n]*\n|/\*(?!\+).*?\*/)
+      | (?P<remark>--[^\n]*\Z|/\*(?!\+).*\Z)
+      | '(?P<string>(?:[^']|'')*+)'
+      | '(?P<open>(?:[^']|'')*+)\Z
+      | `(?P<name>[^`\n]*)`
+      | (?P<word>(?!\d)[\w$]+)
+      | (?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+_STATEMENTS = (
+    *("SELECT", "INSERT INTO", "CREATE TABLE", "CREATE TEMPORARY VIEW", "CREATE VIEW", "DROP TABLE", "DROP VIEW"),
+    *("SHOW TABLES", "SHOW VIEWS", "SHOW CREATE TABLE", "SHOW CREATE VIEW", "SHOW JOBS", "STOP JOB", "DESCRIBE"),
+    *("EXPLAIN", "SET", "RESET", "EXECUTE STATEMENT SET BEGIN", "WITH", "VALUES", "HELP", "QUIT"),
+)
+_AFTER: Mapping[str, Sequence[str]] = {
+    "SHOW": ("TABLES", "VIEWS", "CREATE TABLE", "CREATE VIEW", "JOBS"),
+    "CREATE": ("TABLE", "TEMPORARY VIEW", "TEMPORARY TABLE", "VIEW"),
+    "TEMPORARY": ("TABLE", "VIEW"),
+    "DROP": ("TABLE", "VIEW", "TEMPORARY VIEW"),
+    "INSERT": ("INTO",),
+    "STOP": ("JOB",),
+    "EXPLAIN": ("SELECT", "INSERT INTO"),
+    "EXECUTE": ("STATEMENT SET BEGIN",),
+    "BEGIN": ("INSERT INTO", "STATEMENT SET;"),
+    "GROUP": ("BY",),
+    "ORDER": ("BY",),
+    "PRIMARY": ("KEY (",),
+    "WATERMARK": ("FOR",),
+}
+_BEFORE_TABLE = {"FROM", "JOIN", "INTO", "DESCRIBE", "DESC", "TABLE", "VIEW", "LIKE"}
+_BEFORE_COLUMN = {
+    "SELECT",
+    "WHERE",
+    "ON",
+    "BY",
+    "AND",
+    "OR",
+    "HAVING",
+    "DISTINCT",
+    "DESCRIPTOR",
+    "WHEN",
+    "THEN",
+    "ELSE",
+}
+_BEFORE_COLUMN |= {",", "(", "=", "<", ">", "+", "-", "*", "/", "%"}
+_QUERY = (
+    *(
+        "SELECT",
+        "DISTINCT",
+        "FROM",
+        "WHERE",
+        "GROUP BY",
+        "HAVING",
+        "ORDER BY",
+        "LIMIT",
+        "JOIN",
+        "LEFT JOIN",
+        "RIGHT JOIN",
+    ),
+    *("FULL JOIN", "CROSS JOIN", "ON", "AS", "AND", "OR", "NOT", "IN", "IS NULL", "IS NOT NULL", "LIKE", "BETWEEN"),
+    *("EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END", "UNION ALL", "DESC", "ASC", "INTERVAL", "CAST(", "EXTRACT("),
+    *(
+        "TUMBLE(TABLE",
+        "HOP(TABLE",
+        "SESSION(TABLE",
+        "DESCRIPTOR(",
+        "SECOND",
+        "MINUTE",
+        "HOUR",
+        "DAY",
+        "TRUE",
+        "FALSE",
+        "NULL",
+    ),
+    *("TIMESTAMP", "DATE", "UNNEST(", "TABLE("),
+)
+_TYPES = (
+    *("STRING", "BIGINT", "INT", "DOUBLE", "FLOAT", "BOOLEAN", "DECIMAL(", "TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "DATE"),
+    *("BYTES", "SMALLINT", "TINYINT", "VARCHAR(", "CHAR(", "ARRAY<", "MAP<", "ROW<"),
+)
+_OF_COLUMN = ("METADATA FROM", "METADATA VIRTUAL", "VIRTUAL", "NOT NULL", "AS", "COMMENT", "NOT ENFORCED")
+_OF_TABLE = ("WATERMARK FOR", "PRIMARY KEY (")
+_OF_STATEMENT = ("WITH (", "LIKE", "COMMENT", "SELECT", "VALUES", "IF NOT EXISTS", "IF EXISTS", "AS", "END;")
+
+
+def candidates(text: str, known: Known, after: str = "") -> list[Candidate]:
+    """Return what may be meant at the end of a text, likely ones first.
+
+    Args:
+        text: The text before the cursor; the last statement in it counts.
+        known: What it can name.
+        after: The text behind the cursor, which may name a query's tables.
+    """
+    tokens = _last_statement(_tokens(text))
+    if tokens and tokens[-1].kind == "remark":
+        return []
+    if tokens and tokens[-1].kind == "open":
+        *before, opened = tokens
+        place, values, wrap = _in_string(before, known)
+        return _matching(values, opened.text, place=opened.start + 1, wrap=wrap) if place else []
+    typed = ""
+    if tokens and tokens[-1].kind == "word" and tokens[-1].start + len(tokens[-1].text) == len(text):
+        typed = tokens.pop().text
+    words = _words(tokens, known, typed, after)
+    return _matching(words, typed, place=len(text) - len(typed))
+
+
+# --- the text -----------------------------------------------------------------------------------------------------------
+
+
+def _tokens(text: str) -> list[_Token]:
+    found = []
+    for match in _SCAN.finditer(text):
+        kind = match.lastgroup
+        assert kind is not None
+        if kind != "skip":
+            found.append(_Token(kind, match[kind], match.start()))  # type: ignore[arg-type]
+    return found
+
+
+def _last_statement(tokens: list[_Token]) -> list[_Token]:
+    ends = [i for i, token in enumerate(tokens) if token.upper == ";"]
+    return tokens[ends[-1] + 1 :] if ends else tokens
+
+
+def _opening(tokens: Sequence[_Token]) -> int | None:
+    """Return the index of the parenthesis that is open at the end; None if there is none."""
+    depth = 0
+    for i in range(len(tokens) - 1, -1, -1):
+        depth += (tokens[i].upper == ")") - (tokens[i].upper == "(")
+        if depth < 0:
+            return i
+    return None
+
+
+def _in_options(tokens: Sequence[_Token]) -> int | None:
+    """Return the index of the parenthesis of WITH or OPTIONS that is open at the end; None if there is none."""
+    opening = _opening(tokens)
+    return opening if opening and tokens[opening - 1].upper in ("WITH", "OPTIONS") else None
+
+
+# --- strings ------------------------------------------------------------------------------------------------------------
+
+
+def _in_string(before: Sequence[_Token], known: Known) -> tuple[bool, Iterable[str], str]:
+    """Return whether something is known about a string behind these tokens, what it may be, and what follows it."""
+    last = before[-1].upper if before else ""
+    if last in ("SET", "RESET") and len(before) == 1:
+        return True, known.settings, "' = '" if last == "SET" else "'"
+    if len(before) == 3 and before[0].upper == "SET" and last == "=":
+        return True, known.settings.get(before[1].text, ()), "'"
+    if [token.upper for token in before] == ["STOP", "JOB"]:
+        return True, known.jobs, "'"
+    opening = _in_options(before)
+    if opening is None:
+        return False, (), ""
+    given = _given(before[opening + 1 :])
+    options = known.options(given)
+    if last == "=":
+        return True, options.get(before[-2].text, ()), "'"
+    return True, [name for name in options if name not in given], "' = '"
+
+
+def _given(tokens: Sequence[_Token]) -> dict[str, str]:
+    """Return the options that are complete."""
+    triples = zip(tokens, tokens[1:], tokens[2:], strict=False)
+    return {
+        key.text: value.text for key, sign, value in triples if key.kind == value.kind == "string" and sign.upper == "="
+    }
+
+
+# --- words --------------------------------------------------------------------------------------------------------------
+
+
+def _words(tokens: Sequence[_Token], known: Known, typed: str, after: str) -> Iterable[str]:
+    """Return what a word behind these tokens may be, in order."""
+    if not tokens:
+        return _STATEMENTS
+    first, last = tokens[0].upper, tokens[-1].upper
+    if (opening := _in_options(tokens)) is not None:
+        given = _given(tokens[opening + 1 :])
+        if last not in ("(", ",") or typed:
+            return ()
+        return [f"'{name}' = '" for name in known.options(given) if name not in given]
+    if last in ("SET", "RESET") and len(tokens) == 1:
+        return [f"'{key}'" + (" = '" if last == "SET" else "") for key in known.settings]
+    if [token.upper for token in tokens] == ["STOP", "JOB"]:
+        return [f"'{name}'" for name in known.jobs]
+    if last in _AFTER and (len(tokens) == 1 or first not in ("SHOW", "DROP", "STOP") or last == "TEMPORARY"):
+        return _AFTER[last]
+    if last in _BEFORE_TABLE or (last == "EXISTS" and first == "DROP"):
+        return known.tables
+    if first in ("DROP", "DESCRIBE", "DESC", "SHOW", "STOP", "SET", "RESET"):
+        return ("IF EXISTS",) if first == "DROP" else ()
+    if first == "CREATE" and "VIEW" not in [token.upper for token in tokens[:3]]:
+        return _words_of_table(tokens, last, typed)
+    if last == ".":
+        return _columns(tokens, known, after, only=tokens[-2].text if len(tokens) > 1 else "")
+    columns = _columns(tokens, known, after)
+    if not typed:
+        return columns if last in _BEFORE_COLUMN else ()
+    return [
+        *columns,
+        *known.tables,
+        *_cased(typed, [*_QUERY, *(f"{name}(" for name in known.functions), *_OF_STATEMENT]),
+    ]
+
+
+def _words_of_table(tokens: Sequence[_Token], last: str, typed: str) -> Iterable[str]:
+    opening = _opening(tokens)
+    if opening is None:
+        return _cased(typed, _OF_STATEMENT) if typed or last == ")" else ()
+    if last in ("(", ","):
+        return _cased(typed, _OF_TABLE) if typed else ()  # the name of a column
+    if tokens[-2].upper in ("(", ","):
+        return _cased(typed, (*_TYPES, "METADATA FROM", "AS"))
+    return _cased(typed, (*_OF_COLUMN, *_TYPES)) if typed else _OF_COLUMN
+
+
+def _columns(tokens: Sequence[_Token], known: Known, after: str, only: str = "") -> list[str]:
+    """Return the columns of a query's tables; if it names none yet, those of all tables.
+
+    Args:
+        tokens: The tokens before the cursor.
+        known: The tables.
+        after: The text behind the cursor.
+        only: The table, or its alias, in front of a dot; empty for all.
+    """
+    behind = _tokens(after)
+    end = next((i for i, token in enumerate(behind) if token.upper == ";"), len(behind))
+    tables = {name.lower(): columns for name, columns in known.tables.items()}
+    read: dict[str, Sequence[str]] = {}
+    all_tokens = [*tokens, *behind[:end]]
+    for i, token in enumerate(all_tokens[1:], 1):
+        columns = tables.get(token.text.lower()) if token.kind in ("word", "name") else None
+        if columns is None or all_tokens[i - 1].upper not in {*_BEFORE_TABLE, ",", "."} - {"VIEW", "LIKE"}:
+            continue
+        read[token.text.lower()] = columns
+        following = [t for t in all_tokens[i + 1 : i + 3] if t.upper != "AS"]
+        if following and following[0].kind in ("word", "name"):
+            read[following[0].text.lower()] = columns
+    if only:
+        return list(read.get(only.lower(), tables.get(only.lower(), ())))
+    return list(dict.fromkeys(name for columns in (read or tables).values() for name in columns))
+
+
+def _cased(typed: str, words: Iterable[str]) -> list[str]:
+    """Return keywords in the case that the user writes them in."""
+    return [word.lower() if typed and typed == typed.lower() else word for word in words]
+
+
+def _matching(words: Iterable[str], typed: str, *, place: int, wrap: str = "") -> list[Candidate]:
+    """Return the words that begin with what was typed, in any case, each once."""
+    lower = typed.lower()
+    return [
+        Candidate(f"{word}{wrap}", place, word)
+        for word in dict.fromkeys(words)
+        if word.lower().startswith(lower) and (word.lower() != lower or wrap)
+    ]

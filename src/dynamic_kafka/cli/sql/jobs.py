@@ -1,0 +1,78 @@
+"""The running queries of INSERTs: how they end, what they do now, and messages that they could not read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dynamic_kafka.cli.output import warn
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+    from dynamic_kafka.sql.parser.statements import Statement
+
+__all__ = ["Job", "progress_of", "summary", "warn_of_bad_messages"]
+
+
+class Job(NamedTuple):
+    """A running query of an INSERT."""
+
+    query: StreamingQuery
+    statement: Statement
+    script: str
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return str(self.query.name)
+
+    def ended(self) -> bool:
+        """Return whether it has ended; raise its error if it failed."""
+        from dynamic_kafka.sql.result import TableResult
+        from dynamic_kafka.sql.script_errors import errors_of
+
+        with errors_of(self.statement, self.script, f"job '{self.name}'"):
+            return TableResult(queries=[self.query]).wait(0)
+
+
+def progress_of(progress: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the last batch of a query, its rows and its speed, as texts.
+
+    Args:
+        progress: `lastProgress` of Spark's query; None before the first batch.
+    """
+    if progress is None:
+        return {"batch": "-", "rows": "-", "rows per second": "-"}
+    # Spark leaves the speed out, or gives no number, if there is nothing to read.
+    speed = progress.get("processedRowsPerSecond") or 0.0
+    return {
+        "batch": str(progress["batchId"]),
+        "rows": f"{progress['numInputRows']:,}",
+        "rows per second": f"{speed:,.0f}" if 0 < speed < float("inf") else "0",
+    }
+
+
+def summary(jobs: Sequence[tuple[str, Mapping[str, Any] | None]]) -> str:
+    """Return one line about jobs and their last progress, such as `orders: batch 7, 1,200 rows/s`."""
+    parts = []
+    for name, progress in jobs:
+        shown = progress_of(progress)
+        what = "starting" if progress is None else f"batch {shown['batch']}, {shown['rows per second']} rows/s"
+        parts.append(f"{name}: {what}")
+    return " · ".join(parts)
+
+
+def warn_of_bad_messages(job: Job) -> None:
+    """Warn of messages that could not be read, in the batches that Spark remembers (the last 100)."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for progress in job.query.recentProgress:
+        for metric, row in progress.observedMetrics.items():
+            prefix, _, table = metric.partition(": ")
+            if prefix == "dynamic-kafka":
+                counts.update({(table, policy): number for policy, number in row.asDict().items()})
+    for (table, policy), number in counts.items():
+        if number:
+            what = "skipped" if policy == "skip" else "written to the dead letter topic"
+            warn(f"job '{job.name}': {number} messages of table '{table}' could not be read and were {what}")
