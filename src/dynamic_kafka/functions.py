@@ -27,7 +27,7 @@ __all__ = ["from_kafka", "to_kafka"]
 def from_kafka(
     value: Column | str,
     format: str,  # noqa: A002  as in the options
-    schema: StructType | str,
+    schema: StructType | str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> Column:
     """Decode keys or values.
@@ -35,7 +35,8 @@ def from_kafka(
     Args:
         value: A binary column, such as `value`, or its name.
         format: Flink's name of the format, such as `json` or `avro-confluent`.
-        schema: The fields, as a type or in Spark's DDL (`id BIGINT, name STRING`).
+        schema: The fields, as a type or in Spark's DDL (`id BIGINT, name STRING`). None for those of the latest schema of
+            the subject in the format's schema registry, such as `avro-confluent.subject`.
         options: The format's options by their whole names, such as `json.ignore-parse-errors`. `format.on-error` is `fail`
             (the default) or `skip`, which returns null.
 
@@ -46,6 +47,7 @@ def from_kafka(
 
     Raises:
         ConfigurationError: If the format or an option is unknown or wrong, or does not support the schema.
+        RegistryError: If the registry does not answer, or does not have the subject.
 
     Example:
         >>> df.select(from_kafka("value", "json", "id BIGINT, name STRING").alias("order"))  # doctest: +SKIP
@@ -54,8 +56,7 @@ def from_kafka(
     policy = given.pop(ON_ERROR.key, ON_ERROR.default)
     if policy not in ("fail", "skip"):
         raise InvalidOptionError(ON_ERROR.key, policy, "fail or skip (dead-letter is for SQL tables)")
-    fields = _struct(schema)
-    used, parsed = _format(format, given, fields)
+    used, parsed, fields = _format(format, given, schema)
     column = F.col(value) if isinstance(value, str) else value
 
     def checked(message: Column) -> Column:
@@ -98,8 +99,7 @@ def to_kafka(
     Example:
         >>> df.select(to_kafka(struct("id", "name"), "json", "id BIGINT, name STRING").alias("value"))  # doctest: +SKIP
     """
-    fields = _struct(schema)
-    used, parsed = _format(format, _texts(options), fields)
+    used, parsed, fields = _format(format, _texts(options), schema)
     column = F.col(row) if isinstance(row, str) else row
     names = [*fields.fields, StructField(ROW_KIND, StringType())] if used.changelog else fields.fields
     return used.encode(_by_name(column, StructType(names)), fields, parsed)
@@ -140,9 +140,18 @@ def _struct(schema: StructType | str) -> StructType:
     return parsed
 
 
-def _format(name: str, options: Mapping[str, str], schema: StructType) -> tuple[Format, FormatOptions]:
+def _format(
+    name: str, options: Mapping[str, str], schema: StructType | str | None
+) -> tuple[Format, FormatOptions, StructType]:
     used = format_named(name)
     parsed, names = format_options(used, "", options)
     check_unknown(options.keys() - names, [("", used)])
-    used.check(schema, parsed)
-    return used, parsed
+    if schema is not None:
+        fields = _struct(schema)
+    elif used.columns is not None:
+        fields, added = used.columns(parsed)
+        parsed = {**parsed, **added}
+    else:
+        raise ConfigurationError(f"The schema is missing; the format '{name}' has no schema registry that knows it")
+    used.check(fields, parsed)
+    return used, parsed, fields

@@ -31,6 +31,10 @@ from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.schema_registry import RegisteredSchema, Registry
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
+from dynamic_kafka.sql.inferred import with_columns
+from dynamic_kafka.sql.parser.parse import parse_statement
+from dynamic_kafka.sql.parser.statements import CreateTable
+from dynamic_kafka.sql.table import table_of
 from tests.schema_registry import Proxy, SchemaRegistry, forward
 
 pytestmark = pytest.mark.broker
@@ -298,6 +302,54 @@ def test_many_may_register_the_same_new_schema_at_once(
     with concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
         for version in range(10):
             assert len(set(pool.map(register, clients, [version] * len(clients)))) == 1
+
+
+def test_a_table_without_columns_has_those_of_the_latest_schema(
+    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+) -> None:
+    """Of Avro, JSON Schema and Protobuf; the subject is that of the topic. A subject that does not exist says so."""
+    topic = subject.removesuffix("-value")
+    client = schema_registry.client(settings(server.url))
+    client.register(f"{topic}-value", "AVRO", record(("id", "long"), ("name", ["null", "string"])))
+    client.register(f"{topic}-json-value", "JSON", '{"type": "object", "properties": {"id": {"type": "integer"}}}')
+    client.register(f"{topic}-proto-value", "PROTOBUF", 'syntax = "proto3"; message M { repeated int32 a = 1; }')
+
+    def columns(name: str, format_: str) -> list[str]:
+        options = f"'topic' = '{name}', 'format' = '{format_}', '{format_}.url' = '{server.url}'"
+        kafka = "'connector' = 'kafka', 'properties.bootstrap.servers' = 'k:1', 'properties.group.id' = 'g'"
+        statement = parse_statement(f"CREATE TABLE t WITH ({kafka}, {options})")
+        assert isinstance(statement, CreateTable)
+        table = table_of(with_columns(statement.definition))
+        return table.definition.ddl().splitlines()[1 : 1 + len(table.definition.columns)]
+
+    assert columns(topic, "avro-confluent") == ["  `id` BIGINT NOT NULL,", "  `name` STRING"]
+    assert columns(f"{topic}-json", "json-schema-confluent") == ["  `id` BIGINT"]
+    assert columns(f"{topic}-proto", "protobuf-confluent") == ["  `a` ARRAY<INT>"]
+    with pytest.raises(RegistryError, match=r"latest schema of the subject 'no-topic-value', answered status 404"):
+        columns("no-topic", "avro-confluent")
+    with pytest.raises(ConfigurationError, match="is not an Avro schema, but JSON"):
+        columns(f"{topic}-json", "avro-confluent")
+
+
+def test_a_writer_with_new_fields_is_told_once(
+    server: SchemaRegistry,
+    settings: Callable[..., RegistrySettings],
+    subject: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By the table that has the registry's schema. One with columns of its own may leave fields out."""
+    where = settings(server.url)
+    old, new = record(("id", "long")), record(("id", "long"), ("more", "string"))
+    schema_id = schema_registry.client(where).register(subject, "AVRO", new)
+    messages: list[bytes | None] = [message(schema_id, new, {"id": 1, "more": "x"})]
+    schema = columns(("id", spark.LongType()))
+    for _ in range(2):
+        assert decode(where, messages, schema, old) == [(1,)]
+        assert decode(where, messages, schema) == [(1,)]
+    (told,) = caplog.records
+    assert told.getMessage().startswith(
+        f"Schema with id {schema_id} has fields that the table's schema does not have; they are not read: more."
+    )
 
 
 def test_references_are_followed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -16,9 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import ERROR, format_named
+from dynamic_kafka.formats import ERROR, format_named, schema_registry, schema_registry_settings
 from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
 from dynamic_kafka.formats.avro.format import AVRO
+from dynamic_kafka.formats.changelog.avro import DEBEZIUM_AVRO_CONFLUENT
+from dynamic_kafka.formats.json.confluent import JSON_SCHEMA_CONFLUENT
+from dynamic_kafka.functions import from_kafka
 from tests.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.spark
@@ -218,6 +222,14 @@ def test_avro_confluent_on_the_workers(spark: SparkSession) -> None:
         back = messages.select("id", AVRO_CONFLUENT.decode(F.col("v"), schema, options).alias("r"))
         assert back.where(F.expr(f"r.id = id AND r.name = concat('n', id) AND r.{ERROR} IS NULL")).count() == 1000
         assert messages.select(F.substring("v", 1, 5)).distinct().count() == 1
+        assert AVRO_CONFLUENT.columns is not None
+        columns, added = AVRO_CONFLUENT.columns(options)
+        assert columns == schema
+        assert json.loads(added["avro-confluent.schema"])["fields"][0] == {"name": "id", "type": "long"}
+        from_registry = messages.select("id", from_kafka("v", "avro-confluent", options=options).alias("r"))
+        assert from_registry.where("r.name = concat('n', id)").count() == 1000
+        _debezium_round_trip(spark, registry.url)
+        _json_schema_round_trip(spark, registry.url)
     elsewhere = {
         "avro-confluent.url": "http://me:hunter2@127.0.0.1:1",
         "avro-confluent.properties": "max.retries:0",
@@ -225,3 +237,72 @@ def test_avro_confluent_on_the_workers(spark: SparkSession) -> None:
     with pytest.raises(PythonException, match=r"Schema registry http://\*\*\*@127\.0\.0\.1:1, asked for") as caught:
         messages.select(AVRO_CONFLUENT.decode(F.col("v"), schema, elsewhere)).collect()
     assert "hunter2" not in str(caught.value)
+
+
+def _debezium_round_trip(spark: SparkSession, url: str) -> None:
+    """Changes are written as Flink writes them, an update as a deletion and an insertion, and are read again."""
+    schema = ddl("id BIGINT NOT NULL, at TIMESTAMP")
+    options = {"debezium-avro-confluent.url": url, "debezium-avro-confluent.subject": "changes-value"}
+    rows = ["+I 1 60", "-U 1 60", "+U 1 120", "-D 1 120"]
+    changes = spark.createDataFrame([row.split() for row in rows], "row_kind STRING, id STRING, s STRING").select(
+        F.struct(
+            F.col("id").cast("bigint").alias("id"), F.timestamp_seconds(F.col("s").cast("int")).alias("at"), "row_kind"
+        ).alias("r")
+    )
+    written = changes.select(DEBEZIUM_AVRO_CONFLUENT.encode(F.col("r"), schema, options).alias("v"))
+    tombstone = spark.createDataFrame([(None,), (bytearray(),), (bytearray(b"x"),)], "v BINARY")
+    decoded = DEBEZIUM_AVRO_CONFLUENT.decode(F.col("v"), schema, options).alias("m")
+    found = [row.m for row in written.union(tombstone).select(decoded).collect()]
+    assert [(change.row_kind, change.row.id, change.row["at"].minute) for m in found[:4] for change in m.rows] == [
+        ("+I", 1, 1),
+        ("-D", 1, 1),
+        ("+I", 1, 2),
+        ("-D", 1, 2),
+    ]
+    assert found[0].metadata["source.table"] is None
+    assert DEBEZIUM_AVRO_CONFLUENT.columns is not None
+    assert DEBEZIUM_AVRO_CONFLUENT.columns(options)[0].simpleString() == "struct<id:bigint,at:timestamp>"
+    assert found[4:6] == [None, None]
+    assert "too short" in found[6][ERROR]
+
+
+def _json_schema_round_trip(spark: SparkSession, url: str) -> None:
+    """JSON behind the id of its schema; numbers are what the schema of the id says; what is damaged is an error."""
+    schema = ddl("id BIGINT NOT NULL, at TIMESTAMP_NTZ, price DECIMAL(10, 2)")
+    options = {"json-schema-confluent.url": url, "json-schema-confluent.subject": "json-value"}
+    row = {"id": 1, "at": dt.datetime(2024, 1, 31, 12), "price": Decimal("1.50")}  # noqa: DTZ001
+    rows = spark.createDataFrame([(row,), (None,)], StructType([StructField("r", schema)]))
+    written = [m.v for m in rows.select(JSON_SCHEMA_CONFLUENT.encode(F.col("r"), schema, options).alias("v")).collect()]
+    assert JSON_SCHEMA_CONFLUENT.columns is not None
+    assert JSON_SCHEMA_CONFLUENT.columns(options)[0].simpleString() == "struct<id:bigint,at:string,price:decimal(10,2)>"
+    assert (written[0][:1], written[1]) == (b"\0", None)
+    assert written[0][5:] == b'{"id":1,"at":"2024-01-31 12:00:00","price":1.5}'
+    settings = schema_registry_settings.settings("json-schema-confluent", options)
+    connect = {
+        "type": "object",
+        "properties": {
+            "at": {"type": "integer", "title": "io.debezium.time.MicroTimestamp", "connect.type": "int64"},
+            "price": {"title": "org.apache.kafka.connect.data.Decimal", "connect.parameters": {"scale": "2"}},
+        },
+    }
+    other = schema_registry.client(settings).register("connect-value", "JSON", json.dumps(connect)).to_bytes(4, "big")
+    messages = [
+        *written,
+        b"\0" + other + b'{"id":2,"at":1123456,"price":"MDk="}',
+        b"\0\x7f\xff\xff\xff{}",
+        b"\0\0",
+        b'{"id":1}',
+        b"\0" + other,
+        b"\0" + other + b"{",
+    ]
+    frame = spark.createDataFrame([(m and bytearray(m),) for m in messages], "v BINARY")
+    found = [m.r for m in frame.select(JSON_SCHEMA_CONFLUENT.decode(F.col("v"), schema, options).alias("r")).collect()]
+    at = dt.datetime(1970, 1, 1, 0, 0, 1, 123456)  # noqa: DTZ001
+    assert found[0].asDict() == row | {ERROR: None}
+    assert found[1] is None
+    assert found[2].asDict() == {"id": 2, "at": at, "price": Decimal("123.45"), ERROR: None}
+    problems = ["asked for the schema with id", "too short", "magic byte 0", "nothing follows its schema id", "JSON"]
+    assert [problem in m[ERROR] for problem, m in zip(problems, found[3:], strict=True)] == [True] * 5
+    lenient = options | {"json-schema-confluent.ignore-parse-errors": True}
+    skipped = frame.select(JSON_SCHEMA_CONFLUENT.decode(F.col("v"), schema, lenient).alias("r")).where("r IS NULL")
+    assert skipped.count() == 6

@@ -156,6 +156,32 @@ def test_debezium_with_schema(spark: SparkSession) -> None:
     assert ["set 'debezium-json.schema-include' to 'false'" in error(one) for one in others] == [True, True]
 
 
+def test_debezium_with_schema_says_what_numbers_are(spark: SparkSession) -> None:
+    """Times as counts and decimals as base64 are read as what the schema in the message says, and only then."""
+    fields = [
+        {"field": "id", "type": "int32"},
+        {"field": "t", "type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+        {"field": "d", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}},
+    ]
+    images = [{"field": image, "type": "struct", "fields": fields} for image in ("before", "after")]
+    with_types = {"schema": {"type": "struct", "fields": images}}
+    row = {"id": 3, "t": 1_123_000, "d": "MDk="}
+    messages = [
+        json.dumps(with_types | {"payload": {"before": row | {"d": None}, "after": row, "op": "u"}}),
+        json.dumps({"schema": {}, "payload": {"after": row | {"t": "1970-01-01 00:00:02", "d": "1.5"}, "op": "c"}}),
+        json.dumps({"schema": {}, "payload": {"after": row, "op": "c"}}),
+        json.dumps(with_types | {"payload": {"after": row | {"t": 10**30}, "op": "c"}}),
+    ]
+    columns = "id int, t timestamp_ntz, d decimal(10, 2)"
+    found = decoded(spark, DEBEZIUM_JSON, columns, messages, {"schema-include": "true"})
+    assert rows(found[0]) == [
+        ("-U", 3, "1970-01-01T00:00:01.123", None),
+        ("+U", 3, "1970-01-01T00:00:01.123", 123.45),
+    ]
+    assert rows(found[1]) == [("+I", 3, "1970-01-01T00:00:02.000", 1.5)]
+    assert [error(one) != "" for one in found[2:]] == [True, True]
+
+
 def test_debezium_metadata(spark: SparkSession) -> None:
     """All of `source` as texts, and its parts; what is missing, or is no time, is null."""
     source = {"ts_ms": 1589373515477, "db": "shop", "schema": "public", "table": "customers", "txId": 7, "xmin": None}

@@ -58,6 +58,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
         "binary": pa.binary(),
         "date": pa.date32(),
         "time": pa.time64("ns"),
+        "daytimeinterval": pa.duration("us"),
     }
     if name not in simple:
         raise ConfigurationError(

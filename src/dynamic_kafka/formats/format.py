@@ -91,6 +91,8 @@ class Format:
         changelog: True if a message describes how a row changed, not only the row.
         metadata: The types of the format's metadata by name, without `value.`.
         registry: The option for the subject in a schema registry, if the format has one.
+        columns: Asks the registry for the subject's latest schema. Returns its columns, and options to add to the given
+            ones, so that the format reads and writes that schema. None if the format has no registry.
         native: Returns what the native kernel is told to decode messages (`native/decode/src/spec.rs`); None if it cannot
             decode them. `schema` has the columns if their types are not those of the given schema, and `decoder` has
             options that `decoder` gets beside those of the user.
@@ -108,6 +110,7 @@ class Format:
     changelog: bool = False
     metadata: Mapping[str, DataType] = field(default_factory=dict)
     registry: str | None = None
+    columns: Callable[[FormatOptions], tuple[StructType, FormatOptions]] | None = None
     native: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
     decoder: Callable[[StructType, FormatOptions], Decoder] | None = None
     native_encode: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native

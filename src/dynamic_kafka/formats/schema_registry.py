@@ -137,6 +137,12 @@ class Registry:
             assert found is not None
             return found
 
+    def latest(self, subject: str) -> RegisteredSchema:
+        """Return the latest schema of a subject."""
+        remedy = f"set '{self._settings.prefix}.subject' to the subject of the topic, or write the columns"
+        with self._asking(f"for the latest schema of the subject '{subject}'", remedy) as client:
+            return _registered(client.get_latest_version(subject).schema)
+
     def references(self, schema: RegisteredSchema) -> dict[str, str]:
         """Return all schemas that a schema refers to, also through others: text by name, each after those it needs."""
         found: dict[str, str] = {}

@@ -6,7 +6,7 @@ import fnmatch
 import io
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.catalog import Catalog, View, only_name
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, Name, TableDefinition, qualified
+from dynamic_kafka.sql.inferred import with_columns
 from dynamic_kafka.sql.insert import Jobs
 from dynamic_kafka.sql.ordered import check_key
 from dynamic_kafka.sql.parser import statements as s
@@ -142,6 +143,23 @@ class TableEnvironment:
         """Return the rows of a table or view."""
         return self._catalog.rows(only_name(tuple(path.replace("`", "").split("."))))
 
+    def from_registry(self, path: str, options: Mapping[str, str]) -> DataFrame:
+        """Create a table with the columns that the schema registry has, and return its rows.
+
+        Args:
+            path: The table's name.
+            options: The table's options, as in WITH. The value's format has a registry, such as `avro-confluent`.
+
+        Raises:
+            ConfigurationError: If an option is wrong, or the name is in use.
+            RegistryError: If the registry does not answer, or does not have the subject (`<topic>-value` by default).
+
+        Example:
+            >>> env.from_registry("orders", {"connector": "kafka", "topic": "orders", ...})  # doctest: +SKIP
+        """
+        self._create_table(TableDefinition((path.replace("`", ""),), (), options=dict(options)))
+        return self.from_path(path)
+
     def create_temporary_view(self, path: str, view: DataFrame) -> None:
         """Give a DataFrame a name for queries."""
         self._catalog.check_new(path, if_not_exists=False)
@@ -176,7 +194,7 @@ class TableEnvironment:
 
     def _create_table(self, definition: TableDefinition) -> TableResult:
         name = only_name(definition.name)
-        table = table_of(definition)
+        table = table_of(with_columns(definition))
         check_expressions(self._spark, table)
         if self._catalog.check_new(name, if_not_exists=definition.if_not_exists):
             self._catalog.tables[name.lower()] = table

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,12 @@ from pyspark.sql.types import BinaryType, TimeType
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.avro.columns import columns_of, new_fields
 from dynamic_kafka.formats.avro.decoding import decode, reader, unreadable
 from dynamic_kafka.formats.avro.encoding import encode, native_spec
 from dynamic_kafka.formats.avro.format import legacy_option, parsed
 from dynamic_kafka.formats.avro.native import resolved
-from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.avro.values import Cursor, Indices, Read, UnreadableError
 from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
@@ -37,13 +39,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-__all__ = ["AVRO_CONFLUENT"]
+__all__ = ["AVRO_CONFLUENT", "batch_decoder", "batch_encoder", "registered_columns", "subject_of"]
+
+_log = logging.getLogger(__name__)
 
 _NAME = "avro-confluent"
 _SUBJECT = f"{_NAME}.subject"
 _SCHEMA = f"{_NAME}.schema"
 _LEGACY = legacy_option(_NAME)
 _MOST_IDS = 100  # that are looked up at once for the kernel: damaged messages may contain any number of ids
+_MOST_SHOWN = 20
+# In a schema that is made from columns. Such a table may leave fields out on purpose.
+_MADE_FROM_COLUMNS = f'"namespace":"{NAMESPACE}"'
 _HEADER_BYTES = 5  # a magic byte, 0, and the id, highest byte first
 
 
@@ -52,11 +59,18 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
-    settings, text, target = (
-        schema_registry_settings.settings(_NAME, options),
-        _text(schema, options),
-        arrow_type(schema),
-    )
+    settings = schema_registry_settings.settings(_NAME, options)
+    return batch_decoder(settings, _text(schema, options), arrow_type(schema))
+
+
+def batch_decoder(settings: RegistrySettings, text: str, target: pa.StructType) -> Decoder:
+    """Return what decodes messages to a struct of columns and `ERROR`.
+
+    Args:
+        settings: The registry.
+        text: The reader's schema.
+        target: The columns.
+    """
 
     def from_avro_confluent(messages: pa.Array) -> pa.Array:
         return _decode_batch(messages, settings, text, target)
@@ -73,18 +87,41 @@ def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | N
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    settings, text = schema_registry_settings.settings(_NAME, options), _text(schema, options)
-    subject = options.get(_SUBJECT)
-    if subject is None:
-        raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
+    settings = schema_registry_settings.settings(_NAME, options)
+    function = batch_encoder(settings, subject_of(_NAME, options), _text(schema, options), schema)
+    return evaluated(function, BinaryType(), column)
 
+
+def subject_of(name: str, options: FormatOptions) -> str:
+    """Return the subject for the schema of written rows; `name` is the format's.
+
+    Raises:
+        ConfigurationError: If the options do not have it.
+    """
+    subject: str | None = options.get(f"{name}.subject")
+    if subject is None:
+        raise ConfigurationError(f"Option '{name}.subject' is missing; rows cannot be written without it")
+    return subject
+
+
+def batch_encoder(
+    settings: RegistrySettings, subject: str, text: str, schema: StructType
+) -> Callable[[pa.Array], pa.Array]:
+    """Return the function that encodes a struct array of the columns.
+
+    Args:
+        settings: The registry.
+        subject: The subject under which the schema is registered with the first row.
+        text: The schema that is written.
+        schema: The columns.
+    """
     cut = to_be_cut(schema)
     native = native_spec(schema, parsed(text), cut)
 
     def to_avro_confluent(rows: pa.Array) -> pa.Array:
         return _encode_batch(rows, settings, subject, text, cut=cut, native=native)
 
-    return evaluated(to_avro_confluent, BinaryType(), column)
+    return to_avro_confluent
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
@@ -108,6 +145,52 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 def _text(schema: StructType, options: FormatOptions) -> str:
     given: str | None = options.get(_SCHEMA)
     return given or schema_text(schema, legacy_timestamps=_LEGACY.of(options))
+
+
+def registered_columns(name: str, options: FormatOptions) -> tuple[AvroSchema, FormatOptions]:
+    """Return the latest schema of a subject, and the option that has its text, if it is complete without other subjects.
+
+    Args:
+        name: The format's name.
+        options: The format's options.
+
+    Raises:
+        ConfigurationError: If there is no subject, or its schema is not an Avro schema.
+        RegistryError: If the registry does not answer, or does not have the subject.
+    """
+    registry = schema_registry.client(schema_registry_settings.settings(name, options))
+    subject = options.get(f"{name}.subject")
+    if subject is None:
+        raise ConfigurationError(f"Option '{name}.subject' is missing; it names the schema that has the columns")
+    found = registry.latest(subject)
+    if found.type != "AVRO":
+        raise ConfigurationError(
+            f"The latest schema of the subject '{subject}' is not an Avro schema, but {found.type}"
+        )
+    try:
+        schema = parse_schema(found.text, registry.references(found))
+    except ValueError as error:
+        raise ConfigurationError(f"The latest schema of the subject '{subject}' cannot be used: {error}") from None
+    return schema, {} if found.references else {f"{name}.schema": found.text}
+
+
+def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
+    if (given := options.get(_SCHEMA)) is not None:
+        return columns_of(_parsed_option(given)), {}
+    schema, added = registered_columns(_NAME, options)
+    columns = columns_of(schema)
+    try:
+        encode(pa.array([], arrow_type(columns)), schema)
+    except TypeError:  # a type of Debezium that is only read
+        added = {}
+    return columns, added
+
+
+def _parsed_option(text: str) -> AvroSchema:
+    try:
+        return parsed(text)
+    except ValueError as error:
+        raise ConfigurationError(f"Option '{_SCHEMA}' is not a valid Avro schema: {error}") from None
 
 
 def _decode_batch(messages: pa.Array, settings: RegistrySettings, text: str, target: pa.StructType) -> pa.StructArray:
@@ -195,11 +278,20 @@ def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.St
     if isinstance(writer, str):
         return unreadable(writer, target)
     try:
-        return reader(writer, parsed(text), target)
+        found = reader(writer, parsed(text), target)
     except UnreadableError as error:
         raise ConfigurationError(
-            f"Schema with id {schema_id} does not fit the columns: {error}. Change the columns, or set '{_SCHEMA}'"
+            f"Schema with id {schema_id} does not fit the columns: {error}. Change the columns, or set "
+            f"'{settings.prefix}.schema'"
         ) from None
+    if _MADE_FROM_COLUMNS not in text and (new := new_fields(writer, parsed(text))):
+        _log.warning(
+            "Schema with id %d has fields that the table's schema does not have; they are not read: %s. Create the table "
+            "again to read them",
+            schema_id,
+            ", ".join(new[:_MOST_SHOWN]),
+        )
+    return found
 
 
 AVRO_CONFLUENT = Format(
@@ -209,6 +301,7 @@ AVRO_CONFLUENT = Format(
     _encode,
     _check,
     registry=_SUBJECT,
+    columns=_columns,
     native=_native,
     decoder=_decoder,
 )

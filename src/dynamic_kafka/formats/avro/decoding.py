@@ -9,9 +9,9 @@ Reading a field moves a `Cursor` over it in all messages, and keeps what is need
 only skipped is never built. Each message is read between its own first and last byte: a damaged message cannot shift its
 neighbours, and bytes that are left over are an error.
 
-Schemas are matched by Avro's schema resolution, with three additions because columns have no Avro types: names of records,
-enums and fixed types need not match, an enum can be read as a string and a fixed as bytes, and times are converted from the
-unit in which they were written.
+Schemas are matched by Avro's schema resolution, with additions because columns have no Avro types: names of records,
+enums and fixed types need not match, an enum can be read as a string and a fixed as bytes, times are converted from the
+unit in which they were written, and Debezium's semantic types are read as what they stand for (see `connect`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from dynamic_kafka.formats.avro.blocks import entry_skipper, read_blocks, value_skipper
+from dynamic_kafka.formats.avro.connect import converted
 from dynamic_kafka.formats.avro.schemas import AvroSchema, fields_by_name, matched
+from dynamic_kafka.formats.avro.semantic import semantic_reader
 from dynamic_kafka.formats.avro.values import (
     DEEPEST,
     Build,
@@ -131,6 +133,9 @@ class _Compiler:
         wanted, nullable = self._without_null(schema)
         if kind == "null" and nullable:
             return lambda cursor: lambda: pa.nulls(len(cursor), target)
+        semantic = converted(kind, written, target)
+        if semantic is not None:
+            return semantic_reader(semantic, target, path)
         as_kind, as_schema = self._reader.of(wanted)
         if as_kind not in _READABLE[kind]:
             raise UnreadableError(f"{path or 'the message'} is written as {kind} and is {as_kind} here")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dynamic_kafka.formats.avro.connect import converted
 from dynamic_kafka.formats.avro.decoding import reader
 from dynamic_kafka.formats.avro.schemas import AvroSchema, fields_by_name, matched
 from dynamic_kafka.formats.avro.values import UnreadableError, symbols
@@ -36,7 +37,7 @@ def resolved(writer: AvroSchema, schema: AvroSchema, target: pa.StructType) -> A
 
 
 class _NotResolvedError(Exception):
-    """Raised for a schema that contains itself, is too large, or needs a default that is not null."""
+    """Raised for a schema that contains itself, is too large, needs a default that is not null, or has Debezium's types."""
 
 
 class _Resolver:
@@ -50,6 +51,8 @@ class _Resolver:
         kind, written = self._writer.of(part)
         if kind == "union":
             return [self._branch(branch, schema, target, depth + 1) for branch in written]
+        if converted(kind, written, target) is not None:
+            raise _NotResolvedError
         as_kind, as_schema = self._reader.of(self._without_null(schema))
         types = pa.types
         match kind:

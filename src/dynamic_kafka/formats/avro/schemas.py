@@ -23,11 +23,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
+from dynamic_kafka.formats.avro.connect import with_logical_types
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 __all__ = [
+    "NAMESPACE",
     "PRECISION",
     "UNIT_NS",
     "AvroSchema",
@@ -48,7 +50,8 @@ maps have the digits of their column.
 UNIT_NS = {"millis": 10**6, "micros": 10**3, "nanos": 1}
 """The nanoseconds of a unit of time, by the last part of a logical type's name."""
 
-_NAMESPACE = "org.apache.flink.avro.generated"
+NAMESPACE = "org.apache.flink.avro.generated"
+"""The namespace of a schema that is made from columns."""
 _NAME = "record"
 _MAX_DEPTH = (
     200  # of brackets within brackets, about 50 records: above real schemas, below every interpreter's recursion limit
@@ -132,7 +135,7 @@ def _parse_json(text: str) -> Any:
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
         if depth > _MAX_DEPTH:
             raise ValueError(f"it is nested too deeply: more than {_MAX_DEPTH} levels")
-    return json.loads(text)
+    return json.loads(text, object_hook=with_logical_types)
 
 
 def fields_by_name(record: Any) -> dict[str, Any]:
@@ -172,7 +175,7 @@ def schema_text(schema: StructType, *, legacy_timestamps: bool) -> str:
         ConfigurationError: If Avro does not have a column's type, or does not allow its name.
     """
     record = _record(schema, _NAME, "", legacy_timestamps)
-    named = {"type": "record", "name": _NAME, "namespace": _NAMESPACE, "fields": record["fields"]}
+    named = {"type": "record", "name": _NAME, "namespace": NAMESPACE, "fields": record["fields"]}
     return json.dumps(named, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -25,12 +25,14 @@ __all__ = [
     "Read",
     "Typed",
     "UnreadableError",
+    "cast",
     "converter",
     "cursor_over",
     "longs",
     "scan",
     "symbols",
     "take",
+    "texts",
 ]
 
 Indices: TypeAlias = npt.NDArray[np.int64]
@@ -259,7 +261,7 @@ def converter(written: Typed, wanted: Typed, target: pa.DataType, path: str) -> 
         known = symbols(written[1], wanted)
         return lambda index, cursor: _symbol(known, index, cursor, path)
     if types.is_binary(target) or types.is_string(target):
-        return lambda span, cursor: _cast(_binary(span, cursor), target, cursor, f"{path} is not a text in UTF-8")
+        return lambda span, cursor: cast(texts(span, cursor), target, cursor, f"{path} is not a text in UTF-8")
     if types.is_timestamp(target) or types.is_time(target):
         unit_ns = _unit_ns(written[1], wanted[1], target, path)
         return lambda values, cursor: _times(values, unit_ns, target, cursor, path)
@@ -290,7 +292,8 @@ def _fits(kind: str, target: pa.DataType) -> bool:
     return bool(types.is_binary(target) or types.is_decimal(target))
 
 
-def _binary(span: tuple[Indices, Indices], cursor: Cursor) -> pa.Array:
+def texts(span: tuple[Indices, Indices], cursor: Cursor) -> pa.Array:
+    """Return texts, as binary, from where they begin and end."""
     start, end = span
     if not len(start):
         return pa.array([], pa.binary())
@@ -318,7 +321,7 @@ def _decimals(span: tuple[Indices, Indices], scale: int, target: pa.DataType, cu
     reason = f"{path} does not fit into {target}"
     cursor.fail(too_wide, reason)
     plain = pa.Array.from_buffers(pa.decimal256(76, scale), len(start), [None, pa.py_buffer(_widened(digits))])
-    return _cast(plain, target, cursor, reason)
+    return cast(plain, target, cursor, reason)
 
 
 def _widened(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -329,7 +332,7 @@ def _widened(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return wide
 
 
-def _cast(array: pa.Array, target: pa.DataType, cursor: Cursor, reason: str) -> pa.Array:
+def cast(array: pa.Array, target: pa.DataType, cursor: Cursor, reason: str) -> pa.Array:
     """Cast an array; values that do not fit become null, and their messages are marked."""
     failed = np.zeros(len(array), bool)
 

@@ -8,7 +8,7 @@ Source: Flink 2.1's `*JsonDecodingFormat.ReadableMetadata` and the constants of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapTyp
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["CANAL", "DEBEZIUM", "MAXWELL", "OGG", "Envelope"]
+__all__ = ["CANAL", "DEBEZIUM", "DEBEZIUM_RECORD", "MAXWELL", "OGG", "Envelope"]
 
 # Spark counts microseconds in 64 bits; a time beyond them is null.
 _MAX_SECONDS = (2**63 - 1) // 1_000_000
@@ -81,6 +81,15 @@ _DEBEZIUM_METADATA = {
     "source.schema": _of_source("schema"),
     "source.table": _of_source("table"),
     "source.properties": Metadata(_PROPERTIES, "source", _PROPERTIES),
+}
+# In Avro and Protobuf, `source` is a record, whose fields differ between databases.
+_SOURCE = StructType().add("ts_ms", LongType()).add("db", _TEXT).add("schema", _TEXT).add("table", _TEXT)
+_DEBEZIUM_RECORD_METADATA = {
+    "ingestion-timestamp": Metadata(TimestampType(), "ts_ms", LongType(), form="milliseconds"),
+    "source.timestamp": Metadata(TimestampType(), "source", _SOURCE, "ts_ms", "milliseconds"),
+    "source.database": Metadata(_TEXT, "source", _SOURCE, "db"),
+    "source.schema": Metadata(_TEXT, "source", _SOURCE, "schema"),
+    "source.table": Metadata(_TEXT, "source", _SOURCE, "table"),
 }
 _CANAL_METADATA = {
     "database": Metadata(_TEXT, "database", _TEXT),
@@ -148,6 +157,13 @@ class Envelope:
             found.add(name, field_type)
         return found
 
+    def written(self, row: DataType) -> StructType:
+        """Return the schema of a message that is written about rows of the type `row`."""
+        found = StructType()
+        for image in self.images[1:] if self.partial else self.images:
+            found.add(image, ArrayType(row) if self.batched else row)
+        return found.add(self.kind, StringType())
+
 
 DEBEZIUM = Envelope(
     "Debezium",
@@ -162,6 +178,8 @@ DEBEZIUM = Envelope(
     },
     whole_rows="set the REPLICA IDENTITY of a PostgreSQL table to FULL",
 )
+DEBEZIUM_RECORD = replace(DEBEZIUM, metadata=_DEBEZIUM_RECORD_METADATA)
+"""Debezium's envelope in a format with schemas."""
 OGG = Envelope(
     "Ogg",
     "op_type",

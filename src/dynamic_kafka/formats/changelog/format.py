@@ -23,10 +23,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial, reduce
 from operator import or_
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, TimeType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType, MapType, StringType, StructType, TimeType
 
 from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
@@ -46,12 +47,13 @@ from dynamic_kafka.formats.format import (
 )
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
 from dynamic_kafka.formats.json.lenient import PARSER, converted, lost, relaxed
+from dynamic_kafka.formats.json.semantic import SEMANTIC_COLUMNS, SEMANTIC_PREFIXES, Plan, plain, plan_of_connect
 from dynamic_kafka.options import Option, boolean, non_blank
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["CANAL_JSON", "DEBEZIUM_JSON", "MAXWELL_JSON", "OGG_JSON"]
+__all__ = ["CANAL_JSON", "DEBEZIUM_JSON", "MAXWELL_JSON", "OGG_JSON", "changes", "message_of_rows"]
 
 _SCHEMA_INCLUDE = Option(
     "debezium-json.schema-include",
@@ -80,19 +82,87 @@ def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, op
         payload_schema = StructType([field for field in message_schema if field.name != "schema"])
         message_schema = StructType().add("payload", payload_schema).add("schema", StringType())
 
+    text = _with_plain_values(value, envelope, schema) if with_schema and has(schema, SEMANTIC_COLUMNS) else value
+    message = JSON.decode(text, message_schema, _json_options(name, options))
+    if envelope.texts:
+        message = let(message, lambda texts: _converted(envelope, schema, texts, ignore_errors=ignore_errors))
+    include = {
+        field: options[option] for field in ("database", "table") if (option := f"{name}.{field}.include") in options
+    }
+    advice = ""
+    if name == "debezium-json":
+        have = "do not contain their schema" if with_schema else "contain their schema"
+        advice = f"; if the messages {have}, set '{name}.schema-include' to '{str(not with_schema).lower()}'"
+    return changes(
+        envelope,
+        value,
+        message,
+        schema,
+        with_schema=with_schema,
+        include=include,
+        ignore_errors=ignore_errors,
+        advice=advice,
+    )
+
+
+def _with_plain_values(value: Column, envelope: Envelope, schema: StructType) -> Column:
+    """Convert the numbers and texts of which a message's own schema says that they are times or decimals."""
+    import pyarrow as pa
+
+    from dynamic_kafka.formats.arrow import evaluated
+
+    images = StructType()
+    for image in envelope.images:
+        images.add(image, schema)
+
+    def plan(message: Any) -> Plan:
+        found = plan_of_connect(message.get("schema"), images) if isinstance(message, dict) else None
+        return None if found is None else {"fields": {"payload": found}}
+
+    def with_plain_values(messages: pa.Array) -> pa.Array:
+        def converted(message: bytes | None) -> bytes | None:
+            named = message is not None and any(prefix in message for prefix in SEMANTIC_PREFIXES)
+            return plain(message, plan) if message is not None and named else message
+
+        return pa.array(map(converted, messages.to_pylist()), pa.binary())
+
+    return evaluated(with_plain_values, BinaryType(), value)
+
+
+def changes(
+    envelope: Envelope,
+    value: Column,
+    message: Column,
+    schema: StructType,
+    *,
+    with_schema: bool = False,
+    include: Mapping[str, str] = MappingProxyType({}),
+    ignore_errors: bool = False,
+    advice: str = "",
+) -> Column:
+    """Return what `Format.decode` of a changelog format returns.
+
+    Args:
+        envelope: The tool's envelope.
+        value: The messages, binary.
+        message: The decoded messages: a struct of the envelope's schema and `ERROR`.
+        schema: The columns.
+        with_schema: True if the envelope is the field `payload`, beside a field `schema`.
+        include: Regular expressions for the fields `database` and `table`; other messages are skipped.
+        ignore_errors: True if messages that cannot become rows are skipped.
+        advice: What a user can do if messages have no kind.
+    """
+
     def read(both: Column) -> Column:
         value, message = both["value"], both["message"]
         payload = message["payload"] if with_schema else message
         kind = payload[envelope.kind]
-        included = {
-            field: payload[field].rlike(rf"\A(?:{options[option]})\z")
-            for field in ("database", "table")
-            if (option := f"{name}.{field}.include") in options
-        }
+        included = {field: payload[field].rlike(rf"\A(?:{pattern})\z") for field, pattern in include.items()}
+        no_kind = f'It does not have the field "{envelope.kind}" of {envelope.tool}\'s messages about rows{advice}'
         error = F.coalesce(
             message[ERROR],
             *(F.when(matches.isNull(), f'It does not have the field "{field}"') for field, matches in included.items()),
-            F.when(kind.isNull(), F.lit(_no_kind(name, envelope, with_schema=with_schema))),
+            F.when(kind.isNull(), F.lit(no_kind)),
             _wrong_kind(envelope, kind),
             _wrong_rows(envelope, kind, *_images(envelope, payload)),
         )
@@ -110,9 +180,6 @@ def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, op
         found = F.struct(rows.alias(ROWS), F.struct(*metadata).alias(METADATA), error.alias(ERROR))
         return F.when(reduce(or_, leave_out), None).when(message.isNotNull(), found)
 
-    message = JSON.decode(value, message_schema, _json_options(name, options))
-    if envelope.texts:
-        message = let(message, lambda texts: _converted(envelope, schema, texts, ignore_errors=ignore_errors))
     both = F.struct(value.alias("value"), message.alias("message"))
     return F.when(F.length(value) > 0, let(both, read))  # a null or empty message is a tombstone: no row
 
@@ -146,14 +213,6 @@ def _images(envelope: Envelope, payload: Column) -> tuple[Column, Column]:
     if envelope.partial and not envelope.batched:
         return F.when(old.isNotNull(), F.array(old)), F.when(new.isNotNull(), F.array(new))
     return old, new
-
-
-def _no_kind(name: str, envelope: Envelope, *, with_schema: bool) -> str:
-    advice = ""
-    if name == "debezium-json":
-        have = "do not contain their schema" if with_schema else "contain their schema"
-        advice = f"; if the messages {have}, set '{name}.schema-include' to '{str(not with_schema).lower()}'"
-    return f'It does not have the field "{envelope.kind}" of {envelope.tool}\'s messages about rows{advice}'
 
 
 def _wrong_kind(envelope: Envelope, kind: Column) -> Column:
@@ -235,6 +294,17 @@ def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, opt
             "true",
             "false for a table that is written, because messages are written without schema",
         )
+    return JSON.encode(message_of_rows(envelope, rows, schema), envelope.written(schema), _json_options(name, options))
+
+
+def message_of_rows(envelope: Envelope, rows: Column, schema: StructType) -> Column:
+    """Return a struct of the type `envelope.written`; null for a null row.
+
+    Args:
+        envelope: The tool's envelope.
+        rows: A struct of the columns and `row_kind`.
+        schema: The columns.
+    """
     row_kind = rows[ROW_KIND]
     row = F.struct(*(rows[field].alias(field) for field in schema.names))
     inserts, deletes = row_kind.isin(INSERT, UPDATE_AFTER), row_kind.isin(*DELETES)
@@ -244,16 +314,12 @@ def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, opt
         F.lit("'"),
     )
     word = F.when(inserts, envelope.inserts[0]).when(deletes, envelope.delete).otherwise(F.raise_error(refusal))
-    message_schema = StructType()
     if envelope.partial:
-        images = {envelope.images[1]: F.array(row) if envelope.batched else row}
+        images = [F.array(row) if envelope.batched else row]
     else:
-        images = dict(zip(envelope.images, (F.when(deletes, row), F.when(inserts, row)), strict=True))
-    for image in images:
-        message_schema.add(image, ArrayType(schema) if envelope.batched else schema)
-    message_schema.add(envelope.kind, StringType())
-    message = F.struct(*(column.alias(image) for image, column in images.items()), word.alias(envelope.kind))
-    return JSON.encode(F.when(rows.isNotNull(), message), message_schema, _json_options(name, options))
+        images = [F.when(deletes, row), F.when(inserts, row)]
+    fields = zip(envelope.written(schema).names, [*images, word], strict=True)
+    return F.when(rows.isNotNull(), F.struct(*(column.alias(name) for name, column in fields)))
 
 
 # --- in the native kernel ---
@@ -264,6 +330,9 @@ def _native(name: str, envelope: Envelope, schema: StructType, options: FormatOp
         field: options[option] for field in ("database", "table") if (option := f"{name}.{field}.include") in options
     }
     # The kernel knows no regular expressions, but such a name is one of itself.
+    # The kernel reads base64 that consists of digits as a number.
+    if _SCHEMA_INCLUDE.of(options) and has(schema, (DecimalType,)):
+        return None
     if has(schema, (TimeType,)) or not all(re.fullmatch(r"\w+", text, re.ASCII) for text in include.values()):
         return None
     return {

@@ -27,6 +27,7 @@ from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
 from dynamic_kafka.formats.format import Decoder as RowsDecoder
 from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.protobuf.columns import columns_of
 from dynamic_kafka.formats.protobuf.decoding import Decoder, Missing, decoder, with_errors
 from dynamic_kafka.formats.protobuf.descriptors import (
     MessageType,
@@ -324,6 +325,24 @@ def _header(settings: RegistrySettings, subject: str, written: _Written) -> byte
     return header_of(registered, written.path)
 
 
+def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
+    """Return the columns of the message type; that of the registry's latest schema if none is given."""
+    message = _given_message(options)
+    if message is None:
+        registry = schema_registry.client(schema_registry_settings.settings(_NAME, options))
+        subject = options.get(_SUBJECT)
+        if subject is None:
+            raise ConfigurationError(f"Option '{_SUBJECT}' is missing; it names the schema that has the columns")
+        found = registry.latest(subject)
+        if found.type != _TYPE:
+            raise ConfigurationError(
+                f"The latest schema of the subject '{subject}' is not a Protobuf schema, but {found.type}"
+            )
+        files = parse_schema(found.text, registry.references(found))
+        message = message_of_set(_MESSAGE, options.get(_MESSAGE) or message_at(files.file[-1], [0]), files)
+    return columns_of(message.descriptor), {}
+
+
 # --- the header of a message -----------------------------------------------------------------------------------------
 # A byte 0, the schema's id, and the message indexes, which lead to the message in its file, from the outside to the inside.
 # Their number and each of them are in Protobuf's encoding of sint64; a single 0 stands for the list of one index, 0. Source:
@@ -393,6 +412,14 @@ def _encoded(number: int) -> bytes:
 
 
 PROTOBUF_CONFLUENT = Format(
-    _NAME, _OPTIONS, _decode, _encode, _check, registry=_SUBJECT, native=_native, decoder=_rows_decoder
+    _NAME,
+    _OPTIONS,
+    _decode,
+    _encode,
+    _check,
+    registry=_SUBJECT,
+    columns=_columns,
+    native=_native,
+    decoder=_rows_decoder,
 )
 """Protobuf with Confluent's schema registry."""

@@ -35,6 +35,7 @@ from dynamic_kafka.formats.protobuf.types import (
     message_of,
     unsigned_type,
 )
+from dynamic_kafka.formats.protobuf.well_known import durations, json_texts, wrapped
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -256,6 +257,8 @@ def _values_reader(field: FieldDescriptor, type_: DataType, column: str, missing
         return _row_reader(message_of(field), columns, f"{column}.", missing)
     if kind in TIMESTAMPS:
         return lambda values: _timestamps(values, of_arrow)
+    if field.message_type is not None:
+        return _well_known_reader(field, type_, column, missing)
     if field.enum_type is not None and kind in STRINGS:
         # If a number has several names (`allow_alias`), the first one is used, as in Java.
         names: dict[int | None, str | None] = {value.number: value.name for value in reversed(enum_of(field).values)}
@@ -264,3 +267,11 @@ def _values_reader(field: FieldDescriptor, type_: DataType, column: str, missing
     if (unsigned := unsigned_type(field, kind)) is not None:
         return lambda values: pa.array(values, unsigned).view(of_arrow)
     return lambda values: pa.array(values, of_arrow)
+
+
+def _well_known_reader(field: FieldDescriptor, type_: DataType, column: str, missing: Missing) -> _Reader:
+    value = wrapped(field)
+    if value is None:
+        return durations if kind_of(type_) == "interval" else json_texts
+    read = _values_reader(value, type_, column, missing)
+    return lambda messages: read([message.value for message in messages])

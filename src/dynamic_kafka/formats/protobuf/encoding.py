@@ -28,6 +28,7 @@ from dynamic_kafka.formats.protobuf.types import (
     type_name,
     unsigned_type,
 )
+from dynamic_kafka.formats.protobuf.well_known import wrapped, write_durations, write_json
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -187,6 +188,11 @@ def _value_writer(field: FieldDescriptor, type_: DataType, column: str, null_lit
         return _row_writer(message_of(field), columns, f"{column}.", null_literal)
     if kind in TIMESTAMPS:
         return _write_timestamps
+    if (value := wrapped(field)) is not None:
+        write = _value_writer(value, type_, column, null_literal)
+        return lambda array: [None if v is None else {"value": v} for v in write(array)]
+    if field.message_type is not None:
+        return write_durations if kind == "interval" else write_json(field, column)
     if field.enum_type is not None:
         values = enum_of(field).values
         numbers = {value.name if kind in STRINGS else value.number: value.number for value in values}
@@ -250,7 +256,7 @@ def _native_value(field: FieldDescriptor, type_: DataType) -> dict[str, Any]:
     if kind_of(type_) in TIMESTAMPS:
         return {"type": "timestamp"}
     if field.message_type is not None:
-        if field.type == field.TYPE_GROUP:
+        if field.type == field.TYPE_GROUP or kind_of(type_) != "struct":
             return {"type": "group"}  # which the kernel refuses
         return {"type": "message", "fields": _native_fields(field.message_type, columns)}
     if field.enum_type is not None:

@@ -40,6 +40,10 @@ _ZEROS = {
 }
 
 
+class _NotPlannedError(Exception):
+    """Raised for a column that is made of a whole message, such as a wrapper."""
+
+
 def native_plan(message: MessageType, columns: StructType, missing: Missing) -> Mapping[str, Any] | None:
     """Return the plan for a message type; None if the kernel cannot read it.
 
@@ -104,6 +108,8 @@ def native_plan(message: MessageType, columns: StructType, missing: Missing) -> 
         if field.message_type is not None:
             if wanted is not None and kind_of(wanted) in TIMESTAMPS:
                 return {"kind": "timestamp"}
+            if wanted is not None and kind_of(wanted) != "struct":
+                raise _NotPlannedError
             columns: Any = wanted
             return {"kind": "message", "message": add(message_of(field), columns)}
         if field.enum_type is not None:
@@ -117,7 +123,10 @@ def native_plan(message: MessageType, columns: StructType, missing: Missing) -> 
     descriptor = message.descriptor
     if _has_message_sets(descriptor, set()):
         return None
-    add(descriptor, columns)
+    try:
+        add(descriptor, columns)
+    except _NotPlannedError:
+        return None
     # The Arrow function that decodes the other messages returns types whose parts may all be null.
     return {"messages": messages, "schema": columns.toNullable().jsonValue()}
 

@@ -2,7 +2,7 @@
 
 The rule is Flink's (PbSchemaValidationUtils): types must match exactly, and a column has the name of its field. In addition,
 a column may be wider or narrower than a field of 32 bits (a value that does not fit is an error of its message), and a
-`google.protobuf.Timestamp` may be a timestamp.
+`google.protobuf.Timestamp` may be a timestamp; see `well_known` for other messages of Google's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dynamic_kafka.errors import ConfigurationError, listed, suggestion
+from dynamic_kafka.formats.protobuf.well_known import DURATION, JSON_VALUES, wrapped
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -143,7 +144,7 @@ def check_types(field: FieldDescriptor, type_: DataType, column: str, *, element
     elif field.is_repeated and not element:
         wanted = ("array",)
     elif field.message_type is not None:
-        wanted = ("struct", *TIMESTAMPS) if field.message_type.full_name == _TIMESTAMP else ("struct",)
+        wanted = ("struct", *_kinds_of_well_known(field))
     else:
         wanted = _KINDS[name]
     if kind_of(type_) not in wanted:
@@ -152,6 +153,18 @@ def check_types(field: FieldDescriptor, type_: DataType, column: str, *, element
             f"Column '{column}' is of type {type_.simpleString()}, but field {field.full_name} is {label}{name}; "
             f"use {wanted[0]}"
         )
+
+
+def _kinds_of_well_known(field: FieldDescriptor) -> tuple[str, ...]:
+    """Return the kinds of columns that a message may have besides a struct."""
+    name = message_of(field).full_name
+    if (value := wrapped(field)) is not None:
+        return _KINDS[type_name(value)]
+    if name == _TIMESTAMP:
+        return tuple(TIMESTAMPS)
+    if name == DURATION:
+        return ("interval",)
+    return tuple(STRINGS) if name in JSON_VALUES else ()
 
 
 def type_name(field: FieldDescriptor) -> str:

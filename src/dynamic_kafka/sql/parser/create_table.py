@@ -79,7 +79,7 @@ def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefiniti
         if_not_exists,
         partitioned_by,
     )
-    if like is None:
+    if like is None and not _has_columns_in_registry(definition):
         if not table.columns:
             raise cursor.error("A table needs at least one column", start)
         if found := fault(definition):
@@ -87,6 +87,12 @@ def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefiniti
             at = (table.primary_key or {})[column] if clause == "PRIMARY KEY" else table.watermark_token
             raise cursor.error(problem, at)
     return with_key_not_null(definition), like
+
+
+def _has_columns_in_registry(table: TableDefinition) -> bool:
+    """Return whether a table without physical columns has a format whose schema registry knows them."""
+    format_ = table.options.get("format", table.options.get("value.format", ""))
+    return format_.endswith("-confluent") and not any(isinstance(c, PhysicalColumn) for c in table.columns)
 
 
 def read_options(cursor: Cursor) -> dict[str, str]:

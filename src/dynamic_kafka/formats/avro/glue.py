@@ -1,0 +1,221 @@
+"""The format `avro-glue`: Avro behind the header of AWS Glue's schema registry, for reading.
+
+A message begins with 18 bytes: 3, a byte for the compression (0 for none, 5 for zlib), and the UUID of a schema version.
+Glue is asked for the version's schema with boto3, which finds the login as all of AWS's tools do. A message is bad if it is
+damaged, or if Glue does not know its version. If Glue does not answer, or a schema does not fit the columns, the query
+fails.
+
+The name and the options are those of Flink's AWS connectors. Writing is not supported.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+import zlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
+from dynamic_kafka.formats.arrow import arrow_type, decoded
+from dynamic_kafka.formats.avro.decoding import decode, reader, unreadable
+from dynamic_kafka.formats.avro.format import legacy_option, parsed
+from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text
+from dynamic_kafka.formats.avro.values import Cursor, Indices, Read, UnreadableError
+from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.options import Option, non_blank
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+__all__ = ["AVRO_GLUE"]
+
+_NAME = "avro-glue"
+_REGION = Option(
+    f"{_NAME}.aws.region",
+    non_blank("a region such as eu-west-1"),
+    shown_default="that of the AWS settings",
+    doc="The AWS region of the registry.",
+)
+_ENDPOINT = Option(
+    f"{_NAME}.aws.endpoint",
+    non_blank("a URL"),
+    shown_default="that of the region",
+    doc="The URL of AWS Glue's API, such as that of a VPC endpoint.",
+)
+_UNUSED = tuple(
+    Option(
+        f"{_NAME}.{name}",
+        non_blank(),
+        doc="Accepted for compatibility with Flink, without effect: a message has the id of its schema's version.",
+    )
+    for name in ("registry.name", "schema.name")
+)
+_LEGACY = legacy_option(_NAME)
+_VERSION, _PLAIN, _ZLIB = 3, 0, 5
+_HEADER_BYTES = 18
+_LARGEST_BYTES = 256 * 1024 * 1024  # of a message that was compressed: damaged bytes could ask for any memory
+
+
+class _Glue(NamedTuple):
+    """Where the registry is; hashable and picklable."""
+
+    region: str | None
+    endpoint: str | None
+
+
+def _glue(options: FormatOptions) -> _Glue:
+    return _Glue(_REGION.of(options), _ENDPOINT.of(options))
+
+
+def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    glue, text, target = _glue(options), _text(schema, options), arrow_type(schema)
+
+    def from_avro_glue(messages: pa.Array) -> pa.Array:
+        return _decode_batch(messages, glue, text, target)
+
+    return decoded(from_avro_glue, schema, column)
+
+
+def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    del column, schema, options
+    raise ConfigurationError(f"The format '{_NAME}' only reads; write rows with avro-confluent or another format")
+
+
+def _check(schema: StructType, options: FormatOptions) -> None:
+    try:
+        parsed(_text(schema, options))
+    except ValueError as error:
+        raise ConfigurationError(f"The columns cannot become a valid Avro schema: {error}") from None
+
+
+def _text(schema: StructType, options: FormatOptions) -> str:
+    return schema_text(schema, legacy_timestamps=_LEGACY.of(options))
+
+
+def _decode_batch(messages: pa.Array, glue: _Glue, text: str, target: pa.StructType) -> pa.StructArray:
+    bodies: list[bytes | None] = []
+    versions: dict[uuid.UUID, list[int]] = {}
+    faults: dict[int, str] = {}
+    for row, message in enumerate(messages.to_pylist()):
+        body = message
+        if message is not None:
+            try:
+                body = _body(message)
+                versions.setdefault(uuid.UUID(bytes=message[2:_HEADER_BYTES]), []).append(row)
+            except ValueError as error:
+                faults[row], body = str(error), b""
+        bodies.append(body)
+
+    def groups(cursor: Cursor) -> Iterable[tuple[Indices, Read]]:
+        cursor.reasons.update(faults)
+        for version, rows in versions.items():
+            yield np.flatnonzero(np.isin(cursor.rows, rows)), _reader_or_fault(glue, str(version), text, target)
+
+    return decode(pa.array(bodies, pa.binary()), target, groups)
+
+
+def _body(message: bytes) -> bytes:
+    """Return the Avro of a message; raise ValueError with the reason if it has no such header."""
+    if len(message) < _HEADER_BYTES:
+        raise ValueError("it is too short for the header of AWS Glue")
+    if message[0] != _VERSION or message[1] not in (_PLAIN, _ZLIB):
+        raise ValueError("it does not begin with the header of AWS Glue: a byte 3, and 0 or 5 for the compression")
+    body = message[_HEADER_BYTES:]
+    if message[1] == _PLAIN:
+        return body
+    inflate = zlib.decompressobj()
+    try:
+        found = inflate.decompress(body, _LARGEST_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"it cannot be decompressed ({error})") from None
+    if not inflate.eof or inflate.unused_data:
+        raise ValueError(f"it is not one zlib stream of at most {_LARGEST_BYTES} bytes")
+    return found
+
+
+def _reader_or_fault(glue: _Glue, version: str, text: str, target: pa.StructType) -> Read:
+    try:
+        return _reader(glue, version, text, target)
+    except RegistryError as error:
+        if not error.not_found:
+            raise
+        return unreadable(str(error), target)  # probably a damaged message
+
+
+@functools.lru_cache(1000)
+def _reader(glue: _Glue, version: str, text: str, target: pa.StructType) -> Read:
+    writer = _writer(glue, version)
+    if isinstance(writer, str):
+        return unreadable(writer, target)
+    try:
+        return reader(writer, parsed(text), target)
+    except UnreadableError as error:
+        raise ConfigurationError(
+            f"Schema version {version} does not fit the columns: {error}. Change the columns"
+        ) from None
+
+
+@functools.lru_cache(1000)
+def _writer(glue: _Glue, version: str) -> AvroSchema | str:
+    """Return the schema of a version, or why its messages cannot be read."""
+    found = _schema_version(glue, version)
+    if found["DataFormat"] != "AVRO":
+        return f"its schema version {version} is not an Avro schema, but {found['DataFormat']}"
+    try:
+        return parse_schema(found["SchemaDefinition"])
+    except ValueError as error:
+        return f"with its schema version {version}, {error}"
+
+
+def _schema_version(glue: _Glue, version: str) -> dict[str, Any]:
+    try:
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError:
+        raise MissingDependencyError("boto3", "aws", f"for the format {_NAME}") from None
+
+    asked = f"AWS Glue, asked for the schema version {version},"
+    try:
+        found: dict[str, Any] = _client(glue).get_schema_version(SchemaVersionId=version)
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        unknown = code == "EntityNotFoundException"
+        hint = (
+            f"the message was written with another registry or is damaged; check '{_REGION.key}'"
+            if unknown
+            else "check the login and its right glue:GetSchemaVersion"
+        )
+        status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
+        raise RegistryError(
+            f"{asked} answered {code}; {hint}",
+            retriable=status >= 500 or code == "ThrottlingException",
+            not_found=unknown,
+        ) from None
+    except BotoCoreError as error:
+        raise RegistryError(
+            f"{asked} did not answer ({type(error).__name__}: {error}); check '{_REGION.key}', '{_ENDPOINT.key}' and the "
+            "AWS login, on the driver and every executor",
+            retriable=True,
+        ) from None
+    return found
+
+
+@functools.lru_cache(16)
+def _client(glue: _Glue) -> Any:
+    import boto3
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        return boto3.client("glue", region_name=glue.region, endpoint_url=glue.endpoint)
+    except (BotoCoreError, ValueError) as error:
+        raise ConfigurationError(
+            f"Format {_NAME}: AWS's client refused this: {error}; set '{_REGION.key}', or '{_ENDPOINT.key}'"
+        ) from None
+
+
+AVRO_GLUE = Format(_NAME, (_REGION, _ENDPOINT, *_UNUSED, _LEGACY), _decode, _encode, _check)
+"""The format of Flink's AWS connectors for Avro with Glue's schema registry."""

@@ -1,0 +1,176 @@
+"""The format `json-schema-confluent`: JSON after the id of its JSON Schema in a schema registry.
+
+A message is read as in the format `json`. The schema of its id says which numbers and texts are times and decimals of Kafka
+Connect (see `semantic`). Otherwise it is not needed, because the columns say what is read. An id that the registry does not
+know, or that is not a JSON Schema, is an error of the message. Rows are written as in `json`, with a schema that is made
+from the columns or given. It is registered when the first row is written.
+
+Open-source Flink does not have this format. In Confluent's cloud it is called `json-registry`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from dynamic_kafka.errors import ConfigurationError, RegistryError
+from dynamic_kafka.formats import schema_registry, schema_registry_settings
+from dynamic_kafka.formats.arrow import evaluated
+from dynamic_kafka.formats.expressions import has, let, or_error
+from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
+from dynamic_kafka.formats.json.schemas import columns_of, schema_text
+from dynamic_kafka.formats.json.semantic import SEMANTIC_COLUMNS, Plan, plain, plan_of_json_schema
+from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["JSON_SCHEMA_CONFLUENT"]
+
+_NAME = "json-schema-confluent"
+_SUBJECT, _SCHEMA = f"{_NAME}.subject", f"{_NAME}.schema"
+_TYPE = "JSON"
+_HEADER_BYTES = 5  # a magic byte, 0, and the id, highest byte first
+_BODY = StructType().add("body", BinaryType()).add("error", StringType())
+_BODY_TYPE = pa.struct([("body", pa.binary()), ("error", pa.string())])
+
+
+def _json_options(options: FormatOptions) -> FormatOptions:
+    """Return the options that the format `json` has, too, under its names."""
+    return {
+        option.key: options[key]
+        for option in JSON.options
+        if (key := f"{_NAME}.{option.key.removeprefix('json.')}") in options
+    }
+
+
+# --- reading ------------------------------------------------------------------------------------------------------------
+
+
+def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
+    settings = schema_registry_settings.settings(_NAME, options)
+    columns = (schema if has(schema, SEMANTIC_COLUMNS) else StructType()).json()
+    ignore_errors = IGNORE_PARSE_ERRORS.of(_json_options(options))
+
+    def bodies(messages: pa.Array) -> pa.Array:
+        return pa.array([_body(message, settings, columns) for message in messages.to_pylist()], _BODY_TYPE)
+
+    def read(both: Column) -> Column:
+        error, row = both["error"], both["row"]
+        return F.when(error.isNull(), row) if ignore_errors else or_error(row, error, schema)
+
+    body = evaluated(bodies, _BODY, value)
+    row = JSON.decode(body["body"], schema, _json_options(options))
+    both = F.struct(body["error"].alias("error"), row.alias("row"))
+    return F.when(value.isNotNull(), let(both, read))
+
+
+def _body(message: bytes | None, settings: RegistrySettings, columns: str) -> dict[str, Any] | None:
+    """Return the JSON of a message, or why it cannot be read; `columns` is their schema as JSON."""
+    if message is None:
+        return None
+    if len(message) < _HEADER_BYTES:
+        return {"error": "it is too short for the magic byte and a schema id"}
+    if message[0] != 0:
+        return {"error": "it does not begin with the magic byte 0 of a schema registry's serializer"}
+    body = message[_HEADER_BYTES:]
+    if not body.strip():
+        return {"error": "nothing follows its schema id"}
+    found = _plan_or_fault(settings, int.from_bytes(message[1:_HEADER_BYTES], "big"), columns)
+    if isinstance(found, str):
+        return {"error": found}
+    return {"body": body if found is None else plain(body, lambda _: found)}
+
+
+def _plan_or_fault(settings: RegistrySettings, schema_id: int, columns: str) -> Plan | str:
+    """Return what is converted in messages of a schema, or why they cannot be read."""
+    try:
+        return _plan(settings, schema_id, columns)
+    except RegistryError as error:
+        if not error.not_found:
+            raise
+        return str(error)  # probably a damaged message
+
+
+@functools.lru_cache(1000)
+def _plan(settings: RegistrySettings, schema_id: int, columns: str) -> Plan | str:
+    found = schema_registry.client(settings).schema(schema_id)
+    if found.type != _TYPE:
+        return f"its schema {schema_id} is not a JSON Schema, but {found.type}"
+    try:
+        parsed = json.loads(found.text)
+    except ValueError:
+        return f"its schema {schema_id} is not JSON"
+    return plan_of_json_schema(parsed, StructType.fromJson(json.loads(columns)))
+
+
+# --- writing ------------------------------------------------------------------------------------------------------------
+
+
+def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
+    settings, text = schema_registry_settings.settings(_NAME, options), _text(schema, options)
+    subject = options.get(_SUBJECT)
+    if subject is None:
+        raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
+
+    def with_header(messages: pa.Array) -> pa.Array:
+        if messages.null_count == len(messages):
+            return messages
+        schema_id = schema_registry.client(settings).register(subject, _TYPE, text)
+        header = b"\x00" + schema_id.to_bytes(4, "big")
+        return pa.array([None if m is None else header + m for m in messages.to_pylist()], pa.binary())
+
+    return evaluated(with_header, BinaryType(), JSON.encode(rows, schema, _json_options(options)))
+
+
+def _text(schema: StructType, options: FormatOptions) -> str:
+    given: str | None = options.get(_SCHEMA)
+    return given or schema_text(schema)
+
+
+def _check(schema: StructType, options: FormatOptions) -> None:
+    schema_registry_settings.settings(_NAME, options)
+    JSON.check(schema, _json_options(options))
+    if _SCHEMA in options:
+        try:
+            valid = isinstance(json.loads(options[_SCHEMA]), Mapping)
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ConfigurationError(f"Option '{_SCHEMA}' is not a JSON Schema, which is a JSON object")
+
+
+def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
+    if _SCHEMA in options:
+        return columns_of(options[_SCHEMA]), {}
+    registry = schema_registry.client(schema_registry_settings.settings(_NAME, options))
+    subject = options.get(_SUBJECT)
+    if subject is None:
+        raise ConfigurationError(f"Option '{_SUBJECT}' is missing; it names the schema that has the columns")
+    found = registry.latest(subject)
+    if found.type != _TYPE:
+        raise ConfigurationError(f"The latest schema of the subject '{subject}' is not a JSON Schema, but {found.type}")
+    return columns_of(found.text), {} if found.references else {_SCHEMA: found.text}
+
+
+JSON_SCHEMA_CONFLUENT = Format(
+    _NAME,
+    (
+        *schema_registry_settings.options(_NAME),
+        *(replace(option, key=f"{_NAME}.{option.key.removeprefix('json.')}", aliases=()) for option in JSON.options),
+    ),
+    _decode,
+    _encode,
+    _check,
+    registry=_SUBJECT,
+    columns=_columns,
+)
+"""Confluent's JSON with a JSON Schema."""

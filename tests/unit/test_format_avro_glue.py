@@ -1,0 +1,155 @@
+"""`avro-glue`: messages behind AWS Glue's header, with a local server in place of Glue."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import uuid
+import zlib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StringType, StructType
+
+from dynamic_kafka.errors import ConfigurationError, RegistryError
+from dynamic_kafka.formats import format_named
+from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.avro import glue
+from dynamic_kafka.formats.avro.glue import AVRO_GLUE
+from dynamic_kafka.formats.avro.schemas import schema_text
+from dynamic_kafka.formats.format import ERROR
+
+OLD, NEW, JSON, GONE, DOWN = (uuid.UUID(int=n) for n in range(1, 6))
+COLUMNS = StructType().add("id", LongType()).add("name", StringType())
+
+
+def record(*names: str) -> dict[str, Any]:
+    """A writer's schema: `id` is a long, all others are strings."""
+    fields = [{"name": name, "type": "int" if name == "id" else "string"} for name in names]
+    return {"type": "record", "name": "R", "fields": fields}
+
+
+SCHEMAS = {OLD: record("id"), NEW: record("more", "name", "id")}
+
+
+class Glue(BaseHTTPRequestHandler):
+    """Answers GetSchemaVersion as Glue does."""
+
+    asked: list[str] = []  # noqa: RUF012
+
+    def do_POST(self) -> None:
+        """Answer a request."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert self.headers["X-Amz-Target"] == "AWSGlue.GetSchemaVersion"
+        version = uuid.UUID(body["SchemaVersionId"])
+        self.asked.append(str(version))
+        if version in SCHEMAS:
+            status, answer = 200, {"SchemaDefinition": json.dumps(SCHEMAS[version]), "DataFormat": "AVRO"}
+        elif version == JSON:
+            status, answer = 200, {"SchemaDefinition": "{}", "DataFormat": "JSON"}
+        elif version == DOWN:
+            status, answer = 400, {"__type": "AccessDeniedException", "Message": "you may not"}
+        else:
+            status, answer = 400, {"__type": "EntityNotFoundException", "Message": "Schema version is not found."}
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/x-amz-json-1.1")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[glue._Glue]:
+    """A server, and the settings to reach it."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Glue) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        Glue.asked.clear()
+        yield glue._Glue("eu-west-1", f"http://127.0.0.1:{running.server_address[1]}")
+        running.shutdown()
+        thread.join()
+    for client in (glue._client,):
+        client.cache_clear()
+
+
+def message(version: uuid.UUID, value: dict[str, Any], *, compressed: bool = False) -> bytes:
+    """A message as AWS's serializer makes it."""
+    encoded = io.BytesIO()
+    fastavro.schemaless_writer(encoded, fastavro.parse_schema(SCHEMAS.get(version, SCHEMAS[OLD])), value)
+    body = encoded.getvalue()
+    return bytes([3, 5 if compressed else 0]) + version.bytes + (zlib.compress(body) if compressed else body)
+
+
+def read(where: glue._Glue, messages: list[bytes | None], columns: StructType = COLUMNS) -> list[Any]:
+    """Rows as tuples, errors as texts."""
+    text = schema_text(columns, legacy_timestamps=True)
+    array = glue._decode_batch(pa.array(messages, pa.binary()), where, text, arrow_type(columns))
+    array.validate(full=True)
+    return [row and (row.pop(ERROR) or tuple(row.values())) for row in array.to_pylist()]
+
+
+def test_messages_of_several_versions_are_read_in_one_batch(server: glue._Glue) -> None:
+    """Each with its own schema, compressed or not; each version is asked for once."""
+    new = {"more": "x", "name": "n", "id": 2}
+    messages = [message(OLD, {"id": 1}), None, message(NEW, new, compressed=True), message(OLD, {"id": 3})]
+    expected = [(1, None), None, (2, "n"), (3, None)]
+    assert read(server, messages) == expected
+    assert read(server, messages) == expected
+    assert sorted(Glue.asked) == [str(OLD), str(NEW)]
+
+
+def test_a_damaged_message_is_told_and_its_neighbours_are_read(server: glue._Glue) -> None:
+    """Also a version that Glue does not know, or that is no Avro."""
+    good = message(OLD, {"id": 1})
+    bad = {
+        b"": "too short",
+        b"\0" + good[1:]: "does not begin with the header of AWS Glue",
+        b"\3\1" + good[2:]: "does not begin with the header of AWS Glue",
+        b"\3\5" + good[2:] + b"zz": "it cannot be decompressed",
+        message(OLD, {"id": 1}, compressed=True)[:-1]: "is not one zlib stream",
+        good + b"x": "bytes are left over",
+        message(GONE, {"id": 1}): "answered EntityNotFoundException; the message was written with another registry",
+        message(JSON, {"id": 1}): "is not an Avro schema, but JSON",
+    }
+    for data, problem in bad.items():
+        first, found, last = read(server, [good, data, good])
+        assert (first, last) == ((1, None), (1, None))
+        assert problem in found
+
+
+def test_a_registry_that_refuses_or_is_down_fails_the_query(server: glue._Glue) -> None:
+    """It is no message's fault."""
+    with pytest.raises(RegistryError, match="AccessDeniedException; check the login and its right") as refused:
+        read(server, [message(DOWN, {"id": 1})])
+    assert not refused.value.retriable
+    with pytest.raises(RegistryError, match=r"did not answer \(EndpointConnectionError") as down:
+        read(glue._Glue("eu-west-1", "http://127.0.0.1:1"), [message(OLD, {"id": 1})])
+    assert down.value.retriable
+
+
+def test_a_schema_that_does_not_fit_the_columns_fails_the_query(server: glue._Glue) -> None:
+    """All of its messages would be bad."""
+    with pytest.raises(ConfigurationError, match="does not fit the columns: id is written as int and is string here"):
+        read(server, [message(OLD, {"id": 1})], StructType().add("id", StringType()))
+
+
+def test_it_is_found_by_its_name_and_only_reads() -> None:
+    """With the options of Flink's AWS connectors."""
+    assert format_named("avro-glue") is AVRO_GLUE
+    names = {option.key.removeprefix("avro-glue.") for option in AVRO_GLUE.options}
+    assert {"aws.region", "aws.endpoint", "registry.name", "schema.name"} <= names
+    AVRO_GLUE.check(COLUMNS, {})
+    with pytest.raises(ConfigurationError, match="only reads"):
+        AVRO_GLUE.encode(None, COLUMNS, {})  # type: ignore[arg-type]
