@@ -118,6 +118,10 @@ def follow(stream: DataFrame, rows_of: Mapping[str, Callable[[DataFrame], Iterab
     Args:
         stream: The stream.
         rows_of: What to yield of a micro-batch, by output mode. The first mode that the query supports is taken.
+
+    Raises:
+        ConfigurationError: If it supports none of them.
+        pyspark.errors.AnalysisException: If it cannot be run for another reason.
     """
     found: queue.Queue[T] = queue.Queue(maxsize=10_000)
     closed = False
@@ -131,16 +135,15 @@ def follow(stream: DataFrame, rows_of: Mapping[str, Callable[[DataFrame], Iterab
                 except queue.Full:
                     continue
 
-    first: AnalysisException | None = None
-    for mode in rows_of:
+    errors = []
+    for mode in rows_of:  # `put` has to know the mode, so this is not `start`
         try:
-            running = start(stream.writeStream.foreachBatch(put), (mode,))
+            running = stream.writeStream.foreachBatch(put).outputMode(mode).start()
             break
         except AnalysisException as error:
-            first = first or error
+            errors.append(error)
     else:
-        assert first is not None
-        raise first
+        raise of_streams(errors)
     try:
         while True:
             try:
