@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -154,6 +156,29 @@ def test_a_query_of_bounded_tables_is_a_batch(env: TableEnvironment, cluster_a: 
         env.sql_query("SELECT id FROM endless JOIN s USING (id)")
     ended = "SELECT max(id) FROM endless /*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */"
     assert [row[0] for row in env.execute_sql(ended).collect()] == [4]
+
+
+@pytest.mark.slow
+def test_another_thread_than_the_sessions(
+    env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
+) -> None:
+    """It writes and reads, in batches and streams, also in a session that is not the first one of the program."""
+    for of_thread in (env, TableEnvironment(spark.newSession())):
+        of_thread.get_config().set("execution.checkpointing.dir", str(tmp_path / str(id(of_thread))))
+        source, sink = topic(cluster_a), topic(cluster_a)
+        create_json(of_thread, "s", "id INT", cluster_a, source)
+        create_json(of_thread, "t", "id INT", cluster_a, sink)
+
+        def work(of_thread: TableEnvironment = of_thread) -> list[int]:
+            of_thread.execute_sql("INSERT INTO s VALUES (1), (2)")
+            (query,) = of_thread.execute_sql("INSERT INTO t SELECT id FROM s").queries
+            query.processAllAvailable()
+            query.stop()
+            ended = "/*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */"
+            return sorted(row.id for row in of_thread.execute_sql(f"SELECT id FROM t {ended}").collect())
+
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(work).result() == [1, 2]
 
 
 def test_upsert(env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
