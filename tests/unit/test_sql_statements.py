@@ -19,6 +19,7 @@ from dynamic_kafka.sql.parser import like
 from dynamic_kafka.sql.parser.like import Like
 from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
 from dynamic_kafka.sql.parser.statements import (
+    CreateDatabase,
     CreateTable,
     CreateView,
     Describe,
@@ -32,6 +33,7 @@ from dynamic_kafka.sql.parser.statements import (
     ShowCreate,
     Statement,
     StatementSet,
+    Use,
 )
 from dynamic_kafka.sql.types import FlinkType
 
@@ -239,9 +241,9 @@ def test_watermarks_that_spark_cannot_do_are_errors(expression: str, at: str, wh
         ("a ROW<b TIMESTAMP(3)>, WATERMARK FOR a.b AS a.b", "fields of a row"),
         ("watermark STRING", "put a column of that name in `backticks`"),
         ("a INT PRIMARY KEY", "NOT ENFORCED"),
-        ("a INT PRIMARY KEY ENFORCED", "Kafka does not check keys"),
+        ("a INT PRIMARY KEY ENFORCED", "keys are not checked"),
         ("a INT, PRIMARY KEY (a)", "NOT ENFORCED"),
-        ("a INT, PRIMARY KEY (a) ENFORCED", "Kafka does not check keys"),
+        ("a INT, PRIMARY KEY (a) ENFORCED", "keys are not checked"),
         ("a INT PRIMARY KEY NOT ENFORCED, PRIMARY KEY (a) NOT ENFORCED", "only one PRIMARY KEY"),
         ("a INT, PRIMARY KEY (b) NOT ENFORCED", "PRIMARY KEY refers to column `b`, which does not exist"),
         ("a INT, PRIMARY KEY (a, a) NOT ENFORCED", "twice"),
@@ -278,9 +280,9 @@ def test_wrong_columns_are_errors(parts: str, what: str) -> None:
 @pytest.mark.parametrize(
     ("clauses", "column", "what"),
     [
+        ("PARTITIONED BY a", 16, "Expected '('"),
         ("DISTRIBUTED BY HASH(a) INTO 3 BUCKETS", 1, "no buckets"),
-        ("AS SELECT 1", 1, "INSERT INTO"),
-        ("WITH ('a' = 'b') AS SELECT 1", 18, "INSERT INTO"),
+        ("AS 1", 4, "Expected a query"),
         ("WITH ('a' = 'b',)", 17, "an option's name"),
         ("WITH ('a', 'b')", 10, "Expected '='"),
         ("WITH ('a' = b)", 13, "in 'single quotes'"),
@@ -331,6 +333,44 @@ def merged(text: str) -> TableDefinition:
     assert statement.like is not None
     assert statement.like.table == ("base",)
     return like.merge(statement.definition, statement.like, BASE)
+
+
+AS_QUERY = "SELECT id, name FROM other"
+
+
+@pytest.mark.parametrize(
+    ("parts", "columns", "names"),
+    [
+        ("", [], ()),
+        ("(name, id)", [], ("name", "id")),
+        ("(n AS UPPER(name), PRIMARY KEY (id) NOT ENFORCED)", ["n"], ()),
+        ("(id BIGINT NOT NULL, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)", ["id", "ts"], ()),
+    ],
+)
+def test_tables_of_a_query(parts: str, columns: list[str], names: tuple[str, ...]) -> None:
+    """CREATE TABLE ... AS may have columns of its own, or names that say the order of the query's columns."""
+    found = parse_statement(f"CREATE TABLE IF NOT EXISTS t {parts} COMMENT 'c' WITH ('a' = 'b') AS {AS_QUERY};")
+    assert isinstance(found, CreateTable)
+    assert found.as_query is not None
+    assert [column.name for column in found.definition.columns] == columns
+    assert (found.as_query.query, found.as_query.columns) == (AS_QUERY, names)
+    assert found.definition.options == {"a": "b"}
+
+
+@pytest.mark.parametrize("parts", ["(id, name)", "(id, name STRING)", "(id INT, name)"])
+def test_columns_need_types_without_a_query(parts: str) -> None:
+    """And beside columns with types."""
+    assert "Expected a type" in str(fault(f"CREATE TABLE t {parts}"))
+    if "STRING" in parts or "INT" in parts:
+        assert "Expected a type" in str(fault(f"CREATE TABLE t {parts} AS {AS_QUERY}"))
+
+
+def test_partitions_are_read_and_printed() -> None:
+    """Whether they make sense is a question of the connector."""
+    found = parse_statement("CREATE TABLE t (a INT, b DATE) PARTITIONED BY (b, `a`) WITH ('x' = 'y')")
+    assert isinstance(found, CreateTable)
+    assert found.definition.partitioned_by == ("b", "a")
+    assert "PARTITIONED BY (`b`, `a`)" in found.definition.ddl()
 
 
 def test_the_last_value_of_an_option_counts() -> None:
@@ -439,6 +479,13 @@ QUERY = "SELECT a, `b` FROM t /*+ OPTIONS('x'='y') */ WHERE c = ';' -- and\n  OR
         ("DESC EXTENDED a.t", Describe("", 1, ("a", "t"), extended=True)),
         ("SET", Set("", 1, None, None)),
         ("SET 'a' = 'b'", Set("", 1, "a", "b")),
+        ("USE CATALOG c", Use("", 1, catalog=True, name=("c",))),
+        ("USE c.d", Use("", 1, catalog=False, name=("c", "d"))),
+        ("CREATE DATABASE d", CreateDatabase("", 1, ("d",), if_not_exists=False)),
+        (
+            "CREATE DATABASE IF NOT EXISTS c.d COMMENT 'x' WITH ('a' = 'b')",
+            CreateDatabase("", 1, ("c", "d"), if_not_exists=True),
+        ),
         ("SET a.b-c.d=10 s", Set("", 1, "a.b-c.d", "10 s")),
         ("SET table.local-time-zone = Asia/Shanghai", Set("", 1, "table.local-time-zone", "Asia/Shanghai")),
         ("set 'a.b' = true", Set("", 1, "a.b", "true")),
@@ -521,11 +568,9 @@ def test_explain(text: str, details: tuple[str, ...], kind: type[Statement]) -> 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("CREATE CATALOG c WITH ('type' = 'jdbc')", "Catalogs and databases are not supported"),
-        ("CREATE DATABASE d", "Catalogs and databases are not supported"),
-        ("USE CATALOG c", "Catalogs and databases are not supported"),
-        ("USE d", "Catalogs and databases are not supported"),
-        ("SHOW TABLES FROM d", "Catalogs and databases are not supported"),
+        ("CREATE CATALOG c WITH ('type' = 'jdbc')", "Catalogs are not supported"),
+        ("DROP DATABASE d", "Catalogs are not supported"),
+        ("SHOW TABLES FROM d", "Catalogs are not supported"),
         ("CREATE FUNCTION f AS 'x.Y'", "spark.udf.register"),
         ("CREATE TEMPORARY SYSTEM FUNCTION f AS 'x.Y'", "spark.udf.register"),
         ("SHOW USER FUNCTIONS", "spark.udf.register"),

@@ -8,6 +8,7 @@ with its own tables: the environment that ran a query last owns the temporary vi
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
@@ -27,6 +28,7 @@ from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.connectors.spark_table import find
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import Name, qualified
+from dynamic_kafka.sql.names import Databases, is_ours, key_of, place_of, qualified_tables
 from dynamic_kafka.sql.ordered import Arrivals
 from dynamic_kafka.sql.parser.lexer import tokenize
 from dynamic_kafka.sql.query_errors import in_query
@@ -43,12 +45,12 @@ if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.query import Query
     from dynamic_kafka.sql.dialect.ranks import RankKey
 
-__all__ = ["Catalog", "View", "only_name"]
+__all__ = ["Catalog", "View"]
+
+_log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_DEFAULTS = ("default_catalog", "default_database")
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class Catalog:
         self.config = TableConfig(spark, self.forget)
         self.tables: dict[str, Table] = {}
         self.views: dict[str, View] = {}
+        self.databases = Databases()
+        self._places: dict[str, Name] = {}
         self._made: dict[str, bool] = {}  # whether it is a stream
         self._making: set[str] = set()
         self._written: set[str] = set()  # tables of Spark's catalogs
@@ -132,7 +136,8 @@ class Catalog:
                 query,
                 self._type_of,
                 zone=str(settings.get("spark.sql.session.timeZone")),
-                views={place: self._view_of(query, place, streaming=streaming) for place in query.options},
+                views=qualified_tables(query, self._places)
+                | {place: self._view_of(query, place, streaming=streaming) for place in query.options},
             )
             if translated != text:
                 _check_settings(settings)
@@ -231,6 +236,14 @@ class Catalog:
             )
         return read_table(self._spark, self.with_defaults(table), streaming=streaming)
 
+    def key(self, name: Name) -> str:
+        """Return the key of a table or view in `tables` and `views`, where it may not be.
+
+        Raises:
+            ConfigurationError: If its name has a catalog or database that it was not created in.
+        """
+        return key_of(name, self._places)
+
     @_one_at_a_time
     def rows(self, name: str) -> DataFrame:
         """Return the rows of a table or view.
@@ -256,7 +269,7 @@ class Catalog:
         Raises:
             ConfigurationError: If it does not exist, or an option of the hint is wrong.
         """
-        ours = len(name) == 1 or is_default(name)
+        ours = is_ours(name, self._places)
         if not ours or (name[0].lower() not in {*self.tables, *self.views} and len(name) == 1):
             found = find(self._spark, name, options)
             if found is not None:
@@ -277,9 +290,9 @@ class Catalog:
         Raises:
             ConfigurationError: If it does not exist.
         """
-        table = self.tables.get(only_name(name).lower())
+        table = self.tables.get(self.key(name))
         if table is None:
-            if only_name(name).lower() in self.views:
+            if self.key(name) in self.views:
                 raise ConfigurationError(f"{qualified(name)} is a view, not a table")
             raise ConfigurationError(f"Table {qualified(name)} does not exist; see SHOW TABLES")
         return table
@@ -301,20 +314,46 @@ class Catalog:
         """Return the columns of a table, in any runtime mode."""
         return read_table(self._spark, self.with_defaults(self.tables[key]), streaming=True).schema
 
-    def check_new(self, name: str, *, if_not_exists: bool) -> bool:
+    def check_new(self, name: Name, *, if_not_exists: bool) -> bool:
         """Return whether a name is free.
 
         Raises:
             ConfigurationError: If it is in use, unless `if_not_exists` allows that.
         """
-        key = name.lower()
+        key, place = name[-1].lower(), self._new_place(name)
         ours = key in self.tables or key in self.views
-        if not ours and (key in _owners(self._spark) or not self._spark.catalog.tableExists(quoted(name))):
-            return True
-        if if_not_exists and ours:
+        if ours and if_not_exists and place == self._places.get(key, ()):
             return False
-        place = "" if ours else " in Spark's own catalog, where queries would find it"
-        raise ConfigurationError(f"'{name}' exists already{place}; drop it, or choose another name")
+        in_spark = key not in _owners(self._spark) and self._is_in_spark(name[-1:])
+        if ours or in_spark or (len(name) > 1 and place and self._is_in_spark(name)):
+            where = "" if ours else " in Spark's own catalog, where queries would find it"
+            raise ConfigurationError(f"'{'.'.join(name)}' exists already{where}; drop it, or choose another name")
+        return True
+
+    def add(self, name: Name, added: Table | View) -> None:
+        """Add a table or view under a name that is free."""
+        key, place = name[-1].lower(), self._new_place(name)
+        if isinstance(added, View):
+            self.views[key] = added
+        else:
+            self.tables[key] = added
+            self.forget()
+        self._places[key] = place
+        if place and len(name) > 1:
+            _log.warning(
+                "Catalogs and databases do not exist here: %s is a table of this environment, %s for short",
+                qualified(name),
+                quoted(name[-1]),
+            )
+
+    def _new_place(self, name: Name) -> Name:
+        return place_of(name) if len(name) > 1 else self.databases.current
+
+    def _is_in_spark(self, name: Name) -> bool:
+        try:
+            return self._spark.catalog.tableExists(qualified(name))
+        except PySparkException:  # such as a catalog that does not exist
+            return False
 
     def rows_of(self, view: View, *, streaming: bool | None = None) -> DataFrame:
         """Return the rows of a view; by default as a stream if it has no end, so that its columns are known in any mode."""
@@ -379,25 +418,6 @@ class Catalog:
             before._made.pop(key, None)
         owners[key] = ref(self)
         self._made[key] = streaming
-
-
-def is_default(name: Name) -> bool:
-    """Return whether Flink's default database, or catalog and database, are in front of a name."""
-    return tuple(part.lower() for part in name[:-1]) in (_DEFAULTS, _DEFAULTS[1:])
-
-
-def only_name(name: Name) -> str:
-    """Return the last part of a table's name; Flink's default catalog and database may be in front of it.
-
-    Raises:
-        ConfigurationError: If another catalog or database is.
-    """
-    if len(name) > 1 and not is_default(name):
-        raise ConfigurationError(
-            f"Table {qualified(name)} is in a catalog or database, which do not exist here: queries "
-            "find tables by one name. Write the name without them"
-        )
-    return name[-1]
 
 
 def _name_at(query: Query, place: int) -> str:

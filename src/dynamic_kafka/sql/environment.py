@@ -17,13 +17,22 @@ import dynamic_kafka
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.formats.expressions import quoted
-from dynamic_kafka.sql.catalog import Catalog, View, only_name
+from dynamic_kafka.sql.catalog import Catalog, View
 from dynamic_kafka.sql.config import TableConfig
-from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, Name, TableDefinition, qualified
+from dynamic_kafka.sql.create_as import definition_as
+from dynamic_kafka.sql.definition import (
+    ComputedColumn,
+    MetadataColumn,
+    Name,
+    PhysicalColumn,
+    TableDefinition,
+    qualified,
+)
 from dynamic_kafka.sql.inferred import with_columns
 from dynamic_kafka.sql.insert import Jobs
 from dynamic_kafka.sql.ordered import check_key
 from dynamic_kafka.sql.parser import statements as s
+from dynamic_kafka.sql.parser.create_table import AsQuery
 from dynamic_kafka.sql.parser.like import merge
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.query_text import filters_groups, is_projection, selects_all, with_column
@@ -96,10 +105,18 @@ class TableEnvironment:
     def execute(self, statement: s.Statement) -> TableResult:
         """Run a parsed statement; see `execute_sql`."""
         match statement:
+            case s.CreateTable(as_query=AsQuery() as query):
+                return self._create_table_as(statement, query)
             case s.CreateTable(definition=definition):
                 return self._create_table(definition if statement.like is None else self._like(statement))
             case s.CreateView():
                 return self._create_view(statement)
+            case s.CreateDatabase(name=name, if_not_exists=if_not_exists):
+                self._catalog.databases.create(name, if_not_exists=if_not_exists)
+                return _DONE
+            case s.Use(name=name, catalog=catalog):
+                self._catalog.databases.use(name, catalog=catalog)
+                return _DONE
             case s.Drop():
                 return self._drop(statement)
             case s.Show():
@@ -141,7 +158,7 @@ class TableEnvironment:
 
     def from_path(self, path: str) -> DataFrame:
         """Return the rows of a table or view."""
-        return self._catalog.rows(only_name(tuple(path.replace("`", "").split("."))))
+        return self._catalog.rows(self._catalog.key(tuple(path.replace("`", "").split("."))))
 
     def from_registry(self, path: str, options: Mapping[str, str]) -> DataFrame:
         """Create a table with the columns that the schema registry has, and return its rows.
@@ -162,8 +179,8 @@ class TableEnvironment:
 
     def create_temporary_view(self, path: str, view: DataFrame) -> None:
         """Give a DataFrame a name for queries."""
-        self._catalog.check_new(path, if_not_exists=False)
-        self._catalog.views[path.lower()] = View(path, view)
+        self._catalog.check_new((path,), if_not_exists=False)
+        self._catalog.add((path,), View(path, view))
 
     def create_statement_set(self) -> StatementSet:
         """Return an empty set of INSERTs that start together."""
@@ -193,30 +210,43 @@ class TableEnvironment:
     # --- tables and views ---
 
     def _create_table(self, definition: TableDefinition) -> TableResult:
-        name = only_name(definition.name)
         table = table_of(with_columns(definition))
         check_expressions(self._spark, table)
-        if self._catalog.check_new(name, if_not_exists=definition.if_not_exists):
-            self._catalog.tables[name.lower()] = table
-            self._catalog.forget()
+        if self._catalog.check_new(definition.name, if_not_exists=definition.if_not_exists):
+            self._catalog.add(definition.name, table)
         return _DONE
+
+    def _create_table_as(self, statement: s.CreateTable, given: AsQuery) -> TableResult:
+        definition = statement.definition
+        if not self._catalog.check_new(definition.name, if_not_exists=definition.if_not_exists):
+            return _DONE
+        fields = [field for field in self._catalog.query(given.query).schema.fields if field.name != ROW_KIND]
+        columns = [PhysicalColumn(f.name, flink_type(f.dataType, nullable=f.nullable)) for f in fields]
+        self._create_table(definition_as(definition, given.columns, columns))
+        names = tuple(column.name for column in columns)
+        insert = s.InsertInto(statement.text, statement.line, definition.name, names, given.query, {})
+        try:
+            return TableResult(queries=self._insert([insert]))
+        except BaseException:  # a later run creates the table again
+            self._catalog.forget()
+            del self._catalog.tables[self._catalog.key(definition.name)]
+            raise
 
     def _like(self, statement: s.CreateTable) -> TableDefinition:
         assert statement.like is not None
         return merge(statement.definition, statement.like, self._catalog.table(statement.like.table).definition)
 
     def _create_view(self, statement: s.CreateView) -> TableResult:
-        name = only_name(statement.name)
-        if self._catalog.check_new(name, if_not_exists=statement.if_not_exists):
-            view = View(name, statement.query, statement.columns, statement.comment)
+        if self._catalog.check_new(statement.name, if_not_exists=statement.if_not_exists):
+            view = View(statement.name[-1], statement.query, statement.columns, statement.comment)
             self._check_changes(statement.query)
             self._catalog.rows_of(view)  # an error in the query is raised now
-            self._catalog.views[name.lower()] = view
+            self._catalog.add(statement.name, view)
         return _DONE
 
     def _drop(self, statement: s.Drop) -> TableResult:
         where = self._catalog.tables if statement.kind == "table" else self._catalog.views
-        key = only_name(statement.name).lower()
+        key = self._catalog.key(statement.name)
         if key in where:
             self._catalog.forget()
             del where[key]
@@ -235,7 +265,7 @@ class TableEnvironment:
 
     def _describe(self, name: Name) -> TableResult:
         columns = ("name", "type", "null", "key", "extras", "watermark", "comment")
-        key = only_name(name).lower()
+        key = self._catalog.key(name)
         if key in self._catalog.views:
             fields = self._catalog.rows_of(self._catalog.views[key]).schema.fields
             return TableResult(columns[:3], [(f.name, str(flink_type(f.dataType)), f.nullable) for f in fields])
@@ -265,7 +295,7 @@ class TableEnvironment:
         return TableResult(columns, rows)
 
     def _view_ddl(self, name: Name) -> str:
-        view = self._catalog.views.get(only_name(name).lower())
+        view = self._catalog.views.get(self._catalog.key(name))
         if view is None:
             raise ConfigurationError(f"View {qualified(name)} does not exist; see SHOW VIEWS")
         if not isinstance(view.query, str):

@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 from dynamic_kafka.sql.parser import statements as nodes
+from dynamic_kafka.sql.parser.create_table import AsQuery
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import tokenize
 
@@ -137,5 +138,7 @@ def _queries(statement: nodes.Statement) -> list[str]:
         case nodes.Explain(statement=explained):
             return _queries(explained)
         case nodes.InsertInto(query=query) | nodes.CreateView(query=query) | nodes.Query(text=query):
+            return [query]
+        case nodes.CreateTable(as_query=AsQuery(query=query)):
             return [query]
     return []

@@ -44,7 +44,7 @@ def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
         scope.windows[alias] = window
         return (
             f"{source} AS `{alias}`"
-            if isinstance(data, exp.Table) and not data.alias
+            if isinstance(data, exp.Table) and not data.alias and " AS " not in source  # one with options has a name
             else f"(SELECT * FROM {source}) AS `{alias}`"
         )
     inner = window.rows(source)

@@ -1,4 +1,4 @@
-"""CREATE TABLE: its columns, constraints, watermark and options.
+"""CREATE TABLE: its columns, constraints, watermark and options, and the query of CREATE TABLE ... AS.
 
 The rules and their order are those of Flink's grammar (flink-sql-parser: parserImpls.ftl) and validation.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.definition import (
     Column,
     ComputedColumn,
@@ -23,15 +24,29 @@ from dynamic_kafka.sql.parser.like import Like, read_like
 from dynamic_kafka.sql.parser.types import read_interval_units, read_type
 from dynamic_kafka.sql.types import interval_units
 
-__all__ = ["read_create_table", "read_options"]
+__all__ = ["QUERY", "AsQuery", "read_create_table", "read_options"]
 
 _CLOSING = {"(": ")", "[": "]"}
-_NOT_ENFORCED = "Kafka does not check keys, so write PRIMARY KEY (...) NOT ENFORCED"
+_NOT_ENFORCED = "keys are not checked, so write PRIMARY KEY (...) NOT ENFORCED, as in Flink"
 _WATERMARK_FORMS = "Spark's watermarks are `column` or `column - INTERVAL '5' SECOND`"
 _UNSUPPORTED_CLAUSES = {
     "DISTRIBUTED": "DISTRIBUTED is not supported because Kafka tables have no buckets; see 'key.fields'",
-    "AS": "CREATE TABLE ... AS is not supported. Create the table with its columns, then INSERT INTO it",
 }
+QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")
+"""What a query begins with."""
+
+
+@dataclass(frozen=True)
+class AsQuery:
+    """What is behind AS in CREATE TABLE ... AS.
+
+    Args:
+        query: The query as written.
+        columns: The names of all columns of the query in the order of the table, if the statement lists them; or empty.
+    """
+
+    query: str = field(repr=False)
+    columns: tuple[str, ...]
 
 
 @dataclass
@@ -43,14 +58,16 @@ class _Table:
     primary_key: dict[str, Token] | None = None
     watermark: Watermark | None = None
     watermark_token: Token | None = None
+    names: list[str] = field(default_factory=list)
+    without_type: SqlError | None = None
 
 
-def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefinition, Like | None]:
+def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefinition, Like | None, AsQuery | None]:
     """Pass over a CREATE TABLE behind these words, up to the end of the statement.
 
     Returns:
-        The table, and the LIKE clause if there is one. The key and the watermark of a table with LIKE may name columns of
-        the other table; `like.merge` checks them.
+        The table, and the LIKE clause or the query behind AS if there is one. The key and the watermark of a table with
+        one of them may name columns of the other table or of the query; `like.merge` and `definition_as` check them.
 
     Raises:
         SqlError: If Flink does not accept the statement, or a part of it is not supported here.
@@ -62,10 +79,13 @@ def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefiniti
     if cursor.at("("):
         cursor.listed(lambda: _read_part(cursor, table))
     comment = cursor.string("the comment") if cursor.take("COMMENT") else None
-    partitioned_by = tuple(cursor.column_names()) if cursor.take("PARTITIONED", "BY") else ()
     _refuse_clauses(cursor)
+    partitioned_by = tuple(cursor.column_names()) if cursor.take("PARTITIONED", "BY") else ()
     options = read_options(cursor) if cursor.take("WITH") else {}
     _refuse_clauses(cursor)
+    query = _read_query(cursor, table) if cursor.take("AS") else None
+    if query is None and table.without_type is not None:
+        raise table.without_type
     like = read_like(cursor) if cursor.take("LIKE") else None
     cursor.expect_end()
     definition = TableDefinition(
@@ -79,14 +99,22 @@ def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefiniti
         if_not_exists,
         partitioned_by,
     )
-    if like is None and not _has_columns_in_registry(definition):
+    if like is None and query is None and not _has_columns_in_registry(definition):
         if not table.columns:
             raise cursor.error("A table needs at least one column", start)
         if found := fault(definition):
             clause, column, problem = found
             at = (table.primary_key or {})[column] if clause == "PRIMARY KEY" else table.watermark_token
             raise cursor.error(problem, at)
-    return with_key_not_null(definition), like
+    return with_key_not_null(definition), like, query
+
+
+def _read_query(cursor: Cursor, table: _Table) -> AsQuery:
+    if not any(map(cursor.at, QUERY)):
+        raise cursor.unexpected("a query, such as SELECT")
+    if table.without_type is not None and (table.columns or table.primary_key or table.watermark):
+        raise table.without_type  # names alone say the order of all columns
+    return AsQuery(cursor.take_rest(), tuple(table.names))
 
 
 def _has_columns_in_registry(table: TableDefinition) -> bool:
@@ -141,7 +169,11 @@ def _read_part(cursor: Cursor, table: _Table) -> None:
         if name in table.column_names:
             raise cursor.error(f"The table has two columns {cursor.shown(token)}", token)
         table.column_names.add(name)
-        table.columns.append(_read_column(cursor, table, name, token))
+        if cursor.at(",") or cursor.at(")"):  # a name alone, as before AS
+            table.without_type = table.without_type or cursor.unexpected("a type")
+            table.names.append(name)
+        else:
+            table.columns.append(_read_column(cursor, table, name, token))
 
 
 def _read_column(cursor: Cursor, table: _Table, name: str, token: Token) -> Column:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dynamic_kafka.sql.parser.create_table import read_create_table, read_options
+from dynamic_kafka.sql.parser.create_table import QUERY, read_create_table, read_options
 from dynamic_kafka.sql.parser.errors import line_number, sql_error
 from dynamic_kafka.sql.parser.lexer import Cursor, Token, split, tokenize
 from dynamic_kafka.sql.parser.statements import (
+    CreateDatabase,
     CreateTable,
     CreateView,
     Describe,
@@ -27,6 +28,7 @@ from dynamic_kafka.sql.parser.statements import (
     ShowCreate,
     Statement,
     StatementSet,
+    Use,
 )
 from dynamic_kafka.sql.parser.unsupported import refuse_unsupported
 
@@ -60,7 +62,6 @@ def parse_statement(text: str) -> Statement:
     return statement
 
 
-_QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 _Place = tuple[str, int]
 """A statement's text and line."""
@@ -73,7 +74,7 @@ def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
     job = _job(cursor, following)
     if job is not None:
         return job
-    match cursor.take_one_of("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "SET", "RESET", "EXPLAIN"):
+    match cursor.take_one_of("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "SET", "RESET", "USE", "EXPLAIN"):
         case "CREATE":
             statement: Statement = _create(cursor, place)
         case "DROP":
@@ -83,6 +84,11 @@ def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
         case "DESCRIBE" | "DESC":
             extended = cursor.take("EXTENDED")
             statement = Describe(*place, cursor.qualified_name("a table's name"), extended)
+        case "USE":
+            catalog = cursor.take("CATALOG")
+            statement = Use(
+                *place, catalog, cursor.qualified_name(f"the {'catalog' if catalog else 'database'}'s name")
+            )
         case "SET":
             statement = _set(cursor, place)
         case "RESET":
@@ -107,7 +113,7 @@ def _job(cursor: Cursor, following: Iterator[Cursor]) -> Query | InsertInto | St
         return _statement_set(cursor, following, start)
     if cursor.at("INSERT"):
         return _insert(cursor, place)
-    if any(map(cursor.at, _QUERY)):
+    if any(map(cursor.at, QUERY)):
         cursor.take_rest()
         return Query(*place)
     if start is not cursor.token:
@@ -116,21 +122,34 @@ def _job(cursor: Cursor, following: Iterator[Cursor]) -> Query | InsertInto | St
 
 
 def _query(cursor: Cursor) -> str:
-    if not any(map(cursor.at, _QUERY)):
+    if not any(map(cursor.at, QUERY)):
         raise cursor.unexpected("a query, such as SELECT")
     return cursor.take_rest()
 
 
 def _create(cursor: Cursor, place: _Place) -> Statement:
+    if cursor.take("DATABASE"):
+        return _create_database(cursor, place)
     temporary = cursor.take("TEMPORARY")
     if _kind(cursor) == "table":
-        return CreateTable(*place, *read_create_table(cursor, temporary=temporary))
+        definition, like, query = read_create_table(cursor, temporary=temporary)
+        return CreateTable(*place, definition, like, query)
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.qualified_name("the view's name")
     columns = tuple(cursor.column_names()) if cursor.at("(") else ()
     comment = cursor.string("the comment") if cursor.take("COMMENT") else None
     cursor.expect("AS")
     return CreateView(*place, name, columns, _query(cursor), comment, temporary, if_not_exists)
+
+
+def _create_database(cursor: Cursor, place: _Place) -> CreateDatabase:
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    name = cursor.qualified_name("the database's name")
+    if cursor.take("COMMENT"):
+        cursor.string("the comment")
+    if cursor.take("WITH"):
+        read_options(cursor)
+    return CreateDatabase(*place, name, if_not_exists)
 
 
 def _kind(cursor: Cursor) -> Kind:
@@ -226,7 +245,7 @@ def _insert(cursor: Cursor, place: _Place) -> InsertInto:
             "PARTITION is not supported: select the values of partition columns with the others. Kafka tables have no "
             "partition columns; see 'sink.partitioner'"
         )
-    is_query = any(cursor.at("(", word) for word in _QUERY)
+    is_query = any(cursor.at("(", word) for word in QUERY)
     columns = tuple(cursor.column_names()) if cursor.at("(") and not is_query else None
     return InsertInto(*place, table, columns, _query(cursor), options)
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dynamic_kafka.sql.definition import Name, TableDefinition
+from dynamic_kafka.sql.parser.create_table import AsQuery
 from dynamic_kafka.sql.parser.like import Like
 
 __all__ = [
+    "CreateDatabase",
     "CreateTable",
     "CreateView",
     "Describe",
@@ -24,6 +26,7 @@ __all__ = [
     "ShowCreate",
     "Statement",
     "StatementSet",
+    "Use",
 ]
 
 Kind = Literal["table", "view"]
@@ -45,10 +48,15 @@ class Statement:
 
 @dataclass(frozen=True)
 class CreateTable(Statement):
-    """CREATE [TEMPORARY] TABLE; a table with `like` is complete only after `like.merge` with the other one."""
+    """CREATE [TEMPORARY] TABLE.
+
+    A table with `like` is complete only after `like.merge` with the other one, and a table with a query, CREATE TABLE ...
+    AS, only with the columns of the query.
+    """
 
     definition: TableDefinition
     like: Like | None = None
+    as_query: AsQuery | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,22 @@ class CreateView(Statement):
     comment: str | None
     temporary: bool
     if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class CreateDatabase(Statement):
+    """CREATE DATABASE [IF NOT EXISTS]; its comment and properties are not kept."""
+
+    name: Name
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class Use(Statement):
+    """USE CATALOG, with a catalog's name, or USE with a database's."""
+
+    catalog: bool
+    name: Name
 
 
 @dataclass(frozen=True)

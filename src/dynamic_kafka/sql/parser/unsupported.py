@@ -8,7 +8,10 @@ from dynamic_kafka.sql.parser.lexer import Cursor
 
 __all__ = ["refuse_unsupported"]
 
-_CATALOGS = "Catalogs and databases are not supported: a table has a name only, in the environment that created it"
+_CATALOGS = (
+    "Catalogs are not supported: all tables are in one environment. Configure those of others in Spark "
+    "(spark.sql.catalog.<name>), and use their names in queries"
+)
 _FUNCTIONS = (
     "Functions cannot be created by SQL: register them with Spark (spark.udf.register), then call them in queries"
 )
@@ -22,14 +25,14 @@ _MODELS = "Models are not supported: call a function registered with Spark"
 _PARTITIONS = "Kafka tables have no partition columns: add a column `partition` INT METADATA VIRTUAL"
 
 _UNSUPPORTED = {
-    "CREATE|DROP|ALTER|DESCRIBE|DESC CATALOG|DATABASE": _CATALOGS,
+    "CREATE|DROP|ALTER|DESCRIBE|DESC CATALOG": _CATALOGS,
+    "DROP|ALTER|DESCRIBE|DESC DATABASE": _CATALOGS,
     "SHOW CATALOGS|DATABASES|CURRENT": _CATALOGS,
     "SHOW TABLES|VIEWS FROM|IN": _CATALOGS,
     "SHOW CREATE CATALOG": _CATALOGS,
     "USE|LOAD|UNLOAD MODULE|MODULES": _MODULES,
     "SHOW MODULES": _MODULES,
     "SHOW FULL MODULES": _MODULES,
-    "USE": _CATALOGS,
     "CREATE|DROP|ALTER|DESCRIBE|DESC FUNCTION": _FUNCTIONS,
     "CREATE|DROP|ALTER TEMPORARY FUNCTION|SYSTEM": _FUNCTIONS,
     "SHOW FUNCTIONS|PROCEDURES": _FUNCTIONS,
