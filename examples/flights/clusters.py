@@ -28,7 +28,7 @@ class Clusters:
 
     def create(self, cluster: str, topic: str) -> None:
         """Create a topic on a cluster, and start the cluster if it is not running. The query does not know the topic yet."""
-        self._brokers[cluster].start().create_topic(topic, _PARTITIONS)
+        self._brokers[cluster].start().create_topic(topic, _PARTITIONS, {"retention.ms": "-1"})  # of 2013
 
     def bootstrap_servers(self, cluster: str) -> str:
         """Return the addresses of a cluster's brokers."""

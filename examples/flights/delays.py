@@ -1,4 +1,4 @@
-"""The Spark side: one session, one query over the stream `flights`, and the results of the query."""
+"""The Spark side: one session, a query over the stream `flights`, and the results of the query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import dynamic_kafka
 from clusters import STREAM
 
-__all__ = ["CarrierDelay", "Delays", "source_report", "spark_session", "start_query"]
+__all__ = ["CarrierDelay", "Delays", "read_flights", "source_report", "spark_session", "start_query"]
 
 _BITS_OF_BUCKET = 32_768
 _JVM_END_S = 15
@@ -50,21 +50,25 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
         jvm.wait(_JVM_END_S)
 
 
-def start_query(spark: SparkSession, metadata_file: Path, checkpoint: Path, delays: Delays) -> StreamingQuery:
-    """Start a query that aggregates the delays by carrier, over all clusters in the metadata file, now or later."""
+def read_flights(spark: SparkSession, metadata_file: Path, **options: str) -> DataFrame:
+    """Return the stream of records of all clusters in the metadata file, now or later."""
     dynamic_kafka.register(spark)
-    records = (
+    return (
         spark.readStream.format("dynamic-kafka")
         .option("metadata-service", "file")
         .option("metadata-service.path", str(metadata_file))
         .option("stream-ids", STREAM)
         .option("stream-metadata-discovery-interval-ms", 1000)
         .option("partition.discovery.interval.ms", 2000)
-        .option("startingOffsets", "earliest")
         .option("drain-on-removal", True)
         .option("drain-quiet-ms", 3000)
+        .options(**options)
         .load()
     )
+
+
+def start_query(records: DataFrame, checkpoint: Path, delays: Delays) -> StreamingQuery:
+    """Start a query that aggregates the delays by carrier."""
     flight = F.from_json(F.col("value").cast("string"), "number LONG, carrier STRING, dep_delay LONG")
     flights = records.select("cluster", flight.alias("flight")).select("cluster", "flight.*")
     # Sums alone would not show one lost flight and another one read twice, so there is one bit for each flight, in buckets.

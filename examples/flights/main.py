@@ -32,7 +32,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from clusters import Clusters
-from delays import Delays, spark_session, start_query
+from delays import Delays, read_flights, spark_session, start_query
 from departures import AIRPORTS, load_departures
 from display import Display
 from replay import Replay
@@ -86,7 +86,9 @@ def _run(console: Console, departures: pd.DataFrame, speed: float) -> bool:
             clusters.describe({"ewr": ["flights-ewr"], "jfk": ["flights-jfk"]})
             _end_by_signals()
             delays = Delays()
-            query = start_query(spark, clusters.metadata_file, scratch / "checkpoint", delays)
+            query = start_query(
+                read_flights(spark, clusters.metadata_file, startingOffsets="earliest"), scratch / "checkpoint", delays
+            )
             stack.callback(query.stop)
             replay = stack.enter_context(closing(Replay(departures, speed)))
             with Display(console, departures, replay, delays, query) as display:
