@@ -15,6 +15,15 @@ def kinds(text: str) -> list[tuple[str, str]]:
     return [(token.kind, token.text) for token in tokenize(text)[:-1]]
 
 
+def said(text: str) -> str:
+    """The error that a script has; "" if it has none."""
+    try:
+        parse_script(text)
+    except SqlError as error:
+        return str(error)
+    return ""
+
+
 def fault(text: str) -> SqlError:
     """The error that a script has."""
     with pytest.raises(SqlError) as caught:
@@ -151,14 +160,11 @@ def test_errors_show_no_secret(options: str) -> None:
     """Not even if a quote in it ends it too early, so that its tokens look like anything but a secret."""
     error = fault(f"CREATE TABLE t (a INT) WITH ({options}\n, ' = 1)")
     assert "hunter2" not in str(error)
-    for text in (
-        f"CREATE TABLE t (a INT) WITH (\n{options}\n)",
-        f"SET {options}",
-        f"SELECT 1 /*+ OPTIONS({options}) */ '",
-    ):
+    for text in (f"CREATE TABLE t (a INT) WITH (\n{options}\n)", f"SELECT 1 /*+ OPTIONS({options}) */ '"):
         with pytest.raises(SqlError) as caught:
             parse_script(text)
         assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in said(f"SET {options}")  # it takes values without quotes, so some of these are right
 
 
 def test_what_is_no_secret_stays_visible_next_to_one() -> None:
