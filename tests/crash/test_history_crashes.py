@@ -20,7 +20,7 @@ from tests.histories import write
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(3600)]
 
-CRASHES = int(os.environ.get("HISTORY_CRASHES", "12"))
+CRASHES = int(os.environ.get("HISTORY_CRASHES", "8"))
 ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
 
 
