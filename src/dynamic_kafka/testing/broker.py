@@ -204,8 +204,12 @@ class KafkaBroker:
         self.start()
 
     def pause(self) -> None:
-        """Freeze the process (SIGSTOP): connections stay open, nothing is answered."""
+        """Freeze the process (SIGSTOP): connections stay open, nothing is answered.
+
+        Return when all threads of the process have stopped: some can go on for milliseconds after the signal.
+        """
         self._signal(signal.SIGSTOP)
+        wait_until(self._is_frozen, _STOP_TIMEOUT_S, "the broker's threads to stop")
 
     def resume(self) -> None:
         """Let a paused process go on (SIGCONT)."""
@@ -261,6 +265,14 @@ class KafkaBroker:
     def _signal(self, number: signal.Signals) -> None:
         if self.is_running:
             os.kill(self._java_pid, number)
+
+    def _is_frozen(self) -> bool:
+        """Return whether all threads have stopped. Systems without /proc do not tell, and are believed."""
+        try:
+            stats = [path.read_text() for path in Path(f"/proc/{self._java_pid}/task").glob("*/stat")]
+        except (FileNotFoundError, ProcessLookupError):  # a thread has just ended
+            return not self.is_running
+        return all(stat.rpartition(")")[2].split()[0] in "TZX" for stat in stats)
 
     def _release(self) -> None:
         """Wait for the end of a process that is ending, and close its pipes."""
