@@ -33,6 +33,7 @@ from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source import aligner as aligner_module
+from dynamic_kafka.source import beginning
 from dynamic_kafka.source import enumerator as enumerator_module
 from dynamic_kafka.source.aligner import Aligner
 from dynamic_kafka.source.alignment import TimeAnswer, TimeRequest
@@ -792,7 +793,7 @@ class AfterFiles(History):
         super().__init__()
         self.continued: dict[Chain, int] = {}
         self.rows_read = 0
-        self.patch.setattr(enumerator_module, "freeze", self.freeze)
+        self.patch.setattr(beginning, "freeze", self.freeze)
 
     def freeze(self, _: HistorySettings) -> Frozen:
         """Some files, made from the clusters that answer."""

@@ -13,17 +13,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError, listed
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, listed
 from dynamic_kafka.history.folder import is_at
-from dynamic_kafka.history.formats import freeze
-from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, initializer_to_json
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.native import implementation
 from dynamic_kafka.source.admission import admit, load
 from dynamic_kafka.source.aligner import Aligner
 from dynamic_kafka.source.batch import check_streams, open_ranges
+from dynamic_kafka.source.beginning import begin_with_history
 from dynamic_kafka.source.differences import differences
-from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.kept_marks import unmarked
 from dynamic_kafka.source.model import ClusterView, Event, Move, OffsetRequest, ReadPolicy, Reconciled
 from dynamic_kafka.source.offsets import (
@@ -37,10 +36,8 @@ from dynamic_kafka.source.offsets import (
 )
 from dynamic_kafka.source.planning import OffsetRange, ReadTask, plan, skip
 from dynamic_kafka.source.reconcile import reconcile
-from dynamic_kafka.source.recorded import recorded_offsets
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.source.stage import next_stage, plan_stage, progress
-from dynamic_kafka.source.switch import AfterHistory, NextOffsets, check_answers, check_positions, next_offsets, promise
 from dynamic_kafka.source.view import SourceSnapshot, SourceView
 
 if TYPE_CHECKING:
@@ -70,9 +67,8 @@ class SourceEnumerator:
         self._available_now = False
         self._frozen: SourceSnapshot | None = None
         self._seen: SourceSnapshot | None = None
-        self._recent: deque[tuple[Mapping[str, Any], Document]] = deque(
-            maxlen=2
-        )  # a batch's start and end, newest last
+        # A batch's start and end, newest last.
+        self._recent: deque[tuple[Mapping[str, Any], Document]] = deque(maxlen=2)
         self._behind: dict[str, tuple[ClusterOffsets, ClusterView | None, int]] = {}
         self._last_batch_at = time.monotonic()
         self._began = time.time(), time.monotonic()
@@ -207,9 +203,9 @@ class SourceEnumerator:
             if now - self._unmarked_since[name] >= _LATE_MARKS_S:
                 shown = listed((f"{tp.topic}/{tp.partition}" for tp in tps), 5)
                 text = (
-                    f"Cluster '{name}' does not answer in time for the marks of its last records. Partitions without "
+                    f"Cluster '{name}' does not answer in time for the marks of its last records. Partitions without them "
+                    f"do not move if it dies; now these: {shown}. lastProgress counts them (withoutMarks)"
                 )
-                text += f"them do not move if it dies; now these: {shown}. lastProgress counts them (withoutMarks)"
                 self._unmarked_since[name] = float("inf")
                 self._log_events([Event("warning", text)])
 
@@ -350,58 +346,10 @@ class SourceEnumerator:
 
     def _begin(self, seen: SourceSnapshot) -> Reconciled:
         """Return the first document, with the history that is read before Kafka, if there is one."""
-        settings = self._settings.history
-        if settings is None:
-            return self._resolve(None, seen, self._policy)
-        recorded = recorded_offsets(settings.checkpoint) if settings.switch == "checkpoint" else None
-        frozen, policy = freeze(settings), self._policy
-        offsets: NextOffsets = {}
-        recognized: Mapping[str, int] = {}
-        if recorded is not None:
-            if recorded_offsets(settings.checkpoint) != recorded:
-                raise ConfigurationError(
-                    f"Option 'history.switch.checkpoint': the query of {settings.checkpoint} is running, so its table and "
-                    "its offsets do not belong together. Stop it"
-                )
-            frozen = frozen._replace(largest=recorded.largest, clusters=recorded.clusters)
-        if settings.switch in ("coordinates", "checkpoint"):
-            switched = next_offsets(frozen.largest, frozen.clusters, seen.desired, seen.views)
-            self._log_events(switched.events)
-            offsets, recognized = switched.offsets, switched.recognized
-            start = AfterHistory(not policy.fail_on_data_loss, offsets)
-        else:
-            start = AfterHistory(
-                not policy.fail_on_data_loss, given=policy.starting, is_time=settings.switch == "timestamp"
-            )
-        check_answers(seen.desired, seen.views)
-        # A cluster's own starting offsets are among those that were given; all else is where the history says.
-        own = {name: d.starting for name, d in seen.desired.items()}
-        of_switch = {
-            name: replace(start, given=given) if given and settings.switch == "starting-offsets" else None
-            for name, given in own.items()
-        }
-        seen = replace(seen, desired={n: replace(d, starting=of_switch[n]) for n, d in seen.desired.items()})
-        result = self._resolve(None, seen, replace(policy, starting=start))
-        silent = {request.cluster for request in result.requests if request.purpose == "start"}
-        check_answers(seen.desired, seen.views.keys() - silent)
-        by_largest = settings.switch in ("coordinates", "checkpoint")
-        check_positions(result.document, offsets, given=[n for n in own if own[n] is not None or not by_largest])
-        for name, cluster in result.document.clusters.items():
-            cluster.starting = initializer_to_json(own.get(name))
-        self._log_events(
-            Event("warning", f"{text}. They are skipped, because failOnDataLoss=false") for text in start.given_up
-        )
-        only = next(iter(seen.desired)) if len(seen.desired) == 1 else ""
-        said = promise(settings, result.document, offsets, recognized=recognized, given_up=start.given_up)
-        result.document.history = HistoryStage(replace(frozen.history, cluster=only), said)
-        result.document.starting = initializer_to_json(policy.starting)
-        rows = f"{frozen.history.rows:,} rows of {frozen.history.evidence}"
-        text = f"The history '{settings.path}' is read first: {rows}. {said}"
-        self._log_events([Event("info", text)])
-        if absent := [name for name in frozen.absent if name != "cluster" or not only]:
-            text = f"Files of the history have no columns {', '.join(absent)}: their rows have null there"
-            self._log_events([Event("warning", text)])
-        return result
+        resolve = partial(self._resolve, None)
+        if self._settings.history is None:
+            return resolve(seen, self._policy)
+        return begin_with_history(self._settings.history, self._policy, seen, resolve, self._log_events)
 
     def _resolve(self, previous: Document | None, seen: SourceSnapshot, policy: ReadPolicy) -> Reconciled:
         """Reconcile until no request is open. A first start waits for the answers, later calls only for news."""
@@ -491,19 +439,18 @@ class SourceEnumerator:
             self._compared = True
             text = differences(previous, seen.desired, self._policy, self._settings.packing)
             self._log_events([Event("warning", text)] if text else [])
-            if self._settings.history is not None and previous.history is None:
+            settings, begun = self._settings.history, previous.history
+            if settings is not None and begun is None:
                 text = (
                     "history.path has no effect: the query has begun without a history. For one, take a new checkpoint"
                 )
                 self._log_events([Event("warning", text)])
-            if self._settings.history is not None and previous.history is not None:
-                began, named = previous.history.history, self._settings.history.path
-                if not is_at(began, named):
-                    text = (
-                        f"history.path={named} has no effect: the query has begun with the history in {began.location}. For "
-                        "another one, take a new checkpoint"
-                    )
-                    self._log_events([Event("warning", text)])
+            elif settings is not None and begun is not None and not is_at(begun.history, settings.path):
+                text = (
+                    f"history.path={settings.path} has no effect: the query has begun with the history in "
+                    f"{begun.history.location}. For another one, take a new checkpoint"
+                )
+                self._log_events([Event("warning", text)])
 
     def _hold_back(self, backlog: Mapping[str, Mapping[KafkaTopicPartition, int]]) -> bool:
         """Return whether to wait for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""
