@@ -111,7 +111,7 @@ def test_rights_that_are_missing(secured: KafkaBroker, topic: Topic, doctor: Doc
     grant(secured, "clerk", ResourceType.GROUP, name, AclOperation.READ)
     code, found = doctor(*arguments)
     assert code == 0, "exactly-once is not asked for"
-    assert [result for result, _ in found["rights"]] == ["ok", "ok", "warning"]
+    assert [result for result, _ in found["rights"]] == ["ok", "ok", "warning"], found["rights"]
     assert found["rights"][2][1] == (
         f"not enough for writing exactly once: missing is Describe, Write on TransactionalId '{name}.dk-*'; "
         "DescribeConfigs on the Cluster; "

@@ -186,7 +186,7 @@ def test_many_tasks_of_a_batch_in_one_worker(cluster_a: KafkaBroker, topic: Call
     ends = [(t.transactional_id, t.producer_id, t.producer_epoch) for t in prepared]
     assert set(client.end_all(ends, commit=True)) <= {EndResult.DONE, EndResult.CONCURRENT}
     client.close()
-    assert len(committed(cluster_a, name)) == 30
+    wait_until(lambda: len(committed(cluster_a, name)) == 30, 20, "the markers of all transactions")
 
 
 def test_a_producer_that_no_task_needs_is_closed(
