@@ -185,6 +185,7 @@ def test_available_now_reads_all_that_was_there_without_waiting(catch_up: CatchU
     query.close()
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_answer_holds_for_a_time_and_is_read_when_it_is_back(
     cluster_a: KafkaBroker, mortal: KafkaBroker, topic: Topic, file: MetadataFile
 ) -> None:

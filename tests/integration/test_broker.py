@@ -163,6 +163,7 @@ def test_a_paused_broker_is_silent_until_resumed(mortal: KafkaBroker) -> None:
     wait_until(lambda: _answers(mortal.bootstrap_servers), 20, "an answer of the resumed broker")
 
 
+@pytest.mark.slow
 def test_a_paused_broker_can_be_restarted(mortal: KafkaBroker) -> None:
     """Stopping does not hang on a process that is paused."""
     mortal.pause()

@@ -359,6 +359,7 @@ def batches(broker: KafkaBroker, topic: str, head: Chain, count: int) -> Chain:
     return head
 
 
+@pytest.mark.slow
 def test_the_log_stays_small_over_ten_thousand_batches(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
     """What lies before the head goes; a reader that starts then, and one that was far behind, see the same state."""
     name = topic()

@@ -393,6 +393,7 @@ def test_dead_cluster_ends_the_query_by_default(
     query.close()
 
 
+@pytest.mark.slow
 def test_a_broker_that_comes_back_in_time_is_no_error(mortal: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
     """A planned range waits in its task for a broker that is down, and is read once it is back."""
     name = topic(mortal)

@@ -216,6 +216,7 @@ def test_a_cluster_dies_its_mirror_takes_over_and_the_first_comes_back(
     query.close()
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_planned_before_the_cluster_died_is_read_from_the_copy(
     mortal: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
 ) -> None:

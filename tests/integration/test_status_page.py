@@ -331,6 +331,7 @@ class ServerProcess:
         connection.close()
 
 
+@pytest.mark.slow
 def test_the_page_is_live_and_says_when_the_server_is_gone(browser: Browser, tmp_path: Path) -> None:
     """It draws what is new without reloading, keeps what it knew with its age, and goes on when the server is back."""
     reading, died = cluster("orders-us"), cluster("orders-us", state="unreachable", reason="No broker answers")

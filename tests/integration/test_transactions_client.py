@@ -415,6 +415,7 @@ def test_a_refused_login_is_told_at_once(
     assert "wrong" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_new_password_is_taken_up(tls: KafkaBroker, monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
     """After a refused login the reference is resolved again: nobody has to restart anything."""
     client = connect(secure(tls))

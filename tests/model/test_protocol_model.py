@@ -37,10 +37,10 @@ LONG = pytest.mark.crash
         pytest.param(
             Limits(batches=1, drivers=2, late_timeouts=2, epoch_steps=(1, 2), fences=True), id="fences", marks=LONG
         ),
-        pytest.param(Limits(batches=1, drivers=2, timeouts=1), id="time-outs before a decision"),
-        pytest.param(Limits(batches=1, drivers=2, late_timeouts=2), id="time-outs after a decision"),
+        pytest.param(Limits(batches=1, drivers=2, timeouts=1), id="time-outs before a decision", marks=LONG),
+        pytest.param(Limits(batches=1, drivers=2, late_timeouts=2), id="time-outs after a decision", marks=LONG),
         pytest.param(Limits(batches=1, drivers=2, queries=2), id="two queries with one prefix"),
-        pytest.param(Limits(batches=1, drivers=2, trims=1), id="two drivers and a log that is trimmed"),
+        pytest.param(Limits(batches=1, drivers=2, trims=1), id="two drivers and a log that is trimmed", marks=LONG),
         pytest.param(Limits(batches=3, drivers=1, late_tasks=1, faults=1, timeouts=1), id="one driver"),
         pytest.param(Limits(batches=1, drivers=2, copies=1), id="a restored checkpoint"),
         pytest.param(Limits(batches=1, drivers=2, named=True, copies=1), id="versions"),

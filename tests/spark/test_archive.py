@@ -46,6 +46,7 @@ def run(rows: DataFrame, path: str, checkpoint: str) -> None:
     finish(archive.write(rows, path, checkpoint=checkpoint).trigger(availableNow=True).start())
 
 
+@pytest.mark.slow
 def test_each_record_is_archived_once_with_its_coordinates(
     spark: SparkSession,
     cluster_a: KafkaBroker,

@@ -48,6 +48,7 @@ def test_windows_of_a_stream(env: TableEnvironment, spark: SparkSession, cluster
     ]
 
 
+@pytest.mark.slow
 def test_ranks_of_a_stream(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """The newest row of each key, the first two of each, and the first of each window. Offsets decide between equal ones."""
     source = topic(cluster_a)
