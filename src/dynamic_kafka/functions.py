@@ -17,6 +17,7 @@ from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, Forma
 from dynamic_kafka.formats.expressions import has, let
 from dynamic_kafka.formats.on_error import row_or_error
 from dynamic_kafka.formats.options import ON_ERROR, check_unknown, format_options
+from dynamic_kafka.formats.schema_ids import refuse_headers
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -57,6 +58,7 @@ def from_kafka(
     if policy not in ("fail", "skip"):
         raise InvalidOptionError(ON_ERROR.key, policy, "fail or skip (dead-letter is for SQL tables)")
     used, parsed, fields = _format(format, given, schema)
+    refuse_headers(used.name, parsed)
     column = F.col(value) if isinstance(value, str) else value
 
     def checked(message: Column) -> Column:

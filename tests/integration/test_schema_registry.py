@@ -41,6 +41,8 @@ pytestmark = pytest.mark.broker
 
 NAME = "avro-confluent"
 
+ADVICE = "; if producers put schema ids into headers, set 'avro-confluent.schema-id-location' to 'header-or-prefix'"
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[SchemaRegistry]:
@@ -143,8 +145,8 @@ def test_writers_of_many_versions_are_read_in_one_batch(
         (2**40, "b", 0.5),
         None,
         (3, None, None),
-        "it does not begin with the magic byte 0 of a schema registry's serializer",
-        "it is too short for the magic byte and a schema id",
+        f"it does not begin with the magic byte 0 of a schema registry's serializer{ADVICE}",
+        f"it is too short for the magic byte and a schema id{ADVICE}",
         "it ends within name",
         "bytes are left over behind the record",
         (6, "f", None),

@@ -22,6 +22,7 @@ from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
 from dynamic_kafka.formats.avro.format import AVRO
 from dynamic_kafka.formats.changelog.avro import DEBEZIUM_AVRO_CONFLUENT
 from dynamic_kafka.formats.json.confluent import JSON_SCHEMA_CONFLUENT
+from dynamic_kafka.formats.schema_ids import schema_id_header
 from dynamic_kafka.functions import from_kafka
 from tests.schema_registry import SchemaRegistry
 
@@ -230,6 +231,7 @@ def test_avro_confluent_on_the_workers(spark: SparkSession) -> None:
         assert from_registry.where("r.name = concat('n', id)").count() == 1000
         _debezium_round_trip(spark, registry.url)
         _json_schema_round_trip(spark, registry.url)
+        _ids_in_headers(spark, registry.url)
     elsewhere = {
         "avro-confluent.url": "http://me:hunter2@127.0.0.1:1",
         "avro-confluent.properties": "max.retries:0",
@@ -264,6 +266,32 @@ def _debezium_round_trip(spark: SparkSession, url: str) -> None:
     assert DEBEZIUM_AVRO_CONFLUENT.columns(options)[0].simpleString() == "struct<id:bigint,at:timestamp>"
     assert found[4:6] == [None, None]
     assert "too short" in found[6][ERROR]
+
+
+def _ids_in_headers(spark: SparkSession, url: str) -> None:
+    """The last header with the part's name has the id; a message without one, or with a null, has it before itself."""
+    schema = ddl("id BIGINT NOT NULL")
+    options = {"avro-confluent.url": url, "avro-confluent.subject": "headers-value"}
+    rows = spark.range(1, 2).select(AVRO_CONFLUENT.encode(F.struct("id"), schema, options).alias("v"))
+    with_prefix = bytes(rows.collect()[0].v)
+    prefix, body = with_prefix[:5], with_prefix[5:]
+    name = "__value_schema_id"
+    messages = [
+        (body, [(name, b"damaged"), ("__key_schema_id", b"damaged"), (name, prefix)]),
+        (with_prefix, [("other", prefix)]),
+        (with_prefix, [(name, None)]),
+        (with_prefix, None),
+        (None, [(name, prefix)]),
+        (body, [(name, b"\x02")]),
+    ]
+    frame = spark.createDataFrame(messages, "v BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>")
+    assert AVRO_CONFLUENT.decode_with_ids is not None
+    ids = schema_id_header(F.col("headers"), "value")
+    decoded = AVRO_CONFLUENT.decode_with_ids(F.col("v"), ids, schema, options)
+    found = [row.r for row in frame.select(decoded.alias("r")).collect()]
+    assert [row and row.id for row in found] == [1, 1, 1, 1, None, None]
+    assert found[4] is None
+    assert "its header with a schema id has the value 0x02" in found[5][ERROR]
 
 
 def _json_schema_round_trip(spark: SparkSession, url: str) -> None:

@@ -81,6 +81,7 @@ ADDED = {
         *(f"scan.watermark.alignment.{name}" for name in ("group", "max-drift", "update-interval")),
         *(option.key for option in HISTORY_OPTIONS),
     },
+    **{f"format {name}": {f"{name}.schema-id-location"} for name in ("avro-confluent", "protobuf-confluent")},
 }
 ADDED_FORMATS = {"format debezium-avro-confluent", "format json-schema-confluent", "format avro-glue"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import threading
 import traceback
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,3 +125,20 @@ def test_an_answer_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     for headers in ({"Content-Length": str(len(body))}, {}):
         with serving(200, headers, body) as (url, _):
             assert "the answer is larger than 1 MiB" in ask(url)
+
+
+def test_a_guid_is_asked_for_at_its_own_path() -> None:
+    """A registry before Confluent's 8.0 does not have that path, which says nothing about the message."""
+    guid = uuid.UUID(int=1)
+    body = b'{"schemaType": "JSON", "schema": "{}", "guid": "00000000-0000-0000-0000-000000000001"}'
+    with serving(200, {}, body) as (url, asked):
+        client = schema_registry.client(RegistrySettings("avro-confluent", url, (), auto_register=True))
+        assert client.schema(guid) == client.schema(guid) == schema_registry.RegisteredSchema("JSON", "{}")
+    assert [path.partition("?")[0] for path in asked] == ["/schemas/guids/00000000-0000-0000-0000-000000000001"]
+    for code, unknown in ((404, False), (40403, True)):
+        with serving(404, {}, f'{{"error_code": {code}, "message": "no"}}'.encode()) as (url, _):
+            client = schema_registry.client(RegistrySettings("avro-confluent", url, (), auto_register=True))
+            with pytest.raises(RegistryError, match="asked for the schema with GUID 0000") as caught:
+                client.schema(guid)
+        assert caught.value.not_found == unknown
+        assert ("it does not know GUIDs (Confluent's does since 8.0)" in str(caught.value)) != unknown

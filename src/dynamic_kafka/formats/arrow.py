@@ -80,26 +80,26 @@ def decoded_type(schema: StructType) -> StructType:
     )
 
 
-def decoded(function: Callable[[pa.Array], pa.Array], schema: StructType, column: Column) -> Column:
+def decoded(function: Callable[..., pa.Array], schema: StructType, *columns: Column) -> Column:
     """Return a column that Spark's workers decode over Arrow batches.
 
     Args:
-        function: Takes a binary array and returns a struct array of the columns and `ERROR`.
+        function: Takes a binary array for each of the columns, and returns a struct array of `schema` and `ERROR`.
         schema: The columns. Each of them may be null in the result.
-        column: The messages, binary.
+        columns: The messages, binary, and what else the function takes.
     """
     result = decoded_type(schema)
     # Spark reads Arrow's times as TIME(6) only.
     returned = StructType.fromJson(json.loads(re.sub(r'"time\(\d\)"', '"time(6)"', result.json())))
-    found = evaluated(function, returned, column)
+    found = evaluated(function, returned, *columns)
     return found if returned == result else found.cast(result)
 
 
-def evaluated(function: Callable[[pa.Array], pa.Array], result: DataType, column: Column) -> Column:
+def evaluated(function: Callable[..., pa.Array], result: DataType, *columns: Column) -> Column:
     """Return a column that Spark's workers evaluate over Arrow batches."""
     # Spark evaluates the annotations, which are texts here, and cannot resolve the names in them.
     function.__annotations__ = dict.fromkeys(function.__annotations__, pa.Array)
-    found: Column = arrow_udf(function, result)(column)  # type: ignore[call-overload]  # the stubs do not know that
+    found: Column = arrow_udf(function, result)(*columns)  # type: ignore[call-overload]  # the stubs do not know that
     return found
 
 

@@ -90,6 +90,8 @@ class Format:
         check: Raises `ConfigurationError` if the format does not support the schema or the options.
         changelog: True if a message describes how a row changed, not only the row.
         metadata: The types of the format's metadata by name, without `value.`.
+        decode_with_ids: Does the same as `decode`. Takes as a second column the value of the header with the schema's id,
+            which is null for a message without it; see `schema_ids`. None if messages have no ids of schemas.
         registry: The option for the subject in a schema registry, if the format has one.
         columns: Asks the registry for the subject's latest schema. Returns its columns, and options to add to the given
             ones, so that the format reads and writes that schema. None if the format has no registry.
@@ -109,6 +111,7 @@ class Format:
     check: Callable[[StructType, FormatOptions], None] = _nothing_to_check
     changelog: bool = False
     metadata: Mapping[str, DataType] = field(default_factory=dict)
+    decode_with_ids: Callable[[Column, Column, StructType, FormatOptions], Column] | None = None
     registry: str | None = None
     columns: Callable[[FormatOptions], tuple[StructType, FormatOptions]] | None = None
     native: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
+from dynamic_kafka.formats.schema_ids import SchemaId
 from dynamic_kafka.formats.schema_registry_settings import (
     AUTO_REGISTER,
     RegistrySettings,
@@ -69,18 +71,18 @@ class Registry:
         self._settings = settings
         self._url = ",".join(without_logins(url) for url in settings.url.split(","))
         self._client: SchemaRegistryClient | None = _connect(settings)
-        self._unknown: dict[int, tuple[float, str]] = {}  # until when, and the error; the oldest first
+        self._unknown: dict[SchemaId, tuple[float, str]] = {}  # until when, and the error; the oldest first
 
     def __repr__(self) -> str:
         return f"Registry({self._url!r})"
 
-    def schema(self, schema_id: int) -> RegisteredSchema:
-        """Return the schema with this id.
+    def schema(self, schema_id: SchemaId) -> RegisteredSchema:
+        """Return the schema with this id, or with this GUID, which registries know since Confluent Platform 8.0.
 
         Raises:
             RegistryError: With `not_found` if the registry does not know the id, or if the id is too large for any registry.
         """
-        if schema_id > _LARGEST_ID:
+        if isinstance(schema_id, int) and schema_id > _LARGEST_ID:
             raise RegistryError(
                 f"Schema id {schema_id} in the message is too large for any registry (the limit is 2^31-1): the message is "
                 "damaged or does not have Confluent's format",
@@ -92,10 +94,12 @@ class Registry:
             raise RegistryError(said, retriable=False, not_found=True)
         try:
             with self._asking(
-                f"for the schema with id {schema_id}",
+                f"for the schema with {'GUID' if isinstance(schema_id, UUID) else 'id'} {schema_id}",
                 "the record was written with another registry or without one, or the schema was permanently deleted; check "
                 f"'{self._settings.prefix}.url' and the producers of the topic",
             ) as client:
+                if isinstance(schema_id, UUID):
+                    return _registered(client.get_schema_by_guid(str(schema_id)))
                 return _registered(client.get_schema(schema_id))
         except RegistryError as error:
             if error.not_found:
@@ -192,6 +196,8 @@ class Registry:
                     f"this is not a schema registry; set '{prefix}.url' to the base URL of its API, such as "
                     "http://host:8081, with the path if it has one"
                 )
+                if "GUID" in what:
+                    hint = f"it does not know GUIDs (Confluent's does since 8.0), or {hint}"
             elif status in range(300, 400):
                 hint = f"redirects are not followed, because the login must not go elsewhere; set '{prefix}.url' to the end"
             elif status in {409, 422}:

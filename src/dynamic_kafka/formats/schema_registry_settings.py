@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
+from dynamic_kafka.formats.schema_ids import location_option
 from dynamic_kafka.options import Option, Parser, boolean, integer, non_blank, text
 
 __all__ = [
@@ -117,6 +118,7 @@ def options(prefix: str) -> tuple[Option[Any], ...]:
             "true",
             doc="If true, a schema that the subject does not have is registered; otherwise it is an error.",
         ),
+        location_option(prefix),
         option("basic-auth.credentials-source", "The place of user and password: `USER_INFO` or `URL`."),
         option("basic-auth.user-info", "`<user>:<password>`; may be a reference such as `${env:REGISTRY_LOGIN}`."),
         option("bearer-auth.credentials-source", "The source of the token: `STATIC_TOKEN` or `OAUTHBEARER`."),

@@ -20,6 +20,7 @@ from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, SqlErro
 from dynamic_kafka.formats import DELETE, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
 from dynamic_kafka.formats.expressions import decoded_struct, named, once, quoted, without_call_sites
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
+from dynamic_kafka.formats.schema_ids import in_headers, schema_id_header
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import can_decode
 from dynamic_kafka.source.configure import configure_source
@@ -168,6 +169,8 @@ def _needed(table: KafkaTable, value_row: StructField | None) -> StructType:
     needed = {METADATA_KEYS[c.key].column for c in table.metadata if c.key in METADATA_KEYS}
     if table.key is not None or table.on_error == "dead-letter":
         needed.add("key")
+    if any(_has_ids_in_headers(encoding) for encoding in _encodings(table)):
+        needed.add("headers")
     decoded = [] if value_row is None else [value_row]
     history = [] if (found := _history_row(table)) is None else [found]
     # The error of a key needs the place of its message, whatever became of the value.
@@ -270,7 +273,15 @@ def _encodings(table: KafkaTable) -> Iterator[Encoding]:
 
 
 def _decode(encoding: Encoding, column: Callable[[str], Column]) -> Column:
-    return encoding.format.decode(column(encoding.name), encoding.schema, encoding.options)
+    form, message = encoding.format, column(encoding.name)
+    if form.decode_with_ids is None or not _has_ids_in_headers(encoding):
+        return form.decode(message, encoding.schema, encoding.options)
+    ids = schema_id_header(F.col("headers"), encoding.name)
+    return form.decode_with_ids(message, ids, encoding.schema, encoding.options)
+
+
+def _has_ids_in_headers(encoding: Encoding) -> bool:
+    return in_headers(encoding.format.name, encoding.options)
 
 
 def _parts(table: KafkaTable) -> list[Part]:

@@ -4,6 +4,8 @@ A message is read with the schema of its id, and resolved to the columns (see `d
 which is registered under the subject when the first row is written: the schema that Flink makes from the columns, or the one
 in `avro-confluent.schema`.
 
+The id may also be in a header; see `schema_ids`.
+
 A message is bad if it is damaged, or if its schema is unknown to the registry or not an Avro schema. If the registry does
 not answer, or a schema does not fit the columns, the query fails, as in Flink: otherwise each message would be bad.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,7 @@ from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_sche
 from dynamic_kafka.formats.avro.values import Cursor, Indices, Read, UnreadableError
 from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.schema_ids import ID_BYTES, SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 if TYPE_CHECKING:
@@ -51,11 +54,14 @@ _MOST_IDS = 100  # that are looked up at once for the kernel: damaged messages m
 _MOST_SHOWN = 20
 # In a schema that is made from columns. Such a table may leave fields out on purpose.
 _MADE_FROM_COLUMNS = f'"namespace":"{NAMESPACE}"'
-_HEADER_BYTES = 5  # a magic byte, 0, and the id, highest byte first
 
 
 def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
     return decoded(_decoder(schema, options).rows, schema, column)
+
+
+def _decode_with_ids(column: Column, ids: Column, schema: StructType, options: FormatOptions) -> Column:
+    return decoded(_decoder(schema, options).rows, schema, column, ids)
 
 
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
@@ -66,14 +72,16 @@ def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
 def batch_decoder(settings: RegistrySettings, text: str, target: pa.StructType) -> Decoder:
     """Return what decodes messages to a struct of columns and `ERROR`.
 
+    Its function `rows` takes as a second array the values of the headers with ids, if they are looked at.
+
     Args:
         settings: The registry.
         text: The reader's schema.
         target: The columns.
     """
 
-    def from_avro_confluent(messages: pa.Array) -> pa.Array:
-        return _decode_batch(messages, settings, text, target)
+    def from_avro_confluent(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
+        return _decode_batch(messages, settings, text, target, ids)
 
     def schemas(ids: Collection[int]) -> Mapping[int, str | None]:
         return _resolved_schemas(ids, settings, text, target)
@@ -82,8 +90,8 @@ def batch_decoder(settings: RegistrySettings, text: str, target: pa.StructType) 
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    del options
-    return None if has(schema, (TimeType,)) else {"format": _NAME}  # Spark reads Arrow's times as TIME(6) only
+    # Spark reads Arrow's times as TIME(6) only. The kernel does not see headers, and would read what follows them wrongly.
+    return None if has(schema, (TimeType,)) or in_headers(_NAME, options) else {"format": _NAME}
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
@@ -193,20 +201,50 @@ def _parsed_option(text: str) -> AvroSchema:
         raise ConfigurationError(f"Option '{_SCHEMA}' is not a valid Avro schema: {error}") from None
 
 
-def _decode_batch(messages: pa.Array, settings: RegistrySettings, text: str, target: pa.StructType) -> pa.StructArray:
+def _decode_batch(
+    messages: pa.Array, settings: RegistrySettings, text: str, target: pa.StructType, ids: pa.Array | None = None
+) -> pa.StructArray:
+    name = settings.prefix
+
     def groups(cursor: Cursor) -> Iterable[tuple[Indices, Read]]:
-        short = cursor.end - cursor.position < _HEADER_BYTES
-        foreign = ~short & (cursor.byte(0) != 0)
-        cursor.fail(short, "it is too short for the magic byte and a schema id")
-        cursor.fail(foreign, "it does not begin with the magic byte 0 of a schema registry's serializer")
-        left = np.flatnonzero(~short & ~foreign)
-        high, mid, low, lowest = (cursor.byte(place).astype(np.int64)[left] for place in range(1, _HEADER_BYTES))
-        ids = (high << 24) | (mid << 16) | (low << 8) | lowest
-        cursor.position[left] += _HEADER_BYTES
-        for schema_id in np.unique(ids).tolist():
-            yield left[ids == schema_id], _reader_or_fault(settings, schema_id, text, target)
+        has_header = np.zeros(len(cursor), bool)
+        for header, rows in _by_header(cursor, ids):
+            has_header[rows] = True
+            yield rows, _reader_of_header(settings, header, text, target)
+        short = ~has_header & (cursor.end - cursor.position < ID_BYTES)
+        foreign = ~has_header & ~short & (cursor.byte(0) != 0)
+        cursor.fail(short, no_id("it is too short for the magic byte and a schema id", name, ids))
+        cursor.fail(
+            foreign, no_id("it does not begin with the magic byte 0 of a schema registry's serializer", name, ids)
+        )
+        left = np.flatnonzero(~has_header & ~short & ~foreign)
+        high, mid, low, lowest = (cursor.byte(place).astype(np.int64)[left] for place in range(1, ID_BYTES))
+        numbers = (high << 24) | (mid << 16) | (low << 8) | lowest
+        cursor.position[left] += ID_BYTES
+        for schema_id in np.unique(numbers).tolist():
+            yield left[numbers == schema_id], _reader_or_fault(settings, schema_id, text, target)
 
     return decode(messages, target, groups)
+
+
+def _by_header(cursor: Cursor, ids: pa.Array | None) -> Iterator[tuple[bytes, Indices]]:
+    """Yield each header with an id, and the messages that have it."""
+    if ids is None or ids.null_count == len(ids):
+        return
+    encoded = ids.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy()[cursor.rows]
+    for code, header in enumerate(encoded.dictionary.to_pylist()):
+        rows = np.flatnonzero(codes == code)
+        if len(rows):  # messages that are null have headers, too
+            yield header, rows
+
+
+def _reader_of_header(settings: RegistrySettings, header: bytes, text: str, target: pa.StructType) -> Read:
+    try:
+        schema_id = id_of_header(header)
+    except ValueError as error:
+        return unreadable(str(error), target)
+    return _reader_or_fault(settings, schema_id, text, target)
 
 
 def _encode_batch(
@@ -225,7 +263,7 @@ def _encode_batch(
     return encode(rows, parsed(text), header, cut, native)
 
 
-def _reader_or_fault(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:
+def _reader_or_fault(settings: RegistrySettings, schema_id: SchemaId, text: str, target: pa.StructType) -> Read:
     try:
         return _reader(settings, schema_id, text, target)
     except RegistryError as error:
@@ -261,7 +299,7 @@ def _resolved(settings: RegistrySettings, schema_id: int, text: str, target: pa.
 
 
 @functools.lru_cache(1000)
-def _writer(settings: RegistrySettings, schema_id: int) -> AvroSchema | str:
+def _writer(settings: RegistrySettings, schema_id: SchemaId) -> AvroSchema | str:
     """Return a schema of the registry, or why its messages cannot be read."""
     found = schema_registry.client(settings).schema(schema_id)
     if found.type != "AVRO":
@@ -273,7 +311,7 @@ def _writer(settings: RegistrySettings, schema_id: int) -> AvroSchema | str:
 
 
 @functools.lru_cache(1000)
-def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> Read:
+def _reader(settings: RegistrySettings, schema_id: SchemaId, text: str, target: pa.StructType) -> Read:
     writer = _writer(settings, schema_id)
     if isinstance(writer, str):
         return unreadable(writer, target)
@@ -286,7 +324,7 @@ def _reader(settings: RegistrySettings, schema_id: int, text: str, target: pa.St
         ) from None
     if _MADE_FROM_COLUMNS not in text and (new := new_fields(writer, parsed(text))):
         _log.warning(
-            "Schema with id %d has fields that the table's schema does not have; they are not read: %s. Create the table "
+            "Schema with id %s has fields that the table's schema does not have; they are not read: %s. Create the table "
             "again to read them",
             schema_id,
             ", ".join(new[:_MOST_SHOWN]),
@@ -300,6 +338,7 @@ AVRO_CONFLUENT = Format(
     _decode,
     _encode,
     _check,
+    decode_with_ids=_decode_with_ids,
     registry=_SUBJECT,
     columns=_columns,
     native=_native,

@@ -85,9 +85,11 @@ def decode(
         parts.append((group.rows, read(group)))
         group.fail(group.position < group.end, "bytes are left over behind the record")
     arrays = [(rows, build()) for rows, build in parts]  # building may still mark messages
-    bad = np.fromiter(cursor.reasons, np.int64, len(cursor.reasons))
+    bad = np.array(sorted(cursor.reasons), np.int64)
     records = _gather(len(messages), arrays, target, without=bad)
-    reasons = _gather(len(messages), [(bad, pa.array(list(cursor.reasons.values()), pa.string()))], pa.string())
+    reasons = _gather(
+        len(messages), [(bad, pa.array([cursor.reasons[row] for row in bad.tolist()], pa.string()))], pa.string()
+    )
     fields = [*(field.with_nullable(True) for field in target), pa.field(ERROR, pa.string())]
     return pa.StructArray.from_arrays([*records.flatten(), reasons], fields=fields, mask=messages.is_null())
 

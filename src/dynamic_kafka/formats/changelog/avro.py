@@ -43,10 +43,18 @@ _SCHEMA = f"{_NAME}.schema"
 
 
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
+    return _changes((value,), schema, options)
+
+
+def _decode_with_ids(value: Column, ids: Column, schema: StructType, options: FormatOptions) -> Column:
+    return _changes((value, ids), schema, options)
+
+
+def _changes(columns: tuple[Column, ...], schema: StructType, options: FormatOptions) -> Column:
     message = DEBEZIUM_RECORD.schema(schema)
     settings = schema_registry_settings.settings(_NAME, options)
     decoder = batch_decoder(settings, reader_text(schema, options), arrow_type(message))
-    return changes(DEBEZIUM_RECORD, value, decoded(decoder.rows, message, value), schema)
+    return changes(DEBEZIUM_RECORD, columns[0], decoded(decoder.rows, message, *columns), schema)
 
 
 def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
@@ -129,6 +137,7 @@ DEBEZIUM_AVRO_CONFLUENT = Format(
     _encode,
     _check,
     changelog=True,
+    decode_with_ids=_decode_with_ids,
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=f"{_NAME}.subject",
     columns=_columns,

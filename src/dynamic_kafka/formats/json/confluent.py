@@ -1,5 +1,7 @@
 """The format `json-schema-confluent`: JSON after the id of its JSON Schema in a schema registry.
 
+The id may also be in a header; see `schema_ids`.
+
 A message is read as in the format `json`. The schema of its id says which numbers and texts are times and decimals of Kafka
 Connect (see `semantic`). Otherwise it is not needed, because the columns say what is read. An id that the registry does not
 know, or that is not a JSON Schema, is an error of the message. Rows are written as in `json`, with a schema that is made
@@ -28,6 +30,7 @@ from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
 from dynamic_kafka.formats.json.schemas import columns_of, schema_text
 from dynamic_kafka.formats.json.semantic import SEMANTIC_COLUMNS, Plan, plain, plan_of_json_schema
+from dynamic_kafka.formats.schema_ids import ID_BYTES, SchemaId, id_of_header, no_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 if TYPE_CHECKING:
@@ -38,7 +41,6 @@ __all__ = ["JSON_SCHEMA_CONFLUENT"]
 _NAME = "json-schema-confluent"
 _SUBJECT, _SCHEMA = f"{_NAME}.subject", f"{_NAME}.schema"
 _TYPE = "JSON"
-_HEADER_BYTES = 5  # a magic byte, 0, and the id, highest byte first
 _BODY = StructType().add("body", BinaryType()).add("error", StringType())
 _BODY_TYPE = pa.struct([("body", pa.binary()), ("error", pa.string())])
 
@@ -56,41 +58,70 @@ def _json_options(options: FormatOptions) -> FormatOptions:
 
 
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
+    return _rows((value,), schema, options)
+
+
+def _decode_with_ids(value: Column, ids: Column, schema: StructType, options: FormatOptions) -> Column:
+    return _rows((value, ids), schema, options)
+
+
+def _rows(messages_and_ids: tuple[Column, ...], schema: StructType, options: FormatOptions) -> Column:
+    """Return the rows of messages, which are the first column; the second one has the headers with ids, if there is one."""
     settings = schema_registry_settings.settings(_NAME, options)
     columns = (schema if has(schema, SEMANTIC_COLUMNS) else StructType()).json()
     ignore_errors = IGNORE_PARSE_ERRORS.of(_json_options(options))
 
-    def bodies(messages: pa.Array) -> pa.Array:
-        return pa.array([_body(message, settings, columns) for message in messages.to_pylist()], _BODY_TYPE)
+    def bodies(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
+        return _bodies(messages, settings, columns, ids)
 
     def read(both: Column) -> Column:
         error, row = both["error"], both["row"]
         return F.when(error.isNull(), row) if ignore_errors else or_error(row, error, schema)
 
-    body = evaluated(bodies, _BODY, value)
+    body = evaluated(bodies, _BODY, *messages_and_ids)
     row = JSON.decode(body["body"], schema, _json_options(options))
     both = F.struct(body["error"].alias("error"), row.alias("row"))
-    return F.when(value.isNotNull(), let(both, read))
+    return F.when(messages_and_ids[0].isNotNull(), let(both, read))
 
 
-def _body(message: bytes | None, settings: RegistrySettings, columns: str) -> dict[str, Any] | None:
-    """Return the JSON of a message, or why it cannot be read; `columns` is their schema as JSON."""
-    if message is None:
-        return None
-    if len(message) < _HEADER_BYTES:
-        return {"error": "it is too short for the magic byte and a schema id"}
+def _bodies(messages: pa.Array, settings: RegistrySettings, columns: str, ids: pa.Array | None = None) -> pa.Array:
+    """Return for each message its JSON, or why it cannot be read.
+
+    Args:
+        messages: Binary.
+        settings: The registry.
+        columns: The schema of the columns, as JSON.
+        ids: The values of the headers with ids; None if they are not looked at.
+    """
+
+    def body_of(message: bytes | None, header: bytes | None) -> dict[str, Any] | None:
+        if message is None:
+            return None
+        try:
+            schema_id, body = (id_of_header(header), message) if header is not None else _split(message)
+        except ValueError as error:
+            return {"error": str(error) if header is not None else no_id(str(error), settings.prefix, ids)}
+        if not body.strip():
+            return {"error": "nothing follows its schema id" if header is None else "it is empty"}
+        found = _plan_or_fault(settings, schema_id, columns)
+        if isinstance(found, str):
+            return {"error": found}
+        return {"body": body if found is None else plain(body, lambda _: found)}
+
+    headers = [None] * len(messages) if ids is None else ids.to_pylist()
+    return pa.array(map(body_of, messages.to_pylist(), headers), _BODY_TYPE)
+
+
+def _split(message: bytes) -> tuple[int, bytes]:
+    """Return the id before a message, and the message; raise ValueError with the reason if there is none."""
+    if len(message) < ID_BYTES:
+        raise ValueError("it is too short for the magic byte and a schema id")
     if message[0] != 0:
-        return {"error": "it does not begin with the magic byte 0 of a schema registry's serializer"}
-    body = message[_HEADER_BYTES:]
-    if not body.strip():
-        return {"error": "nothing follows its schema id"}
-    found = _plan_or_fault(settings, int.from_bytes(message[1:_HEADER_BYTES], "big"), columns)
-    if isinstance(found, str):
-        return {"error": found}
-    return {"body": body if found is None else plain(body, lambda _: found)}
+        raise ValueError("it does not begin with the magic byte 0 of a schema registry's serializer")
+    return int.from_bytes(message[1:ID_BYTES], "big"), message[ID_BYTES:]
 
 
-def _plan_or_fault(settings: RegistrySettings, schema_id: int, columns: str) -> Plan | str:
+def _plan_or_fault(settings: RegistrySettings, schema_id: SchemaId, columns: str) -> Plan | str:
     """Return what is converted in messages of a schema, or why they cannot be read."""
     try:
         return _plan(settings, schema_id, columns)
@@ -101,7 +132,7 @@ def _plan_or_fault(settings: RegistrySettings, schema_id: int, columns: str) -> 
 
 
 @functools.lru_cache(1000)
-def _plan(settings: RegistrySettings, schema_id: int, columns: str) -> Plan | str:
+def _plan(settings: RegistrySettings, schema_id: SchemaId, columns: str) -> Plan | str:
     found = schema_registry.client(settings).schema(schema_id)
     if found.type != _TYPE:
         return f"its schema {schema_id} is not a JSON Schema, but {found.type}"
@@ -170,6 +201,7 @@ JSON_SCHEMA_CONFLUENT = Format(
     _decode,
     _encode,
     _check,
+    decode_with_ids=_decode_with_ids,
     registry=_SUBJECT,
     columns=_columns,
 )

@@ -1,7 +1,7 @@
 """The format `protobuf-confluent`: Protobuf with Confluent's schema registry.
 
-A message in Kafka is a header (a byte 0, the schema's id, and the indexes that select a message type of the schema) and the
-Protobuf message.
+A message in Kafka is a prefix (a byte 0, the schema's id, and the indexes that select a message type of the schema) and the
+Protobuf message. What is in the prefix may also be in a header of the record, with a GUID; see `schema_ids`.
 
 Reading: a message is read with the schema with which it was written. Columns are matched to fields by name, and a column
 that the schema does not have is null. If a message type is given (`message-class-name` or `schema`), all messages are read
@@ -43,6 +43,7 @@ from dynamic_kafka.formats.protobuf.format import protobuf_options
 from dynamic_kafka.formats.protobuf.native import native_plan
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
+from dynamic_kafka.formats.schema_ids import GUID_BYTES, ID_BYTES, SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from dynamic_kafka.native import encode_all
 from dynamic_kafka.options import Option, non_blank
@@ -139,11 +140,15 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     return decoded(_rows_decoder(schema, options).rows, schema.toNullable(), column)
 
 
+def _decode_with_ids(column: Column, ids: Column, schema: StructType, options: FormatOptions) -> Column:
+    return decoded(_rows_decoder(schema, options).rows, schema.toNullable(), column, ids)
+
+
 def _rows_decoder(schema: StructType, options: FormatOptions) -> RowsDecoder:
     reading = _reading(schema, options)
 
-    def from_protobuf_confluent(messages: pa.Array) -> pa.Array:
-        return _decode_batch(messages.to_pylist(), reading)
+    def from_protobuf_confluent(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
+        return _decode_batch(messages.to_pylist(), reading, None if ids is None else ids.to_pylist())
 
     return RowsDecoder(from_protobuf_confluent)
 
@@ -151,37 +156,46 @@ def _rows_decoder(schema: StructType, options: FormatOptions) -> RowsDecoder:
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
     """Return the plan if the message type is given; otherwise the schema of a message is known only when it is read."""
     reading = _reading(schema, options)
-    if reading.given is None:
+    if reading.given is None or in_headers(_NAME, options):  # the kernel does not see headers
         return None
     plan = native_plan(reading.given, schema, reading.missing)
     return None if plan is None else {"format": _NAME, **plan, "decoder": sent_options(_NAME, reading.given)}
 
 
-def _decode_batch(messages: Sequence[bytes | None], reading: _Reading) -> pa.StructArray:
+def _decode_batch(
+    messages: Sequence[bytes | None], reading: _Reading, ids: Sequence[bytes | None] | None = None
+) -> pa.StructArray:
+    """Decode messages; `ids` has the values of the headers with ids, and is None if they are not looked at."""
     if reading.given is None:
         schema_registry.client(reading.settings)  # raises for wrong settings, which are not an error of a message
-    places: dict[bytes, list[int]] = {}  # by header
+    places: dict[tuple[bytes, int], list[int]] = {}  # by header and the size of it that is before the message
     errors: dict[int, str] = {}
-    for place, message in enumerate(messages):
-        if message is not None:
+    headers = ids or [None] * len(messages)
+    for place, (message, header) in enumerate(zip(messages, headers, strict=True)):
+        if message is None:
+            continue
+        if header is not None:
             try:
-                header = message[: header_size(message)]
-            except IndexError:
-                errors[place] = (
-                    "It does not begin with the header of a schema registry: a byte 0, an id, message indexes"
-                )
-            else:
-                places.setdefault(header, []).append(place)
+                places.setdefault((_header_of(header), 0), []).append(place)
+            except ValueError as error:
+                errors[place] = str(error)
+            continue
+        try:
+            size = header_size(message)
+        except IndexError:
+            missing = "It does not begin with the header of a schema registry: a byte 0, an id, message indexes"
+            errors[place] = no_id(missing, reading.settings.prefix, ids)
+        else:
+            places.setdefault((message[:size], size), []).append(place)
     parts: list[pa.StructArray] = []
     order: list[int] = []
-    for header, chosen in places.items():
+    for (header, size), chosen in places.items():
         try:
             type_ = _message(reading, header)
         except ConfigurationError as error:
             errors |= dict.fromkeys(chosen, f"Schema with id {schema_id(header)}: {error}")
             continue
         decode = _fitting_decoder(reading, type_, header)
-        size = len(header)
         parts.append(decode([message[size:] for place in chosen if (message := messages[place]) is not None]))
         order += chosen
     if len(order) == len(messages) and len(parts) == 1:
@@ -239,7 +253,7 @@ def registered_message(settings: RegistrySettings, header: bytes) -> MessageType
 
 
 @functools.lru_cache(maxsize=1024)
-def _files(settings: RegistrySettings, number: int) -> FileDescriptorSet | str:
+def _files(settings: RegistrySettings, number: SchemaId) -> FileDescriptorSet | str:
     """Return a schema's files, or why they cannot be used. Both are cached, because the schema of an id never changes."""
     client = schema_registry.client(settings)
     try:
@@ -346,9 +360,8 @@ def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
 # --- the header of a message -----------------------------------------------------------------------------------------
 # A byte 0, the schema's id, and the message indexes, which lead to the message in its file, from the outside to the inside.
 # Their number and each of them are in Protobuf's encoding of sint64; a single 0 stands for the list of one index, 0. Source:
-# io.confluent.kafka.schemaregistry.protobuf.MessageIndexes.
-
-_INDEXES_AT = 5
+# io.confluent.kafka.schemaregistry.protobuf.MessageIndexes. A header of the record has the same, or a byte 1 and a GUID in
+# place of the byte 0 and the id.
 
 
 def header_size(message: bytes) -> int:
@@ -359,24 +372,43 @@ def header_size(message: bytes) -> int:
     """
     if message[0] != 0 or message[1] >= 0x80:  # ids are signed in Java, and never negative
         raise IndexError
-    if message[_INDEXES_AT] == 0:  # the usual case
-        return _INDEXES_AT + 1
-    count, at = _sint64(message, _INDEXES_AT)
+    return _end_of_indexes(message, ID_BYTES)
+
+
+def _end_of_indexes(header: bytes, at: int) -> int:
+    """Return the position behind the message indexes, which begin at a position; raise IndexError if there are none."""
+    if header[at] == 0:  # the usual case
+        return at + 1
+    count, at = _sint64(header, at)
     if count < 0:
         raise IndexError
     for _ in range(count):
-        _, at = _sint64(message, at)
+        _, at = _sint64(header, at)
     return at
 
 
-def schema_id(header: bytes) -> int:
+def _header_of(value: bytes) -> bytes:
+    """Return the value of a record's header as the header of a message; raise ValueError with the reason if it is none."""
+    id_of_header(value)
+    try:
+        return value[: _end_of_indexes(value, _indexes_at(value))]
+    except IndexError:
+        shown = value[: 2 * GUID_BYTES].hex().upper()
+        raise ValueError(f"its header with a schema id, 0x{shown}, has no message indexes") from None
+
+
+def _indexes_at(header: bytes) -> int:
+    return GUID_BYTES if header[0] else ID_BYTES
+
+
+def schema_id(header: bytes) -> SchemaId:
     """Return the schema's id."""
-    return int.from_bytes(header[1:_INDEXES_AT], "big")
+    return id_of_header(header)
 
 
 def message_indexes(header: bytes) -> list[int]:
     """Return the message indexes."""
-    count, at = _sint64(header, _INDEXES_AT)
+    count, at = _sint64(header, _indexes_at(header))
     indexes: list[int] = []
     for _ in range(count):
         index, at = _sint64(header, at)
@@ -417,6 +449,7 @@ PROTOBUF_CONFLUENT = Format(
     _decode,
     _encode,
     _check,
+    decode_with_ids=_decode_with_ids,
     registry=_SUBJECT,
     columns=_columns,
     native=_native,

@@ -1,0 +1,123 @@
+"""The id of a message's schema in Confluent's registry: before the message, or in one of its headers.
+
+Serializers write it before the message: a byte 0 and the id in four bytes. With `HeaderSchemaIdSerializer` they leave the
+message alone and add the header `__value_schema_id` (or `__key_schema_id`): a byte 1 and the schema's GUID in 16 bytes. In
+Protobuf the message indexes follow in both places. `DualSchemaIdDeserializer`, the default since Confluent Platform 8.1.1,
+takes the last such header, and the id before the message if there is no header or it is null. A header may also have a byte
+0 and an id. Bytes behind the id in a header are ignored. All of that is the same here with `header-or-prefix`. (Before the
+message, Confluent's also reads a byte 1 and a GUID, which no serializer writes there. Here it is an error.)
+
+Source: io.confluent.kafka.serializers.schema.id.{SchemaId,DualSchemaIdDeserializer} of Confluent's schema registry 8.5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka.options import Option, choice
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from dynamic_kafka.formats.format import FormatOptions
+
+__all__ = [
+    "GUID_BYTES",
+    "ID_BYTES",
+    "SchemaId",
+    "id_of_header",
+    "in_headers",
+    "location_option",
+    "no_id",
+    "refuse_headers",
+    "schema_id_header",
+]
+
+SchemaId = int | UUID
+"""An id of one registry, or a GUID, which is the same in all registries."""
+
+ID_BYTES = 5
+"""A byte 0 and an id, highest byte first."""
+GUID_BYTES = 17
+"""A byte 1 and a GUID."""
+
+_PREFIX, _HEADER_OR_PREFIX = "prefix", "header-or-prefix"
+
+
+def location_option(name: str) -> Option[str]:
+    """Return the option that says where messages have the ids of their schemas, of a format's name."""
+    return Option(
+        f"{name}.schema-id-location",
+        choice(_PREFIX, _HEADER_OR_PREFIX),
+        _PREFIX,
+        doc="Reading: where a message has the id of its schema. `prefix` is before the message. `header-or-prefix` is the "
+        "header `__value_schema_id` (of a key `__key_schema_id`), and before the message if it has no such header. Rows are "
+        "always written with the id before the message.",
+    )
+
+
+def in_headers(name: str, options: FormatOptions) -> bool:
+    """Return whether messages may have the ids of their schemas in headers; `name` is the format's."""
+    location: str = location_option(name).of(options)
+    return location == _HEADER_OR_PREFIX
+
+
+def refuse_headers(name: str, options: FormatOptions) -> None:
+    """Refuse ids in headers where only the bytes of a message are known; `name` is the format's.
+
+    Raises:
+        InvalidOptionError: If the options ask for them.
+    """
+    if in_headers(name, options):
+        raise InvalidOptionError(
+            f"{name}.schema-id-location",
+            _HEADER_OR_PREFIX,
+            "prefix here, because a column of keys or values has no headers; read a SQL table to use headers",
+        )
+
+
+def schema_id_header(headers: Column, part: str) -> Column:
+    """Return the value of the header with the schema's id; null for a message without it.
+
+    Args:
+        headers: The source's column `headers`.
+        part: `key` or `value`: the part of the message that has the schema.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  the command line uses registries without Spark
+
+    named = F.filter(headers, lambda header: header["key"] == f"__{part}_schema_id")
+    return F.try_element_at(named, F.lit(-1))["value"]
+
+
+def id_of_header(header: bytes) -> SchemaId:
+    """Return the id in the value of such a header.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    # Ids are signed in Java, and never negative.
+    if header[:1] == b"\0" and len(header) >= ID_BYTES and header[1] < 0x80:
+        return int.from_bytes(header[1:ID_BYTES], "big")
+    if header[:1] == b"\1" and len(header) >= GUID_BYTES:
+        return UUID(bytes=header[1:GUID_BYTES])
+    raise ValueError(
+        f"its header with a schema id has the value 0x{header[:GUID_BYTES].hex().upper()}, which is neither a byte 1 and a "
+        "GUID nor a byte 0 and an id"
+    )
+
+
+def no_id(reason: str, name: str, headers: Any) -> str:
+    """Return why a message without an id cannot be read.
+
+    Args:
+        reason: What is wrong with its beginning.
+        name: The format's name.
+        headers: The messages' headers with ids; None if they are not looked at.
+    """
+    if headers is not None:
+        return f"{reason}, and no header has its schema id"
+    return (
+        f"{reason}; if producers put schema ids into headers, set '{name}.schema-id-location' to '{_HEADER_OR_PREFIX}'"
+    )
