@@ -1,4 +1,4 @@
-"""The formats `protobuf` and `protobuf-confluent` in Spark, the latter with a real schema registry."""
+"""The formats `protobuf`, `protobuf-confluent` and `debezium-protobuf-confluent` in Spark, with a real schema registry."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, RegistryError
 from dynamic_kafka.formats import ERROR, Format, format_named
+from dynamic_kafka.formats.changelog.protobuf import DEBEZIUM_PROTOBUF_CONFLUENT
 from dynamic_kafka.formats.protobuf import schemas as protobuf_schemas
 from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT, _decode_batch, _reading
 from dynamic_kafka.formats.protobuf.format import PROTOBUF
@@ -253,6 +254,63 @@ def test_messages_are_read_with_the_schema_of_their_id(
     assert read("id bigint, cents double", refund) == [{"id": 9, "cents": 1.0, ERROR: None}]
     line = framed(schema_id, b"\x08\x05\x12\x01y", b"\x04\x00\x00")
     assert read("amount int, note string", line) == [{"amount": 5, "note": "y", ERROR: None}]
+
+
+ENVELOPE = """syntax = "proto3"; package shop.public.orders;
+message Envelope { Value before = 1; Value after = 2; Source source = 3; string op = 5; optional int64 ts_ms = 6;
+  message Value { int64 id = 1; optional string name = 2; } message Source { string db = 6; int64 ts_ms = 4; } }
+"""
+
+
+def test_changes_of_debezium_are_rows(spark: SparkSession, registry: Registry) -> None:
+    """Those of Connect's converter, and those that are written: an update is a deletion and an insertion, as in Flink."""
+    changes = DEBEZIUM_PROTOBUF_CONFLUENT
+    schema = columns("id bigint not null, name string")
+    options = {f"{changes.name}.url": registry.url, f"{changes.name}.subject": "changes-value"}
+    schema_id = registry.register(in_base64(ENVELOPE))
+    images = b"\x0a\x02\x08\x01" + b"\x12\x05\x08\x01\x12\x01b"  # id 1 before, and with a name after
+    source = b"\x1a\x07\x32\x02db\x20\xe8\x07"
+    messages = [
+        framed(schema_id, images + source + b"\x2a\x01u\x30\x05"),
+        framed(schema_id, images[4:] + b"\x2a\x01c"),
+        framed(schema_id, images[4:] + b"\x2a\x01d"),
+        framed(schema_id, images + b"\x2a\x01t"),
+        framed(schema_id, images),
+        None,
+        b"",
+        b"x",
+    ]
+    rows = "struct<id: bigint, name: string, row_kind: string>"
+    given = spark.createDataFrame([((0, None, "+I"),), ((0, None, "-U"),), ((0, "", "+U"),)], f"r {rows}").coalesce(1)
+    written = given.select(changes.encode(F.col("r"), schema, options).alias("v"))
+    read = spark.createDataFrame([(m,) for m in messages], "v binary").coalesce(1).union(written)
+    found = [row.m for row in read.select(changes.decode(F.col("v"), schema, options).alias("m")).collect()]
+    assert [m and m.rows and [(r.row_kind, *r.row) for r in m.rows] for m in found] == [
+        [("-U", 1, None), ("+U", 1, "b")],
+        [("+I", 1, "b")],
+        *[None] * 6,
+        *([("+I", 0, None)], [("-D", 0, None)], [("+I", 0, "")]),
+    ]
+    metadata = found[0].metadata
+    assert (metadata["source.database"], metadata["source.table"]) == ("db", None)
+    assert metadata["source.timestamp"].timestamp() == 1.0
+    assert metadata["ingestion-timestamp"].timestamp() == 0.005
+    assert found[1].metadata["ingestion-timestamp"] is None
+    assert found[5] is found[6] is None
+    reasons = [found[i][ERROR] for i in (2, 3, 4, 7)]
+    for reason, expected in zip(
+        reasons,
+        [
+            'The "before" field of DELETE message is null; set the REPLICA IDENTITY of a PostgreSQL table to FULL',
+            'Unknown "op" value "t": TRUNCATE cannot become rows',
+            'Unknown "op" value ""',
+            "It does not begin with the header of a schema registry",
+        ],
+        strict=True,
+    ):
+        assert expected in reason
+    assert changes.columns is not None
+    assert changes.columns(options)[0].simpleString() == "struct<id:bigint,name:string>"
 
 
 @pytest.mark.slow

@@ -83,7 +83,10 @@ ADDED = {
     },
     **{f"format {name}": {f"{name}.schema-id-location"} for name in ("avro-confluent", "protobuf-confluent")},
 }
-ADDED_FORMATS = {"format debezium-avro-confluent", "format json-schema-confluent", "format avro-glue"}
+ADDED_FORMATS = {
+    *("format debezium-avro-confluent", "format debezium-protobuf-confluent"),
+    *("format json-schema-confluent", "format avro-glue"),
+}
 
 
 def shown(option: Option[Any]) -> str:

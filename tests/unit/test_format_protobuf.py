@@ -42,11 +42,11 @@ from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, Row
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.protobuf import schemas as protobuf_schemas
-from dynamic_kafka.formats.protobuf.confluent import header_of, header_size, message_indexes, schema_id
 from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
 from dynamic_kafka.formats.protobuf.descriptors import MessageType, message_of_options, message_of_set
 from dynamic_kafka.formats.protobuf.encoding import encoder
 from dynamic_kafka.formats.protobuf.format import PROTOBUF
+from dynamic_kafka.formats.protobuf.message_header import header_of, header_size, message_indexes, schema_id
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
 

@@ -15,10 +15,11 @@ from tests.native import DECODED, LEFT, NULL, decode, differences
 from tests.protobuf_messages import columns_of, file_of, message_of
 
 from dynamic_kafka.formats.format import ERROR, Format
-from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT, header_of
+from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT
 from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
 from dynamic_kafka.formats.protobuf.descriptors import MessageType, message_of_set
 from dynamic_kafka.formats.protobuf.format import PROTOBUF
+from dynamic_kafka.formats.protobuf.message_header import header_of
 from dynamic_kafka.formats.protobuf.native import native_plan
 from dynamic_kafka.formats.protobuf.schemas import parse_schema
 

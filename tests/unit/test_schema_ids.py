@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
+from tests.unit.registries import Registries, registries
 from tests.unit.test_sql_sink_rows import session
 from tests.unit.test_sql_table import KAFKA, KEYED, table
 
 from dynamic_kafka import functions
-from dynamic_kafka.errors import InvalidOptionError, RegistryError
-from dynamic_kafka.formats import ERROR, format_named, schema_registry
+from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka.formats import ERROR, format_named
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.confluent import batch_decoder
 from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.json.confluent import _bodies
-from dynamic_kafka.formats.protobuf.confluent import _rows_decoder, header_of
+from dynamic_kafka.formats.protobuf.confluent import _rows_decoder
+from dynamic_kafka.formats.protobuf.message_header import header_of
 from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
-from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from dynamic_kafka.sql import scan
 from dynamic_kafka.sql.scan import _needed, _value_row
 
 GUID, OTHER, GONE = (uuid.UUID(int=0x0123456789ABCDEF0123456789ABCDE0 + n) for n in range(3))
 COLUMNS = StructType([StructField("id", LongType()), StructField("name", StringType())])
-NAMES = ["avro-confluent", "protobuf-confluent", "json-schema-confluent", "debezium-avro-confluent"]
+NAMES = ["avro-confluent", "protobuf-confluent", "json-schema-confluent"]
+NAMES += ["debezium-avro-confluent", "debezium-protobuf-confluent"]
 NO_HEADER = "It does not begin with the header of a schema registry: a byte 0, an id, message indexes"
 NO_ID = "its header with a schema id has the value 0x{}, which is neither a byte 1 and a GUID nor a byte 0 and an id"
 MAGIC = "it does not begin with the magic byte 0 of a schema registry's serializer"
-
-_numbers = itertools.count()
 
 
 def of(guid: uuid.UUID, behind: bytes = b"") -> bytes:
@@ -46,31 +44,9 @@ def of(guid: uuid.UUID, behind: bytes = b"") -> bytes:
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Callable[..., RegistrySettings]:
-    """Settings of a registry with the given schemas, by id or GUID; what it was asked for is in `asked`."""
-    known: dict[str, dict[SchemaId, RegisteredSchema]] = {}
-
-    class Client:
-        def __init__(self, settings: RegistrySettings) -> None:
-            self.schemas = known[settings.url]
-
-        def schema(self, schema_id: SchemaId) -> RegisteredSchema:
-            if schema_id not in self.schemas:
-                raise RegistryError(f"{schema_id} is unknown", retriable=False, not_found=True)
-            return self.schemas[schema_id]
-
-        def references(self, schema: RegisteredSchema) -> dict[str, str]:
-            assert not schema.references
-            return {}
-
-    monkeypatch.setattr(schema_registry, "client", Client)
-
-    def settings(name: str, schemas: dict[SchemaId, RegisteredSchema]) -> RegistrySettings:
-        url = f"http://registry-{next(_numbers)}:8081"  # schemas are cached by the settings
-        known[url] = schemas
-        return RegistrySettings(name, url, (), auto_register=True)
-
-    return settings
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registries:
+    """Settings of a registry with the given schemas, by id or GUID."""
+    return registries(monkeypatch)
 
 
 def binary(*values: bytes | None) -> pa.Array:
@@ -134,10 +110,10 @@ def test_an_error_of_a_missing_id_names_the_option_only_if_it_helps() -> None:
 # --- each format ---------------------------------------------------------------------------------------------------------
 
 
-def test_avro_takes_the_header_before_the_prefix(registry: Callable[..., RegistrySettings]) -> None:
+def test_avro_takes_the_header_before_the_prefix(registry: Registries) -> None:
     """One batch: two GUIDs, an id in a header, prefixes; the whole message follows a header, also one that begins with 0."""
     old = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
-    new = old | {"fields": [*old["fields"], {"name": "name", "type": ["null", "string"], "default": None}]}  # type: ignore[misc]
+    new = old | {"fields": [*old["fields"], {"name": "name", "type": ["null", "string"], "default": None}]}
     schemas: dict[SchemaId, RegisteredSchema] = {
         GUID: RegisteredSchema("AVRO", json.dumps(old)),
         OTHER: RegisteredSchema("AVRO", json.dumps(new)),
@@ -183,7 +159,7 @@ def test_avro_takes_the_header_before_the_prefix(registry: Callable[..., Registr
     assert brief(without)[1] == (3, "c")
 
 
-def test_protobuf_takes_the_message_indexes_of_the_header(registry: Callable[..., RegistrySettings]) -> None:
+def test_protobuf_takes_the_message_indexes_of_the_header(registry: Registries) -> None:
     """They follow the GUID there, and not in the message; a header without them cannot be used."""
     text = 'syntax = "proto3"; message A { int64 id = 1; } message B { string name = 2; int64 id = 3; }'
     schema = RegisteredSchema("PROTOBUF", text)
@@ -224,7 +200,7 @@ def test_protobuf_takes_the_message_indexes_of_the_header(registry: Callable[...
     assert brief(both) == [(5, ""), (6, "")]
 
 
-def test_json_is_the_whole_message_behind_a_header(registry: Callable[..., RegistrySettings]) -> None:
+def test_json_is_the_whole_message_behind_a_header(registry: Registries) -> None:
     """The schema of the GUID says what numbers are, as that of an id does."""
     micros = {
         "properties": {"at": {"type": "integer", "title": "io.debezium.time.MicroTimestamp", "connect.type": "int64"}}

@@ -116,7 +116,8 @@ def _avro(settings: RegistrySettings, number: int, data: bytes) -> Any:
 
 def _protobuf(settings: RegistrySettings, data: bytes) -> Any:
     try:
-        from dynamic_kafka.formats.protobuf.confluent import header_size, registered_message
+        from dynamic_kafka.formats.protobuf.confluent import registered_message
+        from dynamic_kafka.formats.protobuf.message_header import header_size
     except ImportError as error:
         raise MissingDependencyError("pyspark", "spark", "for the format protobuf-confluent") from error
     from google.protobuf import json_format

@@ -52,6 +52,7 @@ FORMATS = {
     "protobuf-confluent": "protobuf.confluent:PROTOBUF_CONFLUENT",
     "debezium-json": "changelog.format:DEBEZIUM_JSON",
     "debezium-avro-confluent": "changelog.avro:DEBEZIUM_AVRO_CONFLUENT",
+    "debezium-protobuf-confluent": "changelog.protobuf:DEBEZIUM_PROTOBUF_CONFLUENT",
     "canal-json": "changelog.format:CANAL_JSON",
     "maxwell-json": "changelog.format:MAXWELL_JSON",
     "ogg-json": "changelog.format:OGG_JSON",

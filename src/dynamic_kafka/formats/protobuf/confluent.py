@@ -16,7 +16,7 @@ Flink does not have this format. Its options are those of `avro-confluent` and o
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -40,10 +40,17 @@ from dynamic_kafka.formats.protobuf.descriptors import (
 )
 from dynamic_kafka.formats.protobuf.encoding import encoder, native_spec
 from dynamic_kafka.formats.protobuf.format import protobuf_options
+from dynamic_kafka.formats.protobuf.message_header import (
+    header_of,
+    header_of_record,
+    header_size,
+    message_indexes,
+    schema_id,
+)
 from dynamic_kafka.formats.protobuf.native import native_plan
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
-from dynamic_kafka.formats.schema_ids import GUID_BYTES, ID_BYTES, SchemaId, id_of_header, in_headers, no_id
+from dynamic_kafka.formats.schema_ids import SchemaId, in_headers, no_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from dynamic_kafka.native import encode_all
 from dynamic_kafka.options import Option, non_blank
@@ -55,11 +62,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROTOBUF_CONFLUENT",
-    "header_of",
-    "header_size",
-    "message_indexes",
+    "batch_decoder",
+    "batch_encoder",
+    "latest_message",
+    "message_of_columns",
+    "message_of_text",
     "registered_message",
-    "schema_id",
 ]
 
 _NAME = "protobuf-confluent"
@@ -99,21 +107,42 @@ def _given_message(options: FormatOptions) -> MessageType | None:
         return sent
     found = message_of_options(_NAME, options)
     if found is None:
-        return _message_of_text(options[_SCHEMA], options.get(_MESSAGE)) if _SCHEMA in options else None
+        return message_of_text(_SCHEMA, options[_SCHEMA], options.get(_MESSAGE)) if _SCHEMA in options else None
     if other := next((option for option in (_SCHEMA, _MESSAGE) if option in options), None):
         raise ConflictingOptionsError([_CLASS, other], "each of them defines the message; set only one of them")
     return found
 
 
 @functools.lru_cache(maxsize=32)
-def _message_of_text(schema: str, name: str | None) -> MessageType:
+def message_of_text(option: str, schema: str, name: str | None = None) -> MessageType:
+    """Return a message of a schema.
+
+    Args:
+        option: The option with the schema, for errors.
+        schema: A .proto file's text.
+        name: The message's full name; None for the first one.
+
+    Raises:
+        ConfigurationError: If protoc cannot compile the text, or it does not have the message.
+    """
     try:
         files = parse_schema(schema, {})
         return message_of_set(_MESSAGE, name or message_at(files.file[-1], [0]), files)
     except InvalidOptionError:
         raise
     except ConfigurationError as error:
-        raise ConfigurationError(f"Option '{_SCHEMA}' cannot be used: {error}") from None
+        raise ConfigurationError(f"Option '{option}' cannot be used: {error}") from None
+
+
+def message_of_columns(schema: StructType, name: str) -> MessageType:
+    """Return the message that is made from columns, with this full name.
+
+    Raises:
+        ConfigurationError: If a column cannot be a field.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    return message_of_set(_MESSAGE, name, FileDescriptorSet(file=[file_of_columns(schema, name)]))
 
 
 def _reading(schema: StructType, options: FormatOptions) -> _Reading:
@@ -145,8 +174,23 @@ def _decode_with_ids(column: Column, ids: Column, schema: StructType, options: F
 
 
 def _rows_decoder(schema: StructType, options: FormatOptions) -> RowsDecoder:
-    reading = _reading(schema, options)
+    return _decoder_of_rows(_reading(schema, options))
 
+
+def batch_decoder(settings: RegistrySettings, schema: StructType) -> RowsDecoder:
+    """Return what decodes messages, each with the schema of its id, to a struct of columns and `ERROR`.
+
+    Its function `rows` takes as a second array the values of the headers with ids, if they are looked at.
+
+    Args:
+        settings: The registry.
+        schema: The columns.
+    """
+    missing = Missing(defaults=False, columns=True)
+    return _decoder_of_rows(_Reading(settings, schema, missing, ignore_errors=False, given=None, expected=None))
+
+
+def _decoder_of_rows(reading: _Reading) -> RowsDecoder:
     def from_protobuf_confluent(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
         return _decode_batch(messages.to_pylist(), reading, None if ids is None else ids.to_pylist())
 
@@ -176,7 +220,7 @@ def _decode_batch(
             continue
         if header is not None:
             try:
-                places.setdefault((_header_of(header), 0), []).append(place)
+                places.setdefault((header_of_record(header), 0), []).append(place)
             except ValueError as error:
                 errors[place] = str(error)
             continue
@@ -291,33 +335,56 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     subject: str | None = options.get(_SUBJECT)
     if subject is None:
         raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
-    written = _written(schema, options)
+    message = _given_message(options) or message_of_columns(schema, options.get(_MESSAGE, "Row"))
     literal: str = _PROTOBUF.null_literal.of(options)
-    encoder(written.message, schema, literal)  # raises if the columns do not fit
-    native = native_spec(written.message, schema, literal)
+    function = batch_encoder(settings, subject, message, schema, text=options.get(_SCHEMA), null_literal=literal)
+    return evaluated(function, BinaryType(), column)
+
+
+def batch_encoder(
+    settings: RegistrySettings,
+    subject: str,
+    message: MessageType,
+    schema: StructType,
+    *,
+    text: str | None = None,
+    null_literal: str = "",
+) -> Callable[[pa.Array], pa.Array]:
+    """Return the function that encodes a struct array of the columns.
+
+    Args:
+        settings: The registry.
+        subject: The subject under which the schema is registered with the first row.
+        message: The type of the messages.
+        schema: The columns.
+        text: The schema with that type, if it is given as a text; None for the descriptors' own.
+        null_literal: The text for a null in an array or a map.
+
+    Raises:
+        ConfigurationError: If the columns do not fit the message.
+    """
+    written = _written(message, text)
+    encoder(message, schema, null_literal)  # raises if the columns do not fit
+    native = native_spec(message, schema, null_literal)
 
     def to_protobuf_confluent(rows: pa.Array) -> pa.Array:
         header = _header(settings, subject, written) if rows.null_count < len(rows) else b""
         messages = encode_all(native, rows, header)
         if messages is not None:
             return messages
-        payloads = encoder(written.message, schema, literal)(rows)
+        payloads = encoder(message, schema, null_literal)(rows)
         return pa.array([None if payload is None else header + payload for payload in payloads], pa.binary())
 
-    return evaluated(to_protobuf_confluent, BinaryType(), column)
+    return to_protobuf_confluent
 
 
-def _written(schema: StructType, options: FormatOptions) -> _Written:
+def _written(message: MessageType, text: str | None) -> _Written:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-    message = _given_message(options)
-    if message is None:
-        name = options.get(_MESSAGE, "Row")
-        message = message_of_set(_MESSAGE, name, FileDescriptorSet(file=[file_of_columns(schema, name)]))
     needed = FileDescriptorSet.FromString(message.files).file
     path = tuple(message_path(needed[-1], message.name))
-    if _SCHEMA in options:  # such a schema imports only well-known files
-        return _Written(message, path, (("", options[_SCHEMA], ()),))
+    if text is not None:  # such a schema imports only well-known files
+        return _Written(message, path, (("", text, ()),))
     files = [
         (file.name, schema_text(file), tuple(name for name in file.dependency if not is_well_known(name)))
         for file in needed
@@ -341,106 +408,33 @@ def _header(settings: RegistrySettings, subject: str, written: _Written) -> byte
 
 def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     """Return the columns of the message type; that of the registry's latest schema if none is given."""
-    message = _given_message(options)
-    if message is None:
-        registry = schema_registry.client(schema_registry_settings.settings(_NAME, options))
-        subject = options.get(_SUBJECT)
-        if subject is None:
-            raise ConfigurationError(f"Option '{_SUBJECT}' is missing; it names the schema that has the columns")
-        found = registry.latest(subject)
-        if found.type != _TYPE:
-            raise ConfigurationError(
-                f"The latest schema of the subject '{subject}' is not a Protobuf schema, but {found.type}"
-            )
-        files = parse_schema(found.text, registry.references(found))
-        message = message_of_set(_MESSAGE, options.get(_MESSAGE) or message_at(files.file[-1], [0]), files)
+    message = _given_message(options) or latest_message(_NAME, options, options.get(_MESSAGE))
     return columns_of(message.descriptor), {}
 
 
-# --- the header of a message -----------------------------------------------------------------------------------------
-# A byte 0, the schema's id, and the message indexes, which lead to the message in its file, from the outside to the inside.
-# Their number and each of them are in Protobuf's encoding of sint64; a single 0 stands for the list of one index, 0. Source:
-# io.confluent.kafka.schemaregistry.protobuf.MessageIndexes. A header of the record has the same, or a byte 1 and a GUID in
-# place of the byte 0 and the id.
+def latest_message(format_name: str, options: FormatOptions, name: str | None = None) -> MessageType:
+    """Return a message of the latest schema of a subject.
 
-
-def header_size(message: bytes) -> int:
-    """Return the number of bytes of a message's header.
+    Args:
+        format_name: The format's name.
+        options: The format's options.
+        name: The message's full name; None for the first one.
 
     Raises:
-        IndexError: If the message does not begin with a header.
+        ConfigurationError: If there is no subject, or its schema is not a Protobuf schema with that message.
+        RegistryError: If the registry does not answer, or does not have the subject.
     """
-    if message[0] != 0 or message[1] >= 0x80:  # ids are signed in Java, and never negative
-        raise IndexError
-    return _end_of_indexes(message, ID_BYTES)
-
-
-def _end_of_indexes(header: bytes, at: int) -> int:
-    """Return the position behind the message indexes, which begin at a position; raise IndexError if there are none."""
-    if header[at] == 0:  # the usual case
-        return at + 1
-    count, at = _sint64(header, at)
-    if count < 0:
-        raise IndexError
-    for _ in range(count):
-        _, at = _sint64(header, at)
-    return at
-
-
-def _header_of(value: bytes) -> bytes:
-    """Return the value of a record's header as the header of a message; raise ValueError with the reason if it is none."""
-    id_of_header(value)
-    try:
-        return value[: _end_of_indexes(value, _indexes_at(value))]
-    except IndexError:
-        shown = value[: 2 * GUID_BYTES].hex().upper()
-        raise ValueError(f"its header with a schema id, 0x{shown}, has no message indexes") from None
-
-
-def _indexes_at(header: bytes) -> int:
-    return GUID_BYTES if header[0] else ID_BYTES
-
-
-def schema_id(header: bytes) -> SchemaId:
-    """Return the schema's id."""
-    return id_of_header(header)
-
-
-def message_indexes(header: bytes) -> list[int]:
-    """Return the message indexes."""
-    count, at = _sint64(header, _indexes_at(header))
-    indexes: list[int] = []
-    for _ in range(count):
-        index, at = _sint64(header, at)
-        indexes.append(index)
-    return indexes or [0]
-
-
-def header_of(schema_id: int, indexes: Sequence[int]) -> bytes:
-    """Return the header with a schema's id and message indexes."""
-    encoded = b"\0" if list(indexes) == [0] else b"".join(map(_encoded, (len(indexes), *indexes)))
-    return b"\0" + schema_id.to_bytes(4, "big") + encoded
-
-
-def _sint64(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number that begins at a position, and the position behind it."""
-    value = 0
-    for shift in range(0, 64, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value >> 1 ^ -(value & 1), at
-    raise IndexError
-
-
-def _encoded(number: int) -> bytes:
-    """Encode a number that is not negative."""
-    rest, encoded = number << 1, bytearray()
-    while rest >= 0x80:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*encoded, rest])
+    registry = schema_registry.client(schema_registry_settings.settings(format_name, options))
+    subject = options.get(f"{format_name}.subject")
+    if subject is None:
+        raise ConfigurationError(f"Option '{format_name}.subject' is missing; it names the schema that has the columns")
+    found = registry.latest(subject)
+    if found.type != _TYPE:
+        raise ConfigurationError(
+            f"The latest schema of the subject '{subject}' is not a Protobuf schema, but {found.type}"
+        )
+    files = parse_schema(found.text, registry.references(found))
+    return message_of_set(_MESSAGE, name or message_at(files.file[-1], [0]), files)
 
 
 PROTOBUF_CONFLUENT = Format(

@@ -1,0 +1,124 @@
+"""The format `debezium-protobuf-confluent`: Debezium's changes in Protobuf, with Confluent's schema registry.
+
+A message is what Confluent's `ProtobufConverter` makes of a change: a message with the fields `before`, `after`, `source`,
+`op` and `ts_ms`. It is decoded as in `protobuf-confluent`, with the schema with which it was written, and becomes rows as in
+`debezium-json`. Rows are written with a schema that is made from the columns, with the fields `before`, `after` and `op`.
+
+Flink has no released format for such messages. This one reads and writes what the format of the same name in Flink's pull
+request 24482 does, for FLINK-34440. What the converter leaves out cannot be read: Debezium's types of times, which are
+plain numbers here, and nulls in plain scalars.
+
+Source: io.confluent.connect.protobuf.ProtobufData; org.apache.flink.formats.protobuf.registry.confluent.debezium.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import BinaryType
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats import schema_registry_settings
+from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD
+from dynamic_kafka.formats.changelog.format import changes, message_of_rows
+from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.protobuf.columns import columns_of
+from dynamic_kafka.formats.protobuf.confluent import (
+    batch_decoder,
+    batch_encoder,
+    latest_message,
+    message_of_columns,
+    message_of_text,
+)
+from dynamic_kafka.formats.protobuf.descriptors import require_protobuf
+from dynamic_kafka.formats.protobuf.encoding import encoder
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+    from dynamic_kafka.formats.protobuf.descriptors import MessageType
+
+__all__ = ["DEBEZIUM_PROTOBUF_CONFLUENT"]
+
+_NAME = "debezium-protobuf-confluent"
+_SUBJECT, _SCHEMA = f"{_NAME}.subject", f"{_NAME}.schema"
+_ENVELOPE = "Envelope"
+
+
+def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
+    return _changes((value,), schema, options)
+
+
+def _decode_with_ids(value: Column, ids: Column, schema: StructType, options: FormatOptions) -> Column:
+    return _changes((value, ids), schema, options)
+
+
+def _changes(columns: tuple[Column, ...], schema: StructType, options: FormatOptions) -> Column:
+    message = DEBEZIUM_RECORD.schema(schema).toNullable()
+    decoder = batch_decoder(schema_registry_settings.settings(_NAME, options), message)
+    return changes(DEBEZIUM_RECORD, columns[0], decoded(decoder.rows, message, *columns), schema)
+
+
+def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
+    subject: str | None = options.get(_SUBJECT)
+    if subject is None:
+        raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
+    encode = batch_encoder(
+        schema_registry_settings.settings(_NAME, options),
+        subject,
+        _written(schema, options),
+        DEBEZIUM_RECORD.written(schema),
+        text=options.get(_SCHEMA),
+    )
+    return evaluated(encode, BinaryType(), message_of_rows(DEBEZIUM_RECORD, rows, schema))
+
+
+def _written(schema: StructType, options: FormatOptions) -> MessageType:
+    """Return the type of written messages."""
+    given: str | None = options.get(_SCHEMA)
+    if given is None:
+        return message_of_columns(DEBEZIUM_RECORD.written(schema), _ENVELOPE)
+    return message_of_text(_SCHEMA, given)
+
+
+def _check(schema: StructType, options: FormatOptions) -> None:
+    require_protobuf(_NAME)
+    schema_registry_settings.settings(_NAME, options)
+    arrow_type(DEBEZIUM_RECORD.schema(schema))  # raises for columns that no message can have
+    if _SCHEMA not in options:
+        return
+    try:
+        encoder(_written(schema, options), DEBEZIUM_RECORD.written(schema), "")
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"Option '{_SCHEMA}' is not Debezium's envelope of the columns, with the fields before, after and op: {error}"
+        ) from None
+
+
+def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
+    """Return the columns of the field `after`. The schema is not used for writing: it has fields that are no columns."""
+    fields = latest_message(_NAME, options).descriptor.fields_by_name
+    row = fields["after"].message_type if {"before", "after", "op"} <= set(fields) else None
+    if row is None:
+        raise ConfigurationError(
+            f"The latest schema of the subject '{options[_SUBJECT]}' is not Debezium's envelope, with the fields before, "
+            "after and op"
+        )
+    return columns_of(row), {}
+
+
+DEBEZIUM_PROTOBUF_CONFLUENT = Format(
+    _NAME,
+    schema_registry_settings.options(_NAME),
+    _decode,
+    _encode,
+    _check,
+    changelog=True,
+    decode_with_ids=_decode_with_ids,
+    metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
+    registry=_SUBJECT,
+    columns=_columns,
+)
+"""Debezium's changes in Protobuf, with Confluent's schema registry."""
