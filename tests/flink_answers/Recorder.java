@@ -65,7 +65,7 @@ public final class Recorder {
         }
     }
 
-    private static List<Object> values(Row row) {
+    static List<Object> values(Row row) {
         var values = new ArrayList<>();
         for (int i = 0; i < row.getArity(); i++) {
             values.add(value(row.getField(i)));
