@@ -478,4 +478,4 @@ def _random_case(seed: int) -> Case:
     return confluent(columns, *(pair for _ in range(5) for pair in [(schema, make())]))
 
 
-AVRO |= {f"random {seed}": _random_case(seed) for seed in range(80)}
+AVRO |= {f"random {seed}": _random_case(seed) for seed in range(50)}

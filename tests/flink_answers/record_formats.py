@@ -16,10 +16,11 @@ from scripts.spark42 import jars
 
 from tests.flink_answers.avro_messages import AVRO, SCHEMAS
 from tests.flink_answers.messages import serving
+from tests.flink_answers.protobuf_messages import PROTO_FILES, PROTOBUF, descriptors
 
 __all__ = ["CASES", "FORMAT_ANSWERS"]
 
-CASES = {**AVRO}
+CASES = {**AVRO, **PROTOBUF}
 FORMAT_ANSWERS = Path(__file__).with_name("format_answers.json")
 _HERE = Path(__file__).parent
 
@@ -28,7 +29,14 @@ def main() -> None:
     """Record all answers."""
     classpath = jars(_HERE / "pom.xml").replace(",", ":")
     with tempfile.TemporaryDirectory() as classes, serving(SCHEMAS) as registry:
-        subprocess.run(["javac", "-cp", classpath, "-d", classes, *map(str, _HERE.glob("*.java"))], check=True)
+        (compiler,) = Path(classpath.partition(":")[0]).parent.glob("protoc-*.exe")
+        compiler.chmod(0o755)
+        compiled = Path(classes) / "descriptors"
+        compiled.write_bytes(descriptors().SerializeToString())
+        command = [str(compiler), f"--descriptor_set_in={compiled}", f"--java_out={classes}"]
+        subprocess.run([*command, *(path.name for path in PROTO_FILES)], check=True)
+        sources = [*_HERE.glob("*.java"), *Path(classes).rglob("*.java")]
+        subprocess.run(["javac", "-cp", classpath, "-d", classes, *map(str, sources)], check=True)
         requests = [
             {
                 "columns": case.columns,
@@ -37,9 +45,9 @@ def main() -> None:
             }
             for case in CASES.values()
         ]
-        command = ["java", "--add-opens", "java.base/java.util=ALL-UNNAMED", "-Xmx1g", "-XX:+UseSerialGC"]
+        java = ["java", "--add-opens", "java.base/java.util=ALL-UNNAMED", "-Xmx1g", "-XX:+UseSerialGC"]
         found = subprocess.run(
-            [*command, "-cp", f"{classpath}:{classes}", "Formats"],
+            [*java, "-cp", f"{classpath}:{classes}", "Formats"],
             input="".join(json.dumps(request) + "\n" for request in requests),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

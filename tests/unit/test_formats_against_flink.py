@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import pprint
 from collections import Counter
@@ -10,6 +11,7 @@ from datetime import datetime, time
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import pyarrow as pa
 import pytest
 from tests.flink_answers.avro_messages import SCHEMAS
 from tests.flink_answers.messages import Case, serving
+from tests.flink_answers.protobuf_messages import descriptors
 from tests.flink_answers.record_formats import CASES, FORMAT_ANSWERS
 from tests.native import DECODED, decode, differences
 
@@ -67,6 +70,24 @@ DIFFERENCES: dict[str, dict[str, int]] = {
         "a type within a row that does not fit": 1
     },
     "of a map's key that is there twice, the last value counts": {"a map with a key twice": 1},
+    "an unset proto3 `optional` field, and the unset members of a `oneof`": {
+        "protobuf: NOT NULL": 1,
+        "protobuf: optional of proto3": 3,
+        "protobuf: oneof": 8,
+    },
+    "`protobuf`: types have to be the same": {
+        "protobuf: uint32 as BIGINT": 1,
+        "protobuf: int32 as BIGINT": 1,
+        "protobuf: int32 as SMALLINT": 1,
+        "protobuf: enum as BIGINT": 1,
+    },
+    "an enum's number without a name is an error in a column of numbers": {
+        "protobuf: enum as INT": 1,
+        "protobuf: enum as INT, defaults": 1,
+    },
+    "a message in a `oneof` that is replaced, and comes again": {"protobuf: oneof": 1, "protobuf: oneof, defaults": 1},
+    "Google's well-known types are rows of their fields": {"protobuf: a Timestamp as TIMESTAMP": 1},
+    "invalid UTF-8 of proto2 is read with other characters": {"protobuf: proto2": 1, "protobuf: proto2, defaults": 1},
 }
 """What is in docs/migrating-from-flink.md: a text of that page, and for each case how many messages are read otherwise."""
 HEADER = 5
@@ -87,9 +108,21 @@ def registry() -> Iterator[str]:
         yield url
 
 
+@cache
+def descriptor_file() -> Path:
+    """A file with the message types of Protobuf."""
+    with NamedTemporaryFile(suffix=".desc", delete=False) as file:
+        file.write(descriptors().SerializeToString())
+    path = Path(file.name)
+    atexit.register(path.unlink)
+    return path
+
+
 def table(case: Case, registry: str) -> Encoding:
     """The columns, the format and its options, as a table has them."""
     given = {"connector": "kafka", "topic": "t", "properties.bootstrap.servers": "b:1", **case.table_options(registry)}
+    if case.format == "protobuf":
+        given["protobuf.descriptor-file"] = str(descriptor_file())
     options = ", ".join(f"{string_literal(key)} = {string_literal(value)}" for key, value in given.items())
     statement = parse_statement(f"CREATE TABLE t ({case.columns}) WITH ({options})")
     assert isinstance(statement, CreateTable)
