@@ -123,11 +123,20 @@ def test_tables_of_sparks_catalogs(env: TableEnvironment, spark: SparkSession, t
         assert found(env, "SELECT * FROM spark_catalog.default.lake ORDER BY id, p") == expected
         with pytest.raises(ConfigurationError, match=r"'s' is STRING, but the query's .* is INT"):
             env.execute_sql("INSERT INTO spark_catalog.default.lake VALUES (1, 1, 1)")
-        with pytest.raises(ConfigurationError, match=r"`lake`\.`db`\.`t` does not exist in Spark's catalogs"):
-            env.execute_sql("INSERT INTO lake.db.t VALUES (1)")
+        with pytest.raises(ConfigurationError, match=r"`nodb`\.`t` does not exist in Spark's catalogs"):
+            env.execute_sql("INSERT INTO nodb.t VALUES (1)")
+        for statement in ("INSERT INTO lake.db.t VALUES (1)", "SELECT * FROM lake.db.t"):
+            with pytest.raises(ConfigurationError, match="`t` does not exist: the session has no catalog `lake`"):
+                env.execute_sql(statement)
+        spark.conf.set("spark.sql.catalog.lake", "org.example.Catalog")
+        env.execute_sql("CREATE TABLE d (id INT) WITH ('connector' = 'delta', 'table-path' = '/d')")
+        for statement in ("INSERT INTO lake.db.t VALUES (1)", "SELECT * FROM lake.db.t", "SELECT * FROM d"):
+            with pytest.raises(ConfigurationError, match=r"(?s)org\.example\.Catalog|delta.*Start Spark with its JAR"):
+                env.execute_sql(statement)
         with pytest.raises(ConfigurationError, match=r"'key\.fields' names the column 'i'"):
             env.execute_sql(
                 "INSERT INTO spark_catalog.default.lake /*+ OPTIONS('key.fields' = 'i') */ VALUES (1, 'a', 1)"
             )
     finally:
+        spark.conf.unset("spark.sql.catalog.lake")
         spark.sql("DROP TABLE spark_catalog.default.lake")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 
+import pyspark
 import pytest
+from pyspark.errors import PySparkException
 
 from dynamic_kafka.changelog import merge_statement
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.connectors.datagen import expressions, row_count
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import TableDefinition
+from dynamic_kafka.sql.load_errors import loading
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.sql.tables import table_of
@@ -136,3 +139,17 @@ def test_a_merge() -> None:
         "WHEN MATCHED THEN UPDATE SET target.`id` = changes.`id`, target.`a b` = changes.`a b`",
         "WHEN NOT MATCHED AND NOT changes.__gone THEN INSERT (`id`, `a b`) VALUES (changes.`id`, changes.`a b`)",
     ]
+
+
+def test_a_jar_for_another_release_of_spark() -> None:
+    """As Iceberg's for Spark 4.1 on a later one: the error says which class does not fit, and what to do."""
+    words = (
+        "java.lang.IncompatibleClassChangeError: class org.Table can not implement org.View (it is in a loader)\n at x"
+    )
+    with pytest.raises(ConfigurationError) as caught, loading():
+        raise PySparkException(words)
+    assert str(caught.value) == (
+        f"A JAR of this session is for another release of Spark than {pyspark.__version__}: "
+        "java.lang.IncompatibleClassChangeError: class org.Table can not implement org.View. Start Spark with one for this "
+        "release (spark.jars.packages)"
+    )

@@ -28,6 +28,7 @@ from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.connectors.spark_table import find
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import Name, qualified
+from dynamic_kafka.sql.load_errors import loading
 from dynamic_kafka.sql.names import Databases, is_ours, key_of, place_of, qualified_tables
 from dynamic_kafka.sql.ordered import Arrivals
 from dynamic_kafka.sql.parser.lexer import tokenize
@@ -132,16 +133,17 @@ class Catalog:
                 problems[key] = error
         settings = self._spark.conf
         try:
-            translated = translate(
-                query,
-                self._type_of,
-                zone=str(settings.get("spark.sql.session.timeZone")),
-                views=qualified_tables(query, self._places)
-                | {place: self._view_of(query, place, streaming=streaming) for place in query.options},
-            )
-            if translated != text:
-                _check_settings(settings)
-            rows = self._spark.sql(translated)
+            with loading():
+                translated = translate(
+                    query,
+                    self._type_of,
+                    zone=str(settings.get("spark.sql.session.timeZone")),
+                    views=qualified_tables(query, self._places)
+                    | {place: self._view_of(query, place, streaming=streaming) for place in query.options},
+                )
+                if translated != text:
+                    _check_settings(settings)
+                rows = self._spark.sql(translated)
             if rows.isStreaming and self._arrivals.differs(query, of_view=of_view):
                 translated, rows = self._as_stream(query)
         except AnalysisException as error:
@@ -351,8 +353,9 @@ class Catalog:
 
     def _is_in_spark(self, name: Name) -> bool:
         try:
-            return self._spark.catalog.tableExists(qualified(name))
-        except PySparkException:  # such as a catalog that does not exist
+            with loading():
+                return self._spark.catalog.tableExists(qualified(name))
+        except (ConfigurationError, PySparkException):  # such as a catalog that does not exist
             return False
 
     def rows_of(self, view: View, *, streaming: bool | None = None) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
 
@@ -14,7 +15,7 @@ from dynamic_kafka.sql.parser.create_table import AsQuery
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import tokenize
 
-__all__ = ["errors_of", "in_text", "named_place", "place_in", "reason_of"]
+__all__ = ["errors_of", "in_text", "java_message", "named_place", "place_in", "reason_of"]
 
 
 @contextmanager
@@ -38,7 +39,9 @@ def errors_of(statement: nodes.Statement, script: str, what: str | None = None) 
         if moved is error:
             raise
         raise moved from error
-    except (DynamicKafkaError, PySparkException) as error:
+    except Exception as error:
+        if not isinstance(error, (DynamicKafkaError, PySparkException)) and not java_message(error):
+            raise
         offset = _offset(error, statement, script) if isinstance(error, AnalysisException) else None
         if offset is not None:
             raise sql_error(script, offset, re.sub(r"\s*SQLSTATE: .*", "", reason_of(error))) from error
@@ -83,7 +86,7 @@ def in_text(error: SqlError, text: str, start: int = 0) -> SqlError:
 
 def reason_of(error: Exception) -> str:
     """Return the reason of an error on one line: of a Spark error the part of this package or of Python, if there is one."""
-    text = str(error).strip()
+    text = java_message(error) or str(error).strip()
     if ours := re.search(r"\bdynamic_kafka\.errors\.\w+: (.*)", text):
         return ours[1]
     if python := re.findall(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", text, re.MULTILINE):
@@ -92,6 +95,12 @@ def reason_of(error: Exception) -> str:
     # raise_error() puts the name of a condition in front of our text.
     first = re.sub(r"^(?:\[STREAM_FAILED\].*? terminated with exception: )?(?:\[USER_RAISED_EXCEPTION\] )?", "", first)
     return re.sub(r"(?:\s*SQLSTATE: \w+)+$", "", first) or type(error).__name__
+
+
+def java_message(error: Exception) -> str:
+    """Return Java's own words for an error that PySpark has no class for; empty for any other one."""
+    of_java: Any = getattr(error, "java_exception", None)  # of Py4J, which a client of Spark Connect may not have
+    return "" if of_java is None else re.sub(r"^org\.apache\.spark\.\w+: ", "", str(of_java.toString()))
 
 
 def _beginning(statement: nodes.Statement) -> str:

@@ -16,6 +16,7 @@ from dynamic_kafka.formats.expressions import named, quoted
 from dynamic_kafka.options import Option, non_blank
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable, other_table
 from dynamic_kafka.sql.definition import Name, PhysicalColumn, TableDefinition, qualified
+from dynamic_kafka.sql.load_errors import loading
 from dynamic_kafka.sql.options import KEY_FIELDS
 from dynamic_kafka.sql.result import start
 from dynamic_kafka.sql.types import cast_type, flink_type
@@ -47,12 +48,16 @@ def find(spark: SparkSession, name: Name, options: Mapping[str, str]) -> OtherTa
         spark: The session.
         name: The table's name.
         options: The options of the INSERT's hint: a key, and the column with the order of its rows.
+
+    Raises:
+        ConfigurationError: If its catalog does not exist or cannot be loaded, or a column has a type that Flink lacks.
     """
     try:
-        if not spark.catalog.tableExists(qualified(name)):
-            return None
-        fields = spark.table(qualified(name)).schema.fields
-    except PySparkException:  # such as a catalog that does not exist
+        with loading():
+            if not spark.catalog.tableExists(qualified(name)):
+                return None
+            fields = spark.table(qualified(name)).schema.fields
+    except PySparkException:  # such as a table that is dropped between the two
         return None
     key: tuple[str, ...] = KEY_FIELDS.of({KEY_FIELDS.key: KEY_FIELDS.parse(options.get(KEY_FIELDS.key, ""))})
     columns = tuple(
@@ -111,13 +116,14 @@ def _of_spark(spark: SparkSession, table: OtherTable) -> DataFrame:
     """Return the table in Spark.
 
     Raises:
-        ConfigurationError: If it does not exist, or lacks a column.
+        ConfigurationError: If it does not exist or cannot be loaded, or lacks a column.
     """
     place = _place(table)
     try:
-        by_path = table.kind is DELTA
-        rows = spark.read.format("delta").load(_TABLE_PATH.of(table.options)) if by_path else spark.table(place)
-        names = rows.columns
+        with loading():
+            by_path = table.kind is DELTA
+            rows = spark.read.format("delta").load(_TABLE_PATH.of(table.options)) if by_path else spark.table(place)
+            names = rows.columns
     except AnalysisException as error:
         raise ConfigurationError(
             f"Table {table.name} is {place} in Spark, which cannot be read: {str(error).splitlines()[0]}. Create it with "
