@@ -135,6 +135,7 @@ def sink(reporter: str = "committer", sequence: int = 1, **changes: Any) -> Sink
         "batches": sequence,
         "tasks": 2,
         "errors": 0,
+        "dead_letters": 0,
         "records": {"east": 100 * sequence},
         "bytes": {"east": 1000 * sequence},
         "send_time_s": 0.125,

@@ -21,6 +21,7 @@ from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, RowErro
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.native import Implementation
 from dynamic_kafka.sink import producers as pooling
+from dynamic_kafka.sink.dead_letters import record_sizes
 from dynamic_kafka.sink.partitioners import FixedPartitioner, KafkaPartitioner, RoundRobinPartitioner
 from dynamic_kafka.sink.producers import ClusterProducer, PooledProducers
 from dynamic_kafka.sink.report import TaskReport, Volume
@@ -273,6 +274,33 @@ def test_a_record_that_the_client_refuses(cluster_a: KafkaBroker, topic: Callabl
     error = undelivered(one_cluster(cluster_a.bootstrap_servers, name, {"buffer.memory": "50000"}), batch)
     assert (error.code, error.key_bytes) == ("_QUEUE_FULL", 2)
     assert "raise buffer.memory" in str(error)
+
+
+def test_records_that_nobody_takes_are_dead_letters(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """The limit of the topic, to the byte, and that of the producer. A letter that is too large for one record has parts."""
+    name, letters = topic(cluster_a, config={"max.message.bytes": "1000"}), topic(cluster_a)
+    task = one_cluster(cluster_a.bootstrap_servers, name, {"max.request.size": "2000"}, dead_letter_topic=letters)
+    for key, least, headers in ((None, 800, None), (b"k" * 70, 700, [{"key": "h" * 64, "value": None}])):
+        sizes = range(least, least + 200)
+        alone = [rows(value=[bytes(size)], key=[key], headers=[headers]) for size in sizes]
+        limit = next(s for s, r in zip(sizes, alone, strict=True) if record_sizes(r)[1][0] > 1000)
+        fits, not_any_more = alone[limit - least - 1], alone[limit - least]
+        assert run(task, fits).dead_letters == 0
+        assert run(task, not_any_more).dead_letters == 1
+        with pytest.raises(DeliveryError, match="MSG_SIZE_TOO_LARGE"):
+            run(one_cluster(cluster_a.bootstrap_servers, name), not_any_more)
+    assert len(values(cluster_a.bootstrap_servers, name)) == 2
+    first, second = stored(cluster_a.bootstrap_servers, letters)
+    assert (first.key(), second.key(), next(iter(second.headers() or ()))) == (None, b"k" * 70, ("h" * 64, None))
+
+    value = bytes(range(250)) * 20
+    report = run(task, rows(value=[b"a", value], key=[b"k", b"k"]))
+    assert (report.clusters, report.dead_letters, report.rows) == ({"east": Volume(1, 2)}, 1, 2)
+    parts = stored(cluster_a.bootstrap_servers, letters)[2:]
+    assert b"".join(part.value() or b"" for part in parts) == value
+    headers_of = [dict(part.headers() or []) for part in parts]
+    assert [found["dynamic-kafka.part"] for found in headers_of] == [b"%d/4" % (i + 1) for i in range(4)]
+    assert headers_of[0]["dynamic-kafka.topic"] == name.encode()
 
 
 def test_a_topic_that_is_deleted(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:

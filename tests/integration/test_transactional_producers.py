@@ -168,6 +168,32 @@ def test_the_numbers_of_a_producer_that_lives_for_one_task_are_told(
     assert sum(found) == 3
 
 
+def test_dead_letters_are_in_the_transaction(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Those of a task that fails are never visible, so a second attempt of it does not write them twice."""
+    name, letters = topic(cluster_a), topic(cluster_a)
+    task = task_to(cluster_a)
+    task = replace(task, settings=replace(task.settings, dead_letter_topic=letters))
+    rows = pa.RecordBatch.from_pydict({"topic": [name] * 2, "value": [b"v", bytes(2_000_000)]})
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield rows
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), TransactionalProducers(task) as producers:
+        write(failing(), task, producers, task_number=0)
+    with TransactionalProducers(task) as producers:
+        report = flush(write(iter([rows]), task, producers, task_number=0))
+        (prepared,) = producers.prepare()
+    assert (report.dead_letters, report.rows) == (1, 2)
+    wait_until(lambda: open_transactions(cluster_a) == [prepared.transactional_id], 20, "the abort")
+    assert (committed(cluster_a, name), committed(cluster_a, letters)) == ([], [])
+    client = TransactionClient("east", cluster_a.client_properties(), timeout_ms=20_000)
+    client.end(prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, commit=True)
+    client.close()
+    wait_until(lambda: len(committed(cluster_a, name)) == 1, 20, "the commit")
+    assert b"".join(part.value() or b"" for part in committed(cluster_a, letters)) == bytes(2_000_000)
+
+
 def test_many_tasks_of_a_batch_in_one_worker(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
     """Its producers and open files stay as few, and the transactions of those that are closed can all be committed."""
     name, task = topic(cluster_a), task_to(cluster_a)

@@ -74,6 +74,7 @@ METRICS = {option.key for option in METRICS_OPTIONS}
 ADDED = {
     "sink": {
         *("writer-implementation", "sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"),
+        "sink.dead-letter.topic",
         *("register.producer.metrics", *METRICS),
     },
     "source": {

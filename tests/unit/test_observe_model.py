@@ -242,10 +242,14 @@ def test_clients_numbers_are_joined_by_their_kind() -> None:
 def test_a_sink_is_one_whatever_process_reports_it() -> None:
     """Spark may commit each batch in another process. A batch of which all tasks failed does not tell the query's id."""
     failed = sink("third", batches=0, records={}, bytes={}, phase="failed", reason="2 of 2 tasks failed")
-    reports = [sink(name="nightly", query_id="id-1"), sink("second", name="nightly", query_id="id-1"), failed]
+    first, second = (
+        sink(r, name="nightly", query_id="id-1", dead_letters=n) for r, n in (("committer", 3), ("second", 2))
+    )
+    reports = [first, second, failed]
     (query,) = model_of(*reports).status(BEGAN_MS)["queries"]
     (seen,) = query["sinks"]
     assert (seen["batches"], seen["records"], query["query"]) == (2, 200, "nightly")
+    assert seen["dead_letters"] == 5
     assert (query["state"], query["reason"]) == ("degraded", "the last batch was not written: 2 of 2 tasks failed")
 
 

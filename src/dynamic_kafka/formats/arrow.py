@@ -9,17 +9,34 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.functions import arrow_udf
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, RowError
 from dynamic_kafka.formats.format import ERROR
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["arrow_type", "bisect_errors", "decoded", "decoded_type", "evaluated"]
+__all__ = [
+    "MESSAGE_OR_ERROR",
+    "Encoded",
+    "arrow_type",
+    "bisect_errors",
+    "decoded",
+    "decoded_type",
+    "encoded",
+    "encoded_or_error",
+    "evaluated",
+    "or_errors",
+]
 
 T = TypeVar("T")
+
+Encoded = Callable[[Callable[[pa.Array], pa.Array], "Column"], "Column"]
+"""What makes a column of a function that encodes a struct array: `encoded` or `encoded_or_error`."""
+
+MESSAGE_OR_ERROR = StructType([StructField("message", BinaryType()), StructField("error", StringType())])
+"""The type of what `Format.encode_or_error` returns: a message, or the reason why there is none."""
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
@@ -101,6 +118,43 @@ def evaluated(function: Callable[..., pa.Array], result: DataType, *columns: Col
     function.__annotations__ = dict.fromkeys(function.__annotations__, pa.Array)
     found: Column = arrow_udf(function, result)(*columns)  # type: ignore[call-overload]  # the stubs do not know that
     return found
+
+
+def encoded(function: Callable[[pa.Array], pa.Array], column: Column) -> Column:
+    """Return a binary column that Spark's workers encode over Arrow batches."""
+    return evaluated(function, BinaryType(), column)
+
+
+def encoded_or_error(function: Callable[[pa.Array], pa.Array], column: Column) -> Column:
+    """Return a column of `MESSAGE_OR_ERROR` that Spark's workers encode over Arrow batches."""
+    return evaluated(or_errors(function), MESSAGE_OR_ERROR, column)
+
+
+def or_errors(encode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    """Return a function that gives messages, or the reasons why rows have none, where `encode` raises.
+
+    A batch without a bad row is encoded as a whole, as with `encode` itself.
+
+    Args:
+        encode: Takes a struct array and returns a binary array. Raises `RowError` for a row that cannot be encoded, or
+            `UnicodeDecodeError` for a text that is not UTF-8.
+    """
+
+    def message_or_error(rows: pa.Array) -> pa.Array:
+        def attempt(begin: int, end: int) -> tuple[pa.Array, list[str | None]]:
+            return encode(rows.slice(begin, end - begin)), [None] * (end - begin)
+
+        def blame(place: int, error: Exception) -> tuple[pa.Array, list[str | None]]:
+            del place
+            text = "A row has a text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            return pa.nulls(1, pa.binary()), [text]
+
+        parts = bisect_errors(len(rows), attempt, blame, (RowError, UnicodeDecodeError))
+        messages = parts[0][0] if len(parts) == 1 else pa.concat_arrays([messages for messages, _ in parts])
+        errors = pa.array([error for _, errors in parts for error in errors], pa.string())
+        return pa.StructArray.from_arrays([messages, errors], MESSAGE_OR_ERROR.names)
+
+    return message_or_error
 
 
 def bisect_errors(

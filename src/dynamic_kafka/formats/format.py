@@ -87,6 +87,8 @@ class Format:
             defines something else), and for a message that is skipped because of the format's options.
         encode: Takes a struct column of the schema's fields (with a last field `row_kind` for a changelog format), the
             schema and options. Returns a binary column; null means a null message.
+        encode_or_error: Takes what `encode` takes, and returns `arrow.MESSAGE_OR_ERROR` instead of raising `RowError`. None
+            if `encode` has a message for each row.
         check: Raises `ConfigurationError` if the format does not support the schema or the options.
         changelog: True if a message describes how a row changed, not only the row.
         metadata: The types of the format's metadata by name, without `value.`.
@@ -117,3 +119,4 @@ class Format:
     native: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
     decoder: Callable[[StructType, FormatOptions], Decoder] | None = None
     native_encode: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
+    encode_or_error: Callable[[Column, StructType, FormatOptions], Column] | None = None

@@ -153,6 +153,7 @@ class Model:
         sink.batches += report["batches"] - (before["batches"] if before else 0)
         sink.dropped += report["dropped"] - (before["dropped"] if before else 0)
         sink.errors += report["errors"] - (before["errors"] if before else 0)
+        sink.dead_letters += report["dead_letters"] - (before["dead_letters"] if before else 0)
         for totals, now, was in (
             (sink.records, report["records"], before["records"] if before else {}),
             (sink.bytes, report["bytes"], before["bytes"] if before else {}),

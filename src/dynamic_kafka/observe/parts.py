@@ -102,6 +102,7 @@ class SinkPart:
     reported_ms: int
     batches: int = 0
     errors: int = 0
+    dead_letters: int = 0
     records: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     transactions: Transactions | None = None

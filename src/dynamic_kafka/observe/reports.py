@@ -330,6 +330,7 @@ class SinkReport(TypedDict):
         batches: The number of batches that were committed so far.
         tasks: The number of tasks of the last batch.
         errors: The number of records that were not acknowledged so far.
+        dead_letters: The number of rows so far that went to the dead-letter topic.
         records: By cluster: the records so far.
         bytes: By cluster: their bytes so far.
         send_time_s: Flink's currentSendTime: from handing over the last record until all are acknowledged, in the slowest
@@ -357,6 +358,7 @@ class SinkReport(TypedDict):
     batches: int
     tasks: int
     errors: int
+    dead_letters: int
     records: dict[str, int]
     bytes: dict[str, int]
     send_time_s: float | None

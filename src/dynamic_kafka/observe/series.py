@@ -143,6 +143,7 @@ SERIES: tuple[Series, ...] = (
     _counter("sink_records", "Records written.", _SINK_CLUSTER, "numRecordsOut, numRecordsSend"),
     _counter("sink_bytes", "Bytes of their keys and values.", _SINK_CLUSTER, "numBytesOut, numBytesSend"),
     _counter("sink_errors", "Records that were not acknowledged.", _SINK, "numRecordsOutErrors, numRecordsSendErrors"),
+    _counter("sink_dead_letters", "Rows that could not be written and went to `sink.dead-letter.topic`.", _SINK),
     _gauge(
         "sink_send_time_seconds",
         "The time from handing over the last record until all are acknowledged, in the slowest task of the last batch.",
@@ -282,6 +283,7 @@ def _of_sink(sink: SinkStatus) -> _Values:
     name = sink["sink"]
     yield "sink_batches_total", (name,), sink["batches"]
     yield "sink_errors_total", (name,), sink["errors"]
+    yield "sink_dead_letters_total", (name,), sink["dead_letters"]
     yield "sink_send_time_seconds", (name,), sink["send_time_s"]
     yield "sink_last_batch_failed", (name,), int(sink["phase"] == "failed")
     yield "sink_decide_seconds", (name,), sink["decide_s"]

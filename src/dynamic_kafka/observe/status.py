@@ -226,6 +226,7 @@ class SinkStatus(TypedDict):
     batches: int
     tasks: int
     errors: int
+    dead_letters: int
     records: int
     bytes: int
     records_per_s: float

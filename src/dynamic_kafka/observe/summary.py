@@ -243,6 +243,7 @@ def _sink_status(sink: SinkPart, now_ms: int) -> SinkStatus:
         batches=sink.batches,
         tasks=report["tasks"],
         errors=sink.errors,
+        dead_letters=sink.dead_letters,
         records=sum(sink.records.values()),
         bytes=sum(sink.bytes.values()),
         records_per_s=_rates(sink.history)[0],

@@ -100,6 +100,10 @@ def configure_sink(options: Mapping[str, str], objects: SinkObjects | None = Non
         log_topic=(parsed[_LOG_TOPIC] or commit_log_topic(prefix)) if exactly_once else "",
         **fields,
     )
+    if settings.dead_letter_topic is not None and settings.dead_letter_topic in topics:
+        raise InvalidOptionError(
+            "sink.dead-letter.topic", settings.dead_letter_topic, "another topic than those that rows are written to"
+        )
     if settings.log_cluster not in (None, stream) and not parsed.given(_STREAM_ID):
         raise InvalidOptionError(
             "sink.commit-log.cluster",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, may_not
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, pool_key
+from dynamic_kafka.kafka.config.properties import whole_number
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.kafka.principal import principal
@@ -24,6 +25,7 @@ from dynamic_kafka.native import Implementation
 from dynamic_kafka.sink.producing import Failures, RecordProducer
 from dynamic_kafka.sink.record_producers import make_record_producer
 from dynamic_kafka.sink.settings import SinkSettings, WriteTask
+from dynamic_kafka.sink.topic_limits import topic_limits
 
 __all__ = ["ClusterProducer", "PooledProducers", "TaskProducers", "kept_producer", "statistics_ms"]
 
@@ -139,6 +141,16 @@ class ClusterProducer:
             if refused.code() not in _MAY_APPEAR or time.monotonic() - began > _APPEARS_S:
                 raise self.delivery_error(refused, topic)
             self.poll(_POLL_S)
+
+    @cached_property
+    def largest_bytes(self) -> int:
+        """The largest size of a record that it takes, as librdkafka counts it."""
+        default = whole_number(self._properties, "message.max.bytes", 1_000_000)
+        return whole_number(self._properties, "max.request.size", default)
+
+    def topic_limits(self, topics: Sequence[str]) -> list[int | None]:
+        """Return what `topic_limits.topic_limits` does, for topics of this cluster."""
+        return topic_limits(self._clients, self.cluster, self._properties, topics)
 
     def connect(self, topic: str, timeout_s: float) -> None:
         """Wait until a broker has answered a question about a topic. Call it before anything is produced.

@@ -16,12 +16,23 @@ from dynamic_kafka.sink.partitioners import KafkaPartitioner
 from dynamic_kafka.sink.report import Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 
-__all__ = ["COLUMNS", "HEADERS", "UNASSIGNED", "Records", "by_cluster", "check_schema", "to_records"]
+__all__ = [
+    "COLUMNS",
+    "DEAD_LETTER",
+    "HEADERS",
+    "UNASSIGNED",
+    "Records",
+    "by_cluster",
+    "check_schema",
+    "to_records",
+]
 
 UNASSIGNED = -1
 """The partition of a record for which librdkafka's partitioner chooses (RD_KAFKA_PARTITION_UA)."""
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """The type of headers."""
+DEAD_LETTER = "__dead_letter"
+"""A column for rows that SQL cannot encode: a struct of the reason and of the row as JSON. It is null for all other rows."""
 
 
 def _is_text(data_type: pa.DataType) -> bool:
@@ -70,6 +81,8 @@ def check_schema(schema: pa.Schema, settings: SinkSettings) -> None:
     """
     names: list[str] = schema.names
     for name, data_type in zip(names, schema.types, strict=True):
+        if name == DEAD_LETTER and settings.dead_letter_topic is not None:
+            continue
         if name not in COLUMNS:
             hint = suggestion(name.lower(), COLUMNS) or "; drop it, or make it part of the value, as with to_json"
             raise ConfigurationError(f"Column '{name}' is not one of the sink's columns {', '.join(COLUMNS)}{hint}")

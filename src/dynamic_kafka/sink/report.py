@@ -26,6 +26,7 @@ class TaskReport:
     Args:
         clusters: The volume handed to the producers, by cluster; a cluster without rows is absent.
         errors: The number of records known as not acknowledged; more than 0 with the guarantee `none` only.
+        dead_letters: The number of rows that went to the dead-letter topic; they are not in `clusters`.
         write_ms: The time to hand all records over; includes waits for a full queue, excludes waits for input.
         flush_ms: The time from then on until all records were acknowledged; 0 with the guarantee `none`.
         writers: What has written, "native" or "python"; both if clusters differ.
@@ -33,6 +34,7 @@ class TaskReport:
 
     clusters: Mapping[str, Volume] = field(default_factory=dict)
     errors: int = 0
+    dead_letters: int = 0
     write_ms: float = 0.0
     flush_ms: float = 0.0
     writers: frozenset[str] = frozenset()
@@ -41,6 +43,11 @@ class TaskReport:
     def total(self) -> Volume:
         """Return the volume of all clusters."""
         return sum(self.clusters.values(), Volume())
+
+    @property
+    def rows(self) -> int:
+        """Return the number of the task's rows, also of those that went to the dead-letter topic."""
+        return self.total.records + self.dead_letters
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
+from dynamic_kafka.metadata.model import TOPIC_NAME
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.native import Implementation
 from dynamic_kafka.options import Parser, choice, integer, name_list, non_blank, option
@@ -85,6 +86,13 @@ class SinkSettings:
         doc="What writes the records on the executors: `native` is the native kernel (the extra `native`), `python` is "
         "plain Python. `auto` is the kernel where it is installed. A cluster with tokens from Python code is written by "
         "Python.",
+    )
+    dead_letter_topic: str | None = option(
+        "sink.dead-letter.topic",
+        non_blank("a topic's name: at most 249 letters, digits, '.', '_' and '-'", TOPIC_NAME.fullmatch),
+        doc="The topic for rows that cannot be written: the producer or the topic does not take a record of their size, or, "
+        "in SQL tables, the format cannot encode them. It has to exist on each cluster that rows go to. Without it, such a "
+        "row ends the query.",
     )
     log_cluster: str | None = option(
         "sink.commit-log.cluster",

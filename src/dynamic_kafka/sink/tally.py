@@ -98,6 +98,7 @@ class SinkTally:
             "batches": 0,
             "tasks": 0,
             "errors": 0,
+            "dead_letters": 0,
             "records": {},
             "bytes": {},
             "send_time_s": None,
@@ -170,6 +171,7 @@ class SinkTally:
             "bytes": sizes,
             "clients": clients,
             "errors": found["errors"] + sum(report.errors for report in reports),
+            "dead_letters": found["dead_letters"] + sum(report.dead_letters for report in reports),
             "writers": sorted({writer for report in reports for writer in report.writers}) or found["writers"],
         }
         if any(report.clusters for report in reports):

@@ -23,6 +23,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from dynamic_kafka.errors import DeliveryError
+from dynamic_kafka.sink.dead_letters import with_letters
 from dynamic_kafka.sink.producers import ClusterProducer, TaskProducers
 from dynamic_kafka.sink.producing import Refusal
 from dynamic_kafka.sink.records import UNASSIGNED, Records, by_cluster, to_records
@@ -97,7 +98,7 @@ def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskPro
     if task.settings.partitioner is not None:
         task.settings.partitioner.open(task_number, 0)  # Spark does not give a task their number
     volumes: dict[str, Volume] = {}
-    write_s = 0.0
+    write_s, dead_letters = 0.0, 0
     collecting = gc.isenabled()
     gc.disable()  # rows hold no cycles
     try:
@@ -108,9 +109,18 @@ def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskPro
                     producer = written.used.get(cluster) or written.used.setdefault(
                         cluster, producers.producer(cluster)
                     )
-                    records = to_records(rows, task.destinations[cluster], task.settings, producer.partitions)
-                    hand_over(records, producer, written)
-                    volumes[cluster] = volumes.get(cluster, Volume()) + records.volume
+                    destination = task.destinations[cluster]
+                    records: Records | None
+                    if task.settings.dead_letter_topic is None:
+                        records = to_records(rows, destination, task.settings, producer.partitions)
+                    else:
+                        records, letters, bad = with_letters(rows, destination, task.settings, producer)
+                        if letters is not None:
+                            hand_over(letters, producer, written)
+                            dead_letters += bad
+                    if records is not None:
+                        hand_over(records, producer, written)
+                        volumes[cluster] = volumes.get(cluster, Volume()) + records.volume
                     producer.poll(0)
                     written.check()
             write_s += time.perf_counter() - began
@@ -118,7 +128,7 @@ def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskPro
         if collecting:
             gc.enable()
     writers = frozenset(producer.client.implementation for producer in written.used.values())
-    written.report = TaskReport(volumes, written.errors, write_s * 1000, writers=writers)
+    written.report = TaskReport(volumes, written.errors, dead_letters, write_s * 1000, writers=writers)
     return written
 
 

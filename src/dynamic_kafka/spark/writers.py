@@ -122,7 +122,7 @@ class _Writer:
             written = write(encoded(iterator, self._specs), self._task, transactional, task_number=number)
             used += written.used.values()
             report = flush(written)
-            rows, transactions = report.total.records, transactional.prepare()
+            rows, transactions = report.rows, transactional.prepare()
             return KafkaCommitMessage(report, identity, self._claim, transactions, rows, run, destinations, log)
 
     def _identity(self) -> Identity | None:
@@ -159,6 +159,11 @@ class _Writer:
             max((m.report.flush_ms for m in found), default=0),
             published or f"{sum(m.report.errors for m in found)} errors",
         )
+
+        if letters := sum(m.report.dead_letters for m in found):
+            _log.warning(
+                "%d rows could not be written and are in the topic '%s'", letters, self._settings.dead_letter_topic
+            )
 
     @contextmanager
     def _observed(self, found: Sequence[KafkaCommitMessage], batch: int) -> Iterator[list[PublishReport]]:

@@ -25,6 +25,7 @@ from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, Physica
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
 from dynamic_kafka.sql.table import Encoding, KafkaTable, only_topic
 from dynamic_kafka.sql.types import cast_type, flink_type, spark_type
+from dynamic_kafka.sql.unwritable import FAULT, cast_or_fault, with_dead_letters
 
 __all__ = ["check_writable", "to_sink_rows", "to_table_rows", "values_of"]
 
@@ -73,7 +74,8 @@ def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
 def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | None = None) -> DataFrame:
     """Return the sink's rows: `key` and `value`, and `topic`, `headers`, `timestamp` or `cluster` if the table has them.
 
-    `key` and `value` are structs if the sink encodes them; the column's metadata then says how.
+    `key` and `value` are structs if the sink encodes them; the column's metadata then says how. With
+    `sink.dead-letter.topic`, rows that cannot be encoded are in the column `DEAD_LETTER`, and do not end the query.
 
     Args:
         query: The rows to write; columns are matched by position.
@@ -84,18 +86,35 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
         ConfigurationError: If the columns do not fit the table.
     """
     columns = check_writable(table)
-    rows, values, given_kind = values_of(query, table, columns, names)
+    faults: list[Column] | None = None if configure_sink(table.sink).dead_letter_topic is None else []
+    rows, values, given_kind = values_of(query, table, columns, names, faults)
     kind_column = F.lit(INSERT) if given_kind is None else given_kind
-    selected = []
-    if table.key is not None:
-        selected.append(_encoded(table, table.key, values, kind_column, _spec(query.sparkSession, table, table.key)))
-    selected.append(_encoded(table, table.value, values, kind_column, _spec(query.sparkSession, table, table.value)))
+    if faults is not None:
+        rows = rows.withColumn(FAULT, F.coalesce(F.lit(None).cast("string"), *faults))
+    selected, reported = [], []
+    for encoding in filter(None, (table.key, table.value)):
+        spec, encode = _spec(query.sparkSession, table, encoding), encoding.format.encode
+        row = _row(encoding, values, kind_column)
+        if faults is not None:
+            row = F.when(F.col(FAULT).isNull(), row)
+            if spec is None and encoding.format.encode_or_error is not None:
+                encode = encoding.format.encode_or_error
+                reported.append(encoding.name)
+        found = encode(row, encoding.schema, encoding.options) if spec is None else row
+        if table.upsert and encoding is table.value:
+            found = F.when(~kind_column.isin(*DELETES), found)
+        selected.append(found.alias(encoding.name, metadata={} if spec is None else {ENCODER: spec}))
     for column in columns:
         if isinstance(column, MetadataColumn):
             key = METADATA_KEYS[column.key]
             assert key.write is not None
             selected.append(key.write(values[column.name].cast(key.type)).alias(key.column))
-    return rows.select(*selected)
+    if faults is None:
+        return rows.select(*selected)
+    given = {name: f"c{place}" for name, place in _assigned(query, table, columns, names).items()}
+    if given_kind is not None:
+        given[ROW_KIND] = f"c{len(given)}"
+    return with_dead_letters(rows, selected, reported, given)
 
 
 def to_table_rows(query: DataFrame, table: OtherTable, names: Sequence[str] | None = None) -> DataFrame:
@@ -122,6 +141,7 @@ def values_of(
     table: KafkaTable | OtherTable,
     columns: Sequence[PhysicalColumn | MetadataColumn],
     names: Sequence[str] | None,
+    faults: list[Column] | None = None,
 ) -> tuple[DataFrame, dict[str, Column], Column | None]:
     """Return the query's rows with other names, in these the value of each column, and the kind of a row if there is one.
 
@@ -130,6 +150,7 @@ def values_of(
         table: The table.
         columns: The columns that an INSERT has values for.
         names: The columns that an INSERT lists; None for all.
+        faults: Gets columns with the reason why a row cannot be written, null if it can. If None, such a row ends the query.
 
     Raises:
         ConfigurationError: If the columns do not fit the table.
@@ -137,24 +158,36 @@ def values_of(
     given = _assigned(query, table, columns, names)
     has_kind = _has_kind(query, table, names or [c.name for c in columns])
     rows = query.toDF(*(f"c{i}" for i in range(len(query.columns))))
-    values = {
-        c.name: (F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)).cast(cast_type(c.type))
-        for c in columns
-    }
-    kind = _checked_kind(F.col(f"c{len(query.columns) - 1}"), table) if has_kind else None
+    values = {}
+    for c in columns:
+        value = F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)
+        values[c.name] = value.cast(cast_type(c.type)) if faults is None else cast_or_fault(value, c, faults)
+    kind = _checked_kind(F.col(f"c{len(query.columns) - 1}"), table, faults) if has_kind else None
     or_insert = F.lit(INSERT) if kind is None else kind
-    values |= {c.name: _not_null(values[c.name], c, table, or_insert) for c in columns if not c.type.nullable}
+    values |= {c.name: _not_null(values[c.name], c, table, or_insert, faults) for c in columns if not c.type.nullable}
     return rows, values, kind
 
 
-def _checked_kind(kind: Column, table: KafkaTable | OtherTable) -> Column:
+def _unless(wrong: Column, reason: Column, value: Column, faults: list[Column] | None) -> Column:
+    """Return a value that ends the query if it is wrong; with `faults`, note that instead."""
+    if faults is None:
+        return F.when(wrong, F.raise_error(reason)).otherwise(value)
+    faults.append(F.when(wrong, reason))
+    return value
+
+
+def _checked_kind(kind: Column, table: KafkaTable | OtherTable, faults: list[Column] | None) -> Column:
     rule = f"Column '{ROW_KIND}' of a row for table {qualified(table.definition.name)} must be +I, -U, +U or -D, not "
     refusal = F.concat(F.lit(rule), F.coalesce(kind, F.lit("NULL")), F.lit(". Correct the query"))
-    return F.when(kind.isin(*ROW_KINDS), kind).otherwise(F.raise_error(refusal))
+    return _unless(~F.coalesce(kind.isin(*ROW_KINDS), F.lit(False)), refusal, kind, faults)
 
 
 def _not_null(
-    value: Column, column: PhysicalColumn | MetadataColumn, table: KafkaTable | OtherTable, kind: Column
+    value: Column,
+    column: PhysicalColumn | MetadataColumn,
+    table: KafkaTable | OtherTable,
+    kind: Column,
+    faults: list[Column] | None,
 ) -> Column:
     """Return a value that fails the query if it is null (Flink's `table.exec.sink.not-null-enforcer` = ERROR)."""
     wrong = value.isNull()
@@ -164,7 +197,7 @@ def _not_null(
         f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, but a row has NULL for it. Filter "
         "such rows, use COALESCE, or declare the column without NOT NULL"
     )
-    return F.when(wrong, F.raise_error(F.lit(refusal))).otherwise(value)
+    return _unless(wrong, F.lit(refusal), value, faults)
 
 
 def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | None:
@@ -186,19 +219,14 @@ def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | N
     return None if encoder(spec) is None else spec
 
 
-def _encoded(
-    table: KafkaTable, encoding: Encoding, values: dict[str, Column], kind: Column, spec: str | None
-) -> Column:
+def _row(encoding: Encoding, values: dict[str, Column], kind: Column) -> Column:
+    """Return a struct of the key's or the value's fields, and of the kind for a changelog format."""
     fields = [
         values[column].alias(field) for column, field in zip(encoding.columns, encoding.schema.names, strict=True)
     ]
     if encoding.format.changelog:
         fields.append(kind.alias(ROW_KIND))
-    row = F.struct(*fields)
-    found = encoding.format.encode(row, encoding.schema, encoding.options) if spec is None else row
-    if table.upsert and encoding is table.value:
-        found = F.when(~kind.isin(*DELETES), found)
-    return found.alias(encoding.name) if spec is None else found.alias(encoding.name, metadata={ENCODER: spec})
+    return F.struct(*fields)
 
 
 def _has_kind(query: DataFrame, table: KafkaTable | OtherTable, names: Sequence[str]) -> bool:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, TimeType
+from pyspark.sql.types import TimeType
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, new_fields
 from dynamic_kafka.formats.avro.decoding import decode, reader, unreadable
 from dynamic_kafka.formats.avro.encoding import encode, native_spec
@@ -94,10 +94,10 @@ def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | N
     return None if has(schema, (TimeType,)) or in_headers(_NAME, options) else {"format": _NAME}
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     settings = schema_registry_settings.settings(_NAME, options)
     function = batch_encoder(settings, subject_of(_NAME, options), _text(schema, options), schema)
-    return evaluated(function, BinaryType(), column)
+    return call(function, column)
 
 
 def subject_of(name: str, options: FormatOptions) -> str:
@@ -343,5 +343,6 @@ AVRO_CONFLUENT = Format(
     columns=_columns,
     native=_native,
     decoder=_decoder,
+    encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Flink's format `avro-confluent`."""

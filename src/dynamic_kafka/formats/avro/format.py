@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, TimeType
+from pyspark.sql.types import TimeType
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.arrow import arrow_type, bisect_errors, decoded, evaluated
+from dynamic_kafka.formats.arrow import Encoded, arrow_type, bisect_errors, decoded, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.decoding import decode, reader
 from dynamic_kafka.formats.avro.encoding import encode, native_spec
 from dynamic_kafka.formats.avro.native import resolved
@@ -74,14 +74,14 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     return decoded(decoder(schema, options), schema, column)
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     text, as_json, cut = _text(schema, options), _ENCODING.of(options) == "json", to_be_cut(schema)
     native = native_spec(schema, parsed(text), cut)
 
     def to_avro(rows: pa.Array) -> pa.Array:
         return _encode_batch(rows, text, cut, native, as_json=as_json)
 
-    return evaluated(to_avro, BinaryType(), column)
+    return call(to_avro, column)
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
@@ -199,5 +199,6 @@ AVRO = Format(
     _check,
     native=_native,
     decoder=lambda schema, options: Decoder(decoder(schema, options)),
+    encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Flink's format `avro`."""

@@ -13,14 +13,14 @@ Source: org.apache.flink.formats.avro.registry.confluent.debezium of Flink 2.3.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry_settings
-from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, only_record
 from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_columns, subject_of
 from dynamic_kafka.formats.avro.decoding import reader
@@ -57,11 +57,11 @@ def _changes(columns: tuple[Column, ...], schema: StructType, options: FormatOpt
     return changes(DEBEZIUM_RECORD, columns[0], decoded(decoder.rows, message, *columns), schema)
 
 
-def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
+def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     message = DEBEZIUM_RECORD.written(schema)
     settings = schema_registry_settings.settings(_NAME, options)
     encoder = batch_encoder(settings, subject_of(_NAME, options), writer_text(schema, options), message)
-    return evaluated(encoder, BinaryType(), message_of_rows(DEBEZIUM_RECORD, rows, schema))
+    return call(encoder, message_of_rows(DEBEZIUM_RECORD, rows, schema))
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
@@ -141,5 +141,6 @@ DEBEZIUM_AVRO_CONFLUENT = Format(
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=f"{_NAME}.subject",
     columns=_columns,
+    encode_or_error=partial(_encode, call=encoded_or_error),
 )
 """Flink's format `debezium-avro-confluent`."""

@@ -13,13 +13,12 @@ Source: io.confluent.connect.protobuf.ProtobufData; org.apache.flink.formats.pro
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
-
-from pyspark.sql.types import BinaryType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry_settings
-from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD
 from dynamic_kafka.formats.changelog.format import changes, message_of_rows
 from dynamic_kafka.formats.format import Format, FormatOptions
@@ -61,7 +60,7 @@ def _changes(columns: tuple[Column, ...], schema: StructType, options: FormatOpt
     return changes(DEBEZIUM_RECORD, columns[0], decoded(decoder.rows, message, *columns), schema)
 
 
-def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
+def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     subject: str | None = options.get(_SUBJECT)
     if subject is None:
         raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
@@ -72,7 +71,7 @@ def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
         DEBEZIUM_RECORD.written(schema),
         text=options.get(_SCHEMA),
     )
-    return evaluated(encode, BinaryType(), message_of_rows(DEBEZIUM_RECORD, rows, schema))
+    return call(encode, message_of_rows(DEBEZIUM_RECORD, rows, schema))
 
 
 def _written(schema: StructType, options: FormatOptions) -> MessageType:
@@ -120,5 +119,6 @@ DEBEZIUM_PROTOBUF_CONFLUENT = Format(
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=_SUBJECT,
     columns=_columns,
+    encode_or_error=partial(_encode, call=encoded_or_error),
 )
 """Debezium's changes in Protobuf, with Confluent's schema registry."""

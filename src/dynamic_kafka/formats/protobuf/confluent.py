@@ -20,11 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import arrow_type, decoded, evaluated
+from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
 from dynamic_kafka.formats.format import Decoder as RowsDecoder
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.protobuf.columns import columns_of
@@ -330,7 +329,7 @@ class _Written(NamedTuple):
     files: tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     settings = schema_registry_settings.settings(_NAME, options)
     subject: str | None = options.get(_SUBJECT)
     if subject is None:
@@ -338,7 +337,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
     message = _given_message(options) or message_of_columns(schema, options.get(_MESSAGE, "Row"))
     literal: str = _PROTOBUF.null_literal.of(options)
     function = batch_encoder(settings, subject, message, schema, text=options.get(_SCHEMA), null_literal=literal)
-    return evaluated(function, BinaryType(), column)
+    return call(function, column)
 
 
 def batch_encoder(
@@ -448,5 +447,6 @@ PROTOBUF_CONFLUENT = Format(
     columns=_columns,
     native=_native,
     decoder=_rows_decoder,
+    encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Protobuf with Confluent's schema registry."""

@@ -17,13 +17,13 @@ Source: org.apache.flink.formats.protobuf of Flink 2.1.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.arrow import decoded, evaluated
+from dynamic_kafka.formats.arrow import Encoded, decoded, encoded, encoded_or_error
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
 from dynamic_kafka.formats.protobuf.descriptors import (
@@ -134,7 +134,7 @@ def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | N
     return None if plan is None else {"format": _NAME, **plan, "decoder": sent_options(_NAME, message)}
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     message = _message(options)
     literal: str = _OPTIONS.null_literal.of(options)
     encoder(message, schema, literal)  # raises if the columns do not fit
@@ -144,8 +144,17 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
         messages = encode_all(native, rows)
         return messages if messages is not None else pa.array(encoder(message, schema, literal)(rows), pa.binary())
 
-    return evaluated(to_protobuf, BinaryType(), column)
+    return call(to_protobuf, column)
 
 
-PROTOBUF = Format(_NAME, _OPTIONS, _decode, _encode, _check, native=_native, decoder=_decoder)
+PROTOBUF = Format(
+    _NAME,
+    _OPTIONS,
+    _decode,
+    _encode,
+    _check,
+    native=_native,
+    decoder=_decoder,
+    encode_or_error=partial(_encode, call=encoded_or_error),
+)
 """Flink's format `protobuf`."""
