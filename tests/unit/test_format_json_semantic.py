@@ -19,11 +19,14 @@ from pyspark.sql.types import (
     TimestampType,
     TimeType,
 )
+from tests.unit.registries import registries
 
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import format_named
 from dynamic_kafka.formats.json.confluent import JSON_SCHEMA_CONFLUENT
 from dynamic_kafka.formats.json.schemas import schema_text
 from dynamic_kafka.formats.json.semantic import plain, plan_of_connect, plan_of_json_schema
+from dynamic_kafka.formats.schema_registry import RegisteredSchema
 
 TIME, CONNECT = "io.debezium.time", "org.apache.kafka.connect.data"
 LTZ, NTZ, DEC = TimestampType(), TimestampNTZType(), DecimalType(10, 2)
@@ -52,13 +55,18 @@ SCALE_2 = {"scale": "2"}
         (f"{CONNECT}.Decimal", DEC, "123.450", "123.450"),
         (f"{CONNECT}.Decimal", StringType(), '"MDk="', '"MDk="'),
         ("io.debezium.data.VariableScaleDecimal", DEC, '{"scale":1,"value":"ew=="}', "12.3"),
-        # What cannot be converted stays, and is an error of the format json.
-        (f"{TIME}.MicroTimestamp", NTZ, "999999999999999999999", "999999999999999999999"),
-        (f"{TIME}.MicroTimestamp", NTZ, "1.5", "1.5"),
+        # A number that is no time does not stay one: the format json would read it as seconds. PostgreSQL has an infinity.
+        (f"{TIME}.MicroTimestamp", LTZ, "9223372036825200000", '"#9223372036825200000"'),
+        (f"{TIME}.MicroTimestamp", NTZ, "1.5", '"#1.5"'),
+        (f"{TIME}.Date", DateType(), "1e3", '"#1e3"'),
+        (f"{TIME}.MicroTime", TimeType(6), "-1", '"#-1"'),
+        (f"{TIME}.ZonedTimestamp", LTZ, "1", '"#1"'),
+        (f"{TIME}.Date", LTZ, "19000", '"#19000"'),
+        (f"{TIME}.MicroDuration", LTZ, "5", '"#5"'),
+        (f"{TIME}.Timestamp", LTZ, "1" * 200, f'"#{"1" * 200}"'),
+        # Everything else that cannot be converted stays, and is an error of the format json.
         (f"{TIME}.MicroTimestamp", NTZ, '"1"', '"1"'),
         (f"{TIME}.MicroTimestamp", NTZ, "null", "null"),
-        (f"{TIME}.Date", DateType(), "1e3", "1e3"),
-        (f"{TIME}.MicroTime", TimeType(6), "-1", "-1"),
         (f"{TIME}.ZonedTimestamp", LTZ, '"2024-01-31T12:00:00"', '"2024-01-31T12:00:00"'),
         (f"{CONNECT}.Decimal", DEC, '"12.34"', '"12.34"'),
         ("io.debezium.data.VariableScaleDecimal", DEC, '{"value":"ew=="}', '{"value":"ew=="}'),
@@ -91,10 +99,61 @@ def test_the_rest_of_a_message_stays_digit_by_digit() -> None:
     assert plain(message, lambda _: plan) == expected
 
 
-@pytest.mark.parametrize("message", [b"", b"{", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("message", [b"", b"{", b"\xff", b"NULL", b'{"a":01}', b"\xef\xbb\xbf"])
 def test_what_is_not_json_stays(message: bytes) -> None:
     """The format `json` says what is wrong."""
     assert plain(message, lambda _: {"fields": {}}) == message
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (b'{"s":"a\tb","a":1}', b'{"s":"a\\tb","a":"1970-01-01 00:00:00.000001Z"}'),
+        (b' \n{"a":1} {"a":2}', b' \n{"a":"1970-01-01 00:00:00.000001Z"} {"a":2}'),
+        (b'{"a":1}}x', b'{"a":"1970-01-01 00:00:00.000001Z"}}x'),
+        ('\ufeff{"a":1}'.encode(), '\ufeff{"a":"1970-01-01 00:00:00.000001Z"}'.encode()),
+        (b'{"x":' + b"[" * 800 + b"]" * 800 + b',"a":1}', b"{"),
+        (b"[" * 100_000, b"{"),
+    ],
+    ids=["control character", "second value", "rest", "byte order mark", "deep", "too deep"],
+)
+def test_all_that_spark_takes_for_json_is_converted(message: bytes, expected: bytes) -> None:
+    """What Spark would read, and is not converted, would be a wrong time; what Python cannot convert is refused."""
+    schema = {"properties": {"a": {"title": f"{TIME}.MicroTimestamp"}}}
+    plan = plan_of_json_schema(schema, StructType().add("a", LTZ))
+    assert plain(message, lambda _: plan) == expected
+
+
+def test_a_type_may_be_described_elsewhere_in_the_schema() -> None:
+    """Columns are found there, too. A schema that contains itself has a last level."""
+    date = {"title": f"{TIME}.Date", "type": "integer"}
+    row = StructType().add("a", DateType()).add("b", DateType()).add("c", DateType())
+    properties = {
+        "a": {"$ref": "#/definitions/x"},
+        "b": {"allOf": [{"$ref": "#/definitions/x"}]},
+        "c": {"$ref": "#/no"},
+    }
+    plan = plan_of_json_schema({"definitions": {"x": date}, "properties": properties}, row)
+    assert plain(b'{"a":0,"b":0,"c":0}', lambda _: plan) == b'{"a":"1970-01-01","b":"1970-01-01","c":0}'
+    assert plan_of_json_schema({"$ref": "#"}, row) is None
+
+
+def test_a_schema_with_types_that_are_only_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows have times as texts: other readers of that schema would take them for counts. A decimal may be a number."""
+    registry, name = registries(monkeypatch), "json-schema-confluent"
+    leaf = {"title": f"{TIME}.MicroTimestamp", "type": "integer", "connect.type": "int64"}
+    of_debezium = json.dumps({"type": "object", "properties": {"a": leaf}})
+    of_rows = schema_text(StructType().add("d", DEC).add("l", LongType()))
+    for text, written in ((of_debezium, False), (of_rows, True)):
+        settings = registry(name, {1: RegisteredSchema("JSON", text)})
+        options = {f"{name}.url": settings.url, f"{name}.subject": "orders-value"}
+        assert JSON_SCHEMA_CONFLUENT.columns is not None
+        columns, added = JSON_SCHEMA_CONFLUENT.columns(options)
+        assert added == ({f"{name}.schema": text} if written else {})
+        if not written:
+            JSON_SCHEMA_CONFLUENT.check(columns, {**options, f"{name}.schema": text})  # reading is fine
+            with pytest.raises(ConfigurationError, match=f"Option '{name}.schema': rows cannot be written with it"):
+                JSON_SCHEMA_CONFLUENT.encode(None, columns, {**options, f"{name}.schema": text})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,11 @@ def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
     subject = options.get(_SUBJECT)
     if subject is None:
         raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
+    if plan_of_json_schema(json.loads(text), schema) is not None:
+        raise ConfigurationError(
+            f"Option '{_SCHEMA}': rows cannot be written with it, because its times and decimals of Kafka Connect are only "
+            "read. Remove it to write texts and numbers, with a schema that is made from the columns"
+        )
 
     def with_header(messages: pa.Array) -> pa.Array:
         if messages.null_count == len(messages):
@@ -189,7 +194,9 @@ def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     found = registry.latest(subject)
     if found.type != _TYPE:
         raise ConfigurationError(f"The latest schema of the subject '{subject}' is not a JSON Schema, but {found.type}")
-    return columns_of(found.text), {} if found.references else {_SCHEMA: found.text}
+    columns = columns_of(found.text)
+    only_read = plan_of_json_schema(json.loads(found.text), columns) is not None
+    return columns, {} if found.references or only_read else {_SCHEMA: found.text}
 
 
 JSON_SCHEMA_CONFLUENT = Format(

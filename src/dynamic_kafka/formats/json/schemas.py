@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError
 
-__all__ = ["columns_of", "schema_text"]
+__all__ = ["columns_of", "referred", "schema_text"]
 
 _SIMPLE: dict[str, dict[str, str]] = {
     "boolean": {"type": "boolean"},
@@ -138,7 +138,10 @@ def _column(root: Any, schema: Any, path: str, depth: int) -> tuple[DataType, bo
     if not isinstance(schema, dict) or depth > _DEEPEST:
         raise _no_column(path, "has no type, or contains itself")
     if "$ref" in schema:
-        return _column(root, _referred(root, schema["$ref"], path), path, depth + 1)
+        found = referred(root, schema["$ref"])
+        if found is None:
+            raise _no_column(path, f"refers to '{schema['$ref']}', which is not in the schema")
+        return _column(root, found, path, depth + 1)
     branches = schema.get("oneOf", schema.get("anyOf"))
     if branches is None and isinstance(schema.get("type"), list):
         branches = [{**schema, "type": type_} for type_ in schema["type"]]
@@ -189,15 +192,13 @@ def _decimal(parameters: Any, path: str) -> DataType:
     return DecimalType(precision, scale)
 
 
-def _referred(root: Any, reference: Any, path: str) -> Any:
-    """Return the part of the same schema that a reference such as `#/definitions/a` names."""
+def referred(root: Any, reference: Any) -> Any:
+    """Return the part of the same schema that a reference such as `#/definitions/a` names; None if it has none."""
     found = root
     steps = str(reference).split("/")
     for step in steps[1:]:
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-    if steps[0] != "#" or found is None:
-        raise _no_column(path, f"refers to '{reference}', which is not in the schema")
-    return found
+    return found if steps[0] == "#" else None
 
 
 def _no_column(path: str, why: str) -> ConfigurationError:

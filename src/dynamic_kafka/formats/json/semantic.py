@@ -4,7 +4,8 @@ Connect's JSON has a day or a millisecond as a number, and a decimal as base64. 
 (`schemas.enable` of the JSON converter), or in a registry (JSON Schema). `plain` writes such a message again, with the texts
 and numbers that the format `json` reads. All else stays what it was, number by number and digit by digit.
 
-What cannot be converted stays as it is, and is then an error of the format `json`.
+A number that cannot be converted to a time becomes a text that is no time, which is an error of the format `json`. It would
+read some numbers as seconds since 1970.
 
 Source: io.debezium.time and io.debezium.data of Debezium 3, org.apache.kafka.connect.data of Kafka 4.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -30,6 +32,8 @@ from pyspark.sql.types import (
     TimestampType,
     TimeType,
 )
+
+from dynamic_kafka.formats.json.schemas import referred
 
 __all__ = ["SEMANTIC_COLUMNS", "SEMANTIC_PREFIXES", "Plan", "plain", "plan_of_connect", "plan_of_json_schema"]
 
@@ -49,6 +53,10 @@ _INSTANTS = {"Timestamp": (1000, 1), "MicroTimestamp": (1, 1), "NanoTimestamp": 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (a wall clock, written without a zone)
 _DAY_US = 86_400 * 10**6
 _MOST_DIGITS = 100
+_DEEPEST = 30
+_NO_TIME = "#"  # before a number that is no time
+_BEGINNING = re.compile("\ufeff?[ \t\r\n]*")
+_REFUSED = b"{"  # a message that the format `json` refuses
 
 
 class _Raw(str):
@@ -91,22 +99,36 @@ def plan_of_json_schema(schema: Any, column: DataType) -> Plan:
         schema: The JSON Schema of the value; anything else has no plan.
         column: The column's type.
     """
-    if not isinstance(schema, dict):
+    return _plan_of_part(schema, schema, column, 0)
+
+
+def _plan_of_part(root: Any, schema: Any, column: DataType, depth: int) -> Plan:
+    if not isinstance(schema, dict) or depth > _DEEPEST:
         return None
-    for combined in ("oneOf", "anyOf"):
+    if "$ref" in schema:
+        return _plan_of_part(root, referred(root, schema["$ref"]), column, depth + 1)
+    for combined in ("oneOf", "anyOf", "allOf"):
         if isinstance(schema.get(combined), list):  # with null
-            plans = [plan_of_json_schema(branch, column) for branch in schema[combined]]
+            plans = [_plan_of_part(root, branch, column, depth + 1) for branch in schema[combined]]
             return next((plan for plan in plans if plan is not None), None)
-    leaf = _leaf(schema.get("title"), schema.get("connect.parameters"), column)
+    title = schema.get("title")
+    # A decimal that is a number needs nothing.
+    leaf = (
+        None
+        if (title, schema.get("type")) == (_DECIMAL, "number")
+        else _leaf(title, schema.get("connect.parameters"), column)
+    )
     if leaf is not None:
         return leaf
     match column:
         case StructType() if isinstance(properties := schema.get("properties"), dict):
-            return _fields({f.name: plan_of_json_schema(properties.get(f.name), f.dataType) for f in column.fields})
+            return _fields(
+                {f.name: _plan_of_part(root, properties.get(f.name), f.dataType, depth + 1) for f in column.fields}
+            )
         case ArrayType(elementType=element):
-            return _part("items", plan_of_json_schema(schema.get("items"), element))
+            return _part("items", _plan_of_part(root, schema.get("items"), element, depth + 1))
         case MapType(valueType=element):
-            return _part("values", plan_of_json_schema(schema.get("additionalProperties"), element))
+            return _part("values", _plan_of_part(root, schema.get("additionalProperties"), element, depth + 1))
         case _:
             return None
 
@@ -142,6 +164,8 @@ def _leaf(name: Any, parameters: Any, column: DataType) -> Callable[[Any], Any] 
         case TimestampType() | TimestampNTZType() if known and kind == "ZonedTimestamp":
             zone = "Z" if isinstance(column, TimestampType) else ""
             return lambda value: _zoned(value, zone)
+        case TimestampType() if known:  # a day or a duration, for example
+            return lambda value: _NO_TIME + value if isinstance(value, _Raw) else value
         case _:
             return None
 
@@ -157,14 +181,14 @@ def _integer(value: Any) -> int | None:
 
 
 def _when(value: Any, text: Callable[[int], str]) -> Any:
-    """Return the text for a whole number; any other value, and a number out of range, as it is."""
-    number = _integer(value) if isinstance(value, _Raw) and len(value) < _MOST_DIGITS else None
-    if number is None:
+    """Return the text for a whole number, a text that is no time for any other number, and another value as it is."""
+    if not isinstance(value, _Raw):
         return value
+    number = _integer(value) if len(value) < _MOST_DIGITS else None
     try:
-        return text(number)
+        return _NO_TIME + value if number is None else text(number)
     except (OverflowError, ValueError):
-        return value
+        return _NO_TIME + value
 
 
 def _instant(count: int, micros: int, per_micro: int) -> str:
@@ -180,7 +204,9 @@ def _time(count: int, micros: int, per_micro: int) -> str:
 
 def _zoned(value: Any, zone: str) -> Any:
     """Convert a text with any offset to UTC."""
-    if not isinstance(value, str) or isinstance(value, _Raw):
+    if isinstance(value, _Raw):
+        return _NO_TIME + value
+    if not isinstance(value, str):
         return value
     try:
         at = datetime.fromisoformat(value)
@@ -217,16 +243,31 @@ def _variable_decimal(value: Any) -> Any:
 def plain(message: bytes, plan_of: Callable[[Any], Plan]) -> bytes:
     """Return a message with its semantic values converted; as it is if there are none, or if it is not JSON.
 
+    All that the format `json` takes for JSON is converted. It ignores what follows the first value, for example.
+
     Args:
         message: The message, in UTF-8.
         plan_of: Takes the parsed message, with numbers as texts, and returns its plan.
     """
     try:
-        value = json.loads(message.decode(), parse_float=_Raw, parse_int=_Raw, parse_constant=_Raw)
-    except (ValueError, RecursionError):
+        text = message.decode()
+        begin = _end_of_beginning(text)
+        value, end = _DECODER.raw_decode(text, begin)
+        plan = plan_of(value)
+        return message if plan is None else (text[:begin] + _text(_converted(value, plan)) + text[end:]).encode()
+    except ValueError:
         return message
-    plan = plan_of(value)
-    return message if plan is None else _text(_converted(value, plan)).encode()
+    except RecursionError:  # deeper than Python can read, but perhaps not too deep for the format
+        return _REFUSED
+
+
+_DECODER = json.JSONDecoder(parse_float=_Raw, parse_int=_Raw, parse_constant=_Raw, strict=False)
+
+
+def _end_of_beginning(text: str) -> int:
+    """Return where the JSON of a text begins."""
+    found = _BEGINNING.match(text)
+    return 0 if found is None else found.end()
 
 
 def _converted(value: Any, plan: Plan) -> Any:
