@@ -12,6 +12,7 @@ Each of them may be a ROW of its fields instead, as in Flink. `google.protobuf.T
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +94,35 @@ def write_json(field: FieldDescriptor, column: str) -> Callable[[pa.Array], list
 
     def message(text: str) -> Any:
         try:
-            return ParseDict(json.loads(text, parse_constant=_refuse), make())
+            value = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_refuse)
+            return ParseDict(value, make())
+        except _NoDoubleError:
+            raise RowError(column, f"has a number that a {name} cannot hold; its numbers are doubles") from None
         except (Error, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             raise RowError(column, f"is not JSON for a {name}") from None
 
     return lambda array: [None if text is None else message(text) for text in array.to_pylist()]
+
+
+class _NoDoubleError(Exception):
+    """Raised for a number that is not exactly a double, or too large for one."""
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    try:
+        if float(number) == number:
+            return number
+    except OverflowError:
+        pass
+    raise _NoDoubleError
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise _NoDoubleError
+    return number
 
 
 def _refuse(constant: str) -> None:
