@@ -137,6 +137,9 @@ def test_a_registry_that_refuses_or_is_down_fails_the_query(server: glue._Glue) 
     with pytest.raises(RegistryError, match=r"did not answer \(EndpointConnectionError") as down:
         read(glue._Glue("eu-west-1", "http://127.0.0.1:1"), [message(OLD, {"id": 1})])
     assert down.value.retriable
+    with pytest.raises(RegistryError, match=r"did not answer \(EndpointConnectionError") as hidden:
+        read(glue._Glue("eu-west-1", "http://me:hunter2@127.0.0.1:1"), [message(OLD, {"id": 1})])
+    assert "hunter2" not in str(hidden.value)
 
 
 def test_a_schema_that_does_not_fit_the_columns_fails_the_query(server: glue._Glue) -> None:

@@ -26,6 +26,7 @@ from dynamic_kafka.formats.avro.format import legacy_option, parsed
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text
 from dynamic_kafka.formats.avro.values import Cursor, Indices, Read, UnreadableError
 from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.schema_registry_settings import without_logins
 from dynamic_kafka.options import Option, non_blank
 
 if TYPE_CHECKING:
@@ -197,8 +198,8 @@ def _schema_version(glue: _Glue, version: str) -> dict[str, Any]:
         ) from None
     except BotoCoreError as error:
         raise RegistryError(
-            f"{asked} did not answer ({type(error).__name__}: {error}); check '{_REGION.key}', '{_ENDPOINT.key}' and the "
-            "AWS login, on the driver and every executor",
+            f"{asked} did not answer ({type(error).__name__}: {without_logins(str(error))}); check '{_REGION.key}', "
+            f"'{_ENDPOINT.key}' and the AWS login, on the driver and every executor",
             retriable=True,
         ) from None
     return found
@@ -212,8 +213,9 @@ def _client(glue: _Glue) -> Any:
     try:
         return boto3.client("glue", region_name=glue.region, endpoint_url=glue.endpoint)
     except (BotoCoreError, ValueError) as error:
+        said = without_logins(str(error))
         raise ConfigurationError(
-            f"Format {_NAME}: AWS's client refused this: {error}; set '{_REGION.key}', or '{_ENDPOINT.key}'"
+            f"Format {_NAME}: AWS's client refused this: {said}; set '{_REGION.key}', or '{_ENDPOINT.key}'"
         ) from None
 
 
