@@ -281,6 +281,25 @@ def test_where_json_is_read_otherwise_than_by_flink(spark: SparkSession) -> None
     assert dict(zip(cases, decoded(spark, JSON, ddl, list(cases)), strict=True)) == cases
 
 
+def test_a_number_that_is_too_large_for_a_time_is_an_error(spark: SparkSession) -> None:
+    """Microseconds, for example. Spark multiplies them without a check, and would read another time."""
+    ddl = "l TIMESTAMP, n BIGINT, s STRING, r STRUCT<l: TIMESTAMP, s: STRING>, m MAP<STRING,TIMESTAMP>, a ARRAY<TIMESTAMP>"
+    micros, infinite = 1764000000000000, 9223372036825200000
+    cases: dict[Message, str | None] = {
+        f'{{"l":{micros}}}': misfit("l"),
+        f'{{"l" : -{infinite}}}': misfit("l"),
+        f'{{"r":{{"l":{infinite}}}}}': misfit("inside of r"),
+        f'{{"m":{{"k":{infinite}}}}}': misfit("m"),
+        f'{{"a":[0, {infinite}]}}': misfit("a"),
+        f'{{"n":{micros},"l":5}}': f"{{1970-01-01 00:00:05, {micros}, null, null, null, null}}",
+        f'{{"l":5,"s":{micros},"r":{{"s":{micros}}}}}': (
+            f"{{1970-01-01 00:00:05, null, {micros}, {{null, {micros}}}, null, null}}"
+        ),
+        f'{{"s":"a\\":{micros},","l":5}}': f'{{1970-01-01 00:00:05, null, a":{micros},, null, null, null}}',
+    }
+    assert dict(zip(cases, decoded(spark, JSON, ddl, list(cases)), strict=True)) == cases
+
+
 PARSED = re.compile(
     r"from_json\(StructField\(a,IntegerType,true\), StructField\(b,StringType,true\), StructField\(__error"
 )

@@ -35,6 +35,7 @@ from dynamic_kafka.formats.json.lenient import (
     PARSER,
     beyond_calendar,
     from_wire,
+    has_long_numbers,
     repaired,
     wire_schema,
     with_missing_field,
@@ -132,6 +133,8 @@ def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column
         blank = row.isNull() & (F.length(text) > 0)
         literal = text == "null"
         suspicious = blank | row[ERROR].isNotNull() | literal | ~F.is_valid_utf8(text) | either(_misread(row, schema))
+        if has(schema, (TimestampType,)):
+            suspicious |= has_long_numbers(text)
         mended = repaired(text, row, schema, ignore_errors=ignore_errors)
         return F.when(suspicious, mended).otherwise(from_wire(row, with_error(schema)))
 

@@ -39,7 +39,17 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from dynamic_kafka.formats.expressions import INTERVALS, either, has, let, or_error, rebuilt, retyped, with_error
+from dynamic_kafka.formats.expressions import (
+    INTERVALS,
+    either,
+    has,
+    let,
+    or_error,
+    parts,
+    rebuilt,
+    retyped,
+    with_error,
+)
 from dynamic_kafka.formats.format import ERROR
 
 if TYPE_CHECKING:
@@ -50,6 +60,7 @@ __all__ = [
     "beyond_calendar",
     "converted",
     "from_wire",
+    "has_long_numbers",
     "interval_number",
     "lost",
     "relaxed",
@@ -81,6 +92,9 @@ _FLOATING = (FloatType, DoubleType)
 _WEAK = (*_WHOLE, *_FLOATING, BooleanType)
 _CONVERTED = (*_WEAK, TimestampType)
 _NESTED = (StructType, ArrayType, MapType)
+# Spark reads a number as seconds, and counts microseconds in 64 bits, without a check.
+_LONG_NUMBER = r"[\[:,]\s*-?(9[2-9]\d{11}|\d{14})"
+_LONG_MEMBER, _LONG_ELEMENT = r'(?<!\\)"\s*:\s*', r"[\[,]\s*"
 _ANY_NUMBER = DecimalType(38, 18)  # holds all whole numbers, also with digits behind the point
 _NOT_AN_OBJECT = "It is not a JSON object"
 _NOT_UTF_8 = "It is not UTF-8"
@@ -96,6 +110,22 @@ def beyond_calendar(instant: Column) -> Column:
     return instant >= F.timestamp_seconds(F.lit(253_402_300_800))
 
 
+def has_long_numbers(text: Column) -> Column:
+    """Return whether a message may have a number that Spark reads as another time, because it is too large for a time."""
+    return text.rlike(_LONG_NUMBER)
+
+
+def _without_long_numbers(text: Column, schema: StructType) -> Column:
+    """Return a message with its long numbers in quotes, which are no times; for all other types they stay numbers."""
+    if not has(schema, (TimestampType,)):
+        return text
+    lists = [
+        a for f in schema.fields for a in parts(f.dataType) if isinstance(a, ArrayType) and has(a, (TimestampType,))
+    ]
+    before = f"{_LONG_MEMBER}|{_LONG_ELEMENT}" if lists else _LONG_MEMBER
+    return F.regexp_replace(text, rf"({before})(-?\d{{13,}})(?=\s*[,\]}}])", '$1"$2"')
+
+
 def repaired(text: Column, row: Column, schema: StructType, *, ignore_errors: bool) -> Column:
     """Read a message with which Spark found a problem, by the rules of Flink.
 
@@ -108,7 +138,7 @@ def repaired(text: Column, row: Column, schema: StructType, *, ignore_errors: bo
     again = StructType(
         [StructField(f.name, relaxed(f.dataType)) for f in schema.fields if has(f.dataType, (*_CONVERTED, *_NESTED))]
     )
-    second = F.from_json(text, with_error(again), PARSER)
+    second = F.from_json(_without_long_numbers(text, again), with_error(again), PARSER)
     names = F.map_keys(F.map_filter(F.from_json(text, _NAMES, PARSER), lambda _, x: x.isNotNull()))
 
     def by_flink(read: Column) -> Column:
