@@ -20,6 +20,7 @@ from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.decoding import decode, reader
 from dynamic_kafka.formats.avro.native import resolved
 from dynamic_kafka.formats.avro.schemas import parse_schema
+from dynamic_kafka.formats.avro.values import UnreadableError
 from dynamic_kafka.formats.changelog.avro import DEBEZIUM_AVRO_CONFLUENT, reader_text, writer_text
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD
 from dynamic_kafka.formats.format import ERROR
@@ -221,6 +222,24 @@ def test_semantic_values_that_do_not_fit_are_errors(written: Any, value: Any, pr
     found = read(schema, columns, good, bad, good)
     assert [row[ERROR] is None for row in found] == [True, False, True]
     assert problem in found[1][ERROR]
+
+
+@pytest.mark.parametrize(
+    ("written", "column", "shown"),
+    [
+        (connect("int", "io.debezium.time.Year"), spark.DateType(), "io.debezium.time.Year"),
+        (connect("long", "io.debezium.time.MicroDuration"), spark.TimestampType(), "io.debezium.time.MicroDuration"),
+        (connect("int", "io.debezium.time.Time"), spark.DateType(), "time-millis"),
+    ],
+)
+def test_a_number_that_is_no_such_time_does_not_fit(written: Any, column: spark.DataType, shown: str) -> None:
+    """A year is no number of days, and a duration is no time. As a number it can be read."""
+    schema = envelope(("a", ["null", written]))
+    data = message(schema, "c", None, {"a": 2024})
+    with pytest.raises(UnreadableError, match=f"before.a is written as {shown} and is"):
+        read(schema, spark.StructType([spark.StructField("a", column)]), data)
+    [found] = read(schema, spark.StructType([spark.StructField("a", spark.LongType())]), data)
+    assert found["after"] == {"a": 2024}
 
 
 def test_the_kernel_does_not_get_what_is_converted() -> None:

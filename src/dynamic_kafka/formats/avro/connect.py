@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["VARIABLE_SCALE_DECIMAL", "ZONED_TIMESTAMP", "converted", "with_logical_types"]
+__all__ = ["VARIABLE_SCALE_DECIMAL", "ZONED_TIMESTAMP", "converted", "no_time", "with_logical_types"]
 
 ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
 """A text such as `2024-01-31T12:00:00.123456Z`."""
@@ -36,6 +36,12 @@ def with_logical_types(part: dict[str, Any]) -> dict[str, Any]:
     if known is None or part.get("type") != known[0] or "logicalType" in part:
         return part
     return {**part, "logicalType": known[1]}
+
+
+def no_time(part: Any) -> str | None:
+    """Return the semantic type of a number that is neither a time nor a date, such as a duration or a year."""
+    name = str(part.get("connect.name"))
+    return name if name.startswith("io.debezium.") and "logicalType" not in part else None
 
 
 def converted(kind: str, written: Any, target: pa.DataType) -> str | None:

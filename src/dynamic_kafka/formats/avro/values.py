@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dynamic_kafka.formats.arrow import bisect_errors
+from dynamic_kafka.formats.avro.connect import no_time
 from dynamic_kafka.formats.avro.schemas import UNIT_NS
 
 __all__ = [
@@ -266,6 +267,8 @@ def converter(written: Typed, wanted: Typed, target: pa.DataType, path: str) -> 
         unit_ns = _unit_ns(written[1], wanted[1], target, path)
         return lambda values, cursor: _times(values, unit_ns, target, cursor, path)
     if types.is_date(target):
+        if (logical := no_time(written[1]) or written[1].get("logicalType", "date")) != "date":
+            raise UnreadableError(f"{path} is written as {logical} and is {target} here")
         return lambda values, _: pa.array(values.astype(np.int32)).view(target)
     dtype = np.dtype(target.to_pandas_dtype())
     if types.is_integer(target) and target.bit_width < 64:
@@ -365,7 +368,7 @@ def _symbol(known: list[str | None], index: Indices, cursor: Cursor, path: str) 
 
 def _unit_ns(written: Any, schema: Any, target: pa.DataType, path: str) -> int:
     """Return the unit in which a time is written; that of the reader's schema if the writer's has none."""
-    logical = written.get("logicalType") or schema.get("logicalType") or "number"
+    logical = no_time(written) or written.get("logicalType") or schema.get("logicalType") or "number"
     unit_ns = UNIT_NS.get(logical.rpartition("-")[2])
     if unit_ns is None or ("timestamp" in logical) != pa.types.is_timestamp(target):
         raise UnreadableError(f"{path} is written as {logical} and is {target} here")
