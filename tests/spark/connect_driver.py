@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from dynamic_kafka.cli.main import main
 from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.sql.result import follow
 from tests.spark.conftest import SETTINGS
 
 
@@ -56,10 +60,22 @@ def run(servers: str, folder: Path) -> dict[str, object]:
         tuple(row) for row in env.sql_query(f"SELECT word, n, row_kind FROM counts {ended}").collect()
     )
     found["explained"] = "Physical Plan" in next(env.execute_sql(f"EXPLAIN SELECT * FROM words {ended}").collect())[0]
+    live = "SELECT word, count(*) AS n FROM words GROUP BY word ORDER BY word"
+    shown = follow(env.sql_query(live), {"append": lambda _: [], "complete": lambda rows: [rows.collect()]})
+    found["live"] = next([*map(list, rows)] for rows in shown if len(rows) == 2)
+    shown.close()  # type: ignore[attr-defined]
     try:
         env.sql_query("SELECT no_such_column FROM words")
     except Exception as error:  # noqa: BLE001
         found["error"] = str(error)
+    with redirect_stdout(StringIO()) as output:
+        ddl = (
+            f"CREATE TABLE words (word STRING) WITH ({json_table}, 'topic' = 'words'); SET 'execution.runtime-mode' = "
+        )
+        found["exit code"] = main(
+            ["sql", "--remote", "local[2]", "--output", "csv", "-e", f"{ddl}'streaming'; SELECT * FROM words {ended}"]
+        )
+    found["csv"] = sorted(output.getvalue().split())
     spark.stop()
     return found
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 
 def test_sql_in_a_session_of_spark_connect(cluster_a: KafkaBroker, tmp_path: Path) -> None:
-    """Batches, streams that are collected, INSERTs, also exactly once into upsert-kafka, and errors."""
+    """Batches, streams that are collected, INSERTs, also exactly once into upsert-kafka, errors, and the command line."""
     for name in ("words", "counts", "copies"):
         cluster_a.create_topic(name)
     with (tmp_path / "output.log").open("wb") as output:
@@ -39,4 +39,7 @@ def test_sql_in_a_session_of_spark_connect(cluster_a: KafkaBroker, tmp_path: Pat
         "copies": ["a", "a", "b"],
         "counts": [["a", 2, "+U"], ["b", 1, "+U"]],
         "explained": True,
+        "live": [["a", 2], ["b", 1]],
+        "exit code": 0,
+        "csv": ["a", "a", "b", "word"],
     }

@@ -145,7 +145,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Environment:
     monkeypatch.setattr("dynamic_kafka.register", lambda _: None)
     made = Environment()
     monkeypatch.setattr(command, "start_environment", lambda *_, **__: made)
-    monkeypatch.setattr(session, "_cancel", lambda _: None)
+    monkeypatch.setattr(session, "_cancel", lambda *_: None)
     monkeypatch.setattr(results, "_as_texts", lambda rows, _: rows)
     monkeypatch.setattr(results, "_numbers", lambda _: frozenset())
     monkeypatch.setattr("dynamic_kafka.sql.result.follow", lambda stream, _: stream.rows())
@@ -375,7 +375,7 @@ def test_ctrl_c_cancels_what_runs(
 ) -> None:
     """From another thread, as the call to Spark goes on; what Spark says of the cancelled job is not shown."""
     cancelled = threading.Event()
-    monkeypatch.setattr(session, "_cancel", lambda _: cancelled.set())
+    monkeypatch.setattr(session, "_cancel", lambda *_: cancelled.set())
 
     def take(_: int) -> list[Any]:
         press_ctrl_c()
@@ -572,6 +572,8 @@ def test_what_jobs_do() -> None:
     assert job_lines.progress_of(last) == {"batch": "7", "rows": "12,000", "rows per second": "1,234"}
     idle = {"batchId": 8, "numInputRows": 0, "processedRowsPerSecond": float("nan")}
     assert job_lines.progress_of(idle)["rows per second"] == "0"
+    connected = {"batchId": 9, "numInputRows": None, "sources": [{"numInputRows": 4}, {"numInputRows": 3}]}
+    assert job_lines.progress_of(connected)["rows"] == "7"
     shown = job_lines.summary([("a", last), ("b", None), ("c", idle)])
     assert shown == "a: batch 7, 1,234 rows/s · b: starting · c: batch 8, 0 rows/s"
 

@@ -30,13 +30,15 @@ def test_a_session_is_known_by_its_class() -> None:
     assert is_connect(type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})())
 
 
-def test_rows_are_followed_until_the_query_has_ended() -> None:
-    """Each row once; what arrives before the end is not lost; the query is stopped, and its view is dropped."""
+@pytest.mark.parametrize(("mode", "expected"), [("append", ["a", "b", "c", "d"]), ("complete", ["ab", "abc", "abcd"])])
+def test_rows_are_followed_until_the_query_has_ended(mode: str, expected: list[str]) -> None:
+    """Each row once, or all rows after each change. The last ones are there; query and view are gone in the end."""
     kept: list[str] = []
     steps = [["a", "b"], [], ["c"], ["d"], []]
 
     class Query:
         stopped = False
+        lastProgress: Any = SimpleNamespace()  # noqa: N815  Spark's name
 
         @property
         def isActive(self) -> bool:  # noqa: N802  Spark's name
@@ -51,9 +53,9 @@ def test_rows_are_followed_until_the_query_has_ended() -> None:
 
     query: Any = Query()
     spark = Mock()
-    spark.table = lambda _: SimpleNamespace(offset=lambda n: SimpleNamespace(collect=lambda: kept[n:]))
+    spark.table = lambda _: SimpleNamespace(all=lambda: kept, offset=lambda n: SimpleNamespace(all=lambda: kept[n:]))
     stream: Any = Mock(sparkSession=spark)
-    rows: list[Any] = [*follow_by_memory(stream, lambda _: query)]
-    assert rows == ["a", "b", "c", "d"]
+    rows_of: Any = {"append": lambda rows: rows.all(), "complete": lambda rows: ["".join(rows.all())]}
+    assert [*follow_by_memory(stream, rows_of, lambda _: (mode, query))] == expected
     assert query.stopped
     spark.catalog.dropTempView.assert_called_once()

@@ -584,7 +584,9 @@ def test_explain(text: str, details: tuple[str, ...], kind: type[Statement]) -> 
         ("SHOW COLUMNS FROM t", "DESCRIBE"),
         ("ANALYZE TABLE t COMPUTE STATISTICS", "no statistics"),
         ("INSERT OVERWRITE t SELECT 1", "write INSERT INTO"),
-        ("INSERT INTO t PARTITION (a = 1) SELECT 1", "no partition columns"),
+        ("INSERT OVERWRITE t PARTITION (a = 1) SELECT 1", "overwrite=True"),
+        ("INSERT INTO t PARTITION (a = 1) SELECT 1", "select the values of partition columns with the others"),
+        ("EXECUTE STATEMENT SET BEGIN INSERT OVERWRITE t SELECT 1; END", "write INSERT INTO"),
     ],
 )
 def test_what_is_not_supported_says_what_to_do(text: str, what: str) -> None:

@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from dynamic_kafka.errors import CheckpointError, DynamicKafkaError
 from dynamic_kafka.files import open_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["follow_by_memory", "is_connect", "query_id"]
+
+T = TypeVar("T")
 
 _LOOK_S = 0.2
 
@@ -30,25 +32,35 @@ def is_connect(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
-def follow_by_memory(stream: DataFrame, start: Callable[[DataStreamWriter], StreamingQuery]) -> Iterator[Row]:
-    """Yield the rows of a stream as they arrive, by Spark's sink `memory`: the server keeps them until the iterator ends.
+def follow_by_memory(
+    stream: DataFrame,
+    rows_of: Mapping[str, Callable[[DataFrame], Iterable[T]]],
+    start: Callable[[DataStreamWriter], tuple[str, StreamingQuery]],
+) -> Iterator[T]:
+    """Yield what a stream gives as it arrives, by Spark's sink `memory`: the server keeps its rows until the iterator ends.
 
     Args:
         stream: The stream.
-        start: Starts the query in an output mode that it supports.
+        rows_of: What to yield of new rows, by output mode: one item of each. In `complete`, of all rows if they are others.
+        start: Starts the query in an output mode that it supports, and returns both.
     """
     spark, name = stream.sparkSession, f"dynamic_kafka_{uuid.uuid4().hex}"
-    running = start(stream.writeStream.format("memory").queryName(name))
+    mode, running = start(stream.writeStream.format("memory").queryName(name))
     seen = 0
+    last: list[T] | None = None
     try:
         while True:
             ended = not running.isActive  # before the look: what arrives after it is seen by the next one
-            rows = spark.table(name).offset(seen).collect()
-            seen += len(rows)
-            yield from rows
-            if ended and not rows:
+            rows = spark.table(name)
+            items = [*rows_of[mode](rows if mode == "complete" else rows.offset(seen))]
+            if mode == "complete" and (items == last or running.lastProgress is None):
+                items = []
+            last = items or last
+            seen += len(items)
+            yield from items
+            if ended and not items:
                 break
-            if not rows:
+            if not items:
                 time.sleep(_LOOK_S)
         running.awaitTermination()  # raises its error
     finally:

@@ -97,7 +97,12 @@ class TableResult:
 
 
 def start(writer: DataStreamWriter, modes: Sequence[str]) -> StreamingQuery:
-    """Start a query in the first output mode that it supports.
+    """Start a query in the first output mode that it supports; see `start_in_mode`."""
+    return start_in_mode(writer, modes)[1]
+
+
+def start_in_mode(writer: DataStreamWriter, modes: Sequence[str]) -> tuple[str, StreamingQuery]:
+    """Start a query in the first output mode that it supports, and return the mode with the query.
 
     Raises:
         ConfigurationError: If it supports none of them.
@@ -106,7 +111,7 @@ def start(writer: DataStreamWriter, modes: Sequence[str]) -> StreamingQuery:
     errors = []
     for mode in modes:
         try:
-            return writer.outputMode(mode).start()
+            return mode, writer.outputMode(mode).start()
         except AnalysisException as error:
             errors.append(error)
     raise of_streams(errors)
@@ -117,12 +122,16 @@ def follow(stream: DataFrame, rows_of: Mapping[str, Callable[[DataFrame], Iterab
 
     Args:
         stream: The stream.
-        rows_of: What to yield of a micro-batch, by output mode. The first mode that the query supports is taken.
+        rows_of: What to yield of a micro-batch, by output mode: one item of each row, or in `complete` of all rows. The
+            first mode that the query supports is taken.
 
     Raises:
         ConfigurationError: If it supports none of them.
         pyspark.errors.AnalysisException: If it cannot be run for another reason.
     """
+    if is_connect(stream.sparkSession):
+        yield from follow_by_memory(stream, rows_of, lambda writer: start_in_mode(writer, [*rows_of]))
+        return
     found: queue.Queue[T] = queue.Queue(maxsize=10_000)
     closed = False
 
@@ -135,15 +144,7 @@ def follow(stream: DataFrame, rows_of: Mapping[str, Callable[[DataFrame], Iterab
                 except queue.Full:
                     continue
 
-    errors = []
-    for mode in rows_of:  # `put` has to know the mode, so this is not `start`
-        try:
-            running = stream.writeStream.foreachBatch(put).outputMode(mode).start()
-            break
-        except AnalysisException as error:
-            errors.append(error)
-    else:
-        raise of_streams(errors)
+    mode, running = start_in_mode(stream.writeStream.foreachBatch(put), [*rows_of])
     try:
         while True:
             try:
@@ -160,8 +161,6 @@ def follow(stream: DataFrame, rows_of: Mapping[str, Callable[[DataFrame], Iterab
 
 def _follow(stream: DataFrame) -> Iterator[Row]:
     """Return the rows of a stream as they arrive; new and changed ones if it aggregates."""
-    if is_connect(stream.sparkSession):
-        return follow_by_memory(stream, lambda writer: start(writer, ("append", "update")))
     return follow(stream, dict.fromkeys(("append", "update"), lambda batch: batch.toLocalIterator()))
 
 

@@ -6,6 +6,7 @@ The statements of a file run one after the other. Its INSERTs run until all have
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -48,7 +49,11 @@ def add_to(commands: Any) -> None:
         default="table",
         help="the form of rows: a table for people (default), or one row per line as csv or json, with all rows",
     )
-    parser.add_argument("--master", default="local[*]", help="Spark's master (default: local[*])")
+    spark = parser.add_mutually_exclusive_group()
+    spark.add_argument("--master", help="Spark's master (default: local[*])")
+    spark.add_argument(
+        "--remote", metavar="URL", help="a server of Spark Connect, such as sc://host:15002 (default: SPARK_REMOTE)"
+    )
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; repeatable"
     )
@@ -64,8 +69,11 @@ def run(args: argparse.Namespace) -> int:
     from dynamic_kafka.sql.parser.parse import parse_script
 
     statements = [] if text is None else parse_script(text)  # before Spark starts, which takes seconds
-    with status_while(lambda: "starting Spark"):
-        environment = start_environment(args.master, args.conf, debug=args.debug)
+    remote = args.remote or (None if args.master else os.environ.get("SPARK_REMOTE"))
+    if args.master:
+        os.environ.pop("SPARK_REMOTE", None)  # PySpark accepts one of both
+    with status_while(lambda: f"connecting to {remote}" if remote else "starting Spark"):
+        environment = start_environment(args.master, remote, args.conf, debug=args.debug)
     if text is None:
         return prompt(environment, args.output)
     _run_all(environment, text, statements, args.output)

@@ -46,12 +46,19 @@ def progress_of(progress: Mapping[str, Any] | None) -> dict[str, str]:
     if progress is None:
         return {"batch": "-", "rows": "-", "rows per second": "-"}
     # Spark leaves the speed out, or gives no number, if there is nothing to read.
-    speed = progress.get("processedRowsPerSecond") or 0.0
+    speed = _of_all_sources(progress, "processedRowsPerSecond")
     return {
         "batch": str(progress["batchId"]),
-        "rows": f"{progress['numInputRows']:,}",
+        "rows": f"{_of_all_sources(progress, 'numInputRows'):,}",
         "rows per second": f"{speed:,.0f}" if 0 < speed < float("inf") else "0",
     }
+
+
+def _of_all_sources(progress: Mapping[str, Any], key: str) -> Any:
+    """Return a number of a batch. In Spark Connect, only its sources have it."""
+    if (found := progress.get(key)) is not None:
+        return found
+    return sum(source.get(key) or 0 for source in progress.get("sources", ()))
 
 
 def summary(jobs: Sequence[tuple[str, Mapping[str, Any] | None]]) -> str:

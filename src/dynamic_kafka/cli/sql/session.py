@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from dynamic_kafka.sql.environment import TableEnvironment
 
-__all__ = ["GROUP", "calls_to_spark", "start_environment"]
+__all__ = ["GROUP", "calls_to_spark", "connected_session", "start_environment"]
 
 GROUP = "dynamic-kafka sql"
 """The job group that Ctrl-C cancels; a running INSERT has another one."""
@@ -27,19 +29,23 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _NO_LOG = Path(__file__).with_name("log4j2.properties")
 _LOOK_S = 0.2
 _CANCEL_S = 5.0
+_CONNECT_S = 20.0
 
 
-def start_environment(master: str, settings: Sequence[str], *, debug: bool) -> TableEnvironment:
-    """Start Spark.
+def start_environment(
+    master: str | None, remote: str | None, settings: Sequence[str], *, debug: bool
+) -> TableEnvironment:
+    """Start Spark, or connect to a server of Spark Connect.
 
     Args:
-        master: Spark's master.
+        master: Spark's master; None for `local[*]`.
+        remote: The server's address; None for a Spark of this process.
         settings: Settings of Spark, as KEY=VALUE.
         debug: Whether logs are shown.
 
     Raises:
-        ConfigurationError: If a setting has no value.
-        MissingDependencyError: If there is no pyspark.
+        ConfigurationError: If a setting has no value, or the server does not answer.
+        MissingDependencyError: If there is no pyspark, or not what it needs for Spark Connect.
     """
     if not debug:
         warnings.filterwarnings("ignore", module="pyspark")  # about its own libraries
@@ -50,19 +56,24 @@ def start_environment(master: str, settings: Sequence[str], *, debug: bool) -> T
     from dynamic_kafka.sql.environment import TableEnvironment
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("dynamic-kafka sql").master(master)
-    values = {
+    builder = SparkSession.builder
+    builder = (
+        builder.appName("dynamic-kafka sql").master(master or "local[*]") if remote is None else builder.remote(remote)
+    )
+    ours = {
         "spark.ui.showConsoleProgress": "false",
         # When a foreachBatch query is stopped, Spark matches a recursive pattern against pages of Python's trace.
         _JAVA_OPTIONS: "-Xss8m" if debug else f'-Xss8m "-Dlog4j2.configurationFile={_NO_LOG}"',
     }
+    # A server has its own Java and its own log.
+    values = ours if remote is None or remote.startswith("local") else {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
             raise ConfigurationError(f"--conf {key} has no value; give it as KEY=VALUE")
         values[key] = value
     # Spark logs pages of Java traces for an error; its reason is shown here.
-    if debug or str(_NO_LOG) not in values[_JAVA_OPTIONS]:
+    if values is ours and (debug or str(_NO_LOG) not in values[_JAVA_OPTIONS]):
         values.setdefault("spark.log.level", "INFO" if debug else "OFF")
     for key, value in values.items():
         builder = builder.config(key, value)
@@ -74,6 +85,8 @@ def start_environment(master: str, settings: Sequence[str], *, debug: bool) -> T
         logging.getLogger().addFilter(
             lambda record: "KeyboardInterrupt while sending command" not in record.getMessage()
         )
+    if remote is not None:
+        return TableEnvironment(_connected(builder, remote))
     session = builder.getOrCreate()
     if not debug:
         session.sparkContext.setLogLevel("OFF")
@@ -86,6 +99,42 @@ def start_environment(master: str, settings: Sequence[str], *, debug: bool) -> T
     return TableEnvironment(session)
 
 
+def _connected(builder: SparkSession.Builder, remote: str) -> SparkSession:
+    """Return a session of Spark Connect, whose calls have a tag by which Ctrl-C interrupts them."""
+    from pyspark.errors import PySparkException
+
+    try:
+        if remote.startswith("sc://"):
+            _check_answers(remote)
+        session = builder.getOrCreate()
+        session.addTag(GROUP)
+    except ImportError as error:
+        raise MissingDependencyError(
+            "grpcio", "spark", f"for Spark Connect ({error}): pip install 'pyspark[connect]'"
+        ) from None
+    except PySparkException as error:
+        raise ConfigurationError(f"Spark Connect at {remote}: {str(error).partition(chr(10))[0]}") from error
+    atexit.register(session.stop)
+    return session
+
+
+def _check_answers(remote: str) -> None:
+    """Raise if there is no server: PySpark would try again for minutes, without a word."""
+    import grpc  # type: ignore[import-untyped]
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    channel = DefaultChannelBuilder(remote).toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(timeout=_CONNECT_S)
+    except grpc.FutureTimeoutError:
+        raise ConfigurationError(
+            f"No server of Spark Connect has answered at {remote} within {_CONNECT_S:.0f} s. Start it (sbin/"
+            "start-connect-server.sh), or give its address with --remote or SPARK_REMOTE"
+        ) from None
+    finally:
+        channel.close()
+
+
 @contextmanager
 def calls_to_spark() -> Iterator[list[int]]:
     """Let Ctrl-C cancel Spark's job, and raise KeyboardInterrupt at the end; a second Ctrl-C raises it at once.
@@ -94,7 +143,7 @@ def calls_to_spark() -> Iterator[list[int]]:
     """
     pressed: list[int] = []
     left = threading.Event()
-    cancelling = threading.Thread(target=_cancel, args=(left,), daemon=True)
+    cancelling = threading.Thread(target=_cancel, args=(connected_session(), left), daemon=True)
 
     def handle(number: int, _: Any) -> None:
         if pressed:
@@ -117,11 +166,24 @@ def calls_to_spark() -> Iterator[list[int]]:
         raise KeyboardInterrupt
 
 
-def _cancel(left: threading.Event) -> None:
+def connected_session() -> SparkSession | None:
+    """Return the session of this thread if it is one of Spark Connect."""
+    from pyspark.sql import SparkSession
+
+    from dynamic_kafka.sql.connect import is_connect
+
+    session = SparkSession.getActiveSession()
+    return session if session is not None and is_connect(session) else None
+
+
+def _cancel(connected: SparkSession | None, left: threading.Event) -> None:
     """Cancel jobs again and again: a statement may be about to start one."""
     from pyspark import SparkContext
 
     while not left.is_set():
         with suppress(Exception):  # the session may have stopped
-            SparkContext.getOrCreate().cancelJobGroup(GROUP)
+            if connected is None:
+                SparkContext.getOrCreate().cancelJobGroup(GROUP)
+            else:
+                connected.interruptTag(GROUP)
         left.wait(_LOOK_S)

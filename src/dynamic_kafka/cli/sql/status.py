@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from shutil import get_terminal_size
-from typing import Any
+from typing import Any, cast
 
 from dynamic_kafka.cli.output import duration
-from dynamic_kafka.cli.sql.session import GROUP
+from dynamic_kafka.cli.sql.session import GROUP, connected_session
 
 __all__ = ["StatusLine", "batch_progress", "batch_text", "status_while"]
 
@@ -87,6 +87,18 @@ def status_while(text: Callable[[], str]) -> Iterator[StatusLine]:
 def batch_progress() -> Callable[[], str]:
     """Return a function that says how far Spark's job of this program is, with the time since this call."""
     begun = time.monotonic()
+    connected = connected_session()
+    if connected is not None:
+        seen: dict[str | None, list[tuple[int, int]]] = {}
+
+        def progress(stages: Any, operation_id: str | None, done: bool, **_: Any) -> None:  # noqa: FBT001
+            seen[operation_id] = [] if done else [(stage.num_completed_tasks, stage.num_tasks) for stage in stages]
+
+        connected.clearProgressHandlers()  # that of the last statement
+        connected.registerProgressHandler(cast("Any", progress))
+        return lambda: batch_text(
+            [count for counts in [*seen.values()] for count in counts], int((time.monotonic() - begun) * 1000)
+        )
 
     def text() -> str:
         from pyspark import SparkContext

@@ -234,16 +234,17 @@ def _insert(cursor: Cursor, place: _Place) -> InsertInto:
     cursor.expect("INSERT")
     if cursor.at("OVERWRITE"):
         raise cursor.error(
-            "INSERT OVERWRITE is not supported because records in Kafka cannot be replaced; write INSERT INTO, or overwrite "
-            "a table of Spark with spark.sql"
+            "INSERT OVERWRITE is not supported because records in Kafka cannot be replaced; write INSERT INTO. In Python, "
+            "env.sql_query('SELECT ...').write.insertInto('lake.db.t', overwrite=True) replaces the rows of a Spark table, "
+            "and .write.mode('overwrite').parquet('/path') those of a folder"
         )
     cursor.expect("INTO")
     table = cursor.qualified_name("the table's name")
     options = _hint(cursor) if cursor.token.kind == "hint" else {}
     if cursor.at("PARTITION"):
         raise cursor.error(
-            "PARTITION is not supported: select the values of partition columns with the others. Kafka tables have no "
-            "partition columns; see 'sink.partitioner'"
+            "PARTITION is not supported: select the values of partition columns with the others, such as INSERT INTO t "
+            "(id, dt) SELECT id, '2024-01-01' FROM s. Kafka tables have no partition columns; see 'sink.partitioner'"
         )
     is_query = any(cursor.at("(", word) for word in QUERY)
     columns = tuple(cursor.column_names()) if cursor.at("(") and not is_query else None
