@@ -120,6 +120,9 @@ def test_a_file_that_is_no_text_shows_none_of_its_bytes(tmp_path: Path) -> None:
         "basic.auth.user.info",
         "avro-confluent.basic-auth.user-info",
         "bearer.auth.token",
+        "fs.azure.account.key.lake.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.sas.files.lake.blob.core.windows.net",
+        "parquet.encryption.key.list",
     ],
 )
 def test_secret_names(key: str) -> None:

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,6 +19,8 @@ from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.report import TaskReport
 from dynamic_kafka.sink.settings import Destination, LogPlace, WriteTask
 from dynamic_kafka.spark.writers import KafkaBatchWriter, KafkaCommitMessage
+from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.sql.catalog import View
 
 SECRET = "hunter2-SECRET"
 NOBODY = "127.0.0.1:1"
@@ -150,3 +153,13 @@ def test_what_tasks_get_and_report_shows_no_secret() -> None:
     for found in (task, message, KafkaBatchWriter(settings, task, None), settings):
         assert SECRET not in repr(found)
         assert SECRET not in str(found)
+
+
+def test_a_view_is_shown_without_secrets() -> None:
+    """They may be in the hints of its query."""
+    environment = TableEnvironment(Mock())
+    hint = f"/*+ OPTIONS('properties.sasl.password' = '{SECRET}') */"
+    environment._catalog.add(("v",), View("v", f"SELECT * FROM t {hint}"))
+    ((text,),) = environment.execute_sql("SHOW CREATE VIEW v").collect()
+    assert "SELECT * FROM t /*+ OPTIONS('properties.sasl.password' = ***" in text
+    assert SECRET not in text

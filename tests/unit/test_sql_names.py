@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.definition import Name
 from dynamic_kafka.sql.dialect.query import parse_query
-from dynamic_kafka.sql.names import Databases, key_of, place_of, qualified_tables
+from dynamic_kafka.sql.names import Databases, key_of, place_of, qualified_tables, tables_here, unqualified
 
 PLACES: dict[str, Name] = {"t": ("hive", "sales"), "u": ()}
 
@@ -64,3 +65,26 @@ def test_databases_are_names() -> None:
         databases.create(("SALES",), if_not_exists=False)
     with pytest.raises(ConfigurationError, match=r"of Spark \(spark.sql.catalog.<name>\)"):
         databases.create(("lakehouse", "bronze"), if_not_exists=True)
+
+
+def test_names_of_the_environment_in_a_query() -> None:
+    """They are one name; those of Spark's catalogs stay."""
+    tree = parse_query("SELECT * FROM hive.sales.t JOIN default_database.u JOIN other.t JOIN lake.db.v").tree
+    assert tree is not None
+    names = [table.sql() for table in unqualified(tree, PLACES).find_all(exp.Table)]
+    assert sorted(names) == ["lake.db.v", "other.t", "t", "u"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("SELECT * FROM T JOIN sales.t AS x", {"t"}),
+        ("SELECT * FROM lake.db.t", set()),
+        ("WITH t AS (SELECT * FROM u) SELECT * FROM t", {"u"}),
+        ("WITH t AS (SELECT * FROM t) SELECT * FROM t", {"t"}),
+        ("SELECT * FROM u WHERE EXISTS (WITH u AS (SELECT * FROM v) SELECT * FROM u)", {"u", "v"}),
+    ],
+)
+def test_which_names_of_a_query_are_of_the_environment(query: str, names: set[str]) -> None:
+    """Not those of its WITH, and not those of Spark's catalogs."""
+    assert tables_here(query, PLACES) == names

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, TimestampType
 from sqlglot import exp
 
-from dynamic_kafka.errors import SqlError
+from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql.dialect.query import parse_query
 from dynamic_kafka.sql.dialect.translate import translate_stream
 
@@ -26,6 +26,7 @@ VIEWS = {"recent": "SELECT k, s, ts FROM t WHERE i > 0", "counts": "SELECT k, CO
 
 def ask(sql: str) -> DataType | None:
     """The type of a column."""
+    sql = f"SELECT{sql.partition(') SELECT')[2]}" if sql.startswith("WITH ") else sql
     column = re.match(r"SELECT (?:\w+\.)?`?(\w+)`? FROM", sql)
     return COLUMNS.get(column[1]) if column else None
 
@@ -157,3 +158,63 @@ def test_distinct_values_are_collected() -> None:
     assert "CAST(size(collect_set(s)) AS BIGINT) AS a" in text
     assert "CAST(size(collect_set(k) FILTER(WHERE l > 1)) AS BIGINT) AS b" in text
     assert "collect_set(CASE WHEN (k) IS NOT NULL AND (s) IS NOT NULL THEN struct(k, s) END)" in text
+
+
+RANKED = (
+    "SELECT k, s FROM (SELECT k, s, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS rn FROM {}) WHERE rn = 1"
+)
+OF_WINDOW = (
+    "SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY l) AS rn "
+    "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+)
+CUMULATE = "TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR))"
+
+
+def test_a_rank_reads_no_other_table_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a table behind a part of WITH, not a part of WITH behind a view's table, and no view for a table of Spark."""
+    with pytest.raises(SqlError, match="Name the columns of t in its SELECT"):
+        stream(f"WITH t (k, s, ts) AS (SELECT k, s, ts FROM u) {RANKED.format('t')}")
+    monkeypatch.setitem(VIEWS, "latest", RANKED.format("orders"))
+    assert "orders_in_order" in stream("WITH other AS (SELECT 1 AS x) SELECT * FROM latest")[0]
+    for view in ("latest", "recent"):
+        query = "SELECT * FROM latest" if view == "latest" else RANKED.format("recent")
+        with pytest.raises(ConfigurationError, match=rf"`{view}` reads `\w+`, and where the query"):
+            stream(f"WITH orders AS (SELECT * FROM u), t AS (SELECT * FROM u) {query}")
+    numbered = "SELECT k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS rn FROM t"
+    for part, query in (("SELECT * FROM t", RANKED.format("t")), (numbered, "SELECT * FROM t WHERE rn = 1")):
+        with pytest.raises(ConfigurationError, match="`t` reads `t`, and where the query"):
+            stream(f"WITH t AS ({part}) {query}")
+    assert stream("SELECT * FROM lake.db.latest")[0] == "SELECT * FROM lake.db.latest"
+    assert "__arrival" not in stream(RANKED.format("lake.db.t"))[0]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT a.k FROM ({OF_WINDOW}) AS a JOIN b ON a.k = b.k WHERE b.rn = 1",
+        f"SELECT a.k FROM ({OF_WINDOW}) AS a RIGHT JOIN b ON a.k = b.k WHERE a.rn = 1",
+        "SELECT * FROM (SELECT k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS rn FROM t) AS r(rn, b) WHERE rn = 1",
+    ],
+)
+def test_the_condition_is_that_of_the_rank(sql: str) -> None:
+    """The number of another table, and one of rows without a partner, are not."""
+    with pytest.raises(SqlError, match="ROW_NUMBER stands in a sub-query"):
+        stream(sql)
+
+
+def test_windows_of_cumulate_are_not_known_by_their_start() -> None:
+    """All windows of a period have it."""
+    with pytest.raises(SqlError, match="GROUP BY window_end, too"):
+        stream(f"SELECT window_start, COUNT(*) AS n FROM {CUMULATE} GROUP BY window_start")
+    ranked = f"SELECT k, window_start, ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY l) AS rn FROM {CUMULATE}"
+    with pytest.raises(SqlError, match="PARTITION BY window_end, too"):
+        stream(f"SELECT * FROM ({ranked}) WHERE rn = 1")
+
+
+def test_the_key_of_a_rank_is_of_its_table() -> None:
+    """Not a column with the same name of another one; and `t.*` has the order of arrival once."""
+    inner = (
+        "SELECT a.k AS id, b.k AS bid, ROW_NUMBER() OVER (PARTITION BY a.k ORDER BY a.l) AS rn FROM t AS a JOIN u AS b"
+    )
+    assert stream(f"SELECT id, bid FROM ({inner} ON a.i = b.i) WHERE rn = 1")[1] == [["id"]]
+    assert "t.*, __arrival" not in stream(RANKED.format("(SELECT t.* FROM t) AS q"))[0]

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import pytest
 from pyspark.errors import AnalysisException
 
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.catalog import Catalog, View
 from dynamic_kafka.sql.parser.parse import parse_script
 from dynamic_kafka.sql.parser.statements import CreateTable
@@ -61,6 +62,8 @@ def catalog() -> Catalog:
         ("SELECT * FROM ended JOIN constants USING (id)", False),
         ("SELECT * FROM ended JOIN rates USING (id)", True),
         ("SELECT * FROM ended JOIN lake.db.endless_too USING (id)", False),
+        ("SELECT * FROM ended JOIN lake.db.endless USING (id)", False),
+        ("WITH endless AS (SELECT * FROM ended) SELECT * FROM endless", False),
         ("SELECT 1", False),
     ],
 )
@@ -71,3 +74,47 @@ def test_a_query_is_a_stream_if_a_table_has_no_end(catalog: Catalog, query: str,
     assert catalog.follows(query)
     catalog.config.set("execution.runtime-mode", "batch")
     assert not catalog.follows(query)
+
+
+def test_which_batches_may_have_been_streams(catalog: Catalog) -> None:
+    """Those that read Kafka, also through views and with the options of a hint."""
+    for query in ("SELECT * FROM v", f"SELECT * FROM endless /*+ OPTIONS({ENDED}) */", "SELECT * FROM w JOIN ended"):
+        assert catalog.reads_kafka(query)
+    for query in ("SELECT 1", "SELECT * FROM constants", "SELECT * FROM lake.db.ended", "SELECT * FROM df"):
+        assert not catalog.reads_kafka(query)
+
+
+def test_a_hint_is_not_for_a_table_of_another_catalog(catalog: Catalog) -> None:
+    """The environment's table with the same name is another one."""
+    with pytest.raises(ConfigurationError, match=r"`lake`\.`db`\.`ended` was not created here"):
+        catalog.follows("SELECT * FROM lake.db.ended /*+ OPTIONS('scan.bounded.mode' = 'unbounded') */")
+
+
+def test_a_name_is_free_after_drop(catalog: Catalog) -> None:
+    """For a table elsewhere, too, and for Spark's table of this name."""
+    view = View("orders", "SELECT 1")
+    catalog.add(("hive", "sales", "orders"), view)
+    assert catalog.key(("hive", "sales", "orders")) == "orders"
+    catalog.drop("orders")
+    with pytest.raises(ConfigurationError, match="was not created here"):
+        catalog.key(("hive", "sales", "orders"))
+
+
+@pytest.mark.parametrize("name", [("hive", "sales", "orders"), ("sales", "orders")])
+def test_a_table_hides_none_of_spark(catalog: Catalog, name: tuple[str, ...]) -> None:
+    """Under none of the names by which queries may call it, also with USE."""
+    existing = {"`sales`.`orders`"}
+    catalog._spark.catalog.tableExists = existing.__contains__  # type: ignore[assignment,method-assign]
+    with pytest.raises(ConfigurationError, match=r"'sales\.orders' exists already in Spark"):
+        catalog.check_new(name, if_not_exists=False)
+    catalog.check_new(("orders",), if_not_exists=False)
+    catalog.databases.create(("sales",), if_not_exists=False)
+    catalog.databases.use(("sales",), catalog=False)
+    with pytest.raises(ConfigurationError, match=r"'sales\.orders' exists already in Spark"):
+        catalog.check_new(("orders",), if_not_exists=False)
+
+
+def test_environments_of_a_session_wait_for_each_other() -> None:
+    """Temporary views belong to the session."""
+    one, other = Mock(), Mock()
+    assert Catalog(one).lock is Catalog(one).lock is not Catalog(other).lock

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from threading import RLock
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -29,11 +29,20 @@ from dynamic_kafka.sql.connectors.spark_table import find
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import Name, qualified
 from dynamic_kafka.sql.load_errors import loading
-from dynamic_kafka.sql.names import Databases, is_ours, key_of, place_of, qualified_tables
+from dynamic_kafka.sql.names import (
+    Databases,
+    is_ours,
+    key_of,
+    name_in,
+    place_of,
+    qualified_tables,
+    tables_here,
+    unqualified,
+)
 from dynamic_kafka.sql.ordered import Arrivals
 from dynamic_kafka.sql.parser.lexer import tokenize
 from dynamic_kafka.sql.query_errors import in_query
-from dynamic_kafka.sql.query_text import mentions, tables_read
+from dynamic_kafka.sql.query_text import mentions
 from dynamic_kafka.sql.stream_errors import of_streams
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table, read_table, table_of
@@ -93,8 +102,8 @@ class Catalog:
         self._making: set[str] = set()
         self._written: set[str] = set()  # tables of Spark's catalogs
         self.ranks: dict[str, RankKey | None] = {}  # by a query's text; None if the rows end with windows
-        self._arrivals = Arrivals(spark, self.tables, self.views, self._read, self._keep)
-        self.lock = RLock()
+        self._arrivals = Arrivals(spark, self.tables, self.views, self._places, read=self._read, keep=self._keep)
+        self.lock = _locks.setdefault(spark, RLock())  # temporary views are of the session
 
     @_one_at_a_time
     def query(self, text: str, *, streaming: bool | None = None, of_view: bool = False) -> DataFrame:
@@ -115,13 +124,15 @@ class Catalog:
 
         activate(self._spark)
         query = parse_query(text)
+        if not of_view:
+            self.ranks.pop(text, None)
         if streaming is None:
             streaming = self.follows(text)
         for name in self._written:  # Spark remembers the files of a table; a stream writes them in another session
             with suppress(AnalysisException):  # it may be gone
                 self._spark.catalog.refreshTable(name)
         problems: dict[str, Exception] = {}
-        for key in sorted(tables_read(text) & {*self.tables, *self.views} - self._making):
+        for key in sorted(self._read_by(text) - self._making):
             if self._is_made(key, streaming=streaming):
                 continue
             try:
@@ -161,13 +172,19 @@ class Catalog:
 
         views = {place: self._view_of(query, place, streaming=True) for place in query.options}
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
-        translated, found, key = translate_stream(query, self._type_of, self._arrivals, zone=zone, views=views)
+        assert query.tree is not None
+        plain = replace(query, tree=unqualified(query.tree, self._places))
+        translated, found, key = translate_stream(plain, self._type_of, self._arrivals, zone=zone, views=views)
         if found:
             self.ranks[query.text] = key
         return translated, self._spark.sql(translated)
 
     def _keep(self, rows: DataFrame, name: str, *, streaming: bool = True) -> None:
         """Give rows a name for queries, which is Spark's alone."""
+        if name not in _owners(self._spark) and self._is_in_spark((name,)):
+            raise ConfigurationError(
+                f"'{name}' exists already in Spark, and this query needs the name for itself; drop it"
+            )
         rows.createOrReplaceTempView(quoted(name))
         _owners(self._spark)[name] = ref(self)
         self._made[name] = streaming
@@ -192,12 +209,32 @@ class Catalog:
         query = parse_query(text)
         if any(not self._with_options(query, place).bounded for place in query.options):
             return True
-        read = tables_read(text) - _only_with_options(query) - beneath
+        read = tables_here(text, self._places) - self._only_with_options(query) - beneath
         if any(self._is_endless(key, beneath) for key in read & {*self.tables, *self.views}):
             return True
         if not read & self.tables.keys() and not query.options:
             return False  # nothing can be read in two ways
         return any(self._is_stream(key) for key in read - {*self.tables, *self.views})
+
+    def reads_kafka(self, text: str) -> bool:
+        """Return whether a query reads a table on Kafka, also through views."""
+        from dynamic_kafka.sql.dialect.query import parse_query
+
+        query = parse_query(text)
+        tables = [self._with_options(query, place) for place in query.options]
+        return any(isinstance(table, KafkaTable) for table in (*tables, *self._tables_of(text)))
+
+    def _tables_of(self, text: str, beneath: frozenset[str] = frozenset()) -> Iterator[Table]:
+        """Yield the tables that a query reads, also through views."""
+        for key in self._read_by(text) - beneath:
+            if key in self.tables:
+                yield self.tables[key]
+            elif isinstance(query := self.views[key].query, str):
+                yield from self._tables_of(query, beneath | {key})
+
+    def _read_by(self, text: str) -> frozenset[str]:
+        """Return the tables and views of the environment that a query names."""
+        return tables_here(text, self._places) & {*self.tables, *self.views}
 
     def _is_endless(self, key: str, beneath: frozenset[str] = frozenset()) -> bool:
         """Return whether a table or view has no end."""
@@ -205,6 +242,17 @@ class Catalog:
             return not self.tables[key].bounded
         query = self.views[key].query
         return self._has_no_end(query, beneath | {key}) if isinstance(query, str) else query.isStreaming
+
+    def _only_with_options(self, query: Query) -> set[str]:
+        """Return the tables that a query reads with the options of hints only, in lower case."""
+        if query.tree is None:
+            return set()
+        from sqlglot import exp
+
+        hinted = Counter(_hinted(query, place)[-1].lower() for place in query.options)
+        tables = (table for table in query.tree.find_all(exp.Table) if is_ours(name_in(table), self._places))
+        read = Counter(table.name.lower() for table in tables)
+        return {name for name, count in hinted.items() if read[name] == count}
 
     def _is_stream(self, name: str) -> bool:
         """Return whether a name is that of a stream in Spark, such as a temporary view of one."""
@@ -215,14 +263,14 @@ class Catalog:
 
     def _with_options(self, query: Query, place: int) -> Table:
         """Return a table with the options of its hint in a query."""
-        definition = self.table((_name_at(query, place),)).definition
+        definition = self.table(_hinted(query, place)).definition
         return table_of(replace(definition, options={**definition.options, **query.options[place]}))
 
     def _view_of(self, query: Query, place: int, *, streaming: bool) -> str:
         """Return the name of a view of a table with the options of its hint in a query."""
         rows = self._read(self._with_options(query, place), streaming=streaming)
         options = repr(sorted(query.options[place].items()))
-        view = f"{_name_at(query, place)}__{hashlib.sha256(options.encode()).hexdigest()[:12]}"
+        view = f"{_hinted(query, place)[-1]}__{hashlib.sha256(options.encode()).hexdigest()[:12]}"
         self._keep(rows, view, streaming=streaming)
         return view
 
@@ -327,11 +375,19 @@ class Catalog:
         if ours and if_not_exists and place == self._places.get(key, ()):
             return False
         in_spark = key not in _owners(self._spark) and self._is_in_spark(name[-1:])
-        if ours or in_spark or (len(name) > 1 and place and self._is_in_spark(name)):
+        if ours or in_spark:
             where = "" if ours else " in Spark's own catalog, where queries would find it"
             raise ConfigurationError(f"'{'.'.join(name)}' exists already{where}; drop it, or choose another name")
+        for first in range(len(place)):  # all the names by which queries may call it
+            other = (*place[first:], name[-1])
+            if self._is_in_spark(other):
+                raise ConfigurationError(
+                    f"'{'.'.join(other)}' exists already in Spark's own catalog, and queries would find this table by that "
+                    "name; drop it, or choose another name"
+                )
         return True
 
+    @_one_at_a_time
     def add(self, name: Name, added: Table | View) -> None:
         """Add a table or view under a name that is free."""
         key, place = name[-1].lower(), self._new_place(name)
@@ -347,6 +403,14 @@ class Catalog:
                 qualified(name),
                 quoted(name[-1]),
             )
+
+    @_one_at_a_time
+    def drop(self, key: str) -> None:
+        """Remove a table or view. Its name is free then, also for one of Spark's catalogs."""
+        self.forget()
+        self.tables.pop(key, None)
+        self.views.pop(key, None)
+        self._places.pop(key, None)
 
     def _new_place(self, name: Name) -> Name:
         return place_of(name) if len(name) > 1 else self.databases.current
@@ -376,7 +440,7 @@ class Catalog:
         if mentions(query, ROW_KIND):
             return []
         found = []
-        for key in sorted(tables_read(query) - beneath):
+        for key in sorted(self._read_by(query) - beneath):
             if key in self.tables and self.tables[key].changelog:
                 found.append(self.tables[key].definition.name[-1])
             elif key in self.views:
@@ -387,6 +451,7 @@ class Catalog:
                     found.append(view.name)
         return found
 
+    @_one_at_a_time
     def forget(self) -> None:
         """Drop the temporary views, so that they are created again."""
         owners = _owners(self._spark)
@@ -423,23 +488,22 @@ class Catalog:
         self._made[key] = streaming
 
 
-def _name_at(query: Query, place: int) -> str:
-    return tokenize(query.text, place)[0].text
+def _hinted(query: Query, place: int) -> Name:
+    """Return the name of a table with options in a hint."""
+    if query.tree is not None:
+        from sqlglot import exp
 
-
-def _only_with_options(query: Query) -> set[str]:
-    """Return the tables that a query reads with the options of hints only, in lower case."""
-    if query.tree is None:
-        return set()
-    from sqlglot import exp
-
-    hinted = Counter(_name_at(query, place).lower() for place in query.options)
-    read = Counter(table.name.lower() for table in query.tree.find_all(exp.Table))
-    return {name for name, count in hinted.items() if read[name] == count}
+        for table in query.tree.find_all(exp.Table):
+            if table.this.meta.get("start") == place:
+                return name_in(table)
+    return (tokenize(query.text, place)[0].text,)
 
 
 # The catalog that owns a temporary view, for each session.
 _made_by: WeakKeyDictionary[SparkSession, dict[str, ReferenceType[Catalog]]] = WeakKeyDictionary()
+
+
+_locks: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
 
 
 def _owners(spark: SparkSession) -> dict[str, ReferenceType[Catalog]]:

@@ -33,6 +33,7 @@ from dynamic_kafka.sql.insert import Jobs
 from dynamic_kafka.sql.ordered import check_key
 from dynamic_kafka.sql.parser import statements as s
 from dynamic_kafka.sql.parser.create_table import AsQuery
+from dynamic_kafka.sql.parser.errors import without_secrets
 from dynamic_kafka.sql.parser.like import merge
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.query_text import filters_groups, is_projection, selects_all, with_column
@@ -228,8 +229,7 @@ class TableEnvironment:
         try:
             return TableResult(queries=self._insert([insert]))
         except BaseException:  # a later run creates the table again
-            self._catalog.forget()
-            del self._catalog.tables[self._catalog.key(definition.name)]
+            self._catalog.drop(self._catalog.key(definition.name))
             raise
 
     def _like(self, statement: s.CreateTable) -> TableDefinition:
@@ -248,8 +248,7 @@ class TableEnvironment:
         where = self._catalog.tables if statement.kind == "table" else self._catalog.views
         key = self._catalog.key(statement.name)
         if key in where:
-            self._catalog.forget()
-            del where[key]
+            self._catalog.drop(key)
         elif not statement.if_exists:
             what, name = statement.kind, qualified(statement.name)
             raise ConfigurationError(f"{what.capitalize()} {name} does not exist; see SHOW {what.upper()}S")
@@ -302,7 +301,7 @@ class TableEnvironment:
             raise ConfigurationError(f"View {qualified(name)} is a DataFrame, so it does not have SQL text to show")
         columns = f" ({', '.join(map(quoted, view.columns))})" if view.columns else ""
         comment = f" COMMENT {string_literal(view.comment)}" if view.comment is not None else ""
-        return f"CREATE TEMPORARY VIEW {qualified(name)}{columns}{comment} AS\n{view.query}"
+        return f"CREATE TEMPORARY VIEW {qualified(name)}{columns}{comment} AS\n{without_secrets(view.query)}"
 
     # --- jobs ---
 

@@ -10,13 +10,16 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql.definition import Name, qualified
+from dynamic_kafka.sql.query_text import tables_read
 
 if TYPE_CHECKING:
+    from sqlglot import exp
+
     from dynamic_kafka.sql.dialect.query import Query
 
-__all__ = ["Databases", "is_ours", "key_of", "place_of", "qualified_tables"]
+__all__ = ["Databases", "is_ours", "key_of", "name_in", "place_of", "qualified_tables", "tables_here", "unqualified"]
 
 _log = logging.getLogger(__name__)
 
@@ -108,9 +111,48 @@ def qualified_tables(query: Query, places: Mapping[str, Name]) -> dict[int, str]
 
     found = {}
     for table in query.tree.find_all(exp.Table):
-        parts = [table.args[part].name for part in ("catalog", "db") if table.args.get(part)]
-        place, start = place_of((*parts, table.name)), table.this.meta.get("start")
+        place, start = place_of(name_in(table)), table.this.meta.get("start")
         key = table.name.lower()
         if place and start is not None and places.get(key, ())[-len(place) :] == place:
             found[start] = key
+    return found
+
+
+def tables_here(text: str, places: Mapping[str, Name]) -> frozenset[str]:
+    """Return the names in a query, in lower case, that are tables and views of the environment if it has such.
+
+    Parts of the query's WITH, and tables of Spark's catalogs, are not among them.
+    """
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.query import parse_query, part_of_with
+
+    try:
+        tree = parse_query(text).tree
+    except SqlError:
+        tree = None
+    if tree is None:
+        return tables_read(text)
+    return frozenset(
+        table.name.lower()
+        for table in tree.find_all(exp.Table)
+        if part_of_with(table) is None and is_ours(name_in(table), places)
+    )
+
+
+def name_in(table: exp.Table) -> Name:
+    """Return the name of a table as a query has it."""
+    return (*(table.args[part].name for part in ("catalog", "db") if table.args.get(part)), table.name)
+
+
+def unqualified(tree: exp.Query, places: Mapping[str, Name]) -> exp.Query:
+    """Return a query in which tables and views of the environment have one name. Other qualified names stay."""
+    from sqlglot import exp
+
+    found = tree.copy()
+    for table in found.find_all(exp.Table):
+        name = name_in(table)
+        if len(name) > 1 and is_ours(name, places):
+            table.set("catalog", None)
+            table.set("db", None)
     return found

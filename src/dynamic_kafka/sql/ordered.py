@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.sql.definition import Column, ComputedColumn, MetadataColumn, qualified
+from dynamic_kafka.sql.definition import Column, ComputedColumn, MetadataColumn, Name, qualified
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL
+from dynamic_kafka.sql.names import unqualified
 from dynamic_kafka.sql.query_errors import refuse_for_streams
 from dynamic_kafka.sql.table import KafkaTable, table_of
 from dynamic_kafka.sql.tables import Table
 from dynamic_kafka.sql.types import FlinkType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from sqlglot import exp
@@ -38,6 +39,7 @@ class Arrivals:
         spark: The session.
         tables: The tables by their names.
         views: The views by their names.
+        places: The catalog and database of those that were created with one.
         read: Returns the rows of a table, as a stream or not.
         keep: Gives rows a name for Spark.
     """
@@ -47,10 +49,13 @@ class Arrivals:
         spark: SparkSession,
         tables: dict[str, Table],
         views: dict[str, View],
+        places: Mapping[str, Name],
+        *,
         read: Callable[..., DataFrame],
         keep: Callable[[DataFrame, str], None],
     ) -> None:
         self._spark, self._tables, self._views, self._read, self._keep = spark, tables, views, read, keep
+        self._places = places
 
     def differs(self, query: Query, *, of_view: bool) -> bool:
         """Return whether a query of a stream contains what Spark's streams have in other words, such as ROW_NUMBER.
@@ -67,7 +72,7 @@ class Arrivals:
         refuse_for_streams(query)
         if query.tree is None:
             return False
-        ranks = has_over(query.tree, self)
+        ranks = has_over(unqualified(query.tree, self._places), self)
         return not of_view if ranks else differs_in_streams(query.tree)
 
     def has_ranks(self, view: View) -> bool:
@@ -76,7 +81,7 @@ class Arrivals:
         from dynamic_kafka.sql.dialect.query import parse_query
 
         tree = parse_query(view.query).tree if isinstance(view.query, str) else None
-        return tree is not None and has_over(tree, self)
+        return tree is not None and has_over(unqualified(tree, self._places), self)
 
     def is_time(self, query: str) -> bool:
         """Return whether the only column of a query is an event time with a watermark, or the processing time."""
@@ -94,7 +99,7 @@ class Arrivals:
         if view is None or not isinstance(view.query, str) or view.columns:
             return None
         query = parse_query(view.query)
-        return None if query.options else query.tree
+        return None if query.options or query.tree is None else unqualified(query.tree, self._places)
 
     def ordered(self, name: str) -> str | None:
         """Return the name of a table that has the offset of each row, too; None if the name is not one of Kafka's tables.

@@ -28,7 +28,7 @@ _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _ONLY_REFERENCES = re.compile(r"(?:\$\{(?:env|file):[^}]+\})+")
 _SECRET = re.compile(
     r"password|passphrase|passwd|secret|token|jaas|credential|private|authorization|api[._-]?key"
-    r"|ssl\.key\.|ssl\.keystore\.key|user[._-]info|oauthbearer\.config|kinit\.cmd"
+    r"|ssl\.key\.|ssl\.keystore\.key|user[._-]info|oauthbearer\.config|kinit\.cmd|account\.key|azure\.sas|encryption\.key\.list"
 )
 # A path, a URL or a class is not the secret it leads to.
 _POINTS_TO_SECRET = (".location", ".type", ".url", ".file", ".class")

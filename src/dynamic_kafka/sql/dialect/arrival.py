@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
 
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
+from dynamic_kafka.sql.dialect.query import part_of_with
 from dynamic_kafka.sql.dialect.registry import AGGREGATES
 
 if TYPE_CHECKING:
@@ -48,10 +50,10 @@ def inline_ranks(tree: exp.Query, streams: Streams) -> exp.Query:
         for table in list(tree.find_all(exp.Table)):
             query = _query_of(table, streams)
             if query is not None and has_over(query, streams):
-                table.replace(_subquery(table, query))
+                _put(query, table)
                 found = True
     for cte in list(tree.find_all(exp.CTE)):
-        if cte.this.find(exp.Window) is not None and not any(_cte_of(t) is cte for t in tree.find_all(exp.Table)):
+        if cte.this.find(exp.Window) is not None and not any(part_of_with(t) is cte for t in tree.find_all(exp.Table)):
             with_ = cte.parent
             cte.pop()
             if isinstance(with_, exp.With) and not with_.expressions:
@@ -63,7 +65,8 @@ def has_over(query: exp.Query, streams: Streams, beneath: frozenset[str] = froze
     """Return whether a query contains OVER, also through views."""
     if query.find(exp.Window) is not None:
         return True
-    for name in {table.name.lower() for table in query.find_all(exp.Table)} - beneath:
+    read = (table for table in query.find_all(exp.Table) if not table.args.get("db") and part_of_with(table) is None)
+    for name in {table.name.lower() for table in read} - beneath:
         view = streams.view(name)
         if view is not None and has_over(view, streams, beneath | {name}):
             return True
@@ -107,9 +110,11 @@ def _arrive(t: Translator, node: exp.Expr, streams: Streams) -> bool:
         if query is not None:
             if _is_aggregated(query):
                 return False
-            inner = _subquery(node, query)
-            node.replace(inner)
-            return _arrive(t, inner, streams)
+            return _arrive(t, _put(query, node), streams)
+        if part_of_with(node) is not None:
+            raise t.refuse(node, f"Name the columns of {node.name} in its SELECT with AS, not in WITH. {_WAY}")
+        if node.args.get("db"):
+            return False
         if t.has_options(node):
             raise t.refuse(
                 node, f"A rank of a stream over a table with OPTIONS is not known: CREATE TABLE ... LIKE. {_WAY}"
@@ -135,7 +140,7 @@ def _arrive(t: Translator, node: exp.Expr, streams: Streams) -> bool:
             raise t.refuse(query, f"The order of these rows is not known in a stream. {_WAY}")
         if not _arrive(t, query.args["from_"].this, streams):
             return False
-        if not any(isinstance(part, exp.Star) for part in query.expressions):
+        if not any(part.is_star for part in query.expressions):
             query.append("expressions", exp.column(ARRIVAL))
         return True
     raise t.refuse(node, f"The order of these rows is not known in a stream. {_WAY}")
@@ -149,46 +154,37 @@ def _is_aggregated(query: exp.Query) -> bool:
     )
 
 
-def _cte_of(table: exp.Table) -> exp.CTE | None:
-    """Return the part of a WITH that a table's name means."""
+def _query_of(table: exp.Table, streams: Streams) -> exp.Query | None:
     if not isinstance(table.this, exp.Identifier) or table.args.get("db"):
         return None
-    inside: exp.Expr = table
-    parent = table.parent
-    while parent is not None:
-        with_ = parent.args.get("with_")
-        if isinstance(with_, exp.With):
-            before = with_.expressions
-            if isinstance(inside, exp.With):  # only the parts before this one
-                own = table.find_ancestor(exp.CTE)
-                while own is not None and own.parent is not with_:
-                    own = own.find_ancestor(exp.CTE)
-                before = before[: next((i for i, cte in enumerate(before) if cte is own), 0)]
-            for cte in before:
-                if cte.alias.lower() == table.name.lower():
-                    return cte  # type: ignore[no-any-return]
-        inside, parent = parent, parent.parent
-    return None
-
-
-def _query_of(table: exp.Table, streams: Streams) -> exp.Query | None:
-    if not isinstance(table.this, exp.Identifier):
-        return None
-    cte = _cte_of(table)
+    cte = part_of_with(table)
     if cte is None:
         return streams.view(table.name)
     columns = cte.args["alias"].args.get("columns")
     return cte.this if isinstance(cte.this, exp.Query) and not columns else None
 
 
-def _subquery(table: exp.Table, query: exp.Query) -> exp.Subquery:
-    """Return a query in place of the table that it is the rows of."""
+def _put(query: exp.Query, table: exp.Table) -> exp.Subquery:
+    """Put a query in place of the table that it is the rows of.
+
+    Raises:
+        ConfigurationError: If a table that it reads would be a part of a WITH there.
+    """
     alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name, quoted=True))
     place = table.this.meta.get("start")
+    own = list(query.find_all(exp.CTE))
+    before = [(part, part_of_with(part)) for part in query.find_all(exp.Table)]
     copied = query.copy()
     for part in copied.walk():
         part.meta.pop("start", None)  # it is a place in another text
     found = exp.Subquery(this=copied, alias=alias.copy())
     if place is not None:
         found.meta["start"] = place
+    table.replace(found)
+    for (part, cte), moved in zip(before, copied.find_all(exp.Table), strict=True):
+        if not any(cte is known for known in own) and part_of_with(moved) is not cte:
+            raise ConfigurationError(
+                f"`{table.name}` reads `{part.name}`, and where the query reads `{table.name}`, its WITH has another "
+                f"`{part.name}`. Give that part of WITH another name"
+            )
     return found

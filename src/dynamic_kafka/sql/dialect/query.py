@@ -22,7 +22,7 @@ from dynamic_kafka.sql.parser.create_table import read_options
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import Cursor, Token, tokenize
 
-__all__ = ["Query", "parse_query", "place_of", "query_error"]
+__all__ = ["Query", "parse_query", "part_of_with", "place_of", "query_error"]
 
 _TEMPORAL = (
     "Spark has no temporal joins (FOR SYSTEM_TIME AS OF). Keep the table up to date with `materialize`, and join with the "
@@ -113,6 +113,28 @@ def place_of(node: exp.Expr) -> int:
     if not places and node.parent is not None:
         return place_of(node.parent)
     return min(places, default=0)
+
+
+def part_of_with(table: exp.Table) -> exp.CTE | None:
+    """Return the part of a WITH that a table's name means."""
+    if not isinstance(table.this, exp.Identifier) or table.args.get("db"):
+        return None
+    inside: exp.Expr = table
+    parent = table.parent
+    while parent is not None:
+        with_ = parent.args.get("with_")
+        if isinstance(with_, exp.With):
+            before = with_.expressions
+            if isinstance(inside, exp.With):  # only the parts before this one
+                own = table.find_ancestor(exp.CTE)
+                while own is not None and own.parent is not with_:
+                    own = own.find_ancestor(exp.CTE)
+                before = before[: next((i for i, cte in enumerate(before) if cte is own), 0)]
+            for cte in before:
+                if cte.alias.lower() == table.name.lower():
+                    return cte  # type: ignore[no-any-return]
+        inside, parent = parent, parent.parent
+    return None
 
 
 def _parse(text: str) -> exp.Expr | None:

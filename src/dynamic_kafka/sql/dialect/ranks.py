@@ -82,13 +82,18 @@ def rank_of(select: exp.Select) -> Rank | None:
     where = select.args.get("where")
     if not isinstance(relation, exp.Subquery) or not isinstance(relation.this, exp.Select) or where is None:
         return None
+    alias = relation.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        return None
+    if any((join.side or "").upper() in ("RIGHT", "FULL") for join in select.args.get("joins") or []):
+        return None  # WHERE rn = 1 also removes the rows that have no partner among the ranked ones
     inner = relation.this
     numbers = [part for part in inner.expressions if isinstance(part, exp.Alias) and _is_row_number(part.this)]
     if len(numbers) != 1 or len(list(inner.find_all(exp.Window))) != 1:
         return None
     name, found, rest = numbers[0].alias, None, []
     for condition in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
-        limit = _limit(condition.unnest(), name)
+        limit = _limit(condition.unnest(), name, relation.alias)
         if limit is None or found is not None:
             rest.append(condition)
         else:
@@ -109,7 +114,7 @@ def _is_row_number(node: exp.Expr) -> bool:
     )
 
 
-def _limit(condition: exp.Expr, name: str) -> int | None:
+def _limit(condition: exp.Expr, name: str, table: str) -> int | None:
     """Return how many rows of each key satisfy a condition such as `rn <= 3`; None for other conditions."""
     if not isinstance(condition, (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         return None
@@ -119,6 +124,8 @@ def _limit(condition: exp.Expr, name: str) -> int | None:
         column, number = number, column
         kind = _MIRRORED.get(kind, kind)
     if not isinstance(column, exp.Column) or column.name.lower() != name.lower():
+        return None
+    if column.table and column.table.lower() != table.lower():
         return None
     if not isinstance(number, exp.Literal) or number.is_string or not number.name.isdigit():
         return None
@@ -179,8 +186,9 @@ def _projection(t: Translator, index: int, part: exp.Expr, hidden: Sequence[str]
         bounds = t.scope.bounds()
         table = f"{t.sql(part.args['table'])}." if isinstance(part, exp.Column) and part.args.get("table") else ""
         return ", ".join([f"{table}* EXCEPT ({', '.join(hidden)})" if hidden else f"{table}*", *bounds])
-    text = t.projection(index, part)
-    return text if isinstance(part, (exp.Alias, exp.Column)) or " AS " in text else f"{text} AS `EXPR${index}`"
+    return (
+        t.projection(index, part) if isinstance(part, (exp.Alias, exp.Column)) else f"{t.sql(part)} AS `EXPR${index}`"
+    )
 
 
 def _keys(t: Translator, rank: Rank, aggregated: frozenset[str]) -> tuple[list[str], bool]:
@@ -193,6 +201,9 @@ def _keys(t: Translator, rank: Rank, aggregated: frozenset[str]) -> tuple[list[s
         found = scope.keys_of(part)
         keys = [WINDOW] if bounds else [t.sql(part)] if found is None else found
         by += [key for key in keys if key not in by]
+    names = {part.name.lower() for part in rank.by if isinstance(part, exp.Column)}
+    if "window_start" in names and not names & {"window_end", "window_time"} and t.has_cumulate(rank.inner):
+        raise t.refuse(rank.window, "Windows of CUMULATE have their start in common: PARTITION BY window_end, too")
     of_window = WINDOW in by or any(scope.keys_of(part) is not None for part in rank.by)
     if any(found.kind == "SESSION" for found in scope.windows.values()):
         raise t.refuse(rank.window, f"The rows of SESSION windows cannot be ranked in a stream. {_WAY}")
@@ -311,11 +322,14 @@ def _names_of(part: exp.Expr, inner: exp.Select) -> set[str]:
     for projection in inner.expressions:
         star = projection.this if isinstance(projection, exp.Column) else projection
         if isinstance(star, exp.Star):
-            found |= {part.name.lower()} if isinstance(part, exp.Column) else set()
+            of_table = projection.table.lower() if isinstance(projection, exp.Column) else ""
+            if isinstance(part, exp.Column) and (not of_table or part.table.lower() in ("", of_table)):
+                found.add(part.name.lower())
         elif projection.unalias() == part or (
             isinstance(part, exp.Column)
             and isinstance(projection.unalias(), exp.Column)
             and projection.unalias().name.lower() == part.name.lower()
+            and (not part.table or projection.unalias().table.lower() in ("", part.table.lower()))
         ):
             found.add(projection.alias_or_name.lower())
     return found

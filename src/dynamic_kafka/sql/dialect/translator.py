@@ -271,6 +271,10 @@ class Translator(SparkGenerator):
             raise self.refuse(
                 expression, "GROUPING SETS, CUBE and ROLLUP over windows are not known: write a query for each"
             )
+        names = {node.name.lower() for node in expression.expressions if isinstance(node, exp.Column)}
+        cumulate = any(window.kind == "CUMULATE" for window in scope.windows.values())
+        if cumulate and "window_start" in names and not names & {"window_end", "window_time"}:
+            raise self.refuse(expression, "Windows of CUMULATE have their start in common: GROUP BY window_end, too")
         parts: list[str] = []
         for node in expression.expressions:
             found = scope.keys_of(node)
@@ -311,6 +315,10 @@ class Translator(SparkGenerator):
             expression.set("catalog", None)
             expression.set("db", None)
         return super().table_sql(expression, sep)
+
+    def has_cumulate(self, select: exp.Select) -> bool:
+        """Return whether a SELECT reads windows of CUMULATE."""
+        return any(str(call.this).upper() == "CUMULATE" for call in select.find_all(exp.Anonymous))
 
     def has_options(self, table: exp.Table) -> bool:
         """Return whether a table has options in a hint."""
