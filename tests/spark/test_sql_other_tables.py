@@ -90,10 +90,19 @@ def test_streams_into_other_tables(
     env.get_config().set("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
     into_files = env.execute_sql("INSERT INTO files SELECT id, s FROM watched")
     into_files.queries[0].processAllAvailable()
+    with pytest.raises(ConfigurationError, match="running job 'files' writes to"):
+        env.execute_sql("INSERT INTO files SELECT id, 'a' FROM watched")
     (tmp_path / "in" / "2.json").write_text('{"id": 3}\n')
     wait_until(lambda: found(env, "SELECT id FROM files ORDER BY id") == [(1,), (2,), (3,)], 30, "three rows")
     for query in spark.streams.active:
         query.stop()
+    for others in ("INSERT INTO files SELECT id, 'b' FROM watched", "INSERT INTO files SELECT id, 'c' FROM watched"):
+        with pytest.raises(ConfigurationError, match=r"another checkpoint than .*/checkpoints/files-2'"):
+            env.execute_sql(others)
+    (tmp_path / "in" / "3.json").write_text('{"id": 4}\n')
+    (continued,) = env.execute_sql("INSERT INTO files SELECT id, s FROM watched").queries
+    wait_until(lambda: found(env, "SELECT id FROM files ORDER BY id") == [(1,), (2,), (3,), (4,)], 30, "four rows")
+    continued.stop()
     with pytest.raises(ConfigurationError, match=r"which a stream has written: .* would be invisible"):
         env.execute_sql("INSERT INTO files VALUES (4, 'd')")
     env.execute_sql(f"INSERT INTO files /*+ OPTIONS('path' = '{tmp_path / 'batch'}') */ VALUES (4, 'd')")

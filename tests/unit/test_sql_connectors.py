@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 import pyspark
 import pytest
@@ -10,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from dynamic_kafka.changelog import merge_statement
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.sql.connectors import filesystem
 from dynamic_kafka.sql.connectors.datagen import expressions, row_count
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import TableDefinition
@@ -153,3 +155,34 @@ def test_a_jar_for_another_release_of_spark() -> None:
         "java.lang.IncompatibleClassChangeError: class org.Table can not implement org.View. Start Spark with one for this "
         "release (spark.jars.packages)"
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "planned", "committed", "refused"),
+    [
+        (None, None, None, False),
+        ([], None, None, False),
+        ([], [0], [], False),
+        ([0, 1], None, None, True),
+        ([9, 10], [0], [], True),
+        ([0, 1], [0, 1, 2, 3], [0, 1, 2], True),
+        ([4, 5, 6], [4, 5, 6], [4, 5, 6], False),
+        ([4, 5, 6], [4, 5, 6], [4, 5], False),
+        ([4, 5], [4, 5, 6], [4, 5], False),
+    ],
+)
+def test_a_folder_has_the_files_of_one_query(
+    monkeypatch: pytest.MonkeyPatch,
+    written: list[int] | None,
+    planned: list[int] | None,
+    committed: list[int] | None,
+    *,
+    refused: bool,
+) -> None:
+    """Another query's micro-batches would be left out. A query that was stopped at any moment goes on."""
+    logs = {"/x/_spark_metadata": written, "/c/offsets": planned, "/c/commits": committed}
+    monkeypatch.setattr(filesystem, "numbers_in", lambda _, log: logs[log])
+    monkeypatch.setattr(filesystem, "exists", lambda *_: False)
+    files, spark = table("a INT", "filesystem", "'path' = '/x', 'format' = 'json'"), None
+    with pytest.raises(ConfigurationError, match="another checkpoint") if refused else nullcontext():
+        files.kind.check_start(spark, files, "/c")  # type: ignore[arg-type]

@@ -9,7 +9,10 @@ import pytest
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql import insert
+from dynamic_kafka.sql.definition import PhysicalColumn, TableDefinition
 from dynamic_kafka.sql.insert import Jobs
+from dynamic_kafka.sql.tables import table_of
+from dynamic_kafka.sql.types import FlinkType
 
 KAFKA = {"properties.bootstrap.servers": "h:9092", "topic": "t"}
 
@@ -41,3 +44,42 @@ def test_two_jobs_never_share_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
         jobs.insert(rows(stream=stream), table(), {"pipeline.name": f"three-{stream}"}, "SELECT 2")  # type: ignore[arg-type]
     running.isActive = False
     jobs.insert(rows(), table("p"), config, "SELECT 2")  # type: ignore[arg-type]
+
+
+def test_two_jobs_never_share_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's sink would leave out micro-batches of one of them."""
+    running = SimpleNamespace(isActive=True)
+    monkeypatch.setattr(insert, "_start", lambda *_, **__: running)
+    columns = (PhysicalColumn("a", FlinkType("INT")),)
+    options = {"connector": "filesystem", "path": "/x/", "format": "json"}
+    one, other = (
+        table_of(TableDefinition(("t",), columns, options=options | {"path": path})) for path in ("/x/", "/y")
+    )
+    jobs, config = Jobs(), {"pipeline.name": "one"}
+    jobs.insert(rows(), one, config, "SELECT 1")  # type: ignore[arg-type]
+    jobs.insert(rows(), other, config, "SELECT 2")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="running job 'one' writes to '/x'"):
+        jobs.insert(rows(), one, config, "SELECT 3")  # type: ignore[arg-type]
+    running.isActive = False
+    jobs.insert(rows(), one, config, "SELECT 3")  # type: ignore[arg-type]
+
+
+def test_a_batch_never_repeats_what_a_stream_has_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job with a checkpoint is not a batch by default. To repeat it, or to continue it, is a setting."""
+    written: list[object] = []
+    monkeypatch.setattr(insert, "_write", lambda *_: written.append(1))
+    monkeypatch.setattr(insert, "has_begun", lambda _, checkpoint: checkpoint == "/checkpoints/old_job")
+    batch, jobs = SimpleNamespace(isStreaming=False, sparkSession=None), Jobs()
+
+    def run(mode: str, name: str, *, could_be_stream: bool = True) -> None:
+        settings = {"execution.checkpointing.dir": "/checkpoints/", "pipeline.name": name}
+        config: Any = SimpleNamespace(mode=mode, get=settings.get)
+        jobs.insert(batch, table(), config, "SELECT 1", could_be_stream=could_be_stream)  # type: ignore[arg-type]
+
+    with pytest.raises(ConfigurationError, match=r"'/checkpoints/old_job' is the checkpoint of a stream.*'streaming'"):
+        run("automatic", "old job")
+    assert not written
+    run("batch", "old job")
+    run("automatic", "new job")
+    run("automatic", "old job", could_be_stream=False)
+    assert len(written) == 3

@@ -311,7 +311,10 @@ class TableEnvironment:
         try:
             for statement, (table, rows) in zip(inserts, prepared, strict=True):
                 final = statement.query in self._catalog.ranks and self._catalog.ranks[statement.query] is None
-                running = self._jobs.insert(rows, table, self._config, statement.query, final=final)
+                could_be_stream = not rows.isStreaming and self._catalog.reads_kafka(statement.query)
+                running = self._jobs.insert(
+                    rows, table, self._config, statement.query, final=final, could_be_stream=could_be_stream
+                )
                 if running is not None:
                     started.append(running)
         except BaseException:

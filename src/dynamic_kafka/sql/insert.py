@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from pyspark.errors import AnalysisException
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.spark.datasource import NAME
+from dynamic_kafka.sql.checkpoints import checkpoint_of, has_begun
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.connect import is_connect, query_id
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, OtherTable
@@ -33,10 +33,17 @@ class Jobs:
     """The jobs of an environment, by name."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, tuple[str, str, StreamingQuery]] = {}  # with the query's text and the prefix
+        self._jobs: dict[str, tuple[str, str, StreamingQuery]] = {}  # with the query's text, and its own
 
     def insert(
-        self, rows: DataFrame, table: Table, config: TableConfig, query: str, *, final: bool = False
+        self,
+        rows: DataFrame,
+        table: Table,
+        config: TableConfig,
+        query: str,
+        *,
+        final: bool = False,
+        could_be_stream: bool = False,
     ) -> StreamingQuery | None:
         """Write rows to a table.
 
@@ -46,31 +53,41 @@ class Jobs:
             config: The settings, with the folder of checkpoints and the interval of batches.
             query: The text of the query.
             final: True to write rows only when they do not change any more, also to a table with a key.
+            could_be_stream: Whether rows that are a batch may have been a stream under other settings.
 
         Returns:
             The streaming query; None if all rows are written.
 
         Raises:
             ConfigurationError: If the query updates rows and the table accepts only new ones, if the folder of
-                checkpoints is missing or cannot be used, or if a running job has the same prefix of transactional ids.
+                checkpoints is missing or cannot be used, if a running job has the same prefix of transactional ids, or if a
+                batch would write again what a stream with its name has written.
         """
-        prefix = "" if isinstance(table, OtherTable) else configure_sink(table.sink).prefix
-        self._check_prefix(prefix, table)
+        # What two running jobs cannot share.
+        own = table.kind.place(table) if isinstance(table, OtherTable) else configure_sink(table.sink).prefix
+        self._check_own(own, table)
+        name = self._name(table, config, query)
         if not rows.isStreaming:
+            if could_be_stream and config.mode == "automatic":
+                _check_never_a_stream(rows, table, config, name)
             _write(rows, table)
             return None
-        name = self._name(table, config, query)
         running = _start(rows, table, config, name, final=final)
-        self._jobs[name] = query, prefix, running
+        self._jobs[name] = query, own, running
         return running
 
-    def _check_prefix(self, prefix: str, table: Table) -> None:
-        """Raise if a running job has this prefix: each of the two would end the other one's transactions."""
+    def _check_own(self, own: str, table: Table) -> None:
+        """Raise if a running job has this prefix or folder: each of the two would end or hide what the other one writes."""
         for name, (_, other, running) in self._jobs.items():
-            if prefix and other == prefix and running.isActive:
+            if own and other == own and running.isActive:
+                if isinstance(table, OtherTable):
+                    raise ConfigurationError(
+                        f"The running job '{name}' writes to '{own}', and Spark would lose rows of two. Write to another "
+                        f"folder, such as INSERT INTO {qualified(table.definition.name)} /*+ OPTIONS('path' = '...') */"
+                    )
                 raise ConfigurationError(
                     f"Table {qualified(table.definition.name)} is written exactly once by the running job '{name}', and two "
-                    f"jobs cannot share the prefix '{prefix}' of its transactional ids. Give this INSERT another prefix: "
+                    f"jobs cannot share the prefix '{own}' of its transactional ids. Give this INSERT another prefix: "
                     f"INSERT INTO {qualified(table.definition.name)} /*+ OPTIONS('sink.transactional-id-prefix'='...') */"
                 )
 
@@ -90,6 +107,21 @@ class Jobs:
         return found
 
 
+def _check_never_a_stream(rows: DataFrame, table: Table, config: TableConfig, name: str) -> None:
+    """Raise if there is a checkpoint of a job that was a stream: as a batch it would write all rows again."""
+    checkpoint = checkpoint_of(rows.sparkSession, config, name)
+    if checkpoint is None:
+        return
+    with _usable(checkpoint):
+        begun = has_begun(rows.sparkSession, checkpoint)
+    if begun:
+        raise ConfigurationError(
+            f"INSERT INTO {qualified(table.definition.name)} is a batch now, because all tables of its query have an end, "
+            f"and would write all rows. But '{checkpoint}' is the checkpoint of a stream that has written rows. To continue "
+            "that stream, SET 'execution.runtime-mode' = 'streaming'. To write all rows again, SET it to 'batch'"
+        )
+
+
 def _write(rows: DataFrame, table: Table) -> None:
     if isinstance(table, OtherTable):
         assert table.kind.write is not None
@@ -105,6 +137,7 @@ def _start(rows: DataFrame, table: Table, config: TableConfig, name: str, *, fin
         rows = _other_rows(rows, table)
         assert table.kind.start is not None
         with _usable(checkpoint), _append_only(table):
+            table.kind.check_start(rows.sparkSession, table, checkpoint)
             started: StreamingQuery = table.kind.start(_writer(rows, checkpoint, config, name), table, rows)
             return started
     rows, options = _spread(rows, table)
@@ -114,15 +147,18 @@ def _start(rows: DataFrame, table: Table, config: TableConfig, name: str, *, fin
         with _usable(checkpoint), _append_only(table):
             return writer.format(NAME).options(**options).outputMode("append").start()
 
-    place = checkpoint or f"{_checkpoints_of_session(rows)}/{name}"
-
     def write(batch: DataFrame, batch_id: int) -> None:
         # A Python sink does not accept update mode, so each batch is a write of its own. Its identity makes a repeated write
         # void. The query's id is stored in its checkpoint: a new checkpoint begins with batch 0, and is another query. Each
         # batch is written, also an empty one, so a gap shows that the checkpoint or the commit log is another one.
         identity: dict[str, str] = {}
         if exactly_once:
-            identity = {"txnAppId": _query_id(batch, place), "txnVersion": str(batch_id), "__txnConsecutive": "true"}
+            assert checkpoint is not None, "only a table that keeps nothing has none"
+            identity = {
+                "txnAppId": _query_id(batch, checkpoint),
+                "txnVersion": str(batch_id),
+                "__txnConsecutive": "true",
+            }
         batch.write.format(NAME).options(**options, **identity).mode("append").save()
 
     with _usable(checkpoint):
@@ -203,18 +239,10 @@ def _append_only(table: Table) -> Iterator[None]:
         ) from error
 
 
-def _checkpoints_of_session(rows: DataFrame) -> str | None:
-    return rows.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
-
-
 def _checkpoint(rows: DataFrame, config: TableConfig, name: str, table: Table) -> str | None:
-    folder = config.get("execution.checkpointing.dir")
-    if folder is not None:
-        return f"{folder.rstrip('/')}/{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"
-    if _checkpoints_of_session(rows):
-        return None  # Spark creates a folder with the job's name there
-    if isinstance(table, OtherTable) and table.kind.keeps_nothing:
-        return None  # it begins anew each time
+    found = checkpoint_of(rows.sparkSession, config, name)
+    if found is not None or (isinstance(table, OtherTable) and table.kind.keeps_nothing):
+        return found  # what keeps nothing begins anew each time
     raise ConfigurationError(
         f"Setting 'execution.checkpointing.dir' is missing. INSERT INTO {qualified(table.definition.name)} as a stream "
         "keeps a checkpoint there, from which it continues after a restart: SET it to a folder"

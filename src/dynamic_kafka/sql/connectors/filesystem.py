@@ -6,10 +6,10 @@ Lines of CSV, JSON and raw text are decoded and encoded as messages are, so that
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
@@ -20,6 +20,7 @@ from dynamic_kafka.formats.expressions import named, once
 from dynamic_kafka.formats.on_error import reason
 from dynamic_kafka.formats.options import check_unknown, format_options
 from dynamic_kafka.options import Option, duration_ms, non_blank, text
+from dynamic_kafka.sql.checkpoints import exists, numbers_in
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable
 from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn
 from dynamic_kafka.sql.options import FORMAT
@@ -188,7 +189,7 @@ def _of_spark(writer: Any, table: OtherTable) -> Any:
 
 def _write(rows: DataFrame, table: OtherTable) -> None:
     path = _PATH.of(table.options).rstrip("/")
-    if _exists(rows.sparkSession, f"{path}/{_LOG}"):
+    if exists(rows.sparkSession, f"{path}/{_LOG}"):
         raise ConfigurationError(
             f"Table {table.name} is in {path}, which a stream has written: Spark reads only the files of streams there, so "
             "the rows of this batch would be invisible. Write to another folder"
@@ -196,29 +197,40 @@ def _write(rows: DataFrame, table: OtherTable) -> None:
     _of_spark(rows.write, table).mode("append").save(path)
 
 
-def _start(writer: DataStreamWriter, table: OtherTable, rows: DataFrame) -> StreamingQuery:
+def _check_start(spark: SparkSession, table: OtherTable, checkpoint: str | None) -> None:
     path = _PATH.of(table.options).rstrip("/")
-    spark = rows.sparkSession
-    if not _exists(spark, f"{path}/{_LOG}") and _has_files(spark, path):
+    written = numbers_in(spark, f"{path}/{_LOG}")
+    if written is None:
+        if _has_files(spark, path):
+            raise ConfigurationError(
+                f"Table {table.name} is in {path}, which has files already. Spark reads only the files of the stream once a "
+                "stream has written there, so these would be invisible. Write to another folder"
+            )
+        return
+    assert checkpoint is not None, "a stream into files has one"
+    planned, committed = (numbers_in(spark, f"{checkpoint}/{log}") for log in ("offsets", "commits"))
+    if written and not _is_of_query(written, planned or [], committed or []):
         raise ConfigurationError(
-            f"Table {table.name} is in {path}, which has files already. Spark reads only the files of the stream once a "
-            "stream has written there, so these would be invisible. Write to another folder"
+            f"Table {table.name} is in {path}, where a query with another checkpoint than '{checkpoint}' has written. "
+            f"Spark leaves out each micro-batch whose number is in {path}/{_LOG} already, so rows would be lost. Continue "
+            "with the checkpoint of that query, or write to another folder, such as /*+ OPTIONS('path' = '...') */"
         )
+
+
+def _is_of_query(written: Sequence[int], planned: Sequence[int], committed: Sequence[int]) -> bool:
+    """Return whether micro-batches may be those of a checkpoint. Its last one may not be committed yet."""
+    return max(committed, default=-1) <= max(written) <= max(planned, default=-1)
+
+
+def _start(writer: DataStreamWriter, table: OtherTable, rows: DataFrame) -> StreamingQuery:
+    del rows
+    path = _PATH.of(table.options).rstrip("/")
     query: StreamingQuery = _of_spark(writer, table).outputMode("append").start(path)
     return query
 
 
-def _exists(spark: SparkSession, path: str) -> bool:
-    try:
-        return bool(spark.read.format("text").load(path).columns)
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            return False
-        raise
-
-
 def _has_files(spark: SparkSession, path: str) -> bool:
-    if not _exists(spark, path):
+    if not exists(spark, path):
         return False
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
     return not files.select("path").isEmpty()
@@ -233,6 +245,8 @@ FILESYSTEM = Connector(
     read=_read,
     write=_write,
     start=_start,
+    place=lambda table: str(_PATH.of(table.options)).rstrip("/"),
+    check_start=_check_start,
     check=_check,
     endless=_endless,
     prefixes=tuple(f"{name}." for name in (*_LINES, *_FILES)) + _UNUSED,

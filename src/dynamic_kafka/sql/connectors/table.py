@@ -46,6 +46,8 @@ class Connector:
         metadata: The keys of its metadata columns.
         keeps_nothing: Whether a stream may be written to it without a checkpoint of its own.
         encode: Returns the rows as they are written.
+        place: Returns the folder that only one stream may write to; empty if several may.
+        check_start: Raises `ConfigurationError` if a stream with this checkpoint would not write all of its rows.
     """
 
     options: tuple[Option[Any], ...] = ()
@@ -58,6 +60,8 @@ class Connector:
     metadata: tuple[str, ...] = ()
     keeps_nothing: bool = False
     encode: Callable[[DataFrame, OtherTable], DataFrame] = lambda rows, _: rows
+    place: Callable[[OtherTable], str] = lambda _: ""
+    check_start: Callable[[SparkSession, OtherTable, str | None], None] = lambda *_: None
 
 
 @dataclass(frozen=True)
