@@ -24,9 +24,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["Target", "changes_by_key", "delta", "last_changes", "materialize", "merge_into", "merge_statement"]
+__all__ = [
+    "Target",
+    "changes_by_key",
+    "delta",
+    "last_changes",
+    "materialize",
+    "merge_changes",
+    "merge_into",
+    "merge_statement",
+]
 
-_GONE, _ORDER = "__gone", "__order"
+_GONE = "__gone"
 
 Target: TypeAlias = "Callable[[DataFrame, DataFrame, int], None]"
 """The target of a changelog: a function that applies a batch. Its arguments are
@@ -152,52 +161,81 @@ def merge_into(table: str) -> Target:
         changes = upserts.withColumn(_GONE, F.lit(False)).unionByName(
             deletes.withColumn(_GONE, F.lit(True)), allowMissingColumns=True
         )
-        statement = merge_statement(table, upserts.columns, deletes.columns)
-        upserts.sparkSession.sql(statement, changes=changes)
+        merge_changes(changes, table, deletes.columns, None)
 
     return merge
 
 
-def merge_statement(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
+def merge_changes(changes: DataFrame, table: str, keys: Sequence[str], order: str | None) -> None:
+    """Merge rows from `changes_by_key` into a table by SQL.
+
+    Args:
+        changes: The rows.
+        table: The table's name as in SQL.
+        keys: The columns that identify a row.
+        order: The column that says which row of a key is the newest one. Rows of the table that are newer stay.
+    """
+    statement = merge_statement(table, [name for name in changes.columns if name != _GONE], keys, order)
+    changes.sparkSession.sql(statement, changes=changes)
+
+
+def merge_statement(table: str, columns: Sequence[str], keys: Sequence[str], order: str | None = None) -> str:
     """Return the MERGE of `{changes}`, which has the columns and `__gone`: true for a key whose row is deleted."""
     same = " AND ".join(f"target.{quoted(key)} = changes.{quoted(key)}" for key in keys)
     others = ", ".join(f"target.{quoted(name)} = changes.{quoted(name)}" for name in columns)
     names, values = ", ".join(map(quoted, columns)), ", ".join(f"changes.{quoted(name)}" for name in columns)
+    newer = ""
+    if order is not None:
+        newer = f" AND (target.{quoted(order)} IS NULL OR changes.{quoted(order)} >= target.{quoted(order)})"
     return (
         f"MERGE INTO {table} AS target USING {{changes}} AS changes ON {same} "  # noqa: S608  names are quoted
-        f"WHEN MATCHED AND changes.{_GONE} THEN DELETE WHEN MATCHED THEN UPDATE SET {others} "
+        f"WHEN MATCHED AND changes.{_GONE}{newer} THEN DELETE "
+        f"WHEN MATCHED AND NOT changes.{_GONE}{newer} THEN UPDATE SET {others} "
         f"WHEN NOT MATCHED AND NOT changes.{_GONE} THEN INSERT ({names}) VALUES ({values})"
     )
 
 
-def changes_by_key(batch: DataFrame, keys: Sequence[str], order: str | None) -> tuple[DataFrame, DataFrame, DataFrame]:
-    """Return the rows to insert or replace, the keys to delete, and both as they are kept in memory until `unpersist`.
+def changes_by_key(batch: DataFrame, keys: Sequence[str], order: str | None) -> DataFrame:
+    """Return the last row of each key, with the column `__gone`: whether the row of this key is deleted.
 
     Args:
         batch: Rows, with `row_kind` if they are changes.
         keys: The columns that identify a row.
-        order: The column that says which row of a key is the last one. None if a batch has one row of each key; the
-            query fails if it has several.
+        order: The column that says which row of a key is the last one. None if a batch has one row of each key.
+
+    The query fails if nothing says which row is the last: without `order` if a key has several rows, with it if different
+    rows of a key have the largest value, or if a deletion has NULL.
     """
     rows = batch if ROW_KIND in batch.columns else batch.withColumn(ROW_KIND, F.lit(UPDATE_AFTER))
-    if order is None:
-        found = F.when(F.count(F.lit(1)) == 1, F.first(F.struct(*map(named, rows.columns)))).otherwise(
-            F.raise_error(_several(keys))
-        )
-        last = rows.groupBy(*map(named, keys)).agg(found.alias("__last")).select("__last.*")
-    else:
-        last = last_changes(rows.withColumn(_ORDER, named(order)), keys, order=(_ORDER,))
-    last = last.persist()
+    row = F.struct(*map(named, rows.columns))
     gone = F.col(ROW_KIND).isin(*DELETES)
-    return last.where(~gone).drop(ROW_KIND), last.where(gone).select(*map(named, keys)), last
+    if order is None:
+        found = F.when(F.count(F.lit(1)) == 1, F.first(row)).otherwise(
+            _unknown("several rows", keys, "Name a column that does: 'sequence.field'")
+        )
+    else:
+        later = F.struct(named(order), F.array_position(F.array(*map(F.lit, ROW_KINDS)), F.col(ROW_KIND)))
+        content = F.xxhash64(F.to_json(row))  # equal rows, such as a message that was sent twice, are one
+        most, least = (F.max(F.struct(later, of.alias("of")))["of"] for of in (content, F.bitwise_not(content)))
+        several = _unknown(f"several rows with the same '{order}'", keys, "Take a 'sequence.field' that differs")
+        missing = _unknown(f"a deletion without '{order}'", keys, "Take a 'sequence.field' that deletions have, too")
+        found = (
+            F.when(F.bool_or(gone & named(order).isNull()), missing)
+            .when(most == F.bitwise_not(least), F.max_by(row, later))
+            .otherwise(several)
+        )
+    last = rows.groupBy(*map(named, keys)).agg(found.alias("__last")).select("__last.*")
+    return last.withColumn(_GONE, gone).drop(ROW_KIND)
 
 
-def _several(keys: Sequence[str]) -> Column:
+def _unknown(what: str, keys: Sequence[str], way: str) -> Column:
     values = F.concat_ws(", ", *(named(key).cast("string") for key in keys))
-    return F.concat(
-        F.lit(f"A batch has several rows with the key ({', '.join(keys)}) = ("),
-        values,
-        F.lit("), and nothing says which one is the last. Name a column that does: 'sequence.field'"),
+    return F.raise_error(
+        F.concat(
+            F.lit(f"A batch has {what} for the key ({', '.join(keys)}) = ("),
+            values,
+            F.lit(f"), and nothing says which row is the last one. {way}"),
+        )
     )
 
 

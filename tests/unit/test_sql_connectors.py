@@ -132,15 +132,20 @@ def test_partitions_are_shown_and_taken_over() -> None:
 
 
 def test_a_merge() -> None:
-    """A key that is gone is deleted, one that is there is replaced, one that is not is inserted."""
+    """A key that is gone is deleted, one that is there is replaced, one that is not is inserted. Newer rows stay."""
     text = merge_statement("lake.db.t", ["id", "a b"], ["id"])
     assert re.sub(r" (WHEN|USING)", r"\n\1", text).split("\n") == [
         "MERGE INTO lake.db.t AS target",
         "USING {changes} AS changes ON target.`id` = changes.`id`",
         "WHEN MATCHED AND changes.__gone THEN DELETE",
-        "WHEN MATCHED THEN UPDATE SET target.`id` = changes.`id`, target.`a b` = changes.`a b`",
+        "WHEN MATCHED AND NOT changes.__gone THEN UPDATE SET target.`id` = changes.`id`, target.`a b` = changes.`a b`",
         "WHEN NOT MATCHED AND NOT changes.__gone THEN INSERT (`id`, `a b`) VALUES (changes.`id`, changes.`a b`)",
     ]
+    newer = " AND (target.`a b` IS NULL OR changes.`a b` >= target.`a b`) THEN "
+    ordered = merge_statement("lake.db.t", ["id", "a b"], ["id"], "a b")
+    assert ordered == text.replace("__gone THEN DELETE", f"__gone{newer}DELETE").replace(
+        " THEN UPDATE", f"{newer}UPDATE"
+    )
 
 
 def test_a_jar_for_another_release_of_spark() -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, TimestampType
 from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
+from dynamic_kafka.sql.catalog import View
+from dynamic_kafka.sql.definition import PhysicalColumn, TableDefinition
 from dynamic_kafka.sql.dialect.query import parse_query
+from dynamic_kafka.sql.dialect.ranks import RankKey
 from dynamic_kafka.sql.dialect.translate import translate_stream
+from dynamic_kafka.sql.ordered import Arrivals, check_key
+from dynamic_kafka.sql.tables import table_of
+from dynamic_kafka.sql.types import FlinkType
 
 COLUMNS: dict[str, DataType] = {
     "i": IntegerType(),
@@ -218,3 +225,35 @@ def test_the_key_of_a_rank_is_of_its_table() -> None:
     )
     assert stream(f"SELECT id, bid FROM ({inner} ON a.i = b.i) WHERE rn = 1")[1] == [["id"]]
     assert "t.*, __arrival" not in stream(RANKED.format("(SELECT t.* FROM t) AS q"))[0]
+
+
+def test_a_column_without_a_name() -> None:
+    """Also one whose text has AS in it."""
+    assert (
+        "CAST(l AS INT) AS `EXPR$1`"
+        in stream(RANKED.format("t").replace("SELECT k, s, ROW", "SELECT k, CAST(l AS INT), ROW"))[0]
+    )
+
+
+def test_only_tables_have_an_order_of_arrival() -> None:
+    """A DataFrame, a stream of Spark, or a view with names for its columns has none that is known."""
+    views = {"df": View("df", Mock()), "named": View("named", "SELECT k FROM t", ("a",))}
+    datagen = table_of(
+        TableDefinition(("g",), (PhysicalColumn("a", FlinkType("INT")),), options={"connector": "datagen"})
+    )
+    arrivals = Arrivals(Mock(), {"g": datagen}, views, {}, read=Mock(), keep=Mock())
+    assert arrivals.ordered("g") is None
+    for name in ("df", "named", "rates"):
+        with pytest.raises(ConfigurationError, match=f"rows of `{name}` arrive is not known"):
+            arrivals.ordered(name)
+
+
+def test_a_name_that_a_query_has_twice_is_no_key() -> None:
+    """It may be the column of the other table of a join."""
+    columns = tuple(PhysicalColumn(name, FlinkType("INT", nullable=False)) for name in ("id", "bid"))
+    target = table_of(
+        TableDefinition(("t",), columns, primary_key=("bid",), options={"connector": "delta", "table-path": "/x"})
+    )
+    check_key(target, None, ["a", "k"], RankKey([frozenset({"k"})]))
+    with pytest.raises(ConfigurationError, match="is not the key of the ranked rows"):
+        check_key(target, None, ["k", "k"], RankKey([frozenset({"k"})]))

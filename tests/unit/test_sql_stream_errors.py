@@ -32,6 +32,10 @@ _APPEND = (
             [_APPEND, "Limits are not supported on streaming DataFrames/Datasets in Update output mode"],
             "no LIMIT and OFFSET",
         ),
+        (
+            ["Union between streaming and batch DataFrames/Datasets is not supported"],
+            "no UNION.*an INSERT for each part",
+        ),
         (["Sorting is not supported on streaming DataFrames/Datasets, unless it is on aggregated ..."], "no ORDER BY"),
         (
             [_APPEND, "Detected pattern of possible 'correctness' issue due to global watermark."],

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
@@ -43,14 +44,16 @@ from dynamic_kafka.sql.ordered import Arrivals
 from dynamic_kafka.sql.parser.lexer import tokenize
 from dynamic_kafka.sql.query_errors import in_query
 from dynamic_kafka.sql.query_text import mentions
+from dynamic_kafka.sql.scan import finished
 from dynamic_kafka.sql.stream_errors import of_streams
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table, read_table, table_of
+from dynamic_kafka.sql.types import cast_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.conf import RuntimeConfig
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
     from dynamic_kafka.sql.dialect.query import Query
     from dynamic_kafka.sql.dialect.ranks import RankKey
@@ -361,8 +364,14 @@ class Catalog:
         return replace(table, source={"scan.parallelism": tasks, **table.source}, sink={**sink, **table.sink})
 
     def schema(self, key: str) -> StructType:
-        """Return the columns of a table, in any runtime mode."""
-        return read_table(self._spark, self.with_defaults(self.tables[key]), streaming=True).schema
+        """Return the columns of a table, in any runtime mode, also of one that can only be written."""
+        table = self.tables[key]
+        if isinstance(table, OtherTable) and table.kind.read is None:
+            fields = [StructField(c.name, cast_type(c.type)) for c in (*table.physical, *table.metadata)]
+            return finished(
+                self._spark.createDataFrame([], StructType(fields)), table.definition, streaming=False
+            ).schema
+        return read_table(self._spark, self.with_defaults(table), streaming=True).schema
 
     def check_new(self, name: Name, *, if_not_exists: bool) -> bool:
         """Return whether a name is free.

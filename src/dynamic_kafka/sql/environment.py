@@ -308,6 +308,7 @@ class TableEnvironment:
     def _insert(self, inserts: Sequence[s.InsertInto]) -> list[StreamingQuery]:
         prepared = [self._prepared(statement) for statement in inserts]  # check all before the first one starts
         started: list[StreamingQuery] = []
+        written: list[str] = []
         try:
             for statement, (table, rows) in zip(inserts, prepared, strict=True):
                 final = statement.query in self._catalog.ranks and self._catalog.ranks[statement.query] is None
@@ -315,9 +316,13 @@ class TableEnvironment:
                 running = self._jobs.insert(
                     rows, table, self._config, statement.query, final=final, could_be_stream=could_be_stream
                 )
-                if running is not None:
+                if running is None:
+                    written.append(qualified(table.definition.name))
+                else:
                     started.append(running)
         except BaseException:
+            if written:
+                _log.warning("Written before this error, and written again by a second run: %s", ", ".join(written))
             for query in started:  # the caller does not get a handle to it
                 query.stop()
             raise

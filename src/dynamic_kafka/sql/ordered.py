@@ -102,12 +102,18 @@ class Arrivals:
         return None if query.options or query.tree is None else unqualified(query.tree, self._places)
 
     def ordered(self, name: str) -> str | None:
-        """Return the name of a table that has the offset of each row, too; None if the name is not one of Kafka's tables.
+        """Return the name of a table that has the offset of each row, too; None for a table that is not on Kafka.
 
         Raises:
-            ConfigurationError: If its rows do not have an offset each.
+            ConfigurationError: If its rows do not have an offset each, or if the name is not that of a table.
         """
         table = self._tables.get(name.lower())
+        if table is None:
+            raise ConfigurationError(
+                f"The order in which rows of `{name}` arrive is not known, and it decides between equal rows of a rank. "
+                "Rank a table of Kafka, or a view without names for its columns and without OPTIONS. Or write the rows to "
+                "an 'upsert-kafka' table with the key of PARTITION BY"
+            )
         if not isinstance(table, KafkaTable):
             return None
         if table.changelog or "history.path" in table.source:
@@ -152,7 +158,8 @@ def check_key(table: Table, names: Sequence[str] | None, columns: Sequence[str],
     written = names or [
         c.name for c in table.definition.columns if not isinstance(c, ComputedColumn) and not _is_virtual(c)
     ]
-    of_query = dict(zip(written, (column.lower() for column in columns), strict=False))
+    found = [column.lower() for column in columns]
+    of_query = {name: column for name, column in zip(written, found, strict=False) if found.count(column) == 1}
     primary = {of_query.get(name, "") for name in table.definition.primary_key}
     if primary <= frozenset().union(*key.parts) and all(primary & part for part in key.parts):
         return

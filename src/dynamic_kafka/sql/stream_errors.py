@@ -30,6 +30,9 @@ A stream has no ORDER BY in Spark: its rows come as they arrive. Leave it out, o
 _GROUPING_SETS = """\
 Spark's streams have no GROUPING SETS, ROLLUP and CUBE: write a query with GROUP BY for each of the groups"""
 _LIMIT = "Spark's streams have no LIMIT and OFFSET of rows that change"
+_UNION = """\
+Spark has no UNION of a stream with rows that have an end. Write an INSERT for each part, or give the other table no end,
+such as with 'source.monitor-interval' for files"""
 _SETS = "Spark's streams have no EXCEPT and INTERSECT"
 _CHANGING = """\
 Spark cannot calculate with the rows of an aggregation, a rank or a join of streams that change later, as Flink does by
@@ -43,6 +46,7 @@ _NOT_IN_STREAMS: Mapping[str, str] = {
     r"Grouping Sets": _GROUPING_SETS,
     r"Limits|Offset is": _LIMIT,
     r"Except on|Intersect of": _SETS,
+    r"Union between streaming and batch": _UNION,
     r"Multiple streaming aggregations|correctness|without watermark|output mode, only in Append": _CHANGING,
 }
 """What Spark's streams do not have, by words of its messages. The first that fits the message of any output mode counts."""

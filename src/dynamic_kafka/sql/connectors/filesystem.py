@@ -49,7 +49,7 @@ _NULL = Option(
     "partition.default-name",
     text("a text"),
     "__DEFAULT_PARTITION__",
-    doc="The folder of rows with NULL in a partition column.",
+    doc="The folder of rows with NULL or an empty text in a partition column.",
 )
 _UNUSED = (
     "sink.rolling-policy.",
@@ -59,6 +59,8 @@ _UNUSED = (
     "compaction.",
 )
 _LOG = "_spark_metadata"
+_ANY_AGE = "36500d"
+"""Spark leaves out new files that are a week older than the newest one, such as those of a backfill."""
 _METADATA = {
     "file.path": ("file_path", "string"),
     "file.name": ("file_name", "string"),
@@ -114,6 +116,8 @@ def _read(spark: SparkSession, table: OtherTable, streaming: bool) -> DataFrame:
     inside = [StructField("value", StringType())] if of_lines else _in_files(table).fields
     folders = [StructField(name, StringType()) for name in table.definition.partitioned_by]
     files = reader.schema(StructType([*inside, *folders])).format("text" if of_lines else _FORMAT.of(table.options))
+    if streaming:
+        files = files.option("maxFileAge", _ANY_AGE)
     rows = files.load(_PATH.of(table.options))
     default_name = F.lit(_NULL.of(table.options))
     folder_of: dict[str, Column] = {
@@ -163,7 +167,7 @@ def encoded_lines(rows: DataFrame, table: OtherTable) -> DataFrame:
     """Return the rows as they are in files: a line, or the columns; and the names of their folders."""
     schema = _in_files(table)
     folders = [
-        F.coalesce(named(name).cast("string"), F.lit(_NULL.of(table.options))).alias(name)
+        F.coalesce(F.nullif(named(name).cast("string"), F.lit("")), F.lit(_NULL.of(table.options))).alias(name)
         for name in table.definition.partitioned_by
     ]
     if _FORMAT.of(table.options) not in _LINES:

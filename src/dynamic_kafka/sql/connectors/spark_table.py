@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
-from dynamic_kafka.changelog import changes_by_key, merge_into
+from dynamic_kafka.changelog import changes_by_key, merge_changes
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.expressions import named, quoted
 from dynamic_kafka.options import Option, non_blank
@@ -33,7 +33,7 @@ __all__ = ["DELTA", "ICEBERG", "declared", "find"]
 _SEQUENCE = Option(
     "sequence.field",
     non_blank("a column"),
-    doc="With a key: the column that says which row of a key is the newest one of a micro-batch.",
+    doc="With a key: the column whose largest value is the newest row of a key. The table keeps rows that are newer.",
 )
 _TABLE_PATH = Option("table-path", non_blank("a path"), doc="The folder of the Delta table.")
 _CATALOG = Option("catalog-name", non_blank("a catalog"), doc="The catalog of the session that has the Iceberg table.")
@@ -57,8 +57,12 @@ def find(spark: SparkSession, name: Name, options: Mapping[str, str]) -> OtherTa
             if not spark.catalog.tableExists(qualified(name)):
                 return None
             fields = spark.table(qualified(name)).schema.fields
-    except PySparkException:  # such as a table that is dropped between the two
+    except AnalysisException:  # such as a table that is dropped between the two
         return None
+    except PySparkException as error:  # such as a catalog that does not answer
+        raise ConfigurationError(
+            f"Whether table {qualified(name)} exists in Spark's catalogs is not known: {str(error).splitlines()[0]}"
+        ) from error
     key: tuple[str, ...] = KEY_FIELDS.of({KEY_FIELDS.key: KEY_FIELDS.parse(options.get(KEY_FIELDS.key, ""))})
     columns = tuple(
         PhysicalColumn(f.name, flink_type(f.dataType, nullable=f.nullable and f.name not in key)) for f in fields
@@ -150,9 +154,9 @@ def _in_order(rows: DataFrame, table: OtherTable) -> DataFrame:
 
 
 def _merge(rows: DataFrame, place: str, key: tuple[str, ...], sequence: str | None) -> None:
-    upserts, deletes, changes = changes_by_key(rows, key, sequence)
+    changes = changes_by_key(rows, key, sequence).persist()  # MERGE reads them more than once
     try:
-        merge_into(place)(upserts, deletes, 0)
+        merge_changes(changes, place, key, sequence)
     finally:
         changes.unpersist()
 

@@ -35,10 +35,10 @@ class Streams(Protocol):
         """Return the query of a view; None for anything else, and for a view that is not one query."""
 
     def ordered(self, name: str) -> str | None:
-        """Return the name of a table for Spark that has the column with a row's offset; None if the name is not a table's.
+        """Return the name of a table for Spark that has the column with a row's offset; None for one that is not on Kafka.
 
         Raises:
-            ConfigurationError: If the rows of the table do not have an offset each.
+            ConfigurationError: If the rows of the table do not have an offset each, or if the name is not a table's.
         """
 
 
