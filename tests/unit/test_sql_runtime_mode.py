@@ -12,6 +12,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.catalog import Catalog, View
 from dynamic_kafka.sql.parser.parse import parse_script
 from dynamic_kafka.sql.parser.statements import CreateTable
+from dynamic_kafka.sql.queries import Queries
 from dynamic_kafka.sql.table import table_of
 
 ENDED = "'scan.bounded.mode' = 'latest-offset'"
@@ -29,7 +30,7 @@ def catalog() -> Catalog:
 
     spark: Any = Mock()
     spark.table = table
-    made = Catalog(spark)
+    made = Queries(spark).catalog
     more = {"ended": ENDED, "by_spark": "'endingOffsets' = 'latest'", "endless": "'format.on-error' = 'skip'"}
     for name, option in more.items():
         ddl = (
@@ -117,4 +118,4 @@ def test_a_table_hides_none_of_spark(catalog: Catalog, name: tuple[str, ...]) ->
 def test_environments_of_a_session_wait_for_each_other() -> None:
     """Temporary views belong to the session."""
     one, other = Mock(), Mock()
-    assert Catalog(one).lock is Catalog(one).lock is not Catalog(other).lock
+    assert Queries(one).lock is Queries(one).catalog.lock is not Queries(other).lock

@@ -17,7 +17,7 @@ import dynamic_kafka
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.formats.expressions import quoted
-from dynamic_kafka.sql.catalog import Catalog, View
+from dynamic_kafka.sql.catalog import View
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.create_as import definition_as
 from dynamic_kafka.sql.definition import (
@@ -36,6 +36,7 @@ from dynamic_kafka.sql.parser.create_table import AsQuery
 from dynamic_kafka.sql.parser.errors import without_secrets
 from dynamic_kafka.sql.parser.like import merge
 from dynamic_kafka.sql.parser.parse import parse_statement
+from dynamic_kafka.sql.queries import Queries
 from dynamic_kafka.sql.query_text import filters_groups, is_projection, selects_all, with_column
 from dynamic_kafka.sql.result import TableResult
 from dynamic_kafka.sql.scan import check_expressions
@@ -70,7 +71,8 @@ class TableEnvironment:
     def __init__(self, spark: SparkSession) -> None:
         dynamic_kafka.register(spark)
         self._spark = spark
-        self._catalog = Catalog(spark)
+        self._queries = Queries(spark)
+        self._catalog = self._queries.catalog
         self._config = self._catalog.config
         self._jobs = Jobs()
 
@@ -155,11 +157,11 @@ class TableEnvironment:
             pyspark.errors.AnalysisException: If Spark cannot analyze it.
         """
         self._check_changes(query)
-        return self._catalog.query(query)
+        return self._queries.query(query)
 
     def from_path(self, path: str) -> DataFrame:
         """Return the rows of a table or view."""
-        return self._catalog.rows(self._catalog.key(tuple(path.replace("`", "").split("."))))
+        return self._queries.rows(self._catalog.key(tuple(path.replace("`", "").split("."))))
 
     def from_registry(self, path: str, options: Mapping[str, str]) -> DataFrame:
         """Create a table with the columns that the schema registry has, and return its rows.
@@ -221,7 +223,7 @@ class TableEnvironment:
         definition = statement.definition
         if not self._catalog.check_new(definition.name, if_not_exists=definition.if_not_exists):
             return _DONE
-        fields = [field for field in self._catalog.query(given.query).schema.fields if field.name != ROW_KIND]
+        fields = [field for field in self._queries.query(given.query).schema.fields if field.name != ROW_KIND]
         columns = [PhysicalColumn(f.name, flink_type(f.dataType, nullable=f.nullable)) for f in fields]
         self._create_table(definition_as(definition, given.columns, columns))
         names = tuple(column.name for column in columns)
@@ -240,7 +242,7 @@ class TableEnvironment:
         if self._catalog.check_new(statement.name, if_not_exists=statement.if_not_exists):
             view = View(statement.name[-1], statement.query, statement.columns, statement.comment)
             self._check_changes(statement.query)
-            self._catalog.rows_of(view)  # an error in the query is raised now
+            self._queries.rows_of(view)  # an error in the query is raised now
             self._catalog.add(statement.name, view)
         return _DONE
 
@@ -266,14 +268,14 @@ class TableEnvironment:
         columns = ("name", "type", "null", "key", "extras", "watermark", "comment")
         key = self._catalog.key(name)
         if key in self._catalog.views:
-            fields = self._catalog.rows_of(self._catalog.views[key]).schema.fields
+            fields = self._queries.rows_of(self._catalog.views[key]).schema.fields
             return TableResult(columns[:3], [(f.name, str(flink_type(f.dataType)), f.nullable) for f in fields])
         definition = self._catalog.table(name).definition
         rows = []
         for c in definition.columns:
             extras = None
             if isinstance(c, ComputedColumn):
-                data_type = flink_type(self._catalog.schema(key)[c.name].dataType)
+                data_type = flink_type(self._queries.schema(key)[c.name].dataType)
                 extras = f"AS {c.expression}"
             else:
                 data_type = c.type
@@ -311,7 +313,7 @@ class TableEnvironment:
         written: list[str] = []
         try:
             for statement, (table, rows) in zip(inserts, prepared, strict=True):
-                final = statement.query in self._catalog.ranks and self._catalog.ranks[statement.query] is None
+                final = statement.query in self._queries.ranks and self._queries.ranks[statement.query] is None
                 could_be_stream = not rows.isStreaming and self._catalog.reads_kafka(statement.query)
                 running = self._jobs.insert(
                     rows, table, self._config, statement.query, final=final, could_be_stream=could_be_stream
@@ -337,8 +339,8 @@ class TableEnvironment:
                 "Groups that no longer satisfy HAVING are not deleted from table %s: Spark's update mode does not emit them",
                 qualified(table.definition.name),
             )
-        if table.upsert and rows.isStreaming and statement.query in self._catalog.ranks:
-            check_key(table, statement.columns, rows.columns, self._catalog.ranks[statement.query])
+        if table.upsert and rows.isStreaming and statement.query in self._queries.ranks:
+            check_key(table, statement.columns, rows.columns, self._queries.ranks[statement.query])
         if isinstance(table, KafkaTable):
             return table, to_sink_rows(rows, table, statement.columns)
         return table, to_table_rows(rows, table, statement.columns)
@@ -351,7 +353,7 @@ class TableEnvironment:
         """
         changelogs = self._catalog.changelogs(query)
         if not changelogs or selects_all(query):  # all columns of a changelog have `row_kind` among them
-            return self._catalog.query(query)
+            return self._queries.query(query)
         name = qualified(table.definition.name)
         if not table.takes_changes:
             raise ConfigurationError(
@@ -361,7 +363,7 @@ class TableEnvironment:
             )
         if is_projection(query):
             with suppress(AnalysisException):  # if the view that it reads does not have the column
-                return self._catalog.query(with_column(query, ROW_KIND))
+                return self._queries.query(with_column(query, ROW_KIND))
         raise ConfigurationError(
             f"The query loses `row_kind` of {', '.join(changelogs)}, so its deletions and updates would become new rows of "
             f"table {name}. Select `row_kind` as the last column, or materialize the changes first: for Spark's "
@@ -372,7 +374,7 @@ class TableEnvironment:
         queries = statement.inserts if isinstance(statement, s.StatementSet) else (statement,)
         plans = []
         for query in queries:
-            rows = self._prepared(query)[1] if isinstance(query, s.InsertInto) else self._catalog.query(query.text)
+            rows = self._prepared(query)[1] if isinstance(query, s.InsertInto) else self._queries.query(query.text)
             with redirect_stdout(io.StringIO()) as plan:  # Spark only prints it
                 rows.select("*").explain()  # without select, Spark does not see that it is a stream
             plans.append(plan.getvalue())

@@ -1,0 +1,272 @@
+"""Queries, and the temporary views that they read.
+
+A table or view becomes a temporary view of the session when a query first reads it. All temporary views are created again
+after a change of a table, view or setting. Several environments can share a session, each with its own tables: the
+environment that ran a query last owns the temporary view.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructField, StructType
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats.expressions import quoted
+from dynamic_kafka.spark.datasource import activate
+from dynamic_kafka.sql.catalog import Catalog, View, hinted
+from dynamic_kafka.sql.connectors.table import OtherTable
+from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, qualified
+from dynamic_kafka.sql.load_errors import loading
+from dynamic_kafka.sql.names import qualified_tables, unqualified
+from dynamic_kafka.sql.ordered import Arrivals
+from dynamic_kafka.sql.query_errors import in_query
+from dynamic_kafka.sql.scan import finished
+from dynamic_kafka.sql.session_views import lock_of, one_at_a_time, owner, owners
+from dynamic_kafka.sql.stream_errors import of_streams
+from dynamic_kafka.sql.table import KafkaTable
+from dynamic_kafka.sql.tables import Table, read_table
+from dynamic_kafka.sql.types import cast_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.conf import RuntimeConfig
+    from pyspark.sql.types import DataType
+
+    from dynamic_kafka.sql.dialect.query import Query
+    from dynamic_kafka.sql.dialect.ranks import RankKey
+
+__all__ = ["Queries"]
+
+
+class Queries:
+    """The queries of an environment, over its tables and views.
+
+    Args:
+        spark: The session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._made: dict[str, bool] = {}  # whether it is a stream
+        self._making: set[str] = set()
+        self.lock = lock_of(spark)
+        self.catalog = Catalog(spark, self.forget)
+        self.ranks: dict[str, RankKey | None] = {}  # by a query's text; None if the rows end with windows
+        self._arrivals = Arrivals(
+            spark, self.catalog.tables, self.catalog.views, self.catalog.places, read=self._read, keep=self._keep
+        )
+
+    @one_at_a_time
+    def query(self, text: str, *, streaming: bool | None = None, of_view: bool = False) -> DataFrame:
+        """Return the rows of a query of Flink.
+
+        Args:
+            text: The query.
+            streaming: Whether its tables are followed. By default, `execution.runtime-mode` decides.
+            of_view: True for the query of a view: what reads the view has the condition of a rank in it.
+
+        Raises:
+            SqlError: If it cannot be parsed, or contains something without an equal in Spark.
+            ConfigurationError: If a table in it cannot be read.
+            pyspark.errors.AnalysisException: If Spark cannot analyze it.
+        """
+        from dynamic_kafka.sql.dialect.query import parse_query
+        from dynamic_kafka.sql.dialect.translate import translate
+
+        activate(self._spark)
+        query = parse_query(text)
+        if not of_view:
+            self.ranks.pop(text, None)
+        if streaming is None:
+            streaming = self.catalog.follows(text)
+        # Spark remembers the files of a table; a stream writes them in another session.
+        for name in [*self.catalog.written]:
+            with suppress(AnalysisException):  # it may be gone
+                self._spark.catalog.refreshTable(name)
+        problems: dict[str, Exception] = {}
+        for key in sorted(self.catalog.read_by(text) - self._making):
+            if self._is_made(key, streaming=streaming):
+                continue
+            try:
+                self._make(key, streaming=streaming)
+            except (
+                ConfigurationError,
+                AnalysisException,
+            ) as error:  # the name may belong to something else in the query
+                problems[key] = error
+        settings = self._spark.conf
+        try:
+            with loading():
+                translated = translate(
+                    query,
+                    self._type_of,
+                    zone=str(settings.get("spark.sql.session.timeZone")),
+                    views=qualified_tables(query, self.catalog.places)
+                    | {place: self._view_of(query, place, streaming=streaming) for place in query.options},
+                )
+                if translated != text:
+                    _check_settings(settings)
+                rows = self._spark.sql(translated)
+            if rows.isStreaming and self._arrivals.differs(query, of_view=of_view):
+                translated, rows = self._as_stream(query)
+        except AnalysisException as error:
+            missing = problems.get(_missing(error))
+            if missing is not None:
+                raise missing from None
+            if (error.getCondition() or "").endswith(".STREAMING_QUERY"):
+                raise of_streams([error]) from None
+            raise in_query(error, text, translated) from error
+        return rows
+
+    def _as_stream(self, query: Query) -> tuple[str, DataFrame]:
+        """Return the translation of such a query, and its rows."""
+        from dynamic_kafka.sql.dialect.translate import translate_stream
+
+        views = {place: self._view_of(query, place, streaming=True) for place in query.options}
+        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
+        assert query.tree is not None
+        plain = replace(query, tree=unqualified(query.tree, self.catalog.places))
+        translated, found, key = translate_stream(plain, self._type_of, self._arrivals, zone=zone, views=views)
+        if found:
+            self.ranks[query.text] = key
+        return translated, self._spark.sql(translated)
+
+    @one_at_a_time
+    def rows(self, name: str) -> DataFrame:
+        """Return the rows of a table or view.
+
+        Raises:
+            ConfigurationError: If it cannot be read.
+            pyspark.errors.AnalysisException: If it does not exist.
+        """
+        activate(self._spark)
+        key = name.lower()
+        if key in {*self.catalog.tables, *self.catalog.views}:
+            mode = self.catalog.config.mode
+            streaming = self.catalog.is_endless(key) if mode == "automatic" else mode == "streaming"
+            if not self._is_made(key, streaming=streaming):
+                self._make(key, streaming=streaming)
+        if key in self.catalog.views and self._made[key] and self._arrivals.has_ranks(self.catalog.views[key]):
+            return self.query(f"TABLE {quoted(name)}", streaming=True)
+        return self._spark.table(quoted(name))
+
+    def rows_of(self, view: View, *, streaming: bool | None = None) -> DataFrame:
+        """Return the rows of a view; by default as a stream if it has no end, so that its columns are known in any mode."""
+        if not isinstance(view.query, str):
+            return view.query.toDF(*view.columns) if view.columns else view.query
+        if streaming is None:
+            streaming = self.catalog.config.mode == "streaming" or self.catalog.has_no_end(view.query)
+        rows = self.query(view.query, streaming=streaming, of_view=True)
+        if view.columns and rows.isStreaming and self._arrivals.has_ranks(view):
+            raise ConfigurationError(
+                f"View '{view.name}' has names for the columns of a rank over a stream. Name them in the SELECT with AS"
+            )
+        return rows.toDF(*view.columns) if view.columns else rows
+
+    def schema(self, key: str) -> StructType:
+        """Return the columns of a table, in any runtime mode, also of one that can only be written."""
+        table = self.catalog.tables[key]
+        if isinstance(table, OtherTable) and table.kind.read is None:
+            listed: list[PhysicalColumn | MetadataColumn] = [*table.physical, *table.metadata]
+            fields = [StructField(c.name, cast_type(c.type)) for c in listed]
+            return finished(
+                self._spark.createDataFrame([], StructType(fields)), table.definition, streaming=False
+            ).schema
+        return read_table(self._spark, self.catalog.with_defaults(table), streaming=True).schema
+
+    def _read(self, table: Table, *, streaming: bool) -> DataFrame:
+        if not streaming and not table.bounded:
+            name = qualified(table.definition.name)
+            way = (
+                "'scan.bounded.mode' = 'latest-offset'" if isinstance(table, KafkaTable) else table.kind.endless(table)
+            )
+            raise ConfigurationError(
+                f"Table {name} has no end, so a batch cannot read it. Give it one, in the table or in the query: {name} "
+                f"/*+ OPTIONS({way}) */. Or SET 'execution.runtime-mode' = 'streaming'"
+            )
+        return read_table(self._spark, self.catalog.with_defaults(table), streaming=streaming)
+
+    def _view_of(self, query: Query, place: int, *, streaming: bool) -> str:
+        """Return the name of a view of a table with the options of its hint in a query."""
+        rows = self._read(self.catalog.with_options(query, place), streaming=streaming)
+        options = repr(sorted(query.options[place].items()))
+        view = f"{hinted(query, place)[-1]}__{hashlib.sha256(options.encode()).hexdigest()[:12]}"
+        self._keep(rows, view, streaming=streaming)
+        return view
+
+    def _keep(self, rows: DataFrame, name: str, *, streaming: bool = True) -> None:
+        """Give rows a name for queries, which is Spark's alone."""
+        if name not in owners(self._spark) and self.catalog.is_in_spark((name,)):
+            raise ConfigurationError(
+                f"'{name}' exists already in Spark, and this query needs the name for itself; drop it"
+            )
+        rows.createOrReplaceTempView(quoted(name))
+        owners(self._spark)[name] = ref(self)
+        self._made[name] = streaming
+
+    def _type_of(self, query: str) -> DataType | None:
+        """Return the type of a query's only column, None if Spark refuses the query."""
+        try:
+            return self._spark.sql(query).schema.fields[0].dataType
+        except AnalysisException:
+            return None
+
+    @one_at_a_time
+    def forget(self) -> None:
+        """Drop the temporary views, so that they are created again."""
+        known = owners(self._spark)
+        for key in self._made:
+            if owner(known, key) is self:
+                self._spark.catalog.dropTempView(key)
+                del known[key]
+        self._made.clear()
+
+    def _is_made(self, key: str, *, streaming: bool) -> bool:
+        """Return whether a table or view can be read as it was made. One of files has the files that were there then."""
+        table = self.catalog.tables.get(key)
+        beneath = self.catalog.tables.values() if table is None else [table]
+        files = any(isinstance(found, OtherTable) and found.kind.read is not None for found in beneath)
+        return self._made.get(key) == streaming and not files
+
+    def _make(self, key: str, *, streaming: bool) -> None:
+        self._making.add(key)
+        try:
+            table = self.catalog.tables.get(key)
+            rows = (
+                self.rows_of(self.catalog.views[key], streaming=streaming)
+                if table is None
+                else self._read(table, streaming=streaming)
+            )
+            rows.createOrReplaceTempView(quoted(key))
+        finally:
+            self._making.discard(key)
+        known = owners(self._spark)
+        before = owner(known, key)
+        if before is not None and before is not self:
+            before._made.pop(key, None)
+        known[key] = ref(self)
+        self._made[key] = streaming
+
+
+def _check_settings(settings: RuntimeConfig) -> None:
+    """Raise if Spark reads strings or calculates as earlier versions did: a translated query counts on today's rules."""
+    for key, wanted in (("spark.sql.parser.escapedStringLiterals", "false"), ("spark.sql.ansi.enabled", "true")):
+        if str(settings.get(key, wanted)).lower() != wanted:
+            raise ConfigurationError(
+                f"The query has constructs of Flink, which are translated for Spark with '{key}' = '{wanted}': SET it"
+            )
+
+
+def _missing(error: AnalysisException) -> str:
+    """Return the name of the table or view that Spark did not find; empty for other errors."""
+    if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+        return ""
+    parameters: Mapping[str, str] = error.getMessageParameters() or {}
+    return parameters.get("relationName", "").replace("`", "").lower()
