@@ -21,7 +21,7 @@ from pyspark.sql import Row
 from tests.commands import Run, runner
 from tests.terminal import Terminal
 
-from dynamic_kafka.cli.sql import command, editor, results, session, status
+from dynamic_kafka.cli.sql import command, editor, java, results, session, status
 from dynamic_kafka.cli.sql import jobs as job_lines
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.sql.config import TableConfig
@@ -558,6 +558,18 @@ def test_names_of_columns_may_repeat(environment: Environment, run: Run) -> None
     rows: Any = SimpleNamespace(columns=["n", "n"], isStreaming=False, take=lambda _: [("1", "2")])
     environment.answers = [TableResult(dataframe=rows)]
     assert run("-e", "SELECT 1") == (0, "n  n\n1  2\n", "")
+
+
+def test_what_java_says_about_itself_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """All other lines of Java's standard error are shown, such as why it does not start."""
+    reading, writing = os.pipe()
+    about_itself = (
+        b'WARNING: Using incubator modules: x\nSetting default log level to "WARN".\nTo adjust logging level use x\n'
+    )
+    os.write(writing, about_itself + b"JAVA_HOME is not set\n")
+    os.close(writing)
+    java._pass_on(reading)
+    assert capsys.readouterr().err == "JAVA_HOME is not set\n"
 
 
 def test_how_far_a_batch_is() -> None:

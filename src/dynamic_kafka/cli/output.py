@@ -23,6 +23,7 @@ __all__ = [
     "show_json",
     "show_line",
     "show_rows",
+    "show_stopped",
     "show_table",
     "terminal",
     "warn",
@@ -38,6 +39,12 @@ def show_json(document: Any) -> None:
 def show_line(text: str) -> None:
     """Write a line."""
     sys.stdout.write(_printable(text) + "\n")
+
+
+def show_stopped() -> None:
+    """Write that Ctrl-C has stopped something, over the `^C` that the terminal has written."""
+    sys.stdout.write("\r" if sys.stdout.isatty() else "")
+    show_line("stopped")
 
 
 def warn(text: str) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 from contextlib import suppress
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from dynamic_kafka.cli.output import show_line, show_rows
+from dynamic_kafka.cli.output import show_line, show_rows, show_stopped
 from dynamic_kafka.cli.sql.completion import Known
 from dynamic_kafka.cli.sql.editor import editor
 from dynamic_kafka.cli.sql.jobs import Job, progress_of, summary
@@ -78,7 +80,7 @@ def prompt(environment: TableEnvironment, output: str) -> int:
                     for job in jobs[before:]:
                         show_line(f"started {job.name}")
         except KeyboardInterrupt:
-            show_line("stopped")
+            show_stopped()
         except Exception as error:  # noqa: BLE001  the prompt goes on
             _show_error(error)
         known = None
@@ -133,6 +135,10 @@ def _show_error(error: Exception) -> None:
     if not isinstance(error, DynamicKafkaError):
         text += f" (an unexpected {type(error).__name__}; please report it)"
     shown = "".join(c if c.isprintable() else " " for c in text)
+    if sys.stderr.isatty():  # which breaks lines within words
+        shown = textwrap.fill(f"error: {shown}", get_terminal_size().columns, break_on_hyphens=False).removeprefix(
+            "error: "
+        )
     sys.stderr.write(f"{red}error:{plain} {shown}\n")
     if isinstance(error, SqlError):
         line, _, caret = error.excerpt.rpartition("\n")

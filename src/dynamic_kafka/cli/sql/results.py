@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from dynamic_kafka.cli.output import drawn, duration, show_line, show_rows, terminal, warn
+from dynamic_kafka.cli.output import drawn, duration, show_line, show_rows, show_stopped, terminal, warn
 from dynamic_kafka.cli.sql.status import StatusLine
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def show_stream(result: TableResult, output: str) -> None:
             waiting.close()
             display.end()
             if output == "table":
-                show_line("stopped")
+                show_stopped()
             return
         display.end()
 

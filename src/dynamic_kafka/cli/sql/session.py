@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynamic_kafka.cli.sql.java import start_context
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -56,10 +57,6 @@ def start_environment(
     from dynamic_kafka.sql.environment import TableEnvironment
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder
-    builder = (
-        builder.appName("dynamic-kafka sql").master(master or "local[*]") if remote is None else builder.remote(remote)
-    )
     ours = {
         "spark.ui.showConsoleProgress": "false",
         # When a foreachBatch query is stopped, Spark matches a recursive pattern against pages of Python's trace.
@@ -75,8 +72,7 @@ def start_environment(
     # Spark logs pages of Java traces for an error; its reason is shown here.
     if values is ours and (debug or str(_NO_LOG) not in values[_JAVA_OPTIONS]):
         values.setdefault("spark.log.level", "INFO" if debug else "OFF")
-    for key, value in values.items():
-        builder = builder.config(key, value)
+    builder = SparkSession.builder.config(map={**values})
     if not debug:
         from pyspark.logger import PySparkLogger
 
@@ -86,7 +82,10 @@ def start_environment(
             lambda record: "KeyboardInterrupt while sending command" not in record.getMessage()
         )
     if remote is not None:
-        return TableEnvironment(_connected(builder, remote))
+        return TableEnvironment(_connected(builder.remote(remote), remote))
+    builder = builder.appName("dynamic-kafka sql").master(master or "local[*]")
+    if not debug:
+        start_context({"spark.app.name": "dynamic-kafka sql", "spark.master": master or "local[*]", **values})
     session = builder.getOrCreate()
     if not debug:
         session.sparkContext.setLogLevel("OFF")
