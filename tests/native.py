@@ -17,7 +17,7 @@ import pytest
 
 from dynamic_kafka.formats import ERROR
 
-__all__ = ["DECODED", "LEFT", "NULL", "decode", "differences"]
+__all__ = ["DECODED", "LEFT", "NULL", "decode", "differences", "with_ordered_maps"]
 
 DECODED, NULL, LEFT = range(3)
 """What became of a message."""
@@ -74,6 +74,29 @@ def differences(truth: pa.StructArray, rows: pa.StructArray, outcomes: pa.Array,
         f"{messages[i].as_py()!r}: expected {truth[i].as_py()!r}, not {rows[i].as_py()!r}"
         for i in sorted(found)[:_SHOWN]
     ]
+
+
+def with_ordered_maps(rows: pa.StructArray) -> pa.StructArray:
+    """Return rows with the entries of maps in the order of their keys. Google's library has them in any order."""
+
+    def ordered(value: Any, type_: pa.DataType) -> Any:
+        if value is None:
+            return None
+        if pa.types.is_map(type_):
+            return sorted((key, ordered(item, type_.item_type)) for key, item in value)
+        if pa.types.is_list(type_):
+            return [ordered(item, type_.value_type) for item in value]
+        if pa.types.is_struct(type_):
+            return {field.name: ordered(value[field.name], field.type) for field in type_}
+        return value
+
+    found = []
+    for field in rows.type:
+        array = pc.struct_field(rows, field.name)
+        if "map<" in str(field.type):
+            array = pa.array([ordered(value, field.type) for value in array.to_pylist()], field.type)
+        found.append(array)
+    return pa.StructArray.from_arrays(found, fields=list(rows.type), mask=rows.is_null())
 
 
 def _bits(array: pa.Array) -> pa.Array:

@@ -17,10 +17,11 @@ from scripts.spark42 import jars
 from tests.flink_answers.avro_messages import AVRO, SCHEMAS
 from tests.flink_answers.messages import serving
 from tests.flink_answers.protobuf_messages import PROTO_FILES, PROTOBUF, descriptors
+from tests.flink_answers.text_messages import TEXTS
 
 __all__ = ["CASES", "FORMAT_ANSWERS"]
 
-CASES = {**AVRO, **PROTOBUF}
+CASES = {**AVRO, **PROTOBUF, **TEXTS}
 FORMAT_ANSWERS = Path(__file__).with_name("format_answers.json")
 _HERE = Path(__file__).parent
 

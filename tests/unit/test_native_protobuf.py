@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyspark.sql.types import IntegerType, StructType
-from tests.native import DECODED, LEFT, NULL, decode, differences
+from tests.native import DECODED, LEFT, NULL, decode, differences, with_ordered_maps
 from tests.protobuf_messages import columns_of, file_of, message_of
 
 from dynamic_kafka.formats.format import ERROR, Format
@@ -33,31 +31,8 @@ def check(type_: MessageType, schema: StructType, payloads: list[bytes | None], 
     truth = decoder(type_, schema, missing, ignore_errors=False)(payloads)
     messages = pa.array(payloads, pa.binary())
     rows, outcomes = decode(spec, messages)
-    assert differences(_ordered(truth), _ordered(rows), outcomes, messages) == [], json.dumps(spec)
+    assert differences(with_ordered_maps(truth), with_ordered_maps(rows), outcomes, messages) == [], json.dumps(spec)
     return outcomes
-
-
-def _ordered(rows: pa.StructArray) -> pa.StructArray:
-    """Return rows with the entries of maps in the order of their keys. Google's library has them in any order."""
-
-    def ordered(value: Any, type_: pa.DataType) -> Any:
-        if value is None:
-            return None
-        if pa.types.is_map(type_):
-            return sorted((key, ordered(item, type_.item_type)) for key, item in value)
-        if pa.types.is_list(type_):
-            return [ordered(item, type_.value_type) for item in value]
-        if pa.types.is_struct(type_):
-            return {field.name: ordered(value[field.name], field.type) for field in type_}
-        return value
-
-    found = []
-    for field in rows.type:
-        array = pc.struct_field(rows, field.name)
-        if "map<" in str(field.type):
-            array = pa.array([ordered(value, field.type) for value in array.to_pylist()], field.type)
-        found.append(array)
-    return pa.StructArray.from_arrays(found, fields=list(rows.type), mask=rows.is_null())
 
 
 def compare(seed: int, count: int) -> tuple[int, int]:
