@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,8 @@ def test_streams_into_other_tables(
     (tmp_path / "in" / "1.json").write_text('{"id": 1, "s": "a"}\n{"id": 2}\n')
     env.execute_sql(ddl("watched", "id BIGINT, s STRING", watched))
     env.execute_sql(ddl("shown", "id BIGINT, s STRING", {"connector": "print", "print-identifier": "rows"}))
+    env.execute_sql("CREATE TABLE counted (a INT, b AS a + 1) WITH ('connector' = 'print')")
+    assert found(env, "DESCRIBE counted")[1][:2] == ("b", "INT")
     env.execute_sql("CREATE TABLE nothing WITH ('connector' = 'blackhole') LIKE shown (EXCLUDING ALL)")
     files = {"connector": "filesystem", "path": str(tmp_path / "out"), "format": "parquet"}
     env.execute_sql(ddl("files", "id BIGINT, s STRING", files))
@@ -92,7 +95,10 @@ def test_streams_into_other_tables(
     into_files.queries[0].processAllAvailable()
     with pytest.raises(ConfigurationError, match="running job 'files' writes to"):
         env.execute_sql("INSERT INTO files SELECT id, 'a' FROM watched")
-    (tmp_path / "in" / "2.json").write_text('{"id": 3}\n')
+    late = tmp_path / "2.json"
+    late.write_text('{"id": 3}\n')
+    os.utime(late, (0, 0))
+    late.rename(tmp_path / "in" / "2.json")  # a file of any age is new
     wait_until(lambda: found(env, "SELECT id FROM files ORDER BY id") == [(1,), (2,), (3,)], 30, "three rows")
     for query in spark.streams.active:
         query.stop()
