@@ -68,3 +68,6 @@ WITH orders AS (SELECT id, k, n, CAST(t AS TIMESTAMP(3)) AS ts FROM {orders}) SE
 WITH orders AS (SELECT id, k, n, CAST(t AS TIMESTAMP(3)) AS ts FROM {orders}) SELECT CAST(TUMBLE_START(ts, INTERVAL '5' MINUTE) AS STRING) AS s, COUNT(*) FROM orders GROUP BY TUMBLE(ts, INTERVAL '5' MINUTE) ORDER BY s;
 SELECT SUM(d) / (1 + SUM(e)) AS r, SUM(d) * COUNT(*) AS c, AVG(d) * 2 AS a FROM {numbers};
 SELECT id, d * v AS p FROM {numbers} JOIN (VALUES (1, CAST(3 AS BIGINT)), (2, CAST(4 AS BIGINT))) AS q(k, v) ON k = id ORDER BY id;
+SELECT a, DATE_FORMAT(t, 'HH:mm') AS m FROM (VALUES (1, TO_TIMESTAMP('2024-01-01 10:20:30')), (2, TO_TIMESTAMP('no time'))) AS v(a, t) ORDER BY a;
+SELECT n, a[1] AS x, h FROM (VALUES (1, ARRAY[2, 3], 7 / 2), (2, ARRAY[4], -9 / 2)) AS v(n, a, h) ORDER BY n;
+SELECT id, r['g'] + 1 AS g, r['f'] AS f FROM (SELECT id, CAST(ROW(k, n) AS ROW<f STRING, g INT>) AS r FROM {orders}) ORDER BY id;

@@ -139,3 +139,25 @@ def test_errors_show_the_place_in_the_statement(env: TableEnvironment, cluster_a
         ConfigurationError, match=r"Column 'c' of table `u` cannot be computed: COLLECT is not the same"
     ):
         create_json(env, "u", "id INT, c AS COLLECT(id)", cluster_a, "u")
+    with pytest.raises(
+        ConfigurationError, match=r"Column 'c' of table `u` cannot be computed: There is no function `mine`"
+    ):
+        create_json(env, "u", "id INT, c AS CAST(mine(id) AS STRING)", cluster_a, "u")
+    for query, column, problem in (
+        ("SELECT mine(id) FROM s", 8, "There is no function `mine` here.*spark.udf.register"),
+        ("SELECT CAST(mine(id) AS STRING) FROM s", 13, "There is no function `mine` here"),
+        ("SELECT AVG(id) FROM elsewhere", 21, "Table `elsewhere` does not exist; see SHOW TABLES"),
+        ("SELECT * FROM mine(TABLE s PARTITION BY id, 3)", 20, "Syntax error"),
+    ):
+        with pytest.raises(SqlError, match=problem) as found:
+            env.sql_query(query)
+        assert found.value.column == column, query
+
+
+def test_values_with_calls(env: TableEnvironment) -> None:
+    """Spark's VALUES calculates less than Flink's; examples insert times so."""
+    query = (
+        "SELECT a, DATE_FORMAT(t, 'HH:mm') FROM (VALUES (1, TO_TIMESTAMP('2024-01-01 10:20:30')), (2, NULL)) AS v(a, t)"
+    )
+    assert rows(env, query) == [(1, "10:20"), (2, None)]
+    assert env.sql_query(query).rdd.getNumPartitions() == 1

@@ -17,6 +17,8 @@ from pyspark.sql.types import (
     LongType,
     MapType,
     StringType,
+    StructField,
+    StructType,
     TimestampNTZType,
     TimestampType,
 )
@@ -109,6 +111,8 @@ def test_a_query_that_means_the_same_is_not_touched(sql: str) -> None:
         ("CAST(s AS VARCHAR(3))", "left(CAST(s AS STRING), 3)"),
         ("TO_TIMESTAMP_LTZ(l, 3)", "timestamp_millis(l)"),
         ("s NOT LIKE 'a\\%'", "NOT s LIKE 'a\\\\%' ESCAPE '\x01'"),
+        ("s SIMILAR TO '4[0-9]_|x%'", r"rlike(s, '\\A(?:4[0-9].|x(?s:.*))\\z')"),
+        ("s NOT SIMILAR TO '[2,3]+'", r"NOT rlike(s, '\\A(?:[2,3]+)\\z')"),
         ("f = 0.1", "f = CAST(0.1 AS FLOAT)"),
         ("f IN (0.1, 2)", "f IN (CAST(0.1 AS FLOAT), 2)"),
         ("NULLIF(f, -0.1)", "nullif(f, CAST((-0.1) AS FLOAT))"),
@@ -161,6 +165,7 @@ def test_an_expression_is_said_in_sparks_words(flink: str, expected: str | None)
         ("SELECT FIRST_VALUE(s) FROM t", "FIRST_VALUE", "min_by"),
         ("SELECT DATE_FORMAT(ts, 'YYYY') FROM t", "'YYYY'", "letters Y"),
         ("SELECT i, CAST(ts AS STRING) FROM t", "ts AS", "DATE_FORMAT"),
+        ("SELECT s SIMILAR TO 'a.b' FROM t", "s SIMILAR", "use REGEXP"),
         ("SELECT unknown / 2 FROM t", "unknown", "CAST it"),
         ("SELECT CAST(unknown AS STRING) AS unknown FROM t", "unknown", "CAST it"),
         (
@@ -262,7 +267,9 @@ def test_options_in_a_hint_are_those_of_a_view() -> None:
 def test_values_are_a_query() -> None:
     """Also with calls and operators in them, which are translated."""
     assert spark("VALUES (1, 'a'), (2, 'b')") == "VALUES (1, 'a'), (2, 'b')"
-    assert spark("VALUES (7 / 2, 'a')") == "SELECT * FROM VALUES (CAST((7 DIV 2) AS INT), 'a')"
+    assert spark("VALUES (7 / 2, 'a')") == (
+        "SELECT * FROM (SELECT /*+ COALESCE(1) */ * FROM (SELECT CAST((7 DIV 2) AS INT) AS col1, 'a' AS col2))"
+    )
 
 
 def test_fetch_next_is_limit() -> None:
@@ -448,3 +455,34 @@ def test_a_number_in_json_may_be_cast() -> None:
     """One with a fraction, too, for which JSON_VALUE alone has no text."""
     for target in ("DOUBLE", "INT"):
         assert "'double'" in spark(f"SELECT CAST(JSON_VALUE(s, '$.price') AS {target}) FROM t")
+
+
+def test_a_field_of_a_row_by_its_name() -> None:
+    """In brackets, as by its number."""
+    row = StructType([StructField("city", StringType()), StructField("zip", IntegerType())])
+
+    def of_row(text: str) -> DataType | None:
+        return row if text == "r" else ask(f"SELECT {text} FROM t")
+
+    assert translate_expression("r['city']", of_row, zone="UTC") == "(r).`city`"
+    assert translate_expression("r[2]", of_row, zone="UTC") == "(r).`zip`"
+    with pytest.raises(SqlError, match="no such field, but city, zip"):
+        translate_expression("r['town']", of_row, zone="UTC")
+
+
+def test_rows_of_values_with_calls_are_selects() -> None:
+    """Spark's VALUES has no calls of functions such as those that TO_TIMESTAMP becomes."""
+    assert spark("SELECT * FROM (VALUES (1, LN(2.5)), (2, 'x')) AS t(a, b)").startswith(
+        "SELECT * FROM (SELECT /*+ COALESCE(1) */ * FROM (SELECT 1 AS col1, CASE"
+    )
+    text = spark("VALUES (1, ARRAY[2]), (3, ARRAY[4])")
+    assert text == (
+        "SELECT * FROM (SELECT /*+ COALESCE(1) */ * FROM "
+        "(SELECT 1 AS col1, array(2) AS col2 UNION ALL SELECT 3 AS col1, array(4) AS col2))"
+    )
+    assert spark(r"VALUES (1, '\d')") == r"SELECT * FROM VALUES (1, '\\d')"
+
+
+def test_characters_by_their_numbers() -> None:
+    """Spark gets the characters."""
+    assert spark(r"SELECT SPLIT(s, U&'\007C') FROM t") == spark("SELECT SPLIT(s, '|') FROM t")

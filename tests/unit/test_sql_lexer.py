@@ -36,6 +36,24 @@ def test_strings_have_no_escape_but_the_doubled_quote() -> None:
     assert kinds(r"'it''s' '\' 'a\nb'") == [("string", "it's"), ("string", "\\"), ("string", r"a\nb")]
 
 
+def test_characters_by_their_numbers() -> None:
+    r"""`U&'\0001'`, with a backslash or what UESCAPE names. Scripts separate the columns of CSV by such characters."""
+    assert kinds(r"U&'\0001' u&'a\00E9\\''b' U&'!0041!!' UESCAPE '!' U&'\D83D\DE00'") == [
+        ("string", "\x01"),
+        ("string", "aé\\'b"),
+        ("string", "A!"),
+        ("string", "😀"),
+    ]
+    assert "four hexadecimal digits" in str(fault(r"SELECT U&'\1'"))
+
+
+def test_patterns_of_rows_are_refused_by_their_name() -> None:
+    """Also if a sign in them is no sign of SQL, such as that of a repetition."""
+    error = fault("SELECT * FROM t\nMATCH_RECOGNIZE (PATTERN (A{2}))")
+    assert (error.line, error.column) == (2, 1)
+    assert "Spark has no MATCH_RECOGNIZE" in str(error)
+
+
 def test_names_stand_in_backticks() -> None:
     """With the doubled backtick as the only escape."""
     assert kinds("`a``b` `select;` $x a$b") == [

@@ -356,10 +356,15 @@ REFUSED: dict[str, tuple[Given, str, str]] = {
     "an empty name in the list": (KAFKA | {"topic": "a;;b"}, COLUMNS, "'topic' has the value 'a;;b'"),
     "no regular expression": (without(KAFKA, "topic") | {"topic-pattern": "["}, COLUMNS, "'topic-pattern'"),
     "an unknown property": (KAFKA | {"properties.fetch.min.byte": "1"}, COLUMNS, "did you mean 'fetch.min.bytes'"),
-    "a deserializer": (
-        KAFKA | {"properties.value.deserializer": "org.apache.kafka.common.serialization.StringDeserializer"},
+    "a format of Confluent's cloud": (
+        KAFKA | {"format": "json-registry"},
         COLUMNS,
-        "'properties.value.deserializer' is not supported",
+        "Write 'json-schema-confluent', and give the schema registry by 'json-schema-confluent.url'",
+    ),
+    "an interceptor": (
+        KAFKA | {"properties.interceptor.classes": "org.example.Counter"},
+        COLUMNS,
+        "'properties.interceptor.classes' is not supported",
     ),
     "an unknown reset": (
         KAFKA | GROUP | {"scan.startup.mode": "group-offsets", "properties.auto.offset.reset": "smallest"},

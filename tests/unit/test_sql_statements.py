@@ -19,6 +19,7 @@ from dynamic_kafka.sql.parser import like
 from dynamic_kafka.sql.parser.like import Like
 from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
 from dynamic_kafka.sql.parser.statements import (
+    AddJar,
     CreateDatabase,
     CreateTable,
     CreateView,
@@ -565,6 +566,15 @@ def test_explain(text: str, details: tuple[str, ...], kind: type[Statement]) -> 
     assert text.endswith(found.statement.text)
 
 
+@pytest.mark.parametrize("jar", ["'/lib/flink-sql-connector-kafka.jar'", "/lib/kafka.jar"])
+def test_add_jar_is_accepted(jar: str) -> None:
+    """Scripts begin with it, and it changes nothing: what a JAR is for is refused where it is used."""
+    add, query = parse_script(f"ADD JAR {jar};\nSELECT 1;")
+    assert isinstance(add, AddJar)
+    assert isinstance(query, Query)
+    assert "Expected the JAR file" in str(fault("ADD JAR"))
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -574,7 +584,7 @@ def test_explain(text: str, details: tuple[str, ...], kind: type[Statement]) -> 
         ("CREATE FUNCTION f AS 'x.Y'", "spark.udf.register"),
         ("CREATE TEMPORARY SYSTEM FUNCTION f AS 'x.Y'", "spark.udf.register"),
         ("SHOW USER FUNCTIONS", "spark.udf.register"),
-        ("ADD JAR 'x.jar'", "pip"),
+        ("REMOVE JAR 'x.jar'", "pip"),
         ("LOAD MODULE hive", "Modules are not supported"),
         ("STOP JOB 'x'", "query.stop()"),
         ("ALTER TABLE t RENAME TO u", "DROP it"),

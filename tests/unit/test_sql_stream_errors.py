@@ -41,6 +41,10 @@ _APPEND = (
             [_APPEND, "Detected pattern of possible 'correctness' issue due to global watermark."],
             "upsert-kafka.*materialize",
         ),
+        (
+            [_APPEND, _APPEND.replace("append", "update").replace("streaming", "session window streaming")],
+            "sessions of event time.*METADATA FROM 'timestamp'",
+        ),
     ],
 )
 def test_it_says_what_to_do_and_what_spark_said(messages: list[str], problem: str) -> None:

@@ -58,6 +58,12 @@ FORMATS = {
     "ogg-json": "changelog.format:OGG_JSON",
 }
 """The place of each format, as `module:NAME` in this package. A module is imported when its format is used."""
+_IN_CONFLUENTS_CLOUD = {
+    "avro-registry": "avro-confluent",
+    "json-registry": "json-schema-confluent",
+    "proto-registry": "protobuf-confluent",
+}
+"""Names of Confluent's cloud, whose tables have a registry without saying so, and the formats that are told its URL."""
 
 
 def format_named(name: str, option: str = "format") -> Format:
@@ -71,6 +77,12 @@ def format_named(name: str, option: str = "format") -> Format:
         ConfigurationError: If the format does not exist.
     """
     place = FORMATS.get(name)
+    if name in _IN_CONFLUENTS_CLOUD:
+        ours = _IN_CONFLUENTS_CLOUD[name]
+        raise ConfigurationError(
+            f"Option '{option}' has the value '{name}', a format of Confluent's cloud. Write '{ours}', and give the schema "
+            f"registry by '{ours}.url'"
+        )
     if place is None:
         raise ConfigurationError(
             f"Option '{option}' has the value '{name}'; expected one of {', '.join(FORMATS)}{suggestion(name, FORMATS)}"

@@ -108,6 +108,9 @@ class TableEnvironment:
     def execute(self, statement: s.Statement) -> TableResult:
         """Run a parsed statement; see `execute_sql`."""
         match statement:
+            case s.AddJar():
+                _log.warning("ADD JAR has no effect: Kafka's connectors need none here, and functions are Python's")
+                return _DONE
             case s.CreateTable(as_query=AsQuery() as query):
                 return self._create_table_as(statement, query)
             case s.CreateTable(definition=definition):

@@ -17,7 +17,7 @@ from weakref import ref
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructField, StructType
 
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.spark.datasource import activate
 from dynamic_kafka.sql.catalog import Catalog, View, hinted
@@ -26,7 +26,7 @@ from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, qualifi
 from dynamic_kafka.sql.load_errors import loading
 from dynamic_kafka.sql.names import qualified_tables, unqualified
 from dynamic_kafka.sql.ordered import Arrivals
-from dynamic_kafka.sql.query_errors import in_query
+from dynamic_kafka.sql.query_errors import cause_of, in_query
 from dynamic_kafka.sql.scan import finished
 from dynamic_kafka.sql.session_views import lock_of, one_at_a_time, owner, owners
 from dynamic_kafka.sql.stream_errors import of_streams
@@ -56,6 +56,7 @@ class Queries:
         self._spark = spark
         self._made: dict[str, bool] = {}  # whether it is a stream
         self._making: set[str] = set()
+        self._refusal: AnalysisException | None = None
         self.lock = lock_of(spark)
         self.catalog = Catalog(spark, self.forget)
         self.ranks: dict[str, RankKey | None] = {}  # by a query's text; None if the rows end with windows
@@ -101,7 +102,7 @@ class Queries:
                 AnalysisException,
             ) as error:  # the name may belong to something else in the query
                 problems[key] = error
-        settings = self._spark.conf
+        settings, translated = self._spark.conf, text
         try:
             with loading():
                 translated = translate(
@@ -123,6 +124,9 @@ class Queries:
             if (error.getCondition() or "").endswith(".STREAMING_QUERY"):
                 raise of_streams([error]) from None
             raise in_query(error, text, translated) from error
+        except SqlError as error:
+            known = {*self.catalog.tables, *self.catalog.views}
+            raise cause_of(error, query, self._refusal, problems=problems, known=known, spark=self._spark) from None
         return rows
 
     def _as_stream(self, query: Query) -> tuple[str, DataFrame]:
@@ -215,7 +219,8 @@ class Queries:
         """Return the type of a query's only column, None if Spark refuses the query."""
         try:
             return self._spark.sql(query).schema.fields[0].dataType
-        except AnalysisException:
+        except AnalysisException as error:
+            self._refusal = error
             return None
 
     @one_at_a_time

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException, ParseException
+
+from dynamic_kafka.errors import SqlError
+from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.script_errors import place_in, reason_of
 
 if TYPE_CHECKING:
-    from pyspark.errors import AnalysisException
+    from pyspark.sql import SparkSession
 
     from dynamic_kafka.sql.dialect.query import Query
 
-__all__ = ["in_query", "refuse_for_streams"]
+__all__ = ["cause_of", "in_query", "refuse_for_streams", "unknown_function"]
 
 _TOKEN = re.compile(r"\w+|'(?:[^'\\]|\\.|'')*'|[^\w\s]", re.DOTALL)
 
@@ -26,12 +31,65 @@ def in_query(error: AnalysisException, text: str, translated: str) -> Exception:
         text: The query as the user wrote it.
         translated: The query that Spark got.
     """
-    place = None if text == translated else place_in(translated, error)
-    if place is None:
+    function = unknown_function(error)
+    place = place_in(translated, error)
+    if place is None or (text == translated and function is None and not isinstance(error, ParseException)):
         return error
     from dynamic_kafka.sql.dialect.query import query_error
 
-    return query_error(text, original_place(text, translated, place), reason_of(error))
+    return query_error(text, original_place(text, translated, place), function or reason_of(error))
+
+
+def unknown_function(error: AnalysisException) -> str | None:
+    """Return what to do about a function that Spark does not have; None for any other error."""
+    if error.getCondition() != "UNRESOLVED_ROUTINE":
+        return None
+    name = (error.getMessageParameters() or {}).get("routineName", "")
+    return (
+        f"There is no function {name} here. If it is one of your own, write it in Python and register it with "
+        "spark.udf.register: CREATE FUNCTION and Java's functions are not supported"
+    )
+
+
+def cause_of(
+    error: SqlError,
+    query: Query,
+    refusal: AnalysisException | None,
+    *,
+    problems: Mapping[str, Exception],
+    known: Collection[str],
+    spark: SparkSession,
+) -> Exception:
+    """Return why the type of a part of a query is not known, if that is what an error says; else the error.
+
+    Args:
+        error: The error of the translation.
+        query: The query.
+        refusal: The last error of Spark when it was asked for a type.
+        problems: The errors of tables and views of the environment that cannot be read, by their keys.
+        known: The keys of all tables and views of the environment.
+        spark: The session.
+    """
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.query import place_of, query_error
+    from dynamic_kafka.sql.dialect.translator import UNKNOWN_TYPE
+
+    if error.problem != UNKNOWN_TYPE or query.tree is None:
+        return error
+    parts = {part.alias.lower() for part in query.tree.find_all(exp.CTE)}
+    for table in query.tree.find_all(exp.Table):
+        name = table.name.lower()
+        if not isinstance(table.this, exp.Identifier) or table.db or name in parts:
+            continue
+        if name in problems:
+            return problems[name]
+        if name not in known and not spark.catalog.tableExists(quoted(table.name)):
+            return query_error(
+                query.text, place_of(table), f"Table {quoted(table.name)} does not exist; see SHOW TABLES"
+            )
+    function = None if refusal is None else unknown_function(refusal)
+    return error if function is None else query_error(query.text, error.offset, function)
 
 
 def original_place(text: str, translated: str, place: int) -> int:

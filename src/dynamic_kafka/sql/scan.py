@@ -30,6 +30,7 @@ from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.dead_letters import set_aside
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, TableDefinition, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, VALUE_PREFIX, metadata_types
+from dynamic_kafka.sql.query_errors import unknown_function
 from dynamic_kafka.sql.table import Encoding, KafkaTable, with_start
 from dynamic_kafka.sql.types import cast_type
 
@@ -136,7 +137,8 @@ def check_expressions(spark: SparkSession, table: KafkaTable | OtherTable) -> No
                 known = metadata_types(table.value.format)[column.key]
                 rows.select(F.lit(None).cast(known).cast(cast_type(column.type)))
         except (AnalysisException, ParseException, SqlError) as error:
-            lines = (error.problem if isinstance(error, SqlError) else str(error)).splitlines()
+            function = unknown_function(error) if isinstance(error, AnalysisException) else None
+            lines = (error.problem if isinstance(error, SqlError) else function or str(error)).splitlines()
             reason = next(line for line in lines if line.strip())
             raise ConfigurationError(
                 f"Column '{column.name}' of table {qualified(table.definition.name)} cannot be computed: {reason}"
@@ -150,7 +152,9 @@ def _computed(rows: DataFrame, expression: str) -> Column:
     def type_of(text: str) -> DataType | None:
         try:
             return rows.select(F.expr(text)).schema.fields[0].dataType
-        except (AnalysisException, ParseException):
+        except (AnalysisException, ParseException) as error:
+            if unknown_function(error) is not None:
+                raise
             return None
 
     zone = str(rows.sparkSession.conf.get("spark.sql.session.timeZone"))

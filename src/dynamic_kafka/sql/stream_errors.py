@@ -34,6 +34,9 @@ _UNION = """\
 Spark has no UNION of a stream with rows that have an end. Write an INSERT for each part, or give the other table no end,
 such as with 'source.monitor-interval' for files"""
 _SETS = "Spark's streams have no EXCEPT and INTERSECT"
+_SESSIONS = """\
+Spark's streams have sessions of event time with a watermark only, and Flink those of PROCTIME(), too. Take the time of the
+messages: `ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', WATERMARK FOR ts AS ts`"""
 _CHANGING = """\
 Spark cannot calculate with the rows of an aggregation, a rank or a join of streams that change later, as Flink does by
 taking them back. Let each step have windows of time over a WATERMARK, or write the first step to an 'upsert-kafka' table and
@@ -47,6 +50,7 @@ _NOT_IN_STREAMS: Mapping[str, str] = {
     r"Limits|Offset is": _LIMIT,
     r"Except on|Intersect of": _SETS,
     r"Union between streaming and batch": _UNION,
+    r"session window streaming aggregations": _SESSIONS,
     r"Multiple streaming aggregations|correctness|without watermark|output mode, only in Append": _CHANGING,
 }
 """What Spark's streams do not have, by words of its messages. The first that fits the message of any output mode counts."""

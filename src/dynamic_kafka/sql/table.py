@@ -26,6 +26,7 @@ from dynamic_kafka.formats.options import ON_ERROR, check_unknown, format_option
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.source.configure import configure_source
+from dynamic_kafka.sql.client_properties import without_effect
 from dynamic_kafka.sql.dead_letters import DeadLetters
 from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, metadata_types
@@ -127,7 +128,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
     Raises:
         ConfigurationError: If it is wrong, with the option or column, its value and the expected ones.
     """
-    options = split_options(definition.options)
+    options = split_options(without_effect(definition.options, qualified(definition.name)))
     connector: str = CONNECTOR.of(options.sql)
     physical = {c.name: spark_type(c.type) for c in definition.columns if isinstance(c, PhysicalColumn)}
     if definition.partitioned_by:

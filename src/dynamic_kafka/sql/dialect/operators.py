@@ -16,11 +16,24 @@ if TYPE_CHECKING:
 
     from dynamic_kafka.sql.dialect.translator import Translator
 
-__all__ = ["chosen", "comparison", "division", "element", "like", "listed", "product", "total", "type_in_function"]
+__all__ = [
+    "chosen",
+    "comparison",
+    "division",
+    "element",
+    "like",
+    "listed",
+    "product",
+    "similar",
+    "total",
+    "type_in_function",
+]
 
 _DAY_US = 86_400_000_000
 _OVER_ARRAYS = ("TRANSFORM", "FILTER", "EXISTS", "FORALL")
 """Spark's functions of an array and a function of its elements."""
+_SIMILAR = re.compile(r"(?:[\w %|()+*?,:/@-]|\[\^?(?:[A-Za-z0-9](?:-[A-Za-z0-9])?|,)+\])+")
+"""The patterns of SIMILAR TO that are the same as regular expressions, but for `%` and `_`."""
 
 
 def division(t: Translator, node: exp.Div) -> str:
@@ -117,8 +130,12 @@ def element(t: Translator, node: exp.Bracket) -> str:
         return t.as_changed(node, f"get({t.sql(base)}, {t.sql(index)} - 1)")
     if kind_of(found) == "StructType":
         names: list[str] = getattr(found, "names")  # noqa: B009  Spark's types are not imported here
+        if isinstance(index, exp.Literal) and index.is_string:
+            if index.name not in names:
+                raise t.refuse(index, f"The row has no such field, but {', '.join(names)}")
+            return t.as_changed(node, f"({t.sql(base)}).`{index.name.replace('`', '``')}`")
         if not (isinstance(index, exp.Literal) and index.name.isdigit() and 0 < int(index.name) <= len(names)):
-            raise t.refuse(index, "A field of a row has a number from 1 on")
+            raise t.refuse(index, "A field of a row has a name, or a number from 1 on")
         return t.as_changed(node, f"({t.sql(base)}).`{names[int(index.name) - 1]}`")
     return f"{t.sql(base)}[{t.sql(index)}]"
 
@@ -135,6 +152,19 @@ def like(t: Translator, node: exp.Like) -> str:
     if known or isinstance(node.parent, exp.Escape) or isinstance(node.expression, (exp.Any, exp.All, exp.Tuple)):
         return text
     return t.as_changed(node, f"{text} ESCAPE '\x01'")
+
+
+def similar(t: Translator, node: exp.SimilarTo) -> str:
+    """Return a SIMILAR TO as a regular expression for the whole text. Only a pattern of common signs is known."""
+    pattern = literal_of(node.expression)
+    if pattern is None or _SIMILAR.fullmatch(pattern) is None or isinstance(node.parent, exp.Escape):
+        raise t.refuse(
+            node,
+            "SIMILAR TO is known with a pattern of letters, digits and % _ | ( ) [ ] * + ? only: use REGEXP(text, pattern)",
+        )
+    signs = {"%": "(?s:.*)", "_": "."}
+    regex = re.sub(r"\[.*?\]|[%_]", lambda found: signs.get(found[0], found[0]), pattern)
+    return t.as_changed(node, f"rlike({t.sql(node.this)}, '\\\\A(?:{regex})\\\\z')")
 
 
 def comparison(t: Translator, node: exp.Binary, sign: str) -> str:

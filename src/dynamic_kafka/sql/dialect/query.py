@@ -20,7 +20,7 @@ from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
 from dynamic_kafka.sql.dialect.registry import REFUSED, RULES
 from dynamic_kafka.sql.parser.create_table import read_options
 from dynamic_kafka.sql.parser.errors import sql_error
-from dynamic_kafka.sql.parser.lexer import Cursor, Token, tokenize
+from dynamic_kafka.sql.parser.lexer import MATCH_RECOGNIZE, Cursor, Token, tokenize
 
 __all__ = ["Query", "parse_query", "part_of_with", "place_of", "query_error"]
 
@@ -30,11 +30,7 @@ _TEMPORAL = (
 )
 _CONSTRUCTS: Sequence[tuple[tuple[str, ...], str]] = (
     (("FOR", "SYSTEM_TIME", "AS", "OF"), _TEMPORAL),
-    (
-        ("MATCH_RECOGNIZE", "("),
-        "Spark has no MATCH_RECOGNIZE. Write the pattern with applyInPandasWithState or transformWithState",
-    ),
-    (("SIMILAR", "TO"), "Spark has no SIMILAR TO: use REGEXP(text, pattern) with a regular expression"),
+    (("MATCH_RECOGNIZE", "("), MATCH_RECOGNIZE),
     (("BETWEEN", "SYMMETRIC"), "Spark has no BETWEEN SYMMETRIC: write x BETWEEN least(a, b) AND greatest(a, b)"),
     (
         ("LATERAL", "TABLE", "("),
@@ -162,6 +158,8 @@ def _without_comments(text: str, tokens: Sequence[Token]) -> tuple[str, dict[int
         of_token = text[token.start : token.end]
         if i in digits:
             foreign, of_token = True, " " * len(of_token)
+        elif token.kind == "string" and not of_token.startswith("'"):  # U&'\0001'
+            foreign, of_token = True, ("'" + token.text.replace("'", "''") + "'").ljust(len(of_token))
         elif token.kind == "hint" and _FLINKS_HINT.fullmatch(of_token):
             foreign, of_token = True, re.sub(r"[^\r\n]", " ", of_token)
         elif token.kind == "hint" and (before is None or not before.is_word("SELECT")):

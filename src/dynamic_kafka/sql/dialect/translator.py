@@ -28,6 +28,7 @@ from dynamic_kafka.sql.dialect.operators import (
     like,
     listed,
     product,
+    similar,
     total,
     type_in_function,
 )
@@ -41,7 +42,11 @@ from dynamic_kafka.sql.dialect.windows import BOUNDS, WINDOW
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-__all__ = ["Ask", "Translator"]
+__all__ = ["UNKNOWN_TYPE", "Ask", "Translator"]
+
+UNKNOWN_TYPE = (
+    "The type of this is not known (is there such a column?), and what is done with it depends on that: CAST it"
+)
 
 Ask = Callable[[str], "DataType | None"]
 """Returns the type of the only column of a query for Spark, None if Spark refuses it."""
@@ -63,6 +68,7 @@ class Translator(SparkGenerator):
         exp.Bracket: element,
         exp.Array: lambda self, e: self.as_changed(e, f"array({self.expressions(e, flat=True)})"),
         exp.Like: like,
+        exp.SimilarTo: similar,
         **{
             kind: lambda self, e, sign=sign: comparison(self, e, sign)
             for kind, sign in (
@@ -141,7 +147,7 @@ class Translator(SparkGenerator):
         """
         found = self.type_or_none(node)
         if found is None:
-            raise self.refuse(node, "The type of this is not known, and what is done with it depends on that: CAST it")
+            raise self.refuse(node, UNKNOWN_TYPE)
         return found
 
     def type_or_none(self, node: exp.Expr) -> DataType | None:
@@ -359,6 +365,18 @@ class Translator(SparkGenerator):
         text = str(expression.this)
         written = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
         return self.as_changed(expression, written) if "\\" in text else written
+
+    def values_sql(self, expression: exp.Values, values_as_table: bool = True) -> str:  # noqa: FBT001  sqlglot's
+        """Return rows of VALUES. Spark's have no calls of functions such as TO_TIMESTAMP becomes: such rows are SELECTs."""
+        text = super().values_sql(expression, values_as_table)
+        changed = (part for part in expression.walk() if id(part) in self._changed)
+        if all(isinstance(part, exp.Literal) for part in changed):
+            return text
+        rows = (row.expressions if isinstance(row, exp.Tuple) else [row] for row in expression.expressions)
+        selects = (", ".join(f"{self.sql(value)} AS col{i}" for i, value in enumerate(row, 1)) for row in rows)
+        union, alias = " UNION ALL ".join(f"SELECT {select}" for select in selects), self.sql(expression, "alias")
+        # In one partition, they are written in their order, in which the last row of a key counts.
+        return f"(SELECT /*+ COALESCE(1) */ * FROM ({union})){alias and f' AS {alias}'}"
 
     # --- functions ---
 

@@ -1,7 +1,8 @@
 """Tokens of Flink's SQL, and a cursor to read them with.
 
 The rules are those of Calcite's grammar with Flink's default settings (Lex.JAVA): the only escape is the doubled quote,
-and a double quote has no meaning. It opens a token all the same, so that a `;` behind it does not end a statement.
+but in U&'...', and a double quote has no meaning. It opens a token all the same, so that a `;` behind it does not end a
+statement.
 
 No keyword is special to the lexer, and every sign is a token of its own: `PRIMARY KEY` may have a comment in the middle,
 `ARRAY<ROW<>>` closes two types. Nothing but the text is needed, so DDL works without the `sql` extra.
@@ -18,7 +19,10 @@ from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.definition import Name
 from dynamic_kafka.sql.parser.errors import is_hidden, line_number, sql_error
 
-__all__ = ["STRING", "Cursor", "Token", "split", "tokenize"]
+__all__ = ["MATCH_RECOGNIZE", "STRING", "Cursor", "Token", "split", "tokenize"]
+
+MATCH_RECOGNIZE = "Spark has no MATCH_RECOGNIZE. Write the pattern with applyInPandasWithState or transformWithState"
+"""Said for the whole of it: its patterns have signs that nothing else in SQL has."""
 
 STRING = "'...'"
 """Stands for any string where a cursor is asked for keywords."""
@@ -27,6 +31,7 @@ Kind = Literal["word", "name", "string", "number", "symbol", "hint", "end"]
 
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|--[^\r\n]*|//[^\r\n]*|/\*(?!\+).*?\*/)
+      | (?P<unicode>[Uu]&'(?:[^']|'')*+'(?:\s+(?i:UESCAPE)\s+'[^']')?)
       | (?P<word>(?!\d)[\w$]+)
       | (?P<number>\d[\w.]*)
       | (?P<string>'(?:[^']|'')*+')
@@ -35,6 +40,7 @@ _TOKEN = re.compile(
       | (?P<symbol>(?!/\*)[-+*/%=<>!~^|&?:;.,()\[\]@])""",
     re.VERBOSE | re.DOTALL,
 )
+_UNICODE = re.compile(r"[Uu]&'((?:[^']|'')*+)'(?:\s+(?i:UESCAPE)\s+'(.)')?", re.DOTALL)
 _UNCLOSED = {
     "'": "This string is not closed. Write a quote inside a string twice; a backslash does not escape it",
     "`": "This name is not closed. Write a backtick inside a name twice",
@@ -82,9 +88,14 @@ def tokenize(source: str, start: int = 0, end: int | None = None) -> list[Token]
             unclosed = _UNCLOSED.get(source[position])
             # What opens in a hint has to close in it: text behind the whole source does not help.
             unfinished = unclosed is not None and end == len(source)
+            pattern = None if unclosed else re.search(r"\bMATCH_RECOGNIZE\b", source[start:position], re.IGNORECASE)
+            if pattern is not None:
+                raise sql_error(source, start + pattern.start(), MATCH_RECOGNIZE)
             raise sql_error(source, position, unclosed or _NOT_UNDERSTOOD, unfinished=unfinished)
-        kind, text = cast("Kind | Literal['skip']", match.lastgroup), match.group()
-        if kind in ("string", "name"):
+        kind, text = cast("Kind | Literal['skip', 'unicode']", match.lastgroup), match.group()
+        if kind == "unicode":
+            kind, text = "string", _characters(source, position, text)
+        elif kind in ("string", "name"):
             text = text[1:-1].replace(text[0] * 2, text[0])
         elif kind == "hint":
             text = text[len("/*+") : -len("*/")]
@@ -92,6 +103,22 @@ def tokenize(source: str, start: int = 0, end: int | None = None) -> list[Token]
             tokens.append(Token(kind, text, position, match.end()))
         position = match.end()
     return [*tokens, Token("end", "", end, end)]
+
+
+def _characters(source: str, start: int, text: str) -> str:
+    r"""Return the characters of `U&'\0001'`, where `\` or the one behind UESCAPE comes before four digits or itself."""
+    parts = _UNICODE.fullmatch(text)
+    assert parts is not None
+    inside, escape = parts[1].replace("''", "'"), re.escape(parts[2] or "\\")
+    if not re.fullmatch(rf"(?:[^{escape}]|{escape}[0-9A-Fa-f]{{4}}|{escape}{escape})*+", inside, re.DOTALL):
+        problem = (
+            f"In U&'...', behind each {parts[2] or chr(92)} stand four hexadecimal digits, or the same character again"
+        )
+        raise sql_error(source, start, problem)
+    found = re.sub(
+        rf"{escape}(?:([0-9A-Fa-f]{{4}})|{escape})", lambda m: chr(int(m[1], 16)) if m[1] else m[0][0], inside
+    )
+    return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # two numbers may be one character
 
 
 def split(tokens: list[Token]) -> list[list[Token]]:

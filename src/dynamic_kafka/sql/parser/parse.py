@@ -13,6 +13,7 @@ from dynamic_kafka.sql.parser.create_table import QUERY, read_create_table, read
 from dynamic_kafka.sql.parser.errors import line_number, sql_error
 from dynamic_kafka.sql.parser.lexer import Cursor, Token, split, tokenize
 from dynamic_kafka.sql.parser.statements import (
+    AddJar,
     CreateDatabase,
     CreateTable,
     CreateView,
@@ -74,9 +75,14 @@ def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
     job = _job(cursor, following)
     if job is not None:
         return job
-    match cursor.take_one_of("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "SET", "RESET", "USE", "EXPLAIN"):
+    match cursor.take_one_of("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "SET", "RESET", "USE", "EXPLAIN", "ADD"):
+        case "ADD":
+            cursor.expect("JAR")
+            if not cursor.take_rest():  # old scripts do not quote it
+                raise cursor.unexpected("the JAR file")
+            statement: Statement = AddJar(*place)
         case "CREATE":
-            statement: Statement = _create(cursor, place)
+            statement = _create(cursor, place)
         case "DROP":
             statement = _drop(cursor, place)
         case "SHOW":

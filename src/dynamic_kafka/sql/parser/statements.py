@@ -11,6 +11,7 @@ from dynamic_kafka.sql.parser.create_table import AsQuery
 from dynamic_kafka.sql.parser.like import Like
 
 __all__ = [
+    "AddJar",
     "CreateDatabase",
     "CreateTable",
     "CreateView",
@@ -44,6 +45,11 @@ class Statement:
 
     text: str = field(repr=False)
     line: int
+
+
+@dataclass(frozen=True)
+class AddJar(Statement):
+    """ADD JAR, which has no effect: there are no JAR files here. What one is for is refused where it is used."""
 
 
 @dataclass(frozen=True)
