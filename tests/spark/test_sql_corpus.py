@@ -41,7 +41,7 @@ REFUSED = {
     "EXISTS": "no sub-query of a stream",
     "temporal join": "temporal joins.*materialize",
     "outer temporal join": "temporal joins.*materialize",
-    "lookup join": "temporal joins.*materialize",
+    "lookup join": "looks rows up.*materialize",
     "running total": "no OVER in streams",
     "running average of rows": "no OVER in streams",
     "value of the row before": "no OVER in streams",

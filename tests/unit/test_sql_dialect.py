@@ -147,8 +147,13 @@ def test_an_expression_is_said_in_sparks_words(flink: str, expected: str | None)
     [
         (
             "SELECT * FROM o JOIN c FOR SYSTEM_TIME AS OF o.ts ON o.i = c.i",
+            "o.ts ON",
+            "FOR SYSTEM_TIME AS OF. is not known here",
+        ),
+        (
+            "SELECT * FROM t FOR SYSTEM_TIME AS OF TIMESTAMP '2024-01-01 00:00:00'",
             "FOR SYSTEM_TIME",
-            "temporal joins.*materialize",
+            "in a join only",
         ),
         ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A))", "MATCH_RECOGNIZE", "no MATCH_RECOGNIZE"),
         (

@@ -19,7 +19,7 @@ from dynamic_kafka.sql.definition import Name, qualified
 from dynamic_kafka.sql.load_errors import loading
 from dynamic_kafka.sql.names import Databases, is_ours, key_of, name_in, place_of, tables_here
 from dynamic_kafka.sql.parser.lexer import tokenize
-from dynamic_kafka.sql.query_text import mentions
+from dynamic_kafka.sql.query_text import mentions, versioned_tables
 from dynamic_kafka.sql.session_views import lock_of, one_at_a_time, owners
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table, table_of
@@ -235,7 +235,7 @@ class Catalog:
         if mentions(query, ROW_KIND):
             return []
         found = []
-        for key in sorted(self.read_by(query) - beneath):
+        for key in sorted(self.read_by(query) - versioned_tables(query) - beneath):
             if key in self.tables and self.tables[key].changelog:
                 found.append(self.tables[key].definition.name[-1])
             elif key in self.views:

@@ -33,6 +33,7 @@ from dynamic_kafka.sql.stream_errors import of_streams
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table, read_table
 from dynamic_kafka.sql.types import cast_type
+from dynamic_kafka.sql.versions import VersionedTables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,6 +112,7 @@ class Queries:
                     zone=str(settings.get("spark.sql.session.timeZone")),
                     views=qualified_tables(query, self.catalog.places)
                     | {place: self._view_of(query, place, streaming=streaming) for place in query.options},
+                    versions=self._versions(streaming=streaming),
                 )
                 if translated != text:
                     _check_settings(settings)
@@ -137,7 +139,10 @@ class Queries:
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         assert query.tree is not None
         plain = replace(query, tree=unqualified(query.tree, self.catalog.places))
-        translated, found, key = translate_stream(plain, self._type_of, self._arrivals, zone=zone, views=views)
+        versions = self._versions(streaming=True)
+        translated, found, key = translate_stream(
+            plain, self._type_of, self._arrivals, zone=zone, views=views, versions=versions
+        )
         if found:
             self.ranks[query.text] = key
         return translated, self._spark.sql(translated)
@@ -204,6 +209,10 @@ class Queries:
         view = f"{hinted(query, place)[-1]}__{hashlib.sha256(options.encode()).hexdigest()[:12]}"
         self._keep(rows, view, streaming=streaming)
         return view
+
+    def _versions(self, *, streaming: bool) -> VersionedTables:
+        tables, views = self.catalog.tables, self.catalog.views
+        return VersionedTables(self._spark, tables, views, self._read, self._keep, streaming=streaming)
 
     def _keep(self, rows: DataFrame, name: str, *, streaming: bool = True) -> None:
         """Give rows a name for queries, which is Spark's alone."""

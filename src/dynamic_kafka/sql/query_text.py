@@ -16,7 +16,15 @@ from dynamic_kafka.sql.parser.lexer import tokenize
 if TYPE_CHECKING:
     from sqlglot.expressions import Query, Select
 
-__all__ = ["filters_groups", "is_projection", "mentions", "selects_all", "tables_read", "with_column"]
+__all__ = [
+    "filters_groups",
+    "is_projection",
+    "mentions",
+    "selects_all",
+    "tables_read",
+    "versioned_tables",
+    "with_column",
+]
 
 _PLAIN = {"expressions", "from_", "where", "hint"}
 """The parts of a SELECT that gives at most one row for each row that it reads."""
@@ -36,6 +44,20 @@ def tables_read(query: str) -> frozenset[str]:
     from sqlglot import exp
 
     return frozenset(table.name.lower() for table in parsed.find_all(exp.Table))
+
+
+def versioned_tables(query: str) -> frozenset[str]:
+    """Return the names of the tables that a query reads in temporal joins only, in lower case."""
+    parsed = _parsed(query)
+    if parsed is None:
+        return frozenset()
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.query import temporal_joins
+
+    joined = [join.this for join in temporal_joins(parsed)]
+    others = [table for table in parsed.find_all(exp.Table) if not any(table is found for found in joined)]
+    return frozenset(table.name.lower() for table in joined) - {table.name.lower() for table in others}
 
 
 def mentions(query: str, column: str) -> bool:

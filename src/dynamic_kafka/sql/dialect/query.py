@@ -22,14 +22,18 @@ from dynamic_kafka.sql.parser.create_table import read_options
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import MATCH_RECOGNIZE, Cursor, Token, tokenize
 
-__all__ = ["Query", "parse_query", "part_of_with", "place_of", "query_error"]
+__all__ = [
+    "Query",
+    "is_proctime",
+    "is_temporal",
+    "parse_query",
+    "part_of_with",
+    "place_of",
+    "query_error",
+    "temporal_joins",
+]
 
-_TEMPORAL = (
-    "Spark has no temporal joins (FOR SYSTEM_TIME AS OF). Keep the table up to date with `materialize`, and join with the "
-    "result: each row then meets the newest version"
-)
 _CONSTRUCTS: Sequence[tuple[tuple[str, ...], str]] = (
-    (("FOR", "SYSTEM_TIME", "AS", "OF"), _TEMPORAL),
     (("MATCH_RECOGNIZE", "("), MATCH_RECOGNIZE),
     (("BETWEEN", "SYMMETRIC"), "Spark has no BETWEEN SYMMETRIC: write x BETWEEN least(a, b) AND greatest(a, b)"),
     (
@@ -87,6 +91,7 @@ def parse_query(text: str) -> Query:
         if _is_plain_spark(text, tokens):
             return Query(text, None, options, for_spark)
         raise query_error(text, *_problem(error, text)) from None
+    _check_times(text, tokens, tree)
     if isinstance(tree, exp.Values):  # which sqlglot knows as a table only
         tree = exp.select("*").from_(tree)
     if not isinstance(tree, exp.Query):
@@ -96,11 +101,45 @@ def parse_query(text: str) -> Query:
     return Query(text, tree, options, for_spark)
 
 
+def _check_times(text: str, tokens: Sequence[Token], tree: exp.Expr | None) -> None:
+    """Raise if FOR SYSTEM_TIME AS OF is not part of a temporal join."""
+    words = ("FOR", "SYSTEM_TIME", "AS", "OF")
+    starts = [
+        tokens[i].start
+        for i in range(len(tokens) - len(words))
+        if all(map(Token.is_word, tokens[i : i + len(words)], words))
+    ]
+    if starts and (tree is None or len(temporal_joins(tree)) < len(starts)):
+        raise query_error(
+            text,
+            starts[0],
+            "FOR SYSTEM_TIME AS OF is known in a join only, with a time of the other table: JOIN rates FOR SYSTEM_TIME AS "
+            "OF o.ts AS r ON o.currency = r.currency. Spark reads old versions of its own tables: t TIMESTAMP AS OF '...'",
+        )
+
+
 def query_error(text: str, place: int, problem: str) -> SqlError:
     """Return the error at a place in a query. It keeps the query, so that a script can show its own line."""
     error = sql_error(text, place, problem)
     error.query, error.offset, error.problem = text, place, problem
     return error
+
+
+def is_temporal(join: exp.Join) -> bool:
+    """Return whether a join is temporal. Spark's own `TIMESTAMP AS OF` has a literal."""
+    version = join.this.args.get("version") if isinstance(join.this, exp.Table) else None
+    time = version.expression if isinstance(version, exp.Version) else None
+    return time is not None and (isinstance(time, exp.Column) or is_proctime(time))
+
+
+def temporal_joins(tree: exp.Expr) -> list[exp.Join]:
+    """Return the temporal joins of a query."""
+    return [join for join in tree.find_all(exp.Join) if is_temporal(join)]
+
+
+def is_proctime(node: exp.Expr) -> bool:
+    """Return whether an expression is PROCTIME()."""
+    return isinstance(node, exp.Anonymous) and str(node.this).upper() == "PROCTIME"
 
 
 def place_of(node: exp.Expr) -> int:
@@ -207,7 +246,7 @@ def _problem(error: SqlglotError, text: str) -> tuple[int, str]:
 def _is_plain_spark(text: str, tokens: Sequence[Token]) -> bool:
     """Return whether nothing in a text means something else in Flink than in Spark."""
     for token, following in itertools.pairwise(tokens):
-        if token.kind == "symbol" and token.text in "/[":
+        if (token.kind == "symbol" and token.text in "/[") or token.is_word("SYSTEM_TIME"):
             return False
         if token.kind == "string" and "\\" in text[token.start : token.end]:
             return False

@@ -14,7 +14,10 @@ __all__ = ["Scope"]
 
 @dataclass
 class Scope:
-    """A SELECT that is being written: what its rows are grouped by, its tables, and its windows by the table's alias."""
+    """A SELECT that is being written: what its rows are grouped by, its tables, and its windows by the table's alias.
+
+    `in_rows` are the tables up to the last temporal join, whose columns are parts of one row.
+    """
 
     select: exp.Select
     outer: Scope | None
@@ -22,10 +25,16 @@ class Scope:
     tables: list[str] = field(default_factory=list)
     complete: str = ""
     windows: dict[str, Window] = field(default_factory=dict)
+    in_rows: list[str] = field(default_factory=list)
 
     def source(self) -> str:
         """Return the FROM with the tables that are known by now."""
         return self.complete or (f"FROM {', '.join(self.tables)}" if self.tables else "")
+
+    def names(self) -> list[str]:
+        """Return the names of all tables."""
+        relations = [self.select.args["from_"].this, *(join.this for join in self.select.args.get("joins") or [])]
+        return [relation.alias_or_name for relation in relations]
 
     def window_of(self, node: exp.Expr) -> tuple[Window, str] | None:
         """Return the window that a column is the start, the end or the time of, and its text for Spark."""

@@ -12,6 +12,7 @@ from sqlglot import exp
 from dynamic_kafka.sql.dialect.arrival import Streams, inline_ranks
 from dynamic_kafka.sql.dialect.query import Query, parse_query, query_error
 from dynamic_kafka.sql.dialect.ranks import RankKey
+from dynamic_kafka.sql.dialect.temporal import Versions
 from dynamic_kafka.sql.dialect.translator import Ask, Translator
 
 __all__ = ["translate", "translate_expression", "translate_stream"]
@@ -19,7 +20,7 @@ __all__ = ["translate", "translate_expression", "translate_stream"]
 _SELECT = "SELECT "
 
 
-def translate(query: Query, ask: Ask, *, zone: str, views: Mapping[int, str]) -> str:
+def translate(query: Query, ask: Ask, *, zone: str, views: Mapping[int, str], versions: Versions | None = None) -> str:
     """Return a query as Spark's SQL. One with OVER cannot be a stream: see `translate_stream`.
 
     Args:
@@ -27,6 +28,7 @@ def translate(query: Query, ask: Ask, *, zone: str, views: Mapping[int, str]) ->
         ask: Asks Spark for a type.
         zone: The time zone of the session.
         views: The names that Spark knows tables with options in a hint by, by the place of the table's name.
+        versions: What is known about the tables of temporal joins.
 
     Returns:
         The text as written if nothing in it means something else in Spark.
@@ -36,7 +38,7 @@ def translate(query: Query, ask: Ask, *, zone: str, views: Mapping[int, str]) ->
     """
     if query.tree is None:
         return query.plain
-    translator = Translator(query, ask, zone=zone, views=views)
+    translator = Translator(query, ask, zone=zone, views=views, versions=versions)
     text = translator.sql(query.tree.copy())
     if not translator.changed and query.tree.find(exp.Fetch) is None:  # FETCH NEXT becomes LIMIT
         return query.plain
@@ -46,7 +48,13 @@ def translate(query: Query, ask: Ask, *, zone: str, views: Mapping[int, str]) ->
 
 
 def translate_stream(
-    query: Query, ask: Ask, streams: Streams, *, zone: str, views: Mapping[int, str]
+    query: Query,
+    ask: Ask,
+    streams: Streams,
+    *,
+    zone: str,
+    views: Mapping[int, str],
+    versions: Versions | None = None,
 ) -> tuple[str, bool, RankKey | None]:
     """Return a query over a stream as Spark's SQL, whether it has ranks, and the key of its rows if ranked rows change.
 
@@ -56,12 +64,13 @@ def translate_stream(
         streams: What is known about tables and views.
         zone: As for `translate`.
         views: As for `translate`.
+        versions: As for `translate`.
 
     Raises:
         SqlError: If Spark has no equal for a construct.
     """
     assert query.tree is not None
-    translator = Translator(query, ask, zone=zone, views=views, streams=streams)
+    translator = Translator(query, ask, zone=zone, views=views, streams=streams, versions=versions)
     tree = inline_ranks(query.tree.copy(), streams)
     has_ranks = tree.find(exp.Window) is not None
     return translator.sql(tree), has_ranks, translator.rank_key

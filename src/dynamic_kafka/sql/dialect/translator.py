@@ -32,11 +32,12 @@ from dynamic_kafka.sql.dialect.operators import (
     total,
     type_in_function,
 )
-from dynamic_kafka.sql.dialect.query import Query, place_of, query_error
+from dynamic_kafka.sql.dialect.query import Query, is_temporal, place_of, query_error
 from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
 from dynamic_kafka.sql.dialect.registry import REFUSED
 from dynamic_kafka.sql.dialect.relations import elements, exported_window, joined, windowed
 from dynamic_kafka.sql.dialect.scope import Scope
+from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
 from dynamic_kafka.sql.dialect.windows import BOUNDS, WINDOW
 
 if TYPE_CHECKING:
@@ -90,12 +91,20 @@ class Translator(SparkGenerator):
     }
 
     def __init__(
-        self, query: Query, ask: Ask, *, zone: str, views: Mapping[int, str], streams: Streams | None = None
+        self,
+        query: Query,
+        ask: Ask,
+        *,
+        zone: str,
+        views: Mapping[int, str],
+        streams: Streams | None = None,
+        versions: Versions | None = None,
     ) -> None:
         super().__init__(dialect=Flink, comments=False, unsupported_level=ErrorLevel.IGNORE)
         self.query, self.zone = query, zone
         self._ask, self._views = ask, views
         self.streams = streams
+        self._versions = versions
         self.exported: set[int] = set()
         self.rank_key: RankKey | None = None
         self.scope: Scope | None = None
@@ -108,6 +117,10 @@ class Translator(SparkGenerator):
     def changed(self) -> bool:
         """Return whether Spark gets another text than the user wrote."""
         return bool(self._changed)
+
+    def write_as(self, node: exp.Expr, text: str) -> None:
+        """Write a part that is not written yet as a text for Spark."""
+        self._texts[id(node)] = node, self.as_changed(node, text)
 
     def as_changed(self, node: exp.Expr, text: str) -> str:
         """Return the text for a part that Spark gets another text for."""
@@ -240,8 +253,11 @@ class Translator(SparkGenerator):
             joins = select.args.get("joins") or []
             if of_from is not None:
                 scope.tables.append(self.sql(of_from.this))
-            for join in joins:
-                scope.tables.append(self._joined(join.this))
+            for index, join in enumerate(joins):
+                if is_temporal(join):
+                    join_versions(self, scope, index, self._versions)
+                else:
+                    scope.tables.append(self._joined(join.this))
             if of_from is not None:
                 scope.complete = f"FROM {scope.tables[0]}{''.join(map(self.sql, joins))}"
                 scope.complete += "".join(map(self.sql, select.args.get("laterals") or []))
@@ -262,6 +278,8 @@ class Translator(SparkGenerator):
 
     def projection(self, index: int, node: exp.Expr) -> str:
         """Return a column of a SELECT."""
+        if isinstance(node, exp.Star) and self.scope is not None and self.scope.in_rows:
+            return self.as_changed(node, ", ".join(f"`{table}`.*" for table in self.scope.names()))
         text = self.sql(node)
         if isinstance(node, (exp.Alias, exp.Star)) or not any(id(part) in self._changed for part in node.walk()):
             return text
