@@ -107,6 +107,8 @@ def test_a_query_that_means_the_same_is_not_touched(sql: str) -> None:
         ),
         ("SUM(i) OVER w", "CAST(sum(i) OVER w AS INT)"),
         ("LISTAGG(s)", "listagg(s, ',')"),
+        ("LISTAGG(DISTINCT s)", "listagg(DISTINCT s, ',')"),
+        ("LISTAGG(DISTINCT s, '|')", "listagg(DISTINCT s, '|')"),
         ("CAST(b AS STRING)", "upper(CAST(b AS STRING))"),
         ("CAST(s AS VARCHAR(3))", "left(CAST(s AS STRING), 3)"),
         ("TO_TIMESTAMP_LTZ(l, 3)", "timestamp_millis(l)"),

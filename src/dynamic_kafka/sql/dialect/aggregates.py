@@ -53,8 +53,13 @@ def _spread(call: Call) -> str | None:
 
 
 def _listagg(call: Call) -> str:
-    separator = call.sql(1) if len(call.arguments) == 2 else "','"
-    return f"listagg({call.sql(0)}, {separator}){call.over}"
+    from sqlglot import exp
+
+    first = call.arguments[0]
+    # sqlglot takes the separator behind DISTINCT for a second distinct value.
+    has_separator = len(call.arguments) == 2 or (isinstance(first, exp.Distinct) and len(first.expressions) == 2)
+    arguments = ", ".join(call.sql(i) for i in range(len(call.arguments)))
+    return f"listagg({arguments}){call.over}" if has_separator else f"listagg({arguments}, ','){call.over}"
 
 
 def distinct(call: Call) -> str:

@@ -44,7 +44,7 @@ def _value(call: Call) -> str:
     if wanted not in _RETURNING:
         raise call.refuse(
             "JSON_VALUE is known with RETURNING STRING, BOOLEAN, INT or DOUBLE and with NULL ON EMPTY and NULL ON ERROR. "
-            "Write COALESCE around it for a default",
+            "COALESCE(JSON_VALUE(...), d) has d for every NULL, also where Flink's DEFAULT has NULL",
         )
     found = _found(call, path)
     kind = f"schema_of_variant({found})"
