@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -114,6 +115,52 @@ def test_streams_into_other_tables(
     env.execute_sql(f"INSERT INTO files /*+ OPTIONS('path' = '{tmp_path / 'batch'}') */ VALUES (4, 'd')")
     with pytest.raises(ConfigurationError, match="has files already"):
         env.execute_sql(f"INSERT INTO files /*+ OPTIONS('path' = '{tmp_path / 'batch'}') */ SELECT * FROM watched")
+
+
+@pytest.mark.slow
+def test_tables_of_a_database(env: TableEnvironment, spark: SparkSession, tmp_path: Path) -> None:
+    """They are read, looked up by the rows of a stream as they are at that moment, and appended to."""
+    url = f"jdbc:derby:memory:{tmp_path.name}"
+    jvm: Any = spark._jvm
+    connection = jvm.java.sql.DriverManager.getConnection(f"{url};create=true")
+    execute = connection.createStatement().execute
+    execute("CREATE TABLE customers (id BIGINT, name VARCHAR(20))")
+    execute("INSERT INTO customers VALUES (1, 'Ann'), (2, 'Bob')")
+    execute("CREATE TABLE orders (id BIGINT, customer VARCHAR(20))")
+    options = {"connector": "jdbc", "url": url, "lookup.cache": "PARTIAL"}
+    key = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+    env.execute_sql(ddl("customers", key, options | {"table-name": "customers"}))
+    env.execute_sql(ddl("sink", "id BIGINT, customer STRING", options | {"table-name": "orders"}))
+    watched = {"connector": "filesystem", "path": str(tmp_path / "in"), "format": "json"}
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"id": 10, "customer": 1}\n{"id": 11, "customer": 3}\n')
+    columns = "id BIGINT, customer BIGINT, at AS PROCTIME()"
+    env.execute_sql(ddl("placed", columns, watched | {"source.monitor-interval": "1s"}))
+    (query,) = env.execute_sql(
+        "INSERT INTO sink SELECT o.id, COALESCE(c.name, '-') FROM placed AS o "
+        "LEFT JOIN customers FOR SYSTEM_TIME AS OF o.at AS c ON o.customer = c.id"
+    ).queries
+    query.processAllAvailable()
+    execute("INSERT INTO customers VALUES (3, 'Cy')")
+    (tmp_path / "in" / "2.json").write_text('{"id": 12, "customer": 3}\n')
+    query.processAllAvailable()
+    query.stop()
+    env.execute_sql("INSERT INTO sink VALUES (13, 'Di')")
+    expected = [(10, "Ann"), (11, "-"), (12, "Cy"), (13, "Di")]
+    assert found(env, "SELECT id, customer FROM sink ORDER BY id") == expected
+    with pytest.raises(ConfigurationError, match=r"has a PRIMARY KEY, so Flink replaces rows .* materialize"):
+        env.execute_sql("INSERT INTO customers VALUES (4, 'Ed')")
+    env.execute_sql(ddl("wrong", "id BIGINT, age INT", options | {"table-name": "customers"}))
+    with pytest.raises(ConfigurationError, match=r"has no column 'age'. Its columns are ID, NAME"):
+        env.execute_sql("SELECT * FROM wrong")
+    secret = {"table-name": "missing", "username": "me", "password": "s3cret"}
+    env.execute_sql(ddl("missing", "id BIGINT", options | secret))
+    for statement in ("SELECT * FROM missing", "INSERT INTO missing VALUES (1)"):
+        with pytest.raises(ConfigurationError, match=r"missing at jdbc:derby.*, which cannot be read: .*") as error:
+            env.execute_sql(statement)
+        assert "s3cret" not in str(error.value)
+    assert "s3cret" not in str(env.execute_sql("SHOW CREATE TABLE missing").collect())
+    connection.close()
 
 
 def test_tables_of_sparks_catalogs(env: TableEnvironment, spark: SparkSession, tmp_path: Path) -> None:

@@ -140,8 +140,8 @@ def test_no_option_is_declared_twice() -> None:
     assert len(keys) > 80
 
 
-# What a stream or topic is differs between reading and writing.
-SHARED = {"topic-pattern", "stream-ids"}
+# What a stream or topic is differs between reading and writing, and a registry's URL is no database's.
+SHARED = {"topic-pattern", "stream-ids", "url"}
 
 
 def declarations(path: Path) -> Iterator[str]:

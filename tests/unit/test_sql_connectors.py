@@ -54,6 +54,21 @@ def table(columns: str, connector: str, options: str = "", clauses: str = "") ->
         ("filesystem", "a INT", "'path' = '/x', 'format' = 'csv', 'csv.x' = '1'", "", r"csv\.x"),
         ("filesystem", "a INT", "'path' = '/x', 'format' = 'csv'", "PARTITIONED BY (b)", "names the column 'b'"),
         ("filesystem", "a INT", "'path' = '/x', 'format' = 'csv'", "PARTITIONED BY (a)", "files would be empty"),
+        ("jdbc", "a INT", "'url' = 'jdbc:x:y'", "", "'table-name' is missing"),
+        (
+            "jdbc",
+            "a INT",
+            "'url' = 'jdbc:x:y?ssl=1&password=p', 'table-name' = 't'",
+            "",
+            "has 'password', which everybody",
+        ),
+        (
+            "jdbc",
+            "a INT",
+            "'url' = 'jdbc:x', 'table-name' = 't', 'scan.partition.num' = '2'",
+            "",
+            "belong together. Add scan.partition.c",
+        ),
         ("delta", "a INT", "", "", "'table-path' is missing"),
         ("iceberg", "a INT", "", "", "'catalog-name' is missing"),
         (

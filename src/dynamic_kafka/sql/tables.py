@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.sql.connectors.datagen import DATAGEN
 from dynamic_kafka.sql.connectors.filesystem import FILESYSTEM
+from dynamic_kafka.sql.connectors.jdbc import JDBC
 from dynamic_kafka.sql.connectors.sinks import BLACKHOLE, PRINT
 from dynamic_kafka.sql.connectors.spark_table import DELTA, ICEBERG, declared
 from dynamic_kafka.sql.connectors.table import Connector, OtherTable, other_table
@@ -29,6 +30,7 @@ OTHERS: Mapping[str, Connector] = {
     "blackhole": BLACKHOLE,
     "datagen": DATAGEN,
     "filesystem": FILESYSTEM,
+    "jdbc": JDBC,
     "delta": DELTA,
     "iceberg": ICEBERG,
 }
