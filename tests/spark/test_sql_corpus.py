@@ -92,6 +92,7 @@ def problem_of(env: TableEnvironment, query: str) -> Exception | None:
     return found
 
 
+@pytest.mark.slow
 def test_each_runs_as_a_stream_or_is_refused(streams: TableEnvironment) -> None:
     """By its name and with Spark's way; no error of Spark is left."""
     problems = {name: problem_of(streams, query) for name, query in CORPUS.items()}
