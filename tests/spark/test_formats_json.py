@@ -288,12 +288,15 @@ def test_a_number_that_is_too_large_for_a_time_is_an_error(spark: SparkSession) 
     cases: dict[Message, str | None] = {
         f'{{"l":{micros}}}': misfit("l"),
         f'{{"l" : -{infinite}}}': misfit("l"),
-        f'{{"r":{{"l":{infinite}}}}}': misfit("inside of r"),
+        f'{{"r":{{"l":{infinite}}}}}': misfit("r"),
         f'{{"m":{{"k":{infinite}}}}}': misfit("m"),
         f'{{"a":[0, {infinite}]}}': misfit("a"),
         f'{{"n":{micros},"l":5}}': f"{{1970-01-01 00:00:05, {micros}, null, null, null, null}}",
         f'{{"l":5,"s":{micros},"r":{{"s":{micros}}}}}': (
             f"{{1970-01-01 00:00:05, null, {micros}, {{null, {micros}}}, null, null}}"
+        ),
+        f'{{"l":5,"s":{{"t":[{micros}]}},"r":{{"s":{{"t":{micros}}}}}}}': (
+            f'{{1970-01-01 00:00:05, null, {{"t":[{micros}]}}, {{null, {{"t":{micros}}}}}, null, null}}'
         ),
         f'{{"s":"a\\":{micros},","l":5}}': f'{{1970-01-01 00:00:05, null, a":{micros},, null, null, null}}',
     }

@@ -45,7 +45,6 @@ from dynamic_kafka.formats.expressions import (
     has,
     let,
     or_error,
-    parts,
     rebuilt,
     retyped,
     with_error,
@@ -94,7 +93,7 @@ _CONVERTED = (*_WEAK, TimestampType)
 _NESTED = (StructType, ArrayType, MapType)
 # Spark reads a number as seconds, and counts microseconds in 64 bits, without a check.
 _LONG_NUMBER = r"[\[:,]\s*-?(9[2-9]\d{11}|\d{14})"
-_LONG_MEMBER, _LONG_ELEMENT = r'(?<!\\)"\s*:\s*', r"[\[,]\s*"
+_LONG_TIME = r"\A-?\d{13,}\z"
 _ANY_NUMBER = DecimalType(38, 18)  # holds all whole numbers, also with digits behind the point
 _NOT_AN_OBJECT = "It is not a JSON object"
 _NOT_UTF_8 = "It is not UTF-8"
@@ -115,15 +114,28 @@ def has_long_numbers(text: Column) -> Column:
     return text.rlike(_LONG_NUMBER)
 
 
-def _without_long_numbers(text: Column, schema: StructType) -> Column:
-    """Return a message with its long numbers in quotes, which are no times; for all other types they stay numbers."""
-    if not has(schema, (TimestampType,)):
-        return text
-    lists = [
-        a for f in schema.fields for a in parts(f.dataType) if isinstance(a, ArrayType) and has(a, (TimestampType,))
-    ]
-    before = f"{_LONG_MEMBER}|{_LONG_ELEMENT}" if lists else _LONG_MEMBER
-    return F.regexp_replace(text, rf"({before})(-?\d{{13,}})(?=\s*[,\]}}])", '$1"$2"')
+def _without_long_numbers(value: Column, texts: Column, type_: DataType) -> Column:
+    """Return a value without times that were long numbers in JSON: null instead.
+
+    Args:
+        value: The value, with the type `relaxed`.
+        texts: The same value, with texts in place of times.
+        type_: The type of the column.
+    """
+    match type_:
+        case _ if not has(type_, (TimestampType,)):
+            return value
+        case StructType():
+            fields = (
+                _without_long_numbers(value[f.name], texts[f.name], f.dataType).alias(f.name) for f in type_.fields
+            )
+            return F.when(value.isNotNull(), F.struct(*fields))
+        case ArrayType(elementType=element):
+            return F.zip_with(value, texts, lambda v, t: _without_long_numbers(v, t, element))
+        case MapType(valueType=element):
+            return F.map_zip_with(value, texts, lambda _, v, t: _without_long_numbers(v, t, element))
+        case _:
+            return F.when(~texts.rlike(_LONG_TIME), value)
 
 
 def repaired(text: Column, row: Column, schema: StructType, *, ignore_errors: bool) -> Column:
@@ -138,16 +150,27 @@ def repaired(text: Column, row: Column, schema: StructType, *, ignore_errors: bo
     again = StructType(
         [StructField(f.name, relaxed(f.dataType)) for f in schema.fields if has(f.dataType, (*_CONVERTED, *_NESTED))]
     )
-    second = F.from_json(_without_long_numbers(text, again), with_error(again), PARSER)
+    second = F.from_json(text, with_error(again), PARSER)
+    # For each time, the text that it has in JSON.
+    of_times = StructType(
+        [StructField(f.name, retyped(f.dataType, _as_text)) for f in again.fields if has(f.dataType, (TimestampType,))]
+    )
+    texts = F.from_json(text, of_times, PARSER) if of_times.fields else F.lit(None)
     names = F.map_keys(F.map_filter(F.from_json(text, _NAMES, PARSER), lambda _, x: x.isNotNull()))
 
     def by_flink(read: Column) -> Column:
-        first, second, names = read["first"], read["second"], read["names"]
+        first, second, texts, names = read["first"], read["second"], read["texts"], read["names"]
+
+        def column(name: str, type_: DataType) -> Column:
+            if name not in again.names:
+                return first[name]
+            value = second[name]
+            return converted(
+                type_, _without_long_numbers(value, texts[name], type_) if name in of_times.names else value
+            )
+
         columns = F.struct(
-            *(
-                (converted(f.dataType, second[f.name]) if f.name in again.names else first[f.name]).alias(f.name)
-                for f in schema.fields
-            ),
+            *(column(f.name, f.dataType).alias(f.name) for f in schema.fields),
             F.lit(None).cast(StringType()).alias(ERROR),
         )
         if ignore_errors:
@@ -160,8 +183,8 @@ def repaired(text: Column, row: Column, schema: StructType, *, ignore_errors: bo
         return let(columns, checked)
 
     mangled = ~F.is_valid_utf8(text)
-    read = (row.alias("first"), second.alias("second"), names.alias("names"), mangled.alias("mangled"))
-    return let(F.struct(*read), by_flink)
+    read = {"first": row, "second": second, "texts": texts, "names": names, "mangled": mangled}
+    return let(F.struct(*(value.alias(name) for name, value in read.items())), by_flink)
 
 
 def _error(names: Column, second: Column, found: Column, schema: StructType) -> Column:
@@ -187,6 +210,10 @@ def _error(names: Column, second: Column, found: Column, schema: StructType) -> 
 def relaxed(type_: DataType) -> DataType:
     """Return the type for reading a second time: with texts in place of numbers and booleans."""
     return retyped(type_, lambda leaf: StringType() if isinstance(leaf, _WEAK) else leaf)
+
+
+def _as_text(type_: DataType) -> DataType:
+    return StringType() if isinstance(type_, (*_WEAK, TimestampType)) else type_
 
 
 def converted(type_: DataType, second: Column) -> Column:
