@@ -49,6 +49,7 @@ READ_CSV: list[Read] = [
             " a , 1 , TRUE ": "{ a , 1, true}",
             '"a,b","1","true"': "{a,b, 1, true}",
             '"a""b" ,1,x': '{a"b, 1, false}',
+            '"a""b\0c",1,x': '{a"b\0c, 1, false}',
             '"a\nb",1,': "{a\nb, 1, false}",
             '"""a""",1,true': '{"a", 1, true}',
             '"",1,true': "{, 1, true}",

@@ -99,6 +99,7 @@ def split_line(line: Column, width: int, dialect: Dialect) -> Column:
         "sep": dialect.delimiter,
         "quote": dialect.quote,
         "escape": dialect.quote,  # a doubled quote is one
+        "charToEscapeQuoteEscaping": _QUOTED,  # no character; by default it is the character 0, which would get lost
         "ignoreLeadingWhiteSpace": "false",
         "ignoreTrailingWhiteSpace": "false",
         "nullValue": "",
