@@ -448,6 +448,7 @@ def test_a_restart_between_calls_goes_unnoticed(mortal: KafkaBroker, topic: Topi
     assert connect(mortal, name).read().state.generation == 2
 
 
+@pytest.mark.slow
 def test_a_broker_that_falls_silent(
     mortal: KafkaBroker, topic: Topic, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -555,6 +555,7 @@ def test_a_wrong_bootstrap_server_is_named(topic: Topic) -> None:
         )
 
 
+@pytest.mark.slow
 def test_what_is_known_to_be_unread_is_read_over_an_outage(
     mortal: KafkaBroker, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

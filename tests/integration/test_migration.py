@@ -171,6 +171,7 @@ def test_same_offsets_are_proved_or_refused(
     query.close()
 
 
+@pytest.mark.slow
 def test_a_cluster_dies_its_mirror_takes_over_and_the_first_comes_back(
     mortal: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
 ) -> None:

@@ -69,6 +69,7 @@ def stopped(spark: SparkSession) -> Iterator[None]:
         query.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_every_metric_of_the_seeds_is_served(
     spark: SparkSession,

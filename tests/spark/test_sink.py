@@ -287,6 +287,7 @@ class Last:
         return partitions[-1]
 
 
+@pytest.mark.slow
 def test_the_builder_in_batch_and_as_a_stream(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
 ) -> None:

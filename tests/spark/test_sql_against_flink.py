@@ -32,7 +32,7 @@ FLINKS_MISTAKES = {
 """Values of Flink that are wrong, and that ours are not compared with."""
 SAME_AT_LEAST = {"numbers": 237, "texts": 209, "times": 151, "arrays": 51, "json": 34, "queries": 66}
 """How many have Flink's value; the others are refused, or fail. More is better."""
-GROUPS = [(ZONES[0], group) for group in EXPRESSIONS] + [pytest.param(ZONES[1], "times", marks=pytest.mark.slow)]
+GROUPS = [(zone, group) for zone in ZONES for group in EXPRESSIONS if zone == ZONES[0] or group == "times"]
 
 
 @cache
@@ -119,6 +119,7 @@ def same_rows(flink: list[list[Any]], ours: list[list[Any]], *, ordered: bool) -
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("zone", "group"), GROUPS)
 def test_expressions(batch: TableEnvironment, zone: str, group: str) -> None:
     """Several hundred of them, each over a few rows."""
