@@ -187,4 +187,5 @@ def first_line(text: str) -> str:
     """The line of an error as Spark shows it that says most: our own error's first line, else any error's."""
     lines = [f"{name}: {message}".strip() for name, message in _OWN_ERROR.findall(text)]
     own = [line for line in lines if f"dynamic_kafka.errors.{line.partition(':')[0]}" in text]
-    return (own or lines or [line for line in text.splitlines() if line.strip()] or [""])[-1][:600]
+    others = [line for line in text.splitlines() if line[:1].strip()]  # lines of a plan begin with blanks
+    return (own or lines or others or [""])[-1][:600]
