@@ -63,7 +63,7 @@ _IN_CONFLUENTS_CLOUD = {
     "json-registry": "json-schema-confluent",
     "proto-registry": "protobuf-confluent",
 }
-"""Names of Confluent's cloud, whose tables have a registry without saying so, and the formats that are told its URL."""
+"""The formats of Confluent's cloud, and for each the format to write here, with the URL of the schema registry."""
 
 
 def format_named(name: str, option: str = "format") -> Format:

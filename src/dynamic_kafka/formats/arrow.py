@@ -33,10 +33,10 @@ __all__ = [
 T = TypeVar("T")
 
 Encoded = Callable[[Callable[[pa.Array], pa.Array], "Column"], "Column"]
-"""What makes a column of a function that encodes a struct array: `encoded` or `encoded_or_error`."""
+"""`encoded` or `encoded_or_error`. They take a function that encodes a struct array, and return a column."""
 
 MESSAGE_OR_ERROR = StructType([StructField("message", BinaryType()), StructField("error", StringType())])
-"""The type of what `Format.encode_or_error` returns: a message, or the reason why there is none."""
+"""The type that `Format.encode_or_error` returns: a message, or the reason why there is none."""
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:

@@ -27,6 +27,7 @@ __all__ = [
     "key_value_map",
     "options",
     "settings",
+    "subject_of",
     "without_logins",
 ]
 
@@ -191,6 +192,22 @@ def settings(prefix: str, given: Mapping[str, Any]) -> RegistrySettings:
         check_url(url, prefix, url)
     client_configuration(properties, prefix)
     return RegistrySettings(prefix, url, tuple(sorted(properties.items())), auto_register)
+
+
+def subject_of(prefix: str, given: Mapping[str, Any]) -> str:
+    """Return the subject for the schema of written rows.
+
+    Args:
+        prefix: The format's name.
+        given: The format's options.
+
+    Raises:
+        ConfigurationError: If the options do not have it.
+    """
+    subject: str | None = given.get(f"{prefix}.subject")
+    if subject is None:
+        raise ConfigurationError(f"Option '{prefix}.subject' is missing; rows cannot be written without it")
+    return subject
 
 
 def client_configuration(given: Mapping[str, str], prefix: str) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def start_environment(
 
 
 def _connected(builder: SparkSession.Builder, remote: str) -> SparkSession:
-    """Return a session of Spark Connect, whose calls have a tag by which Ctrl-C interrupts them."""
+    """Return a session of Spark Connect. Its calls have a tag, so that Ctrl-C can interrupt them."""
     from pyspark.errors import PySparkException
 
     try:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-__all__ = ["AVRO_CONFLUENT", "batch_decoder", "batch_encoder", "registered_columns", "subject_of"]
+__all__ = ["AVRO_CONFLUENT", "batch_decoder", "batch_encoder", "registered_columns"]
 
 _log = logging.getLogger(__name__)
 
@@ -96,20 +96,10 @@ def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | N
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     settings = schema_registry_settings.settings(_NAME, options)
-    function = batch_encoder(settings, subject_of(_NAME, options), _text(schema, options), schema)
+    function = batch_encoder(
+        settings, schema_registry_settings.subject_of(_NAME, options), _text(schema, options), schema
+    )
     return call(function, column)
-
-
-def subject_of(name: str, options: FormatOptions) -> str:
-    """Return the subject for the schema of written rows; `name` is the format's.
-
-    Raises:
-        ConfigurationError: If the options do not have it.
-    """
-    subject: str | None = options.get(f"{name}.subject")
-    if subject is None:
-        raise ConfigurationError(f"Option '{name}.subject' is missing; rows cannot be written without it")
-    return subject
 
 
 def batch_encoder(

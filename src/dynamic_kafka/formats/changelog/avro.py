@@ -22,13 +22,13 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry_settings
 from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, only_record
-from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_columns, subject_of
+from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_columns
 from dynamic_kafka.formats.avro.decoding import reader
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.format import parsed
 from dynamic_kafka.formats.avro.schemas import AvroSchema, schema_text
 from dynamic_kafka.formats.avro.values import UnreadableError
-from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD
+from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
 from dynamic_kafka.formats.changelog.format import changes, message_of_rows
 from dynamic_kafka.formats.format import Format, FormatOptions
 
@@ -60,7 +60,8 @@ def _changes(columns: tuple[Column, ...], schema: StructType, options: FormatOpt
 def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     message = DEBEZIUM_RECORD.written(schema)
     settings = schema_registry_settings.settings(_NAME, options)
-    encoder = batch_encoder(settings, subject_of(_NAME, options), writer_text(schema, options), message)
+    subject = schema_registry_settings.subject_of(_NAME, options)
+    encoder = batch_encoder(settings, subject, writer_text(schema, options), message)
     return call(encoder, message_of_rows(DEBEZIUM_RECORD, rows, schema))
 
 
@@ -123,10 +124,7 @@ def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     record = only_record(schema, schema.root)  # Flink writes a union with null
     fields = {} if record is None else {field["name"]: field["type"] for field in record["fields"]}
     if not {"before", "after", "op"} <= fields.keys():
-        raise ConfigurationError(
-            f"The latest schema of the subject '{options[f'{_NAME}.subject']}' is not Debezium's envelope, with the fields "
-            "before, after and op"
-        )
+        raise no_envelope(options[f"{_NAME}.subject"])
     return columns_of(AvroSchema(only_record(schema, fields["after"]) or fields["after"], schema.names)), {}
 
 

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructType, TimestampType
 
+from dynamic_kafka.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["CANAL", "DEBEZIUM", "DEBEZIUM_RECORD", "MAXWELL", "OGG", "Envelope"]
+__all__ = ["CANAL", "DEBEZIUM", "DEBEZIUM_RECORD", "MAXWELL", "OGG", "Envelope", "no_envelope"]
 
 # Spark counts microseconds in 64 bits; a time beyond them is null.
 _MAX_SECONDS = (2**63 - 1) // 1_000_000
@@ -206,3 +208,10 @@ CANAL = Envelope(
 MAXWELL = Envelope(
     "Maxwell", "type", ("insert",), "update", "delete", _MAXWELL_METADATA, images=("old", "data"), partial=True
 )
+
+
+def no_envelope(subject: str) -> ConfigurationError:
+    """Return the error for a subject of a schema registry whose latest schema is not the one of Debezium's changes."""
+    return ConfigurationError(
+        f"The latest schema of the subject '{subject}' is not Debezium's envelope, with the fields before, after and op"
+    )

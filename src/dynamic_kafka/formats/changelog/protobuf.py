@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry_settings
 from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
-from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD
+from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
 from dynamic_kafka.formats.changelog.format import changes, message_of_rows
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.protobuf.columns import columns_of
@@ -61,12 +61,9 @@ def _changes(columns: tuple[Column, ...], schema: StructType, options: FormatOpt
 
 
 def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
-    subject: str | None = options.get(_SUBJECT)
-    if subject is None:
-        raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
     encode = batch_encoder(
         schema_registry_settings.settings(_NAME, options),
-        subject,
+        schema_registry_settings.subject_of(_NAME, options),
         _written(schema, options),
         DEBEZIUM_RECORD.written(schema),
         text=options.get(_SCHEMA),
@@ -101,10 +98,7 @@ def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     fields = latest_message(_NAME, options).descriptor.fields_by_name
     row = fields["after"].message_type if {"before", "after", "op"} <= set(fields) else None
     if row is None:
-        raise ConfigurationError(
-            f"The latest schema of the subject '{options[_SUBJECT]}' is not Debezium's envelope, with the fields before, "
-            "after and op"
-        )
+        raise no_envelope(options[_SUBJECT])
     return columns_of(row), {}
 
 

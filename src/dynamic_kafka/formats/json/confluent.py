@@ -113,7 +113,7 @@ def _bodies(messages: pa.Array, settings: RegistrySettings, columns: str, ids: p
 
 
 def _split(message: bytes) -> tuple[int, bytes]:
-    """Return the id before a message, and the message; raise ValueError with the reason if there is none."""
+    """Split a message into the schema's id and the JSON behind it. Raise ValueError with the reason if it has no id."""
     if len(message) < ID_BYTES:
         raise ValueError("it is too short for the magic byte and a schema id")
     if message[0] != 0:
@@ -148,9 +148,7 @@ def _plan(settings: RegistrySettings, schema_id: SchemaId, columns: str) -> Plan
 
 def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
     settings, text = schema_registry_settings.settings(_NAME, options), _text(schema, options)
-    subject = options.get(_SUBJECT)
-    if subject is None:
-        raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
+    subject = schema_registry_settings.subject_of(_NAME, options)
     if plan_of_json_schema(json.loads(text), schema) is not None:
         raise ConfigurationError(
             f"Option '{_SCHEMA}': rows cannot be written with it, because its times and decimals of Kafka Connect are only "

@@ -39,16 +39,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from dynamic_kafka.formats.expressions import (
-    INTERVALS,
-    either,
-    has,
-    let,
-    or_error,
-    rebuilt,
-    retyped,
-    with_error,
-)
+from dynamic_kafka.formats.expressions import INTERVALS, either, has, let, or_error, rebuilt, retyped, with_error
 from dynamic_kafka.formats.format import ERROR
 
 if TYPE_CHECKING:

@@ -44,12 +44,11 @@ from dynamic_kafka.formats.protobuf.message_header import (
     header_of_record,
     header_size,
     message_indexes,
-    schema_id,
 )
 from dynamic_kafka.formats.protobuf.native import native_plan
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
-from dynamic_kafka.formats.schema_ids import SchemaId, in_headers, no_id
+from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from dynamic_kafka.native import encode_all
 from dynamic_kafka.options import Option, non_blank
@@ -236,7 +235,7 @@ def _decode_batch(
         try:
             type_ = _message(reading, header)
         except ConfigurationError as error:
-            errors |= dict.fromkeys(chosen, f"Schema with id {schema_id(header)}: {error}")
+            errors |= dict.fromkeys(chosen, f"Schema with id {id_of_header(header)}: {error}")
             continue
         decode = _fitting_decoder(reading, type_, header)
         parts.append(decode([message[size:] for place in chosen if (message := messages[place]) is not None]))
@@ -278,7 +277,7 @@ def _fitting_decoder(reading: _Reading, message: MessageType, header: bytes) -> 
     try:
         return _decoder(reading, message)
     except ConfigurationError as error:
-        raise ConfigurationError(f"Schema with id {schema_id(header)} does not fit the columns: {error}") from None
+        raise ConfigurationError(f"Schema with id {id_of_header(header)} does not fit the columns: {error}") from None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -289,7 +288,7 @@ def registered_message(settings: RegistrySettings, header: bytes) -> MessageType
         ConfigurationError: If the registry does not know it, or it cannot be used.
         RegistryError: If the registry does not answer.
     """
-    files = _files(settings, schema_id(header))
+    files = _files(settings, id_of_header(header))
     if isinstance(files, str):
         raise ConfigurationError(files)
     return message_of_set(_MESSAGE, message_at(files.file[-1], message_indexes(header)), files)
@@ -331,9 +330,7 @@ class _Written(NamedTuple):
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     settings = schema_registry_settings.settings(_NAME, options)
-    subject: str | None = options.get(_SUBJECT)
-    if subject is None:
-        raise ConfigurationError(f"Option '{_SUBJECT}' is missing; rows cannot be written without it")
+    subject = schema_registry_settings.subject_of(_NAME, options)
     message = _given_message(options) or message_of_columns(schema, options.get(_MESSAGE, "Row"))
     literal: str = _PROTOBUF.null_literal.of(options)
     function = batch_encoder(settings, subject, message, schema, text=options.get(_SCHEMA), null_literal=literal)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynamic_kafka.formats.schema_ids import GUID_BYTES, ID_BYTES, SchemaId, id_of_header
+from dynamic_kafka.formats.schema_ids import GUID_BYTES, ID_BYTES, id_of_header
 
-__all__ = ["header_of", "header_of_record", "header_size", "message_indexes", "schema_id"]
+__all__ = ["header_of", "header_of_record", "header_size", "message_indexes"]
 
 
 def header_size(message: bytes) -> int:
@@ -51,11 +51,6 @@ def header_of_record(value: bytes) -> bytes:
 
 def _indexes_at(header: bytes) -> int:
     return GUID_BYTES if header[0] else ID_BYTES
-
-
-def schema_id(header: bytes) -> SchemaId:
-    """Return the schema's id."""
-    return id_of_header(header)
 
 
 def message_indexes(header: bytes) -> list[int]:

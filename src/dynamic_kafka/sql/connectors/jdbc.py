@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.expressions import named
 from dynamic_kafka.kafka.config.secrets import hide, is_secret, redact, resolve
 from dynamic_kafka.options import Option, integer, non_blank, text
+from dynamic_kafka.sql.connectors.spark_table import check_columns, with_declared_types
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable
 from dynamic_kafka.sql.result import start
 from dynamic_kafka.sql.script_errors import java_message, reason_of
-from dynamic_kafka.sql.types import cast_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,9 +75,14 @@ def _check(table: OtherTable) -> None:
         _log.warning("Table %s: '%s' has no effect in Spark", table.name, key)
 
 
+def _texts(table: OtherTable) -> dict[str, str]:
+    """Return the options as texts, with references to secrets."""
+    return {key: str(value) for key, value in table.options.items()}
+
+
 def _options(table: OtherTable) -> dict[str, str]:
     """Return the options for Spark, with secrets in clear."""
-    resolved = resolve({key: str(value) for key, value in table.options.items()})
+    resolved = resolve(_texts(table))
     return {
         name: resolved[option.key] for option, name in zip(_OPTIONS, _IN_SPARK, strict=True) if option.key in resolved
     }
@@ -96,25 +100,18 @@ def _of_database(spark: SparkSession, table: OtherTable) -> DataFrame:
         if not java_message(error) and not isinstance(error, PySparkException):
             raise
         url = redact({_URL.key: _URL.of(table.options)})[_URL.key]
-        problem = hide(reason_of(error), {key: str(value) for key, value in table.options.items()})
+        problem = hide(reason_of(error), _texts(table))
         raise ConfigurationError(
             f"Table {table.name} is {_TABLE.of(table.options)} at {url}, which cannot be read: {problem}. Check the URL, "
             "the table and the login, and start Spark with the JAR of the database's driver (spark.jars.packages)"
         ) from None
-    names = {name.lower() for name in rows.columns}
-    for column in table.physical:
-        if column.name.lower() not in names:
-            raise ConfigurationError(
-                f"Table {table.name} is {_TABLE.of(table.options)} in the database, which has no column '{column.name}'. "
-                f"Its columns are {', '.join(rows.columns)}"
-            )
+    check_columns(table, f"{_TABLE.of(table.options)} in the database", rows.columns, str.lower)
     return rows
 
 
 def _read(spark: SparkSession, table: OtherTable, streaming: bool) -> DataFrame:  # noqa: FBT001
     assert not streaming
-    rows = _of_database(spark, table)
-    return rows.select(*(named(c.name).cast(cast_type(c.type)).alias(c.name) for c in table.physical))
+    return with_declared_types(_of_database(spark, table), table)
 
 
 def _check_append(spark: SparkSession, table: OtherTable) -> None:

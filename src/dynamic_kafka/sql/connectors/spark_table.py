@@ -22,18 +22,18 @@ from dynamic_kafka.sql.result import start
 from dynamic_kafka.sql.types import cast_type, flink_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["DELTA", "ICEBERG", "declared", "find"]
+__all__ = ["DELTA", "ICEBERG", "check_columns", "declared", "find", "with_declared_types"]
 
 _SEQUENCE = Option(
     "sequence.field",
     non_blank("a column"),
-    doc="With a key: the column whose largest value is the newest row of a key. The table keeps rows that are newer.",
+    doc="With a key: the column whose largest value marks the newest row of a key. A newer row of the table stays.",
 )
 _TABLE_PATH = Option("table-path", non_blank("a path"), doc="The folder of the Delta table.")
 _CATALOG = Option("catalog-name", non_blank("a catalog"), doc="The catalog of the session that has the Iceberg table.")
@@ -112,7 +112,11 @@ def _check(table: OtherTable) -> None:
 
 def _read(spark: SparkSession, table: OtherTable, streaming: bool) -> DataFrame:  # noqa: FBT001
     assert not streaming
-    rows = _of_spark(spark, table)
+    return with_declared_types(_of_spark(spark, table), table)
+
+
+def with_declared_types(rows: DataFrame, table: OtherTable) -> DataFrame:
+    """Return the columns that a table declares, with their types."""
     return rows.select(*(named(c.name).cast(cast_type(c.type)).alias(c.name) for c in table.physical))
 
 
@@ -133,13 +137,30 @@ def _of_spark(spark: SparkSession, table: OtherTable) -> DataFrame:
             f"Table {table.name} is {place} in Spark, which cannot be read: {str(error).splitlines()[0]}. Create it with "
             "spark.sql, in a session with its catalog"
         ) from error
-    for column in table.physical:
-        if column.name not in names:
-            raise ConfigurationError(
-                f"Table {table.name} is {place} in Spark, which has no column '{column.name}'. Its columns are "
-                f"{', '.join(names)}"
-            )
+    check_columns(table, f"{place} in Spark", names)
     return rows
+
+
+def check_columns(
+    table: OtherTable, place: str, names: Sequence[str], same: Callable[[str], str] = lambda name: name
+) -> None:
+    """Raise unless what a table is has its columns.
+
+    Args:
+        table: The table.
+        place: What it is, for the error.
+        names: The columns that are there.
+        same: Makes names equal that mean the same column.
+
+    Raises:
+        ConfigurationError: If one is missing.
+    """
+    found = set(map(same, names))
+    for column in table.physical:
+        if same(column.name) not in found:
+            raise ConfigurationError(
+                f"Table {table.name} is {place}, which has no column '{column.name}'. Its columns are {', '.join(names)}"
+            )
 
 
 def _in_order(rows: DataFrame, table: OtherTable) -> DataFrame:
