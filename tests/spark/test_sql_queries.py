@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.spark.tables import Topic, create_json, records, rows
+from tests.spark.tables import Topic, create_json, first_rows, records, rows
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -46,6 +46,17 @@ def test_windows_of_a_stream(env: TableEnvironment, spark: SparkSession, cluster
         (3, "b", "a"),
         (3, "b", "b"),
     ]
+
+
+def test_streams_joined_by_a_comma(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """Two streams with a comma between them are joined by the condition of WHERE, also where a part is translated."""
+    source = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps({"id": n, "ms": 1000 * n})) for n in range(4)])
+    columns = "id INT, ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+    for name in ("a", "b"):
+        create_json(env, name, columns, cluster_a, source)
+    query = "SELECT a.id, b.id / 2 FROM a, b WHERE a.id = b.id AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '4' SECOND"
+    assert first_rows(env, query, 4) == [(0, 0), (1, 0), (2, 1), (3, 1)]
 
 
 @pytest.mark.slow

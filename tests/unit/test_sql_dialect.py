@@ -88,6 +88,14 @@ def test_a_query_that_means_the_same_is_not_touched(sql: str) -> None:
     assert spark(sql) == sql
 
 
+@pytest.mark.parametrize("between", [", t b", " CROSS JOIN t b"])
+def test_tables_joined_by_where_have_an_inner_join(between: str) -> None:
+    """Spark's streams refuse a CROSS JOIN, and an inner join without a condition means the same."""
+    where = " WHERE a.i = b.i"
+    assert spark(f"SELECT a.i FROM t a{between}{where}") == f"SELECT a.i FROM t AS a INNER JOIN t AS b{where}"
+    assert "INNER JOIN (SELECT i FROM t) AS b" in spark(f"SELECT a.i FROM t a{between[:-3]}(SELECT i FROM t) b{where}")
+
+
 @pytest.mark.parametrize(
     ("flink", "expected"),
     [

@@ -105,9 +105,11 @@ def named(name: str) -> Column:
 
 
 def once(column: Column) -> Column:
-    """Return a column that Spark evaluates where it stands, and not again in the filters above it.
+    """Return a column, or the condition of a filter, that Spark evaluates where it stands, once for each row.
 
-    The optimizer copies a deterministic expression into each filter that uses it, but not one that depends on the partition.
+    The optimizer copies a deterministic expression into each filter above it that uses it, moves the conditions of a query
+    below a deterministic filter, and joins them with it in another order. It does nothing of that with an expression that
+    depends on the partition.
     """
     return F.when(F.spark_partition_id() >= 0, column)
 

@@ -6,7 +6,11 @@ is applied here, for tables (`apply_error_policy`) and for single columns (`row_
 Rules for tables:
 
 1. A message is decoded once. `once` keeps Spark from evaluating the decoding again in the filter of the policy.
-2. The policy is a filter: it holds for each row that is read, whichever columns a query selects.
+2. The policy is a filter on the decoded messages, before any other: it holds for each message that is read, whichever
+   columns a query selects, and whichever conditions it has.
+3. A message that cannot be read has only NULLs, so a condition of the query that Spark evaluates first would drop it.
+   `once` keeps the filter where it is: Spark neither moves a condition below a filter that depends on the partition, nor
+   joins the two.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from dynamic_kafka.formats.expressions import once
 from dynamic_kafka.formats.format import ERROR
 
 __all__ = ["COORDINATES", "Part", "apply_error_policy", "reason", "row_or_error"]
@@ -36,17 +41,12 @@ class Part:
     Args:
         name: `key` or `value`: the column with its bytes.
         format: The name of its format, for errors.
-        decoded: The column with the decoded struct. It is computed by `expressions.once`.
+        error: The reason why the part cannot be read; null if it can. The decoding is computed by `expressions.once`.
     """
 
     name: str
     format: str
-    decoded: str
-
-    @property
-    def error(self) -> Column:
-        """The reason why the part cannot be read; null if it can."""
-        return F.col(f"{self.decoded}.{ERROR}")
+    error: Column
 
 
 def apply_error_policy(
@@ -67,7 +67,7 @@ def apply_error_policy(
         policy: `fail`, `skip` or `dead-letter`.
         table: The table's name. Bad messages are counted in the query's observed metric `dynamic-kafka: <table>`.
         dead_letter: For `dead-letter`: takes the columns reason, key, value and `COORDINATES`, all null for a good
-            message, and returns a boolean column that is true once the bad messages are in the dead-letter topic.
+            message, and returns a boolean column: true for a good message, false for one that is in the dead-letter topic.
         column: Returns a column of a bad message by its name.
     """
     broken = reduce(or_, (part.error.isNotNull() for part in parts))
@@ -75,13 +75,16 @@ def apply_error_policy(
         *(F.when(p.error.isNotNull(), reason(f"the {p.name}", p.format, p.error, column(p.name))) for p in parts)
     )
     if policy == "fail":
-        return messages.where(F.when(~broken, True).otherwise(F.raise_error(_located(why, column)).cast("boolean")))
+        return messages.where(
+            once(F.when(~broken, True).otherwise(F.raise_error(_located(why, column)).cast("boolean")))
+        )
     counted = messages.observe(f"dynamic-kafka: {table}", F.count_if(broken).alias(policy.replace("-", "_")))
     if policy == "skip":
-        return counted.where(~broken)
+        return counted.where(once(~broken))
     assert dead_letter is not None
+    # Not `~broken & ...`: Spark would evaluate that part before the function, which would not get the bad messages.
     letters = [why, *(F.when(broken, column(name)) for name in ("key", "value", *COORDINATES))]
-    return counted.where(~broken & dead_letter(*letters))
+    return counted.where(once(dead_letter(*letters)))
 
 
 def row_or_error(row: Column, decoded: Column, message: Column, format_name: str, *, skip: bool) -> Column:

@@ -41,9 +41,9 @@ def set_aside(letters: DeadLetters) -> Callable[..., Column]:
     from pyspark.sql.pandas.functions import arrow_udf
 
     def send_broken(*columns: pa.Array) -> pa.Array:
-        """Send the messages with an error; return true for each message."""
+        """Send the messages with an error; return true for all others."""
         send(letters, columns)
-        return pa.repeat(pa.scalar(True), len(columns[0]))
+        return columns[0].is_null()
 
     send_broken.__annotations__ = {"columns": pa.Array, "return": pa.Array}
     make: Callable[..., Any] = arrow_udf

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, SqlError
-from dynamic_kafka.formats import DELETE, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
+from dynamic_kafka.formats import DELETE, ERROR, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
 from dynamic_kafka.formats.expressions import decoded_struct, named, once, quoted, without_call_sites
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.formats.schema_ids import in_headers, schema_id_header
@@ -76,7 +76,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
     messages = reader.format(NAME).schema(_needed(table, value_row)).options(**options).load()
     dead_letter = None if table.letters is None else set_aside(table.letters)
     of_message = _columns_of(messages)
-    decoded = apply_error_policy(
+    readable = apply_error_policy(
         _decoded(messages, table, of_message),
         _parts(table),
         table.on_error,
@@ -84,7 +84,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
         dead_letter,
         column=of_message,
     )
-    return finished(_rows(decoded, table), table.definition, streaming=streaming)
+    return finished(_rows(_with_rows(readable, table), table), table.definition, streaming=streaming)
 
 
 def finished(rows: DataFrame, definition: TableDefinition, *, streaming: bool) -> DataFrame:
@@ -254,14 +254,18 @@ def _decoded(messages: DataFrame, table: KafkaTable, column: Callable[[str], Col
             found[encoding.name] = once(F.coalesce(F.col(VALUE_ROW), _decode(encoding, column)))
         else:  # it is decoded already
             found[encoding.name] = F.col(VALUE_ROW)
-    decoded = messages.select("*", *(column.alias(f"__{name}") for name, column in found.items()))
+    return messages.select("*", *(column.alias(f"__{name}") for name, column in found.items()))
+
+
+def _with_rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
+    """Return the messages that have rows. It comes after the error policy: a message without rows can have an error."""
     if table.upsert:  # skip messages without a key; a value skipped by the format is not a tombstone
         read = _is_tombstone(decoded) | F.col("__value").isNotNull()
         return decoded.where(F.col("__key").isNotNull() & read)
     if table.value.format.changelog:
         return decoded
     has_row = F.col("__value").isNotNull()
-    return decoded.where(has_row | F.col(HISTORY_ROW).isNotNull() if HISTORY_ROW in messages.columns else has_row)
+    return decoded.where(has_row | F.col(HISTORY_ROW).isNotNull() if HISTORY_ROW in decoded.columns else has_row)
 
 
 def _is_tombstone(messages: DataFrame) -> Column:
@@ -289,7 +293,17 @@ def _has_ids_in_headers(encoding: Encoding) -> bool:
 
 
 def _parts(table: KafkaTable) -> list[Part]:
-    return [Part(e.name, e.format.name, f"__{e.name}") for e in _encodings(table)]
+    errors = {encoding.name: F.col(f"__{encoding.name}.{ERROR}") for encoding in _encodings(table)}
+    if table.upsert and table.key is not None:
+        errors["key"] = F.coalesce(errors["key"], *_nulls_in_key(table.key))
+    return [Part(e.name, e.format.name, errors[e.name]) for e in _encodings(table)]
+
+
+def _nulls_in_key(key: Encoding) -> Iterator[Column]:
+    """Yield for each column of the key the reason why a message without it cannot be read: all are in the PRIMARY KEY."""
+    for column, field in zip(key.columns, key.schema.names, strict=True):
+        is_null = F.col("__key").isNotNull() & F.col(f"__key.{quoted(field)}").isNull()
+        yield F.when(is_null, f"Column '{column}' is NULL, but it is in the PRIMARY KEY")
 
 
 def _rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:

@@ -152,12 +152,13 @@ def decoded_lines(lines: DataFrame, table: OtherTable) -> DataFrame:
     """
     form, options = _format(table)
     row = form.decode(named("value").cast("binary"), _in_files(table), options)
-    decoded = lines.select("*", once(row).alias("row")).where(F.col("row").isNotNull())
+    decoded = lines.select("*", once(row).alias("row"))
     error = F.col("row")[ERROR]
     why = F.concat(
         F.lit("File "), F.col("file"), F.lit(": "), reason("a line", form.name, error, F.col("value").cast("binary"))
     )
-    return decoded.where(F.when(error.isNull(), True).otherwise(F.raise_error(why).cast("boolean")))
+    readable = decoded.where(once(F.when(error.isNull(), True).otherwise(F.raise_error(why).cast("boolean"))))
+    return readable.where(F.col("row").isNotNull())
 
 
 # --- writing ------------------------------------------------------------------------------------------------------------

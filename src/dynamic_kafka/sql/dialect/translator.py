@@ -352,12 +352,17 @@ class Translator(SparkGenerator):
         return self.unnested(node) if isinstance(node, exp.Unnest) else self.sql(node)
 
     def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
-        """Return a join; UNNEST is a LATERAL join with the elements."""
-        return (
-            joined(self, expression)
-            if isinstance(expression.this, exp.Unnest)
-            else super().join_sql(expression, join_op)
-        )
+        """Return a join; UNNEST is a LATERAL join with the elements.
+
+        A comma and CROSS JOIN are the same to the parser. Both are written as an inner join without a condition, which means
+        the same, because Spark's streams join by the condition of WHERE only then.
+        """
+        if isinstance(expression.this, exp.Unnest):
+            return joined(self, expression)
+        if expression.kind == "CROSS" and isinstance(expression.this, exp.Table | exp.Subquery):
+            expression.set("kind", "INNER")
+            return self.as_changed(expression, super().join_sql(expression, join_op))
+        return super().join_sql(expression, join_op)
 
     def unnested(self, node: exp.Unnest) -> str:
         """Return the elements of an array as a table, which is written once."""
