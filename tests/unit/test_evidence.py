@@ -149,6 +149,32 @@ def test_a_record_with_other_neighbours_may_be_another_one() -> None:
     assert dead(marks(Log("XabcdefX"), 8), 8, Log("X")).guarantee == "unproved"
 
 
+@given(st.integers(1, 50), st.integers(1, 50), st.booleans(), st.integers(0, 9))
+def test_a_copier_that_repeats_its_tail_makes_it_at_least_once(
+    size: int,
+    repeated: int,
+    readable: bool,  # noqa: FBT001
+    more: int,
+) -> None:
+    """However much it repeats: reading goes on at the first place, and the repeated records are counted."""
+    repeated = min(size, repeated)
+    text = "".join(chr(1000 + n) for n in range(size))
+    new = Log(text + text[size - repeated :] + "".join(chr(5000 + n) for n in range(more)), start=7)
+    placement = alive(Log(text), size, new) if readable else dead(marks(Log(text), size), size, new)
+    assert placement.guarantee != "exact"
+    if placement.guarantee == "at-least-once":
+        assert placement[:3] == (7 + size, "at-least-once", repeated)
+
+
+@given(st.integers(6, 31), st.integers(7, 26))
+def test_a_copy_with_its_first_record_needs_all_known_neighbours(copied: int, more: int) -> None:
+    """A pattern that comes again, in records of one time: a copy that lags behind is not taken for a whole one."""
+    run = "".join(chr(1000 + n) for n in range(copied))
+    text = run + "z" * more + run
+    placement = alive(Log(text), len(text), Log(run))
+    assert placement.guarantee != "exact"
+
+
 def test_the_place_is_looked_for_behind_a_false_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """However far away it is."""
     monkeypatch.setattr(matching, "_BEYOND", 20)

@@ -661,7 +661,20 @@ def test_a_batch_from_the_start_of_a_log_needs_a_copy_of_the_same_length() -> No
             ask=partial(place, old=None, new=new),
         )
         assert found == ([[Range("b", "t", "", 0, 0, 12)]] if is_read else groups)
-        assert is_read or "nothing proves where its first record is" in said[0]
+        assert is_read or f"it has {8 if new.prints[0].content == 'e' else 14} offsets there and not 12" in said[0]
+
+
+@pytest.mark.parametrize("copy", ["abcdXefgh", "abcdefeXgh", "abcefgh", "abcd efgh"])
+def test_a_batch_needs_a_copy_with_as_many_offsets(copy: str) -> None:
+    """One with a record more, or less, or with a marker between both ends is refused, with the numbers."""
+    old, new = Log(*"abcdefgh"), Log(*(None if letter == " " else letter for letter in copy))
+    state = reading("ka", t=[8])
+    state.marks = {T0: (Marks(2, tuple(old.prints[:2])), Marks(8, tuple(old.prints[7:])))}
+    groups = [[Range("a", "t", "x", 0, 2, 8)]]
+    ask = partial(place, old=None, new=new)
+    found, said = stand_in(groups, Document(clusters={"a": state}), "b", topics=["t"], continues=RECORDS, ask=ask)
+    assert found == groups
+    assert f"it has {len(copy) - 2} offsets there and not 6" in said[0]
 
 
 def test_a_batch_without_marks_of_both_ends_is_left_as_it_is() -> None:

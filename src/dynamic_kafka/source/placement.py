@@ -16,7 +16,8 @@ A position is **exact** under these conditions, all of them:
    on both clusters shows that nothing is between.
 2. All records that are known next to the position are on the new cluster, in one run. (At least as many as the document
    keeps, if the new log has lost what was before them.) A shorter run may be another place with an identical record.
-3. There is one such run, and it cannot be moved by some records and still be the same.
+3. There is one such run, it cannot be moved by some records and still be the same, and the last of its records is not
+   found again after it: a copier that goes on from an earlier place repeats records.
 4. If no record was read before the position, the new log has its first record still, and by the document nothing of it was
    read earlier.
 5. A sync of MirrorMaker leads to an offset that the new log has, and no later sync to an earlier one.
@@ -29,6 +30,7 @@ with the same time, key and value as all their known neighbours do not come twic
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from dynamic_kafka.continuation import Guarantee
 from dynamic_kafka.source.evidence import (
@@ -162,7 +164,7 @@ def _by_records(request: MoveRequest, known: Evidence, new: RecordLog, hint: int
         return _not_there(request, found, last, scope)
     start, end = new.bounds(tp)
     whole = [c for c in found[last] if c.run == len(wanted)]
-    whole = whole or [c for c in found[last] if c.from_start and c.run >= MARKS]
+    whole = whole or [c for c in found[last] if start > 0 and c.from_start and c.run >= MARKS]
     if not whole:
         best = max(found[last], key=lambda candidate: candidate.run)
         return Placement(
@@ -197,6 +199,11 @@ def _by_records(request: MoveRequest, known: Evidence, new: RecordLog, hint: int
         )
         return Placement(at + 1, "at-least-once", min(known.gap, max(0, end - at - 1)), evidence)
     evidence = f"the last record before it is at offset {at}, with {_number(longest)} up to it the same"
+    # What is behind it on the old cluster too may look the same.
+    same = max((record.offset for record in islice(new.records(tp, at + 1, end), length)), default=at) if length else at
+    if more := [c.offset for c in found[last] if c.offset > same]:
+        again = sum(1 for _ in new.records(tp, at + 1, more[-1] + 1))
+        return Placement(at + 1, weak, again, f"{evidence}, but it is there again, last at offset {more[-1]}")
     return Placement(at + 1, "exact", 0, evidence)
 
 

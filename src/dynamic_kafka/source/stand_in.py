@@ -2,8 +2,9 @@
 
 Spark repeats such a batch as its document says, and the document names the old cluster. If that does not answer, if the
 metadata does not name it any more, and if another cluster continues it, then both ends of each range are looked for
-on the copy by the marks in the document. Only if both are exact, the copy has the very same records between them. Pure:
-the questions go through `ask`.
+on the copy by the marks in the document. Both have to be exact, and the range has to have as many offsets on the copy:
+another number comes from markers of transactions, or from records that were not copied, were repeated, or are of the
+copy only. The records in the middle of a range are not compared. Pure: the questions go through `ask`.
 """
 
 from __future__ import annotations
@@ -57,9 +58,12 @@ def stand_in(
             for position in span
         ]
         first, last = (p.position if p.guarantee == "exact" else None for p in placed)
-        if first is not None and last is not None and span[0] == 0 and last - first != span[1]:
-            # No record proves where the first ones are: the copy may have begun later, or have others before them.
-            placed[0] = placed[0]._replace(guarantee="unproved", evidence="nothing proves where its first record is")
+        if first is not None and last is not None and last - first != span[1] - span[0]:
+            why = (
+                f"it has {last - first} offsets there and not {span[1] - span[0]}: markers of transactions, or records that "
+                "only one of them has, or that were repeated"
+            )
+            placed[0] = placed[0]._replace(guarantee="unproved", evidence=why)
             first = None
         where = f"cluster '{old}', topic '{tp.topic}', partition {tp.partition}, offsets {span[0]} to {span[1]}"
         if first is None or last is None or first > last:
