@@ -16,6 +16,8 @@ use crate::murmur2::partition_of;
 
 /// The most records that librdkafka gets in one call.
 const CHUNK: usize = 1_000;
+/// The bytes of the two lengths of a header, at most.
+const HEADER_OVERHEAD: usize = 20;
 /// librdkafka's partitioner chooses.
 const UNASSIGNED: i32 = -1;
 
@@ -92,9 +94,12 @@ pub struct Rows {
     headers: Option<Headers>,
     /// The partition of each row, if it is known of all.
     targets: Option<Vec<i32>>,
-    /// The rows in the order in which they are produced: by topic and `targets`, and else as they came. None if that is the
-    /// same.
+    /// The rows in the order in which they are produced: by `spans`, topic and `targets`, and else as they came. None if that
+    /// is the same.
     order: Option<Vec<usize>>,
+    /// Numbers that grow with the rows, if one of them may be too large: such a row has one of its own. So the rows before it
+    /// are produced before it, and none of those after it if it is refused.
+    spans: Option<Vec<usize>>,
     arranged: bool,
     len: usize,
     place: usize,
@@ -133,6 +138,7 @@ impl Rows {
             headers: column("headers").map(|array| Headers::of(array)).transpose()?,
             targets: None,
             order: None,
+            spans: None,
             arranged: false,
             len: batch.num_rows(),
             place: 0,
@@ -159,11 +165,38 @@ impl Rows {
     /// Choose the order of the rows.
     fn arrange(&mut self, producer: &Producer) {
         self.targets = self.known_partitions(producer);
+        self.spans = self.spans_around(|row| producer.may_refuse(self.bytes(row)));
         if self.numbers.is_some() || self.targets.is_some() {
             let mut order: Vec<usize> = (0..self.len).collect();
-            order.sort_by_key(|row| (self.topic(*row), self.target(*row))); // rows of one partition keep their order
+            order.sort_by_key(|row| self.run(*row)); // rows of one partition keep their order
             self.order = Some(order);
         }
+    }
+
+    /// Return what the rows that are produced together have in common.
+    fn run(&self, row: usize) -> (usize, usize, i32) {
+        (self.spans.as_ref().map_or(0, |spans| spans[row]), self.topic(row), self.target(row))
+    }
+
+    fn spans_around(&self, is_alone: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
+        let mut span = 0;
+        let spans = (0..self.len).map(|row| {
+            let alone = usize::from(is_alone(row));
+            span += 2 * alone;
+            span - alone
+        });
+        let spans: Vec<usize> = spans.collect();
+        (span > 0).then_some(spans)
+    }
+
+    /// Return the bytes of a row, not less than librdkafka counts of key, value and headers.
+    fn bytes(&self, row: usize) -> usize {
+        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+        let (key, value) = self.key_and_value(row);
+        let headers = self.headers.as_ref().map_or(0, |Headers { names, values, ranges }| {
+            ranges[row].clone().map(|i| length(names.get(i)) + length(values.get(i)) + HEADER_OVERHEAD).sum()
+        });
+        length(key) + length(value) + headers
     }
 
     /// Return the partition of each row: the given one, or the one that murmur2 chooses by the key. None if that leaves a row
@@ -196,10 +229,9 @@ impl Rows {
         }
         while self.place < self.len {
             let first = self.row(self.place);
-            let (number, target) = (self.topic(first), self.target(first));
+            let (_, number, target) = self.run(first);
             let topic = producer.topic(&self.topics[number])?;
-            let others =
-                |place: &usize| (self.topic(self.row(*place)), self.target(self.row(*place))) != (number, target);
+            let others = |place: &usize| self.run(self.row(*place)) != self.run(first);
             let end = (self.place..self.len).find(others).unwrap_or(self.len);
             let all_at_once = self.targets.is_some() || (self.partitions.is_none() && self.has_only_payloads());
             let (taken, stop) = match all_at_once {

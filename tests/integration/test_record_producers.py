@@ -322,9 +322,76 @@ def test_a_refused_record_is_named(cluster: MockCluster, open_at: Open) -> None:
         assert (refused.row, refused.error.code()) == (2, KafkaError.MSG_SIZE_TOO_LARGE)
     flushed(producer)
     small, _ = open_at(cluster.bootstrap_servers, queue_buffering_max_kbytes="1")
-    refused = small.produce(plain(topics[0], bytes(5000)), 1, no_room)
+    refused = small.produce(plain(topics[0], b"a", bytes(5000), b"b"), 1, lambda: flushed(small))
     assert refused is not None
-    assert (refused.row, refused.error.code()) == (0, KafkaError._QUEUE_FULL)
+    assert (refused.row, refused.error.code()) == (1, KafkaError._QUEUE_FULL)
+
+
+_sized = st.tuples(st.sampled_from([0, 500, 890, 930, 960, 963, 964, 965, 966, 1000, 2000]), st.integers(0, 1))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(_sized, min_size=1, max_size=30),
+    st.sets(st.sampled_from(["topic", "key", "timestamp", "headers", "partition"])),
+)
+def test_no_row_after_a_refused_one_is_written(
+    cluster: MockCluster, open_at: Open, opened: dict[str, Any], rows: list[tuple[int, int]], some: set[str]
+) -> None:
+    """Of any topic and partition. All rows before it are, whichever columns there are, and sizes around the limit."""
+    if not opened:
+        opened["producer"] = open_at(cluster.bootstrap_servers, message_max_bytes="1000")[0]
+        opened["topics"] = {new_topic(opened["producer"]): dict.fromkeys(range(4), 0) for _ in range(2)}
+    producer, topics = opened["producer"], opened["topics"]
+    n = len(rows)
+    columns = {
+        "value": pa.array([b"%02d" % i + bytes(size) for i, (size, _) in enumerate(rows)], pa.binary()),
+        "topic": pa.array([topic for _, topic in rows], pa.int32()),
+        "key": pa.array([b"%d" % (i % 7) for i in range(n)], pa.binary()),
+        "partition": pa.array([i % 4 for i in range(n)], pa.int32()),
+        "timestamp": pa.array([5] * n, pa.int64()),
+        "headers": pa.array([[{"key": "h", "value": bytes(20 * (i % 3))}] for i in range(n)], HEADERS),
+    }
+    columns = {name: column for name, column in columns.items() if name == "value" or name in some}
+    refused = producer.produce(records(columns, *topics), 1, no_room)
+    flushed(producer)
+    found = []
+    for topic, seen in topics.items():
+        for partition, messages in stored(cluster, topic, seen).items():
+            seen[partition] += len(messages)
+            found += [int((m.value() or b"")[:2]) for m in messages]
+    assert refused is None or refused.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+    assert sorted(found) == list(range(n if refused is None else refused.row))
+
+
+@pytest.mark.parametrize("most", [37, 53, 100])
+def test_a_full_queue_refuses_nothing_while_other_threads_are_busy(
+    cluster: MockCluster, open_at: Open, most: int
+) -> None:
+    """The brokers acknowledge while the task waits for Python's lock, so that the full queue is empty when it goes on."""
+    producer, _ = open_at(cluster.bootstrap_servers, queue_buffering_max_messages=str(most))
+    topic = new_topic(producer)
+    is_over = threading.Event()
+
+    def burn() -> None:
+        while not is_over.is_set():
+            sum(range(1_000))
+
+    burning = [threading.Thread(target=burn) for _ in range(2)]
+    for thread in burning:
+        thread.start()
+
+    def make_room() -> None:
+        wait_until(lambda: producer.flush(0.01) < most // 2, 20, "room")
+
+    try:
+        for _ in range(5):
+            assert producer.produce(plain(topic, *[b"v"] * 300), 1, make_room) is None
+    finally:
+        is_over.set()
+        for thread in burning:
+            thread.join()
+    flushed(producer)
 
 
 def test_failures_are_counted_by_task(cluster: MockCluster, open_at: Open) -> None:

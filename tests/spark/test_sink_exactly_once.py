@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.destinations import destinations_of
 from dynamic_kafka.sink.settings import WriteTask
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers
+from dynamic_kafka.spark.datasource import activate
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.crash.sink_world import World
 from tests.engine import MetadataFile
@@ -151,15 +153,16 @@ def test_a_batch_write_with_an_identity_is_written_once(
     assert values(cluster_a, name) == ["a", "d", "e", "f"]
 
 
+@pytest.mark.parametrize("app", [{}, {"txnAppId": "job"}], ids=["query", "app"])
 def test_foreach_batch_with_two_sinks(
-    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
+    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str, app: dict[str, str]
 ) -> None:
     """In update mode; a batch that is repeated after one sink failed is written to the other one only."""
     one, two = topic(cluster_a), topic(cluster_a)
     fails = {1}
 
     def save(rows: DataFrame, batch_id: int) -> None:
-        identity = {"txnAppId": "job", "txnVersion": str(batch_id)}
+        identity = app | {"txnVersion": str(batch_id)} if app else {}
         write(rows, once(cluster_a, one, one, sink__name="one") | identity)
         if batch_id in fails:
             fails.remove(batch_id)
@@ -187,18 +190,64 @@ def test_foreach_batch_with_two_sinks(
 def test_foreach_batch_with_two_sinks_of_one_name(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
 ) -> None:
-    """The second one would be taken for a repetition of the first, and dropped: an error that says what is missing."""
+    """The second one would be taken for a repetition of the first, and dropped: an error, in each run of the batch."""
     name = topic(cluster_a)
 
     def save(rows: DataFrame, batch_id: int) -> None:
         for _ in range(2):
-            write(rows, once(cluster_a, name, name) | {"txnAppId": "job", "txnVersion": str(batch_id)})
+            write(rows, once(cluster_a, name, name))
 
     files.add("a")
     writer = files.rows().writeStream.foreachBatch(save).option("checkpointLocation", checkpoint)
-    message = fault(lambda: finish(writer.trigger(availableNow=True).start()))
-    assert message.startswith("In one batch of a streaming query, version 0 of txnAppId 'job' was written twice.")
+    for _ in range(2):
+        message = fault(lambda: finish(writer.trigger(availableNow=True).start()))
+        assert message.startswith("In one batch of a streaming query, batch 0 of query ")
+        assert " was written twice. Nothing of the second write is published." in message
+        assert values(cluster_a, name) == ["a"]
+
+
+@pytest.mark.slow
+def test_foreach_batch_that_writes_from_threads_of_its_own(
+    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
+) -> None:
+    """Spark does not tell these which batch it is: an error, unless they are given it. Other threads just write."""
+    name = topic(cluster_a)
+
+    def save(rows: DataFrame, batch_id: int) -> None:
+        def in_thread(*writes: dict[str, str]) -> str:
+            def each() -> str:
+                activate(rows.sparkSession)
+                for identity in writes:
+                    write(rows, once(cluster_a, name, name) | identity)
+                return ""
+
+            with ThreadPoolExecutor(1) as pool:
+                return pool.submit(each).result()
+
+        identity = {"txnAppId": "job", "txnVersion": str(batch_id)}
+        assert fault(lambda: in_thread({})).startswith(
+            "A write in foreachBatch needs the batch's number to be exactly once"
+        )
+        assert "was written twice" in fault(lambda: in_thread(identity, identity))
+
+    files.add("a")
+    finish(
+        files.rows()
+        .writeStream.foreachBatch(save)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
     assert values(cluster_a, name) == ["a"]
+
+    def outside() -> None:
+        activate(spark)
+        for _ in range(2):
+            write(spark.createDataFrame([("b",)], "value string"), once(cluster_a, name, name))
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(outside).result()
+    assert values(cluster_a, name) == ["a", "b", "b"]
 
 
 def test_a_restored_checkpoint_whose_last_batch_has_more_rows(
@@ -222,23 +271,6 @@ def test_a_restored_checkpoint_whose_last_batch_has_more_rows(
 
 
 @pytest.mark.slow
-def test_foreach_batch_without_an_identity(
-    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
-) -> None:
-    """Two writes of one batch are two writes: the batch that they are called from is not their identity."""
-    one, two = topic(cluster_a), topic(cluster_a)
-
-    def save(rows: DataFrame, batch_id: int) -> None:
-        write(rows, once(cluster_a, one, one))
-        write(rows, once(cluster_a, two, one))
-
-    files.add("a")
-    files.add("b")
-    writer = files.rows().writeStream.foreachBatch(save).option("checkpointLocation", checkpoint)
-    finish(writer.trigger(availableNow=True).start())
-    assert (values(cluster_a, one), values(cluster_a, two)) == (["a", "b"], ["a", "b"])
-
-
 def test_a_stream_has_its_own_identity(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
 ) -> None:
@@ -248,7 +280,7 @@ def test_a_stream_has_its_own_identity(
     files.add("b")
     options = once(cluster_a, name, name) | {"txnAppId": "app", "txnVersion": "1"}
     message = fault(lambda: run(files.rows(), options, checkpoint))
-    assert message.startswith("Options 'txnAppId' and 'txnVersion' identify a batch write; a stream has its own")
+    assert message.startswith("Options 'txnAppId', 'txnVersion' and 'sink.name' identify a batch write; a stream has")
     assert records(cluster_a, name) == []
 
 

@@ -407,9 +407,11 @@ def test_batch_writes_have_an_identity() -> None:
     """`txnAppId` with the sink's name, and `txnVersion`."""
     txn = {"txnAppId": "app", "txnVersion": "7"}
     assert configure_sink(PREFIXED).identity is None
-    assert configure_sink(PREFIXED | txn).identity == Identity("app", 7, consecutive=False)
+    assert configure_sink(PREFIXED | txn).identity == Identity("app", 7, consecutive=False, of_query=False)
     named = configure_sink(PREFIXED | txn | {"sink.name": "left"}).identity
-    assert named == Identity("app/left", 7, consecutive=False)
+    assert named == Identity("app/left", 7, consecutive=False, of_query=False)
+    of_query = configure_sink(PREFIXED | {"sink.name": "left"})
+    assert (of_query.identity, of_query.name) == (None, "left")
     assert configure_sink(PREFIXED | txn | {"__txnConsecutive": "true"}).identity == Identity("app", 7)
 
 
@@ -428,7 +430,7 @@ def test_an_identity_is_whole_and_exactly_once() -> None:
     """Each error says what to do."""
     assert "'txnVersion' is missing; 'txnAppId'" in fault(PREFIXED | {"txnAppId": "app"})
     assert "'txnAppId' is missing; 'txnVersion'" in fault(PREFIXED | {"txnVersion": "1"})
-    assert "'txnAppId' is missing; 'sink.name'" in fault(PREFIXED | {"sink.name": "left"})
+    assert "set 'sink.delivery-guarantee' to exactly-once" in fault(BROKER | {"sink.name": "left"})
     assert "set 'sink.delivery-guarantee' to exactly-once" in fault(BROKER | {"txnAppId": "a", "txnVersion": "1"})
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.protocol_world import OPEN, World
 
 from dynamic_kafka.errors import (
     CheckpointError,
@@ -45,7 +46,6 @@ from dynamic_kafka.sink.protocol import (
     ReadLog,
     TransactionPolicy,
     Wait,
-    Warn,
     abandon,
     claim,
     commit,
@@ -54,129 +54,6 @@ from dynamic_kafka.sink.protocol import (
 T = TypeVar("T")
 
 PLAIN = Identity("", 0)
-OPEN = ObservedTransaction(Outcome.OPEN, left_ms=60_000, timeout_ms=60_000)
-
-
-@dataclass
-class World:
-    """A log and transactions, for one driver at a time.
-
-    Args:
-        log: The records, from offset 0 on.
-        seen: What coordinators say of each transaction.
-        effects: What was asked, in order.
-        before: Called before each effect: what others do meanwhile.
-    """
-
-    log: list[Record] = field(default_factory=list)
-    seen: dict[Transaction, ObservedTransaction] = field(default_factory=dict)
-    effects: list[Effect] = field(default_factory=list)
-    before: Callable[[Effect], None] = lambda _: None
-    names: int = 0
-
-    def run(self, steps: Generator[Effect, Any, T]) -> T:
-        """Run to the end; keeps the effects of this run only."""
-        self.effects = []
-        answer: Any = None
-        while True:
-            try:
-                effect = steps.send(answer)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            self.before(effect)
-            self.effects.append(effect)
-            answer = self.do(effect)
-
-    def do(self, effect: Effect) -> Any:
-        """The answer to an effect."""
-        match effect:
-            case ReadLog():
-                return self.chain
-            case Append(record):
-                self.log.append(record)
-            case ListOpen():
-                return tuple(t for t, seen in self.seen.items() if seen.outcome is Outcome.OPEN)
-            case Describe(transactions):
-                return [self.seen.get(t, ObservedTransaction(Outcome.UNKNOWN)) for t in transactions]
-            case End(transactions):
-                self._end(transactions, Outcome.COMMITTED)
-            case Abort(transactions):
-                self._end(transactions, Outcome.ABORTED)
-        return None
-
-    def _end(self, transactions: Sequence[Transaction], outcome: Outcome) -> None:
-        for t in transactions:
-            if self.seen.get(t, ObservedTransaction(Outcome.UNKNOWN)).outcome is Outcome.OPEN:
-                self.seen[t] = ObservedTransaction(outcome)
-
-    @property
-    def chain(self) -> Chain:
-        """The log's chain."""
-        found = Chain()
-        for offset, record in enumerate(self.log):
-            found = follow(found, offset, record, start=0)
-        return found
-
-    @property
-    def state(self) -> State:
-        """What its head says."""
-        return self.chain.state
-
-    def asked(self) -> list[type[Effect]]:
-        """The kinds of effects of the last run."""
-        return [type(effect) for effect in self.effects]
-
-    def name(self) -> str:
-        """A new name."""
-        self.names += 1
-        return f"n{self.names}"
-
-    # --- what drivers do ---
-
-    def claim(self, identity: Identity | None = None, policy: TransactionPolicy | None = None) -> Claim:
-        """Claim."""
-        return self.run(claim(self.name(), identity, policy or TransactionPolicy()))
-
-    def prepare(self, *names: str) -> tuple[Transaction, ...]:
-        """Open transactions on cluster `c`, with new producer ids."""
-        found = tuple(Transaction("c", name, self.names + i, 0) for i, name in enumerate(names))
-        self.names += len(names)
-        self.seen |= dict.fromkeys(found, OPEN)
-        return found
-
-    def commit(
-        self,
-        claimed: Claim,
-        identity: Identity,
-        transactions: Sequence[Transaction] = (),
-        policy: TransactionPolicy | None = None,
-        *,
-        rows: int = 1,
-        run: str = "",
-    ) -> str:
-        """Commit."""
-        clusters = {t.cluster: {"bootstrap.servers": "h:1"} for t in transactions}
-        batch = Batch(identity, rows, tuple(transactions), clusters, run)
-        return self.run(commit(self.name(), claimed, batch, policy or TransactionPolicy()))
-
-    def write(
-        self, identity: Identity, *names: str, policy: TransactionPolicy | None = None, rows: int = 1, run: str = ""
-    ) -> str:
-        """A whole batch; "applied" if its tasks only count its rows and the batch is not published again."""
-        claimed = self.claim(identity, policy)
-        transactions = () if claimed.applied else self.prepare(*names)
-        done = self.commit(claimed, identity, transactions, policy, rows=rows, run=run)
-        assert done == "repeated" or not claimed.applied
-        return "applied" if claimed.applied else done
-
-    def warnings(self) -> list[str]:
-        """What the user was told in the last run."""
-        return [effect.text for effect in self.effects if isinstance(effect, Warn)]
-
-    def outcomes(self) -> list[str]:
-        """What became of all transactions, in the order they were made."""
-        return [str(seen.outcome) for seen in self.seen.values()]
 
 
 @pytest.fixture
@@ -448,8 +325,28 @@ def test_two_writes_of_one_identity_in_one_batch(world: World) -> None:
         "another"
     )
     assert world.write(version("app", 4), run="run-2/4") == "applied"
-    assert world.write(version("app", 5), run="run-2/5") == "published"
-    error(lambda: world.write(version("app", 5), run="run-2/5"), ConfigurationError)
+    error(lambda: world.write(version("app", 4), run="run-2/4"), ConfigurationError)
+    assert world.write(version("app", 4), run="run-3/4") == "applied"
+    assert world.write(version("app", 5), run="run-3/5") == "published"
+    error(lambda: world.write(version("app", 5), run="run-3/5"), ConfigurationError)
+
+
+def test_a_repetition_whose_run_cannot_be_noted(world: World) -> None:
+    """Another driver takes over: nothing is dropped, because the next write of the run would be taken for it."""
+    world.write(version("app", 4), "p-0", run="run-1/4")
+    claimed = world.claim()
+    (again,) = world.prepare("p-1")
+
+    def overtake(effect: Effect) -> None:
+        if isinstance(effect, Append):
+            world.before = lambda _: None
+            effects = world.effects
+            world.claim()
+            world.effects = effects
+
+    world.before = overtake
+    error(lambda: world.commit(claimed, version("app", 4), (again,), run="run-2/4"), ProducerFencedError)
+    assert world.state.runs == {"app": "run-1/4"}
 
 
 def test_a_write_that_is_tried_again_in_one_batch(world: World) -> None:
@@ -495,7 +392,7 @@ def stream(
 
 def version(app: str, number: int) -> Identity:
     """A `txnAppId` and a `txnVersion`."""
-    return Identity(app, number, consecutive=False)
+    return Identity(app, number, consecutive=False, of_query=False)
 
 
 def test_a_version_that_is_there_is_only_counted(world: World) -> None:

@@ -141,7 +141,7 @@ _rows = st.lists(
             "partition": st.none() | st.integers(0, 7),
             "headers": st.none()
             | st.lists(st.fixed_dictionaries({"key": st.text(max_size=2), "value": _payloads}), max_size=2),
-            "timestamp": st.none() | st.integers(-(10**15), 10**16),
+            "timestamp": st.none() | st.integers(1000, 10**16),
         }
     ),
     min_size=1,
@@ -168,7 +168,7 @@ def test_records_are_the_rows(rows: list[dict[str, Any]], names: set[str], data:
                 -1 if row.get("partition") is None else row["partition"],
                 on_delivery,
                 None,
-                max(0, micros // 1000) if micros is not None else 0,
+                micros // 1000 if micros is not None else 0,
                 [(header["key"], header["value"]) for header in headers] if headers else None,
             )
         )
@@ -178,6 +178,25 @@ def test_records_are_the_rows(rows: list[dict[str, Any]], names: set[str], data:
     assert set(argued(found)[0]) == {e[0] for e in expected}
     assert found.volume.records == len(expected)
     assert found.volume.bytes == sum(len(e[1] or b"") + len(e[2] or b"") for e in expected)
+
+
+@given(
+    st.lists(st.none() | st.integers(1000, 10**16), max_size=5),
+    st.integers(-(10**15), 999),
+    st.lists(st.none() | st.integers(-(10**15), 10**16), max_size=5),
+    st.sampled_from(["s", "ms", "us", "ns"]),
+)
+def test_a_time_that_cannot_be_written(
+    before: list[int | None], micros: int, after: list[int | None], unit: str
+) -> None:
+    """Of 1970-01-01T00:00:00Z and earlier: an error, whatever the other rows have. It is never the time of writing."""
+    types = {"value": pa.string(), "timestamp": pa.timestamp("us", tz="UTC")}
+    times = [*before, micros, *after]
+    rows = batch(types, value=["v"] * len(times), timestamp=times)
+    times_in_unit = rows.column("timestamp").cast(pa.timestamp(unit, tz="UTC"), safe=False)
+    rows = pa.record_batch([rows.column("value"), times_in_unit], ["value", "timestamp"])
+    with pytest.raises(RowError, match=r"A row's column 'timestamp' is -?\d+ ms since 1970, .* leave it null"):
+        records(rows)
 
 
 def test_a_tombstone_is_not_an_empty_value() -> None:

@@ -23,6 +23,9 @@ const FATAL: c_int = -150;
 const PURGED: [i32; 2] = [-152, -151]; // _PURGE_QUEUE, _PURGE_INFLIGHT
 /// The partitioner that gives a record with a key the partition that Java's does.
 const MURMUR2: &str = "murmur2_random";
+/// The most bytes of a record by librdkafka's default, and more than it adds to a record's own bytes.
+const LARGEST: usize = 1_000_000;
+const OVERHEAD: usize = 100;
 const PURGE_ALL: c_int = 0x1 | 0x2; // what is queued, and what is in flight
 /// The most reports that are kept until somebody takes them. Behind them, lines of the log are dropped.
 const MOST_REPORTS: usize = 10_000;
@@ -208,6 +211,7 @@ pub struct Producer {
     handle: *mut Handle,
     inbox: Arc<Inbox>,
     murmur2: bool,
+    largest: usize,
     partition_counts: Mutex<HashMap<String, i32>>,
 }
 
@@ -239,9 +243,10 @@ impl Producer {
                 return Err(Error::new(INVALID_ARG, text(problem.as_ptr())));
             }
             (api.set_log_queue)(handle, null_mut()); // its main queue
-            let partitioner = properties.iter().rev().find(|(name, _)| name == "partitioner");
-            let murmur2 = partitioner.is_some_and(|(_, value)| value == MURMUR2);
-            Ok(Self { api, handle, inbox, murmur2, partition_counts: Mutex::default() })
+            let last = |wanted: &str| properties.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value);
+            let murmur2 = last("partitioner").is_some_and(|value| value == MURMUR2);
+            let largest = last("message.max.bytes").and_then(|value| value.parse().ok()).unwrap_or(LARGEST);
+            Ok(Self { api, handle, inbox, murmur2, largest, partition_counts: Mutex::default() })
         }
     }
 
@@ -291,6 +296,12 @@ impl Producer {
     pub fn murmur2_partitions(&self, topic: &str) -> Option<i32> {
         let counts = self.partition_counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.get(topic).copied().filter(|_| self.murmur2)
+    }
+
+    /// Return whether a record of so many bytes may be too large for librdkafka. The size that it compares with its limit is
+    /// not more than `OVERHEAD` above that.
+    pub fn may_refuse(&self, bytes: usize) -> bool {
+        bytes.saturating_add(OVERHEAD) > self.largest
     }
 
     /// Return how many records and reports are waiting.
@@ -453,8 +464,8 @@ impl ProducerTopic<'_> {
     }
 
     /// Produce records without headers and times to one partition, or to those that librdkafka's partitioner chooses (-1), in
-    /// order; quicker than one by one. Return the first that is refused, with the code of the error. Behind it, some may have
-    /// been taken unless the queue is full.
+    /// order; quicker than one by one. Return the first that is refused, with the code of the error. After it, some may have
+    /// been taken unless the queue is full: so a record that may be too large (see `may_refuse`) comes alone.
     pub fn produce_all<'r>(
         &self,
         partition: i32,

@@ -77,7 +77,7 @@ class KafkaSink:
         return self._records(rows).writeStream.format(self._registered(rows)).options(**self.options)
 
     def write(self, rows: DataFrame) -> DataFrameWriter:
-        """Return a writer for a batch DataFrame; in `foreachBatch` give it the options `txnAppId` and `txnVersion`."""
+        """Return a writer for a batch DataFrame; give each of several writes in one `foreachBatch` a `sink.name`."""
         return self._records(rows).write.format(self._registered(rows)).mode("append").options(**self.options)
 
     def save(self, rows: DataFrame) -> None:

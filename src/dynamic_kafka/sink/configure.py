@@ -96,6 +96,7 @@ def configure_sink(options: Mapping[str, str], objects: SinkObjects | None = Non
         partitioner=partitioner,
         prefix=prefix,
         identity=_identity(parsed, exactly_once=exactly_once),
+        name=parsed[_NAME] or "",
         metrics=metrics_settings(parsed, clients=parsed[_REGISTER_METRICS]),
         log_topic=(parsed[_LOG_TOPIC] or commit_log_topic(prefix)) if exactly_once else "",
         **fields,
@@ -191,8 +192,9 @@ _NAMING = Option(
 _APP = Option(
     "txnAppId",
     non_blank("text"),
-    doc="With `txnVersion`, the identity of a batch write (`df.write`, `foreachBatch`). If the last batch is written again, "
-    "its rows are counted and not published again. An older version is an error. Exactly-once only.",
+    doc="With `txnVersion`, the identity of a batch write. If the last version is written again, its rows are counted and "
+    "not published again. An older version is an error. `foreachBatch` needs neither, except on threads of your own and "
+    "with Spark Connect. Exactly-once only.",
 )
 _VERSION = Option(
     "txnVersion", integer(at_least=0), doc="The number of the batch write, such as the batch id of `foreachBatch`."
@@ -206,7 +208,7 @@ _CONSECUTIVE = Option(
 _NAME = Option(
     "sink.name",
     non_blank("text without '/'", lambda name: "/" not in name),
-    doc="A name for this write, if one batch with `txnAppId` is written in several writes.",
+    doc="A name for this write, if one batch of `foreachBatch`, or one `txnVersion`, is written in several writes.",
 )
 _LOG_TOPIC = Option(
     "sink.commit-log.topic",
@@ -253,22 +255,23 @@ def _one_spelling(location: str) -> str:
 
 
 def _identity(parsed: ParsedOptions, *, exactly_once: bool) -> Identity | None:
-    """Return the identity of a batch write; None if it has none."""
+    """Return the identity that the user gives a batch write; None without one."""
     given = parsed.given(_APP, _VERSION, _NAME)
-    if not given:
-        return None
-    if not exactly_once:
+    if given and not exactly_once:
         raise ConfigurationError(
             f"Option '{given[0]}' identifies a batch that is written exactly once; set 'sink.delivery-guarantee' to "
             "exactly-once, or leave it out"
         )
+    if not parsed.given(_APP, _VERSION):
+        return None
     for needed in (_APP, _VERSION):
         if not parsed.given(needed):
             raise ConfigurationError(
                 f"Option '{needed.key}' is missing; '{given[0]}' is part of the identity txnAppId, txnVersion, sink.name"
             )
     app, name = parsed[_APP].replace("/", "//"), parsed[_NAME]  # "a/b" is not sink "b" of app "a"
-    return Identity(app if name is None else f"{app}/{name}", parsed[_VERSION], parsed[_CONSECUTIVE])
+    consecutive = parsed[_CONSECUTIVE]
+    return Identity(app if name is None else f"{app}/{name}", parsed[_VERSION], consecutive, of_query=consecutive)
 
 
 def commit_log_topic(prefix: str) -> str:

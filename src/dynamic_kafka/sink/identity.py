@@ -23,18 +23,21 @@ class Identity:
     """The identity of a batch.
 
     Args:
-        name: The query's id, or `txnAppId`; "" for a batch write without one, which is never a repetition.
+        name: The query's id or `txnAppId`, and the sink's name; "" for a batch write without one, which is never a
+            repetition.
         batch: The batch's number, or `txnVersion`.
         consecutive: True if the numbers have no gaps, as those of a streaming query.
+        of_query: True if the number is that of a streaming query's batch. A `foreachBatch` need not write in each batch.
     """
 
     name: str
     batch: int
     consecutive: bool = True
+    of_query: bool = True
 
     def __str__(self) -> str:
         """Return the batch in words."""
-        if self.consecutive:
+        if self.of_query:
             return f"batch {self.batch} of query {self.name}"
         return f"version {self.batch} of txnAppId '{self.name}'"
 
@@ -151,7 +154,7 @@ def _gap(identity: Identity, last: Published | None) -> str:
         )
     if identity.batch > last.batch:
         return f"the last one published is {last.batch}: batches between them were written somewhere else"
-    if identity.consecutive:
+    if identity.of_query:
         return f"batch {last.batch} is published already: the checkpoint was rewound, or is a copy of another query's"
     return (
         f"version {last.batch} is published already: the checkpoint was rewound or deleted, or an older write was started "

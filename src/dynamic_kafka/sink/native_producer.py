@@ -32,12 +32,19 @@ class NativeProducer:
     def produce(self, records: Records, task: int, make_room: Callable[[], None]) -> Refusal | None:
         """See `RecordProducer`."""
         rows = kernel().module.Rows(records.rows, records.topics)
-        while (stop := self._producer.produce(rows, task)) is not None:
+        first: int | None = None
+        while True:
+            # Acknowledged records leave the queue at any moment: if it is empty after a call, it may still have been full.
+            was_empty = not len(self)
+            stop = self._producer.produce(rows, task)
+            if stop is None:
+                return None
             row, code = stop
-            if code != KafkaError._QUEUE_FULL or not len(self):
+            took_none = row == first
+            if code != KafkaError._QUEUE_FULL or (was_empty and took_none):
                 return Refusal(row, KafkaError(code))
+            first = row
             make_room()
-        return None
 
     def __len__(self) -> int:
         return len(self._producer)

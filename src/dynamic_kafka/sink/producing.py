@@ -73,12 +73,13 @@ class RecordProducer(Protocol):
     implementation: str
 
     def produce(self, records: Records, task: int, make_room: Callable[[], None]) -> Refusal | None:
-        """Put records into the queue, and return the first that is refused.
+        """Put records into the queue, and return the first that is refused. None of the rows after that one is written.
 
         Args:
             records: The records.
             task: A number for `failures`.
-            make_room: Waits until the queue has room. It is called when the queue is full, unless nothing is in it.
+            make_room: Waits until the queue has room; returns at once if the queue is empty. A record is refused if an empty
+                queue has no room for it.
         """
 
     def __len__(self) -> int:

@@ -20,7 +20,8 @@ Rules, each with what goes wrong without it (tests/model removes them one by one
    or none.
 8. A batch that the chain has already is not published again; its new transactions are aborted. A batch that is neither
    the same, with as many rows, nor the next one of its query is an error: the checkpoint was rewound, copied, or belongs to
-   another log. See `identity`.
+   another log. See `identity`. In one batch of a run each identity is written once: a second write is an error, also after a
+   repetition.
 9. The user's word to go on after an error names the batch, is good for that batch only, and leaves a warning.
 
 Each function here is a generator: it yields an `Effect`, is sent the answer, and returns its result. `committer` runs it
@@ -273,6 +274,11 @@ def commit(
     if found.warning:
         yield Warn(found.warning)
     if found.kind == "repeated":
+        # The run is noted before anything is dropped: another write of it is not taken for a repetition, too (rule 8).
+        noted = _by_run(finished_state(head), batch)
+        if batch.run and (yield from _append(chain, name, noted)) is None:
+            overtaken: Chain = yield ReadLog()
+            raise _fenced(claimed, overtaken.state)
         if prepared:
             yield Abort(prepared)
         return "repeated"

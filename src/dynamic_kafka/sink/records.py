@@ -282,12 +282,22 @@ def _choose(
 
 
 def _timestamps(rows: pa.RecordBatch) -> pa.Array | None:
-    """Milliseconds since 1970; 0 is unset: librdkafka then takes the time of the call."""
+    """Milliseconds since 1970; 0 is unset: librdkafka then takes the time of the call.
+
+    So 1970-01-01T00:00:00Z itself cannot be written: no function of librdkafka takes it as a time.
+    """
     column = _column(rows, "timestamp")
     if column is None:
         return None
     ms = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    return pc.max_element_wise(ms, 0, skip_nulls=True)
+    earliest = pc.min(ms).as_py()
+    if earliest is not None and earliest < 1:
+        raise RowError(
+            "timestamp",
+            f"is {earliest} ms since 1970, which the client of Kafka does not write: it takes times from 1 ms on; correct "
+            "it, or leave it null for the time of writing",
+        )
+    return ms.fill_null(0)
 
 
 def _headers(rows: pa.RecordBatch) -> pa.Array | None:

@@ -53,6 +53,7 @@ class SinkSettings:
         partitioner: The partitioner of rows that name no partition; None leaves it to the client, which does as Java's.
         prefix: The beginning of all transactional ids; "" without exactly-once.
         identity: `txnAppId` with the sink's name, and `txnVersion`: the identity of a batch write.
+        name: `sink.name`; "" without one.
         log_topic: The topic of the commit log; "" without exactly-once.
         metrics: What is reported to the metrics server; None for nothing.
     """
@@ -66,6 +67,7 @@ class SinkSettings:
     partitioner: KafkaPartitioner | None = None
     prefix: str = ""
     identity: Identity | None = None
+    name: str = ""
     log_topic: str = ""
     metrics: MetricsSettings | None = None
 

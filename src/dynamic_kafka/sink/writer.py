@@ -5,7 +5,8 @@ that are in a transaction. Rules:
 
 1. Nothing is sent to a topic that was not looked up (see `producers`).
 2. The first delivery error fails the task as soon as it is reported. Later errors are mostly consequences of it.
-3. If the queue is full, the task waits until half of it is free: enough to stay ahead of the brokers, without a busy loop.
+3. If the queue is full, its records are sent at once, whatever linger.ms is, as by Java's client. The task waits until half
+   of it is free: enough to stay ahead of the brokers, without a busy loop.
 
 What is done for each record is behind `producing.RecordProducer`.
 """
@@ -34,7 +35,7 @@ __all__ = ["Written", "flush", "hand_over", "write"]
 
 _CHUNK_ROWS = 5_000
 _CHUNK_BYTES = 4 * 1024 * 1024
-_POLL_S = 0.005  # an acknowledgement is not reported, so `poll` does not return for it
+_ROOM_S = 0.005  # an acknowledgement is not reported, so nothing returns for it
 _FLUSH_S = 0.5
 _PURGED = KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT
 
@@ -170,7 +171,7 @@ def hand_over(records: Records, producer: ClusterProducer, written: Written) -> 
 def _make_room(producer: ClusterProducer, written: Written) -> None:
     enough = len(producer.client) // 2
     while len(producer.client) > enough:
-        producer.poll(_POLL_S)
+        producer.flush(_ROOM_S)
         written.check()
 
 

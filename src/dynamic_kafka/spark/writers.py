@@ -24,6 +24,7 @@ from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.protocol import Batch, Claim
 from dynamic_kafka.sink.report import PublishReport, TaskReport
 from dynamic_kafka.sink.settings import Destination, LogPlace, SinkSettings, WriteTask
+from dynamic_kafka.spark.foreach_batch import identity_and_run
 from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class _Writer:
                 waits = self._settings.guarantee == "at-least-once"
                 return KafkaCommitMessage(flush(written) if waits else written.report)
         assert self._claim is not None
-        identity, run = self._identity(), self._run()
+        identity, run = self._identity_and_run(context)
         destinations, log = self._task.destinations, self._task.log
         if self._claim.applied:  # its rows are counted, because a batch with more rows is another one
             rows = sum(batch.num_rows for batch in iterator)
@@ -125,16 +126,9 @@ class _Writer:
             rows, transactions = report.rows, transactional.prepare()
             return KafkaCommitMessage(report, identity, self._claim, transactions, rows, run, destinations, log)
 
-    def _identity(self) -> Identity | None:
-        """Return the user's identity of the batch. In `foreachBatch` the task's context holds that of the outer stream."""
-        return self._settings.identity
-
-    def _run(self) -> str:
-        """Return the run and the batch of the stream in whose `foreachBatch` this is written; "" outside of one."""
-        context = TaskContext.get()
-        assert context is not None
-        run, batch = (context.getLocalProperty(name) for name in ("spark.jobGroup.id", "streaming.sql.batchId"))
-        return f"{run}/{batch}" if run and batch else ""
+    def _identity_and_run(self, context: TaskContext) -> tuple[Identity | None, str]:
+        """Return the identity of the batch, and the run of a stream in whose `foreachBatch` it is written."""
+        return identity_and_run(self._settings, context.getLocalProperty)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: N803
         """Publish a batch. Spark calls it when all tasks of the batch are done, with a number only for streams."""
@@ -241,19 +235,14 @@ class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
 class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """The writer for `df.writeStream`."""
 
-    def _run(self) -> str:
-        return ""  # Spark writes a batch of a stream once in a run
-
-    def _identity(self) -> Identity | None:
-        context = TaskContext.get()
-        assert context is not None
+    def _identity_and_run(self, context: TaskContext) -> tuple[Identity | None, str]:
         query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
         if not query or not batch:
             raise TransactionError(
                 "Spark did not provide the query's id and the batch's number, so the batch cannot be written exactly once. "
                 "Report this with your Spark version, or use at-least-once"
             )
-        return Identity(query, int(batch))
+        return Identity(query, int(batch)), ""  # Spark writes a batch of a stream once in a run
 
 
 def stream_writer(settings: SinkSettings, specs: Mapping[str, str], *, plans: bool) -> KafkaStreamWriter:
@@ -267,9 +256,10 @@ def stream_writer(settings: SinkSettings, specs: Mapping[str, str], *, plans: bo
     Raises:
         ConfigurationError: If the settings are those of a batch write.
     """
-    if settings.identity is not None:
+    if settings.identity is not None or settings.name:
         raise ConfigurationError(
-            "Options 'txnAppId' and 'txnVersion' identify a batch write; a stream has its own identity, so leave them out"
+            "Options 'txnAppId', 'txnVersion' and 'sink.name' identify a batch write; a stream has its own identity, so "
+            "leave them out"
         )
     task, claim = _plan(settings) if plans else (None, None)
     return KafkaStreamWriter(settings, task, claim, specs)
