@@ -4,6 +4,7 @@
 //! one partition is kept once for the run until the batch is finished.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Int32Builder, ListBuilder, StringBuilder, StructBuilder};
@@ -29,8 +30,14 @@ pub trait Record {
     /// Return the epoch of the leader; None if it is unknown.
     fn leader_epoch(&self) -> Option<i32>;
     /// Call a function with name and value of each header, in order.
-    fn for_each_header(&self, each: impl FnMut(&str, Option<&[u8]>));
+    ///
+    /// # Errors
+    /// What is wrong if the headers cannot be read, as a clause.
+    fn for_each_header(&self, each: impl FnMut(&str, Option<&[u8]>)) -> Result<(), String>;
 }
+
+/// The most bytes of a batch: Arrow counts the bytes of a column in 31 bits.
+const MOST_BYTES: usize = i32::MAX as usize;
 
 /// A column of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,18 +93,13 @@ impl Column {
 }
 
 /// Why there is no batch.
-#[derive(Debug)]
-pub enum Problem {
-    /// A record's time does not fit into microseconds: topic, partition, offset, time in milliseconds.
-    Time(String, i32, i64, i64),
-    /// Arrow refuses the columns.
-    Arrow(ArrowError),
-}
-
-impl From<ArrowError> for Problem {
-    fn from(error: ArrowError) -> Self {
-        Self::Arrow(error)
-    }
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The topic, the partition and the offset of the record; for a problem of the whole batch, those of its first one. None if
+    /// there is no record.
+    pub place: Option<(String, i32, i64)>,
+    /// What is wrong, as a clause.
+    pub reason: String,
 }
 
 /// Records of one partition that follow each other.
@@ -129,8 +131,7 @@ impl Bytes {
             }
             None => self.nulls.append_null(),
         }
-        // A batch ends at some megabytes, and no record has a gigabyte.
-        self.ends.push(self.values.len() as i32);
+        self.ends.push(self.values.len() as i32); // it fits: see `weight`
     }
 
     fn get(&self, index: usize) -> Option<&[u8]> {
@@ -145,6 +146,9 @@ impl Bytes {
     }
 }
 
+/// What a header takes beside its name and its value: so that many empty ones end a batch, too.
+const HEADER_BYTES: usize = 8;
+
 /// The fields of a header.
 fn header_fields() -> Fields {
     vec![Field::new("key", DataType::Utf8, true), Field::new("value", DataType::Binary, true)].into()
@@ -157,6 +161,7 @@ pub struct Columns {
     runs: Vec<Run>,
     records: usize,
     bytes: usize,
+    most_bytes: usize,
     keys: Option<Bytes>,
     values: Option<Bytes>,
     decoder: Option<Decoder>,
@@ -185,6 +190,7 @@ impl Columns {
             runs: Vec::new(),
             records: 0,
             bytes: 0,
+            most_bytes: MOST_BYTES,
             keys: has(Column::Key).then(Bytes::new),
             values: has(Column::Value).then(Bytes::new),
             decoder,
@@ -202,9 +208,43 @@ impl Columns {
         self.records
     }
 
-    /// Return the bytes of keys and values.
+    /// Return the bytes of keys, values and headers, of those that are wanted.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Return how many bytes a record would add.
+    ///
+    /// # Errors
+    /// If its headers cannot be read, or if it is too large for any batch.
+    pub fn weight(&self, record: &impl Record) -> Result<usize, String> {
+        let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+        let mut bytes = if self.keys.is_some() { len(record.key()) } else { 0 };
+        if self.values.is_some() || self.decoder.is_some() {
+            bytes += len(record.value());
+        }
+        if self.headers.is_some() {
+            record.for_each_header(|name, value| bytes += HEADER_BYTES + name.len() + len(value))?;
+        }
+        if bytes > self.most_bytes {
+            return Err(format!("the record has {bytes} bytes, and a batch of Arrow has at most {}", self.most_bytes));
+        }
+        Ok(bytes)
+    }
+
+    /// Return the problem of a record of this batch, by its index; the last one stands for those behind it.
+    pub fn problem(&self, index: usize, reason: impl Into<String>) -> Problem {
+        let index = index.min(self.offsets.len().saturating_sub(1));
+        let mut end = 0;
+        let run = self.runs.iter().find(|run| {
+            end += run.records;
+            index < end
+        });
+        let place = run.zip(self.offsets.get(index));
+        Problem {
+            place: place.map(|(run, offset)| (run.topic.to_string(), run.partition, *offset)),
+            reason: reason.into(),
+        }
     }
 
     /// Return the ids of schemas that the decoder does not know yet, ascending. What it learns before `finish` is used.
@@ -232,27 +272,26 @@ impl Columns {
         self.runs.iter().filter(|run| run.records > 0).map(|run| (&*run.topic, run.partition, run.records, run.last_ms))
     }
 
-    /// Add a record to the last run.
-    pub fn push(&mut self, record: &impl Record) {
+    /// Add a record to the last run. `weight` is what the function of this name has returned for it; together with `bytes`
+    /// it is not more than a batch may have.
+    pub fn push(&mut self, record: &impl Record, weight: usize) {
         if let Some(run) = self.runs.last_mut() {
             run.records += 1;
         }
         self.records += 1;
+        self.bytes += weight;
+        self.offsets.push(record.offset()); // first: a problem names the record
         if let Some(keys) = &mut self.keys {
-            let key = record.key();
-            self.bytes += key.map_or(0, <[u8]>::len);
-            keys.push(key);
+            keys.push(record.key());
         }
         if self.values.is_some() || self.decoder.is_some() {
             let value = record.value();
-            self.bytes += value.map_or(0, <[u8]>::len);
             let is_left = self.decode(value);
             if let Some(values) = &mut self.values {
                 // An empty value stays what it is: for `upsert-kafka` only a null is a tombstone.
                 values.push(value.filter(|value| is_left || value.is_empty()));
             }
         }
-        self.offsets.push(record.offset());
         if self.times.is_some() || self.time_types.is_some() {
             let (time_ms, kind) = record.timestamp();
             if let Some(times) = &mut self.times {
@@ -267,7 +306,7 @@ impl Columns {
         }
         if let Some(headers) = &mut self.headers {
             let mut count = 0;
-            record.for_each_header(|name, value| {
+            let read = record.for_each_header(|name, value| {
                 count += 1;
                 let fields = headers.values();
                 if let Some(names) = fields.field_builder::<StringBuilder>(0) {
@@ -278,6 +317,7 @@ impl Columns {
                 }
                 fields.append(true);
             });
+            debug_assert!(read.is_ok(), "they were read by `weight`");
             headers.append(count > 0);
         }
     }
@@ -312,11 +352,27 @@ impl Columns {
     /// Return the batch without the records of some topics; None if none is left.
     ///
     /// # Errors
-    /// If a record's time does not fit.
+    /// If a record's time does not fit, or if something panics.
     pub fn finish(mut self, without: &[String]) -> Result<Option<RecordBatch>, Problem> {
-        self.decode_waiting();
-        let is_out = |run: &Run| without.iter().any(|topic| **topic == *run.topic);
-        let times = self.times.take().map(|times_ms| self.microseconds(times_ms, &is_out)).transpose()?;
+        let first = self.problem(0, "");
+        let made = caught(|| {
+            let is_out = |run: &Run| without.iter().any(|topic| **topic == *run.topic);
+            self.decode_waiting();
+            let times = self.times.take().map(|times_ms| self.microseconds(times_ms, &is_out)).transpose()?;
+            self.batch(times, &is_out).map_err(|error| Problem { reason: defect(&error.to_string()), ..first.clone() })
+        });
+        let at = self.decoder.as_ref().map_or(self.records, Decoder::len);
+        made.unwrap_or_else(|reason| {
+            // If a value still waits, it is the one that was being decoded.
+            Err(if at < self.records { self.problem(at, reason) } else { Problem { reason, ..first } })
+        })
+    }
+
+    fn batch(
+        &mut self,
+        times: Option<ScalarBuffer<i64>>,
+        is_out: &impl Fn(&Run) -> bool,
+    ) -> Result<Option<RecordBatch>, ArrowError> {
         let mut fields = Vec::with_capacity(self.wanted.len());
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.wanted.len());
         for column in self.wanted.clone() {
@@ -346,12 +402,12 @@ impl Columns {
         let options = RecordBatchOptions::new().with_row_count(Some(self.records));
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
         if self.runs.iter().any(is_out) {
-            return self.kept(&batch, &is_out);
+            return self.kept(&batch, is_out);
         }
         Ok((self.records > 0).then_some(batch))
     }
 
-    fn kept(&self, batch: &RecordBatch, is_out: &impl Fn(&Run) -> bool) -> Result<Option<RecordBatch>, Problem> {
+    fn kept(&self, batch: &RecordBatch, is_out: &impl Fn(&Run) -> bool) -> Result<Option<RecordBatch>, ArrowError> {
         let mut begin = 0;
         let mut parts = Vec::new();
         for run in &self.runs {
@@ -388,8 +444,13 @@ impl Columns {
                         continue;
                     }
                     if !is_out(run) {
-                        let offset = self.offsets[begin + index];
-                        return Err(Problem::Time(run.topic.to_string(), run.partition, offset, *time_ms));
+                        return Err(self.problem(
+                            begin + index,
+                            format!(
+                                "the record's timestamp {time_ms} ms does not fit into a Spark timestamp; leave the \
+                                 timestamp column out with a schema of your own, or start after this record"
+                            ),
+                        ));
                     }
                     *time_ms = 0; // left out later
                 }
@@ -415,6 +476,23 @@ impl Columns {
         }
         Arc::new(Int32Array::from(values))
     }
+}
+
+/// Call a function, and return what a panic in it says, as a clause of an error.
+///
+/// No panic is known. This is the last resort, so that Python gets an error that names the record.
+///
+/// # Errors
+/// If it panics.
+pub fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        defect(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words"))
+    })
+}
+
+fn defect(text: &str) -> String {
+    format!("the native kernel failed ({text}); this is a defect of pyspark-dynamic-kafka, please report it")
 }
 
 /// Return the array of a column that was begun, because it is wanted.

@@ -6,15 +6,17 @@ use std::time::{Duration, Instant};
 
 use dynamic_kafka_decode::{Decoder, Spec};
 
-use crate::columns::{Column, Columns, Record};
+use crate::columns::{Column, Columns, Problem, Record, caught};
 use crate::librdkafka::{Client, Error, INVALID_ARG, Message, Messages, PARTITION_EOF, Partition};
 
 /// The most records of a batch.
 const BATCH_RECORDS: usize = 20_000;
-/// A batch ends soon after it has this many bytes.
+/// The most bytes of a batch, unless it has only one record.
 const BATCH_BYTES: usize = 16 << 20;
 /// The most messages that are taken from librdkafka at once: they stay in the processor's cache until they are copied.
 const CHUNK: usize = 1_000;
+/// What a record may have, before one was seen: Kafka's default for the largest. The first chunk of a batch is as small.
+const RECORD_BYTES: usize = 1 << 20;
 /// The errors of records that cannot be decoded: _BAD_MSG, _BAD_COMPRESSION, CORRUPT_MESSAGE.
 const DAMAGED: [i32; 3] = [-199, -198, 2];
 
@@ -34,8 +36,8 @@ impl Record for Message<'_> {
     fn leader_epoch(&self) -> Option<i32> {
         Message::leader_epoch(self)
     }
-    fn for_each_header(&self, each: impl FnMut(&str, Option<&[u8]>)) {
-        Message::for_each_header(self, each);
+    fn for_each_header(&self, each: impl FnMut(&str, Option<&[u8]>)) -> Result<(), String> {
+        Message::for_each_header(self, each)
     }
 }
 
@@ -85,12 +87,29 @@ pub struct Fetched {
     pub is_empty: bool,
 }
 
+/// Why a fetch failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// librdkafka refuses something.
+    Client(Error),
+    /// There is something wrong with a record.
+    Record(Problem),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Client(error)
+    }
+}
+
 /// The ranges that are fetched, by topic and partition.
 type Spans = HashMap<Arc<str>, HashMap<i32, Span>>;
 
 /// A consumer of ranges.
 pub struct Consumer {
-    client: Client,
+    client: Arc<Client>,
+    /// What has arrived and did not fit into the last batch.
+    arrived: Messages,
     spans: Spans,
     wanted: Vec<Column>,
     decode: Option<Spec>,
@@ -104,15 +123,21 @@ impl Consumer {
     /// # Errors
     /// If librdkafka does not accept the properties.
     pub fn new(properties: &[(String, String)]) -> Result<Self, Error> {
-        let client = Client::new(properties)?;
+        let client = Arc::new(Client::new(properties)?);
         Ok(Self {
+            arrived: Messages::none(&client),
             client,
             spans: Spans::new(),
             wanted: Vec::new(),
             decode: None,
             cluster: Arc::from(""),
-            bytes_per_record: 0,
+            bytes_per_record: RECORD_BYTES,
         })
+    }
+
+    /// Return the name of the cluster.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
     }
 
     /// Return the client.
@@ -133,6 +158,7 @@ impl Consumer {
         cluster: &str,
     ) -> Result<(), Error> {
         self.spans.clear();
+        self.arrived = Messages::none(&self.client);
         for (topic, partition, position, end) in ranges {
             self.set(topic, *partition, Span::new(*position, *end));
         }
@@ -157,6 +183,7 @@ impl Consumer {
     /// # Errors
     /// If librdkafka refuses it.
     pub fn seek(&mut self, topic: &str, partition: i32, span: Span) -> Result<(), Error> {
+        self.arrived.forget(topic, partition);
         self.set(topic, partition, span);
         self.client.remove(&[(topic, partition, -1)])?;
         self.client.add(&[(topic, partition, span.position)])
@@ -182,27 +209,36 @@ impl Consumer {
     /// Return what arrives within a time, up to a whole batch.
     ///
     /// # Errors
-    /// If librdkafka refuses to end a range.
-    pub fn fetch(&mut self, timeout: Duration) -> Result<Fetched, Error> {
-        let deadline = Instant::now() + timeout;
+    /// If librdkafka refuses to end a range, or if a record cannot be put into a batch.
+    pub fn fetch(&mut self, timeout: Duration) -> Result<Fetched, Failure> {
+        let began = Instant::now();
         let mut columns = Columns::new(&self.wanted, &self.cluster, self.decoder()?);
         let mut events = Vec::new();
         let mut is_empty = true;
-        while events.is_empty() {
-            let count = self.room(&columns);
-            if count == 0 {
-                break;
-            }
-            let mut messages = self.client.consume(count, Duration::ZERO);
-            if messages.is_empty() {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
+        loop {
+            if self.arrived.is_empty() {
+                let count = self.room(&columns);
+                if count == 0 {
                     break;
                 }
-                messages = self.client.consume(1, left);
+                self.arrived = self.client.consume(count, Duration::ZERO);
+                if self.arrived.is_empty() {
+                    let left = timeout.saturating_sub(began.elapsed());
+                    if left.is_zero() {
+                        break;
+                    }
+                    self.arrived = self.client.consume(1, left);
+                }
             }
-            is_empty &= messages.is_empty();
-            take(&messages, &mut self.spans, &mut columns, &mut events);
+            is_empty &= self.arrived.is_empty();
+            let took = caught(|| take(&self.arrived, &mut self.spans, &mut columns, &mut events));
+            let count =
+                took.unwrap_or_else(|panic| Err(columns.problem(usize::MAX, panic))).map_err(Failure::Record)?;
+            self.arrived.release(count);
+            // What is left did not fit.
+            if !events.is_empty() || !self.arrived.is_empty() || began.elapsed() >= timeout {
+                break;
+            }
         }
         if is_empty {
             self.move_to_positions_of_client()?;
@@ -238,7 +274,7 @@ impl Consumer {
             return 0;
         }
         let fitting = match columns.records() {
-            0 => BATCH_BYTES / self.bytes_per_record.max(64 << 10),
+            0 => BATCH_BYTES / self.bytes_per_record.max(1),
             count => bytes / (columns.bytes() / count).max(1),
         };
         fitting.clamp(1, CHUNK).min(records).min(usize::try_from(left).unwrap_or(CHUNK))
@@ -268,7 +304,6 @@ impl Consumer {
         let mut moved = Vec::new();
         for (topic, found) in &mut self.spans {
             for (partition, span) in found {
-                span.is_damaged = false;
                 if std::mem::take(&mut span.has_moved) {
                     moved.push((Arc::clone(topic), *partition, span.position));
                 }
@@ -278,10 +313,17 @@ impl Consumer {
     }
 }
 
-/// Put the records within the ranges into the columns, and move the positions.
-fn take(messages: &Messages<'_>, spans: &mut Spans, columns: &mut Columns, events: &mut Vec<Event>) {
+/// Put the records within the ranges into the columns, and move the positions. Return how many messages were taken: all, or
+/// those in front of the first one that does not fit.
+fn take(
+    messages: &Messages,
+    spans: &mut Spans,
+    columns: &mut Columns,
+    events: &mut Vec<Event>,
+) -> Result<usize, Problem> {
     let mut current: Option<(Message<'_>, Option<Span>)> = None;
     let mut last: Option<Message<'_>> = None;
+    let mut taken = 0;
     for message in messages.iter() {
         let same = current.as_ref().is_some_and(|(first, _)| first.is_of_partition_of(&message));
         if !same || message.error().is_some() {
@@ -290,6 +332,7 @@ fn take(messages: &Messages<'_>, spans: &mut Spans, columns: &mut Columns, event
         }
         if let Some(error) = message.error() {
             note(&message, error, spans, events);
+            taken += 1;
             continue;
         }
         let (_, span) = current.get_or_insert_with(|| {
@@ -306,15 +349,25 @@ fn take(messages: &Messages<'_>, spans: &mut Spans, columns: &mut Columns, event
             let offset = message.offset();
             if offset >= span.position && !span.is_finished() {
                 if offset < span.end {
-                    columns.push(&message);
+                    let weight = columns.weight(&message).map_err(|reason| Problem {
+                        place: Some((message.topic(), message.partition(), offset)),
+                        reason,
+                    })?;
+                    let is_full = columns.records() == BATCH_RECORDS || columns.bytes() + weight > BATCH_BYTES;
+                    if is_full && columns.records() > 0 {
+                        break;
+                    }
+                    columns.push(&message, weight);
                     last = Some(message);
                 }
                 span.move_to(offset + 1);
             }
         }
+        taken += 1;
     }
     store(current, spans);
     end_run(last, columns);
+    Ok(taken)
 }
 
 /// Note the time of the last record of a run. Only that one is asked for its time, unless the times are wanted.

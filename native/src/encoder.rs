@@ -10,7 +10,7 @@ use dynamic_kafka_encode::{self as encode, Spec};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::python::Batch;
+use crate::python::{Batch, guarded};
 
 /// Turns rows into messages.
 #[pyclass(frozen, module = "dynamic_kafka_native")]
@@ -38,8 +38,7 @@ impl Encoder {
         if !matches!(rows.0.data_type(), DataType::Struct(_)) {
             return Err(refused("the rows are no structs"));
         }
-        let rows = StructArray::from(rows.0);
-        let encoded = py.detach(|| self.encoder.encode(&rows, prefix)).map_err(refused)?;
+        let encoded = guarded(py, || self.encoder.encode(&StructArray::from(rows.0), prefix))?.map_err(refused)?;
         let messages: ArrayRef = Arc::new(encoded.messages);
         let batch = RecordBatch::try_from_iter_with_nullable([("messages", messages, true)]).map_err(refused)?;
         Ok((Batch { batch }, encoded.left))

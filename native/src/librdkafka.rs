@@ -4,10 +4,11 @@
 //! same version and the same TLS. Only the public C API is used, and only with handles that are made here.
 //!
 //! This module has what its parts share: `consumer` and `producer`. Why the calls are sound: every pointer that librdkafka
-//! returns is owned by one value here, which releases it once, when it is dropped. `Messages` borrows its client, and what a `Message` returns borrows the `Messages`, so no memory of
+//! returns is owned by one value here, which releases it once, when it is dropped at the latest. `Messages` keeps its client, and what a `Message` returns borrows the `Messages`, so no memory of
 //! librdkafka is used after it was released. A handle may be used by several threads, says librdkafka.
 #![allow(unsafe_code)]
 
+use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::slice;
 use std::sync::OnceLock;
@@ -212,22 +213,30 @@ impl Api {
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// Load librdkafka from a file, and return its version. Only the first call in a process does it.
+/// Load librdkafka from a file, if it has this version. Only the first one that is loaded in a process is used.
 ///
 /// # Errors
-/// A text if the file cannot be loaded, or lacks a function that is needed.
-pub fn load(path: &str) -> Result<String, String> {
+/// A text if the file cannot be loaded, has another version, or lacks a function that is needed.
+pub fn load(path: &str, version: &str) -> Result<(), String> {
     if API.get().is_none() {
         // SAFETY: the caller names the librdkafka that confluent-kafka has loaded; to load it again runs nothing.
-        let library = unsafe { Library::new(path) }.map_err(|error| error.to_string())?;
-        // SAFETY: as above. The library is never unloaded, because it is forgotten.
+        let library = unsafe { Library::new(path) }.map_err(|error| {
+            let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+            format!("{error}{reason}")
+        })?;
+        // SAFETY: as above. The library is never unloaded once it is used, because it is forgotten.
         let found = unsafe { Api::of(&library) }?;
+        is_version(&found, version)?;
         std::mem::forget(library);
         let _ = API.set(found);
     }
-    let api = loaded().map_err(|error| error.text)?;
+    is_version(loaded().map_err(|error| error.text)?, version)
+}
+
+fn is_version(api: &Api, version: &str) -> Result<(), String> {
     // SAFETY: returns a constant text.
-    Ok(unsafe { text((api.version_str)()) })
+    let found = unsafe { text((api.version_str)()) };
+    if found == version { Ok(()) } else { Err(format!("its version is {found}, and confluent-kafka has {version}")) }
 }
 
 fn loaded() -> Result<&'static Api, Error> {

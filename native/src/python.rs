@@ -6,18 +6,18 @@ use std::time::Duration;
 use arrow_array::{RecordBatch, StructArray, ffi};
 use arrow_pyarrow::PyArrowType;
 use dynamic_kafka_decode::{Decoder, Spec};
-use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
-use crate::columns::{Column, Columns, Problem};
-use crate::consumer::{self, Span};
+use crate::columns::{Column, Columns, Problem, caught};
+use crate::consumer::{self, Failure, Span};
 use crate::encoder::Encoder;
 use crate::librdkafka::{self, Report, producer};
 use crate::producer::{self as rows, Stop};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 7;
+const INTERFACE: u32 = 8;
 
 type Range = (String, i32, i64, i64);
 type Run = (String, i32, usize, Option<i64>);
@@ -40,6 +40,37 @@ fn raised(py: Python<'_>, error: &librdkafka::Error) -> PyErr {
         Ok(PyErr::from_value(module.getattr("KafkaException")?.call1((inner,))?))
     };
     made().unwrap_or_else(|other| other)
+}
+
+/// Return the error of a record, or of a cluster if no record is known.
+fn record_error(py: Python<'_>, cluster: &str, problem: Problem) -> PyErr {
+    let made = || -> PyResult<PyErr> {
+        let errors = py.import("dynamic_kafka.errors")?;
+        let about = PyDict::new(py);
+        about.set_item("cluster_id", cluster)?;
+        let Some((topic, partition, offset)) = problem.place else {
+            let words = format!("Cluster '{cluster}': {}", problem.reason);
+            return Ok(PyErr::from_value(errors.getattr("DynamicKafkaError")?.call((words,), Some(&about))?));
+        };
+        about.set_item("topic", topic)?;
+        about.set_item("partition", partition)?;
+        about.set_item("offset", offset)?;
+        Ok(PyErr::from_value(errors.getattr("RecordError")?.call((problem.reason,), Some(&about))?))
+    };
+    made().unwrap_or_else(|other| other)
+}
+
+/// Call a function without the GIL. If it panics, the error is an ordinary one of Python.
+pub(crate) fn guarded<T: Send>(py: Python<'_>, call: impl FnOnce() -> T + Send) -> PyResult<T> {
+    py.detach(|| caught(call)).map_err(|reason| {
+        let made = || -> PyResult<PyErr> {
+            let errors = py.import("dynamic_kafka.errors")?;
+            let (first, rest) = reason.split_at(reason.chars().next().map_or(0, char::len_utf8));
+            let words = first.to_uppercase() + rest;
+            Ok(PyErr::from_value(errors.getattr("DynamicKafkaError")?.call1((words,))?))
+        };
+        made().unwrap_or_else(|other| other)
+    })
 }
 
 /// A batch, which pyarrow takes over by the Arrow C data interface.
@@ -79,6 +110,7 @@ struct Fetched {
     is_empty: bool,
     #[pyo3(get)]
     unknown_schemas: Vec<u32>,
+    cluster: String,
     columns: Mutex<Option<Columns>>,
 }
 
@@ -95,16 +127,13 @@ impl Fetched {
     /// Return the records as a batch without those of some topics; None if none is left, or if it was called before.
     ///
     /// Raises:
-    ///     OverflowError: If a record's time does not fit: with topic, partition, offset, and the time in milliseconds.
+    ///     RecordError: If a record's time does not fit.
     fn batch(&self, py: Python<'_>, without: Vec<String>) -> PyResult<Option<Batch>> {
         let Some(columns) = locked(&self.columns).take() else { return Ok(None) };
-        match py.detach(|| columns.finish(&without)) {
-            Ok(batch) => Ok(batch.map(|batch| Batch { batch })),
-            Err(Problem::Time(topic, partition, offset, time_ms)) => {
-                Err(PyOverflowError::new_err((topic, partition, offset, time_ms)))
-            }
-            Err(Problem::Arrow(error)) => Err(PyRuntimeError::new_err(error.to_string())),
-        }
+        let batch = guarded(py, || columns.finish(&without))?;
+        batch
+            .map(|batch| batch.map(|batch| Batch { batch }))
+            .map_err(|problem| record_error(py, &self.cluster, problem))
     }
 }
 
@@ -122,7 +151,7 @@ impl Consumer {
         call: impl FnOnce(&mut consumer::Consumer) -> Result<T, librdkafka::Error> + Send,
     ) -> PyResult<T> {
         let closed = || librdkafka::Error::new(librdkafka::INVALID_ARG, "the consumer is closed");
-        py.detach(|| locked(&self.consumer).as_mut().ok_or_else(closed).and_then(call))
+        guarded(py, || locked(&self.consumer).as_mut().ok_or_else(closed).and_then(call))?
             .map_err(|error| raised(py, &error))
     }
 }
@@ -132,7 +161,7 @@ impl Consumer {
     /// Make a consumer from librdkafka's properties.
     #[new]
     fn new(py: Python<'_>, properties: Vec<(String, String)>) -> PyResult<Self> {
-        let made = py.detach(|| consumer::Consumer::new(&properties)).map_err(|error| raised(py, &error))?;
+        let made = guarded(py, || consumer::Consumer::new(&properties))?.map_err(|error| raised(py, &error))?;
         Ok(Self { consumer: Mutex::new(Some(made)) })
     }
 
@@ -174,8 +203,18 @@ impl Consumer {
     }
 
     /// Return what arrives within a time, up to a whole batch.
+    ///
+    /// Raises:
+    ///     RecordError: If a record cannot be put into a batch.
     fn fetch(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Fetched> {
-        let fetched = self.detached(py, |consumer| consumer.fetch(Duration::from_secs_f64(timeout_s.max(0.0))))?;
+        let (cluster, fetched) = self.detached(py, |consumer| {
+            let fetched = consumer.fetch(seconds(timeout_s));
+            Ok((consumer.cluster().to_owned(), fetched))
+        })?;
+        let fetched = fetched.map_err(|failure| match failure {
+            Failure::Client(error) => raised(py, &error),
+            Failure::Record(problem) => record_error(py, &cluster, problem),
+        })?;
         let named = |(topic, partition, position): (Arc<str>, i32, i64)| (topic.to_string(), partition, position);
         Ok(Fetched {
             positions: fetched.positions.into_iter().map(named).collect(),
@@ -183,14 +222,14 @@ impl Consumer {
             events: fetched.events,
             is_empty: fetched.is_empty,
             unknown_schemas: fetched.columns.unknown_schemas(),
+            cluster,
             columns: Mutex::new(Some(fetched.columns)),
         })
     }
 
     /// Ask a broker about a topic, which the client then knows.
     fn look_up(&self, py: Python<'_>, topic: &str, timeout_s: f64) -> PyResult<()> {
-        let timeout = Duration::from_secs_f64(timeout_s.max(0.0));
-        self.detached(py, |consumer| consumer.client().look_up(topic, timeout))
+        self.detached(py, |consumer| consumer.client().look_up(topic, seconds(timeout_s)))
     }
 
     /// Return the errors (code and text) and the lines of the log since the last call, and the last statistics if there are new ones.
@@ -214,8 +253,8 @@ struct Rows {
 impl Rows {
     /// Take the columns over; nothing is copied. See `sink/records.py`.
     #[new]
-    fn new(batch: PyArrowType<RecordBatch>, topics: Vec<String>) -> PyResult<Self> {
-        let rows = rows::Rows::new(&batch.0, topics).map_err(PyValueError::new_err)?;
+    fn new(py: Python<'_>, batch: PyArrowType<RecordBatch>, topics: Vec<String>) -> PyResult<Self> {
+        let rows = guarded(py, || rows::Rows::new(&batch.0, topics))?.map_err(PyValueError::new_err)?;
         Ok(Self { rows: Mutex::new(rows) })
     }
 }
@@ -234,10 +273,10 @@ impl Producer {
         call: impl FnOnce(&producer::Producer) -> Result<T, librdkafka::Error> + Send,
     ) -> PyResult<T> {
         let closed = || librdkafka::Error::new(librdkafka::INVALID_ARG, "the producer is closed");
-        py.detach(|| {
+        guarded(py, || {
             let producer = locked(&self.producer).clone();
             producer.ok_or_else(closed).and_then(|producer| call(&producer))
-        })
+        })?
         .map_err(|error| raised(py, &error))
     }
 }
@@ -247,7 +286,7 @@ impl Producer {
     /// Make a producer from librdkafka's properties.
     #[new]
     fn new(py: Python<'_>, properties: Vec<(String, String)>) -> PyResult<Self> {
-        let made = py.detach(|| producer::Producer::new(&properties)).map_err(|error| raised(py, &error))?;
+        let made = guarded(py, || producer::Producer::new(&properties))?.map_err(|error| raised(py, &error))?;
         Ok(Self { producer: Mutex::new(Some(Arc::new(made))) })
     }
 
@@ -319,8 +358,10 @@ impl Producer {
     }
 }
 
+/// Return a time; librdkafka counts milliseconds in 31 bits. What is no number is no time at all.
 fn seconds(time: f64) -> Duration {
-    Duration::try_from_secs_f64(time).unwrap_or_default()
+    const MOST_S: f64 = (i32::MAX / 1000) as f64;
+    Duration::try_from_secs_f64(time.clamp(0.0, MOST_S)).unwrap_or_default()
 }
 
 fn separated(reports: Vec<Report>) -> Reports {
@@ -335,10 +376,13 @@ fn separated(reports: Vec<Report>) -> Reports {
     (errors, lines, statistics)
 }
 
-/// Load librdkafka from a file, and return its version.
+/// Load librdkafka from a file, if it has this version.
+///
+/// Raises:
+///     RuntimeError: If it cannot be loaded or used, with the reason.
 #[pyfunction]
-fn load_librdkafka(path: &str) -> PyResult<String> {
-    librdkafka::load(path).map_err(PyRuntimeError::new_err)
+fn load_librdkafka(path: &str, version: &str) -> PyResult<()> {
+    librdkafka::load(path, version).map_err(PyRuntimeError::new_err)
 }
 
 /// Return whether values can be decoded as a spec says.

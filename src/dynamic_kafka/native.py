@@ -24,7 +24,6 @@ __all__ = [
     "can_decode",
     "encode_all",
     "encoder",
-    "find_librdkafka",
     "implementation",
     "kernel",
 ]
@@ -37,7 +36,7 @@ Encode = Callable[["pa.StructArray", bytes], tuple["pa.BinaryArray", list[int]]]
 """Takes rows, and the bytes with which each message begins. Returns a message for each row, null for a row that is null, and
 the places of the rows that the kernel is not certain about; their messages are null, too."""
 
-_INTERFACE = 7
+_INTERFACE = 8
 _REPAIR = "install the version of pyspark-dynamic-kafka-native that belongs to this pyspark-dynamic-kafka"
 
 
@@ -64,15 +63,22 @@ def kernel() -> Kernel:
         return _unusable(f"it cannot be loaded ({error}); {_REPAIR}")
     if module.INTERFACE != _INTERFACE:
         return _unusable(f"its interface is {module.INTERFACE}, and {_INTERFACE} is needed; {_REPAIR}")
-    path = find_librdkafka()
-    if path is None:
-        return _unusable("the librdkafka of confluent-kafka was not found; install confluent-kafka from its wheel")
-    try:
-        version = module.load_librdkafka(path)
-    except RuntimeError as error:
-        return _unusable(f"librdkafka cannot be used ({error}); install confluent-kafka from its wheel")
-    _log.debug("The native kernel %s uses librdkafka %s of %s", module.__version__, version, path)
-    return Kernel(module)
+    from confluent_kafka import libversion
+
+    # A leftover file of another version may be beside the right one.
+    version, problems = libversion()[0], []
+    for path in dict.fromkeys(_candidates()):
+        try:
+            module.load_librdkafka(path, version)
+        except RuntimeError as error:
+            problems.append(f"{path}: {error}")
+        else:
+            _log.debug("The native kernel %s uses librdkafka %s of %s", module.__version__, version, path)
+            return Kernel(module)
+    problem = f"librdkafka {version} of confluent-kafka " + (
+        f"cannot be used ({'; '.join(problems)})" if problems else "was not found"
+    )
+    return _unusable(f"{problem}; install confluent-kafka from its wheel")
 
 
 def _unusable(problem: str) -> Kernel:
@@ -158,12 +164,8 @@ def _without_texts(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def find_librdkafka() -> str | None:
-    """Return the file of the librdkafka that confluent-kafka has loaded; None if it is part of confluent-kafka itself."""
-    return next(_candidates(), None)
-
-
 def _candidates() -> Iterator[str]:
+    """Yield the files that may be the librdkafka that confluent-kafka has loaded, the likely ones first."""
     import confluent_kafka
 
     package = Path(confluent_kafka.__file__).parent

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from dynamic_kafka.errors import RecordError
-
-__all__ = ["COLUMNS", "SPEC", "VALUE_ROW", "arrow_schema", "time_error"]
+__all__ = ["COLUMNS", "SPEC", "VALUE_ROW", "arrow_schema"]
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "key": pa.binary(),
@@ -39,15 +37,3 @@ SPEC = b"spec"
 def arrow_schema(columns: Iterable[str], value_row: pa.Field | None = None) -> pa.Schema:
     """Return the schema of batches with these columns. `value_row` is the field `VALUE_ROW`, if it is one of them."""
     return pa.schema([value_row if name == VALUE_ROW else pa.field(name, COLUMNS[name]) for name in columns])
-
-
-def time_error(cluster: str, topic: str, partition: int, offset: int, time_ms: int) -> RecordError:
-    """Return the error for a record whose time does not fit into Spark's timestamp, which counts microseconds."""
-    return RecordError(
-        f"the record's timestamp {time_ms} ms does not fit into a Spark timestamp; leave the timestamp "
-        "column out with a schema of your own, or start after this record",
-        cluster_id=cluster,
-        topic=topic,
-        partition=partition,
-        offset=offset,
-    )

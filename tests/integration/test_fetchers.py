@@ -246,6 +246,94 @@ def test_the_size_of_a_batch_is_bounded(cluster: MockCluster, open_at: Open) -> 
     assert max(large.sizes) <= BATCH_BYTES / len(value) + 1
 
 
+@pytest.mark.parametrize("implementation", ["native"], indirect=True)
+def test_headers_count_for_the_size_of_a_batch(cluster: MockCluster, open_at: Open) -> None:
+    """As keys and values do, from the first batch on: a batch of the kernel has 16 MiB at most, whatever its values are."""
+    headers, spans = (
+        [("h", b"x" * 240_000)] * 4,
+        {KafkaTopicPartition(t, p): Span(0, 4) for t in "tuv" for p in range(4)},
+    )
+    for tp in spans:  # the mock cluster keeps 5 MB of a partition
+        produce(cluster.bootstrap_servers, tp.topic, [(None, b"v")] * 4, partition=tp.partition, headers=headers)
+    for columns, most in ((["headers"], BATCH_BYTES // 960_000), (["value"], 48)):
+        fetching = open_at(cluster.bootstrap_servers, spans, columns)
+        fetching.fetch_until(lambda: sum(fetching.sizes) == 48, "all of them")  # noqa: B023
+        assert max(fetching.sizes) <= most
+        assert fetching.positions == dict.fromkeys(spans, 4)
+
+
+@pytest.mark.parametrize("implementation", ["native"], indirect=True)
+@pytest.mark.broker
+def test_large_records_are_batches(cluster_a: KafkaBroker, topic: Callable[..., str], open_at: Open) -> None:
+    """Also one that has more bytes than a batch should, in its value or in its headers. What follows it is not lost."""
+    name, servers, large = topic(), cluster_a.bootstrap_servers, BATCH_BYTES + 1
+    cluster_a.create_topic(name, config={"max.message.bytes": "60000000"})
+    properties, tp = {"message.max.bytes": "60000000"}, KafkaTopicPartition(name, 0)
+    produce(servers, name, [(None, b"v"), (None, b"v" * large)], partition=0, properties=properties)
+    megabytes = [("h", b"x" * 1_000_000)] * (BATCH_BYTES // 1_000_000 + 1)
+    produce(servers, name, [(None, b"v")] * 2, partition=0, headers=megabytes, properties=properties)
+    produce(servers, name, [(None, b"v")] * 2, partition=0)
+    fetching = open_at(servers, {tp: Span(0, 6)}, ["offset", "value", "headers"])
+    fetching.fetch_until(lambda: fetching.positions.get(tp) == 6, "the end")
+    assert [(r["offset"], len(r["value"]), len(r["headers"] or ())) for r in fetching.rows] == [
+        (0, 1, 0), (1, large, 0), (2, 1, len(megabytes)), (3, 1, len(megabytes)), (4, 1, 0), (5, 1, 0)
+    ]  # fmt: skip
+    assert max(fetching.sizes) <= 2
+
+
+@pytest.mark.parametrize("implementation", ["native"], indirect=True)
+def test_what_waits_for_the_next_batch_is_forgotten_by_a_seek(cluster: MockCluster, open_at: Open) -> None:
+    """No record is returned twice or left out, wherever it goes."""
+    for partition in range(4):  # more than a batch; of the first chunks nobody could guess the size of the next ones
+        records: list[tuple[None, bytes]] = [*[(None, b"v")] * 300, *[(None, b"v" * 100_000)] * 45]
+        produce(cluster.bootstrap_servers, "t", records, partition=partition)
+    spans = {KafkaTopicPartition("t", partition): Span(0, 345) for partition in range(4)}
+    fetching = open_at(cluster.bootstrap_servers, spans, ["partition", "offset", "value"])
+    for span in (Span(7, 300), Span(290, 345), Span(0, 345)):
+        fetching.positions = {}
+        fetching.fetcher.assign(spans)
+        wait_until(lambda: fetching.fetch().records, 20, "a batch")
+        if fetching.positions.get(T0) == 345:
+            continue  # a range that has ended is not sought
+        fetching.fetcher.seek(T0, span)
+        fetching.rows, fetching.positions = [], {}
+        fetching.until_moved(p0=span.end)
+        assert [row["offset"] for row in fetching.rows if row["partition"] == 0] == list(range(*span))
+
+
+@pytest.mark.parametrize("implementation", ["native"], indirect=True)
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0, float("nan"), 1e-300])
+def test_no_time_is_enough_to_fetch_what_is_there(cluster: MockCluster, open_at: Open, timeout_s: float) -> None:
+    """A time may be any number; a long one, which may be infinite, ends with the range."""
+    produce(cluster.bootstrap_servers, "t", [(None, b"v")], partition=0)
+    clients = open_at(cluster.bootstrap_servers, {T0: Span(0, 1)}, ["offset"]).clients
+    wait_until(lambda: clients.native_consumer.fetch(timeout_s).records, 20, "the record")
+    clients.native_consumer.assign([("t", 0, 0, 1)], ["offset"], "c", None)
+    assert clients.native_consumer.fetch(float("inf")).records == 1
+    clients.native_consumer.look_up("t", 1e300)
+
+
+@pytest.mark.parametrize("implementation", ["native"], indirect=True)
+def test_nothing_is_fetched_without_ranges(cluster: MockCluster, open_at: Open) -> None:
+    """A fetch returns at once, and is empty."""
+    clients = open_at(cluster.bootstrap_servers, {}).clients
+    assert clients.native_consumer.fetch(0).is_empty
+
+
+@pytest.mark.parametrize("implementation", ["native"], indirect=True)
+def test_headers_that_cannot_be_read_name_their_record(cluster: MockCluster, open_at: Open) -> None:
+    """The limit of librdkafka is 100,000 headers of a record. Without the column `headers` that is no error."""
+    produce(cluster.bootstrap_servers, "t", [(None, b"v")], partition=0)
+    produce(cluster.bootstrap_servers, "t", [(None, b"v")], partition=0, headers=[("", b"")] * 100_001)
+    with pytest.raises(
+        RecordError, match=r"Cluster 'c', topic 't', partition 0, offset 1: its headers cannot be read \("
+    ):
+        open_at(cluster.bootstrap_servers, {T0: Span(0, 2)}, ["headers"]).until_moved(p0=2)
+    fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 2)}, ["offset"])
+    fetching.until_moved(p0=2)
+    assert len(fetching.rows) == 2
+
+
 def test_an_offset_out_of_range_is_an_event(cluster: MockCluster, open_at: Open) -> None:
     """No position is reset in silence."""
     produce(cluster.bootstrap_servers, "t", [(None, b"v")] * 3, partition=0)

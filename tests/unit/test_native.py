@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,10 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import libversion
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import DynamicKafkaError, MissingDependencyError
-from dynamic_kafka.native import find_librdkafka, implementation, kernel
+from dynamic_kafka.native import implementation, kernel
 
 Install = Callable[[Any], None]
 
@@ -29,17 +32,60 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     kernel.cache_clear()
 
 
-def refuse(_path: str) -> str:
+def refuse(_path: str, _version: str) -> None:
     """A librdkafka that is too old."""
     raise RuntimeError("librdkafka has no function rd_kafka_x")
 
 
 def test_confluent_kafkas_librdkafka_is_found() -> None:
     """The very file, not another one of the system."""
-    path = find_librdkafka()
-    assert path is not None
+    path = next(native._candidates())
     assert "confluent_kafka" in path
     assert Path(path).is_file()
+
+
+def test_the_first_librdkafka_of_confluent_kafkas_version_is_used(
+    install: Install, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A leftover file of another version is not; if no file can be used, the log has the reason for each of them."""
+    monkeypatch.setattr(native, "_candidates", lambda: iter(["/old", "/broken", "/old", "/right", "/never"]))
+    asked: list[str] = []
+
+    def load(path: str, version: str) -> None:
+        asked.append(path)
+        assert version == libversion()[0]
+        if path != usable:
+            raise RuntimeError(f"no {path[1:]} one")
+
+    usable = "/right"
+    module = SimpleNamespace(INTERFACE=native._INTERFACE, load_librdkafka=load, __version__="0.1.0")
+    install(module)
+    assert kernel() == (module, "")
+    assert asked == ["/old", "/broken", "/right"]
+    usable = ""
+    kernel.cache_clear()
+    assert kernel().module is None
+    assert f"librdkafka {libversion()[0]} of confluent-kafka cannot be used (/old: no old one; /broken: " in caplog.text
+    monkeypatch.setattr(native, "_candidates", lambda: iter([]))
+    kernel.cache_clear()
+    assert "confluent-kafka was not found; install confluent-kafka from its wheel" in kernel().problem
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "problem"),
+    [
+        ("/no/such/file", None, "cannot open shared object file"),
+        (None, "1.0.0", r"its version is [\d.]+, and confluent-kafka has 1\.0\.0"),
+    ],
+)
+def test_the_kernel_says_why_a_librdkafka_cannot_be_used(path: str | None, version: str | None, problem: str) -> None:
+    """In a process that has loaded none yet: the reason of the system, or the version."""
+    if kernel().module is None:
+        pytest.skip("the native kernel is not installed")
+    arguments = (path or next(native._candidates()), version or libversion()[0])
+    code = f"import dynamic_kafka_native as kernel; kernel.load_librdkafka(*{arguments!r})"
+    failed = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False)
+    assert re.search(f"RuntimeError: .*{problem}", failed.stderr)
 
 
 def test_without_the_kernel_python_reads(install: Install) -> None:
@@ -72,13 +118,9 @@ def test_a_kernel_that_does_not_fit_is_not_used(
 
 
 def test_a_kernel_that_fits_is_used(install: Install) -> None:
-    """It gets the path of librdkafka."""
-    paths: list[str] = []
-
-    def load(path: str) -> str:
-        paths.append(path)
-        return "2.16.0"
-
+    """It gets the path and the version of confluent-kafka's librdkafka."""
+    given: list[tuple[str, str]] = []
+    load = lambda *arguments: given.append(arguments)  # noqa: E731
     install(SimpleNamespace(INTERFACE=native._INTERFACE, load_librdkafka=load, __version__="0.1.0"))
     assert implementation("auto") == implementation("native") == "native"
-    assert paths == [find_librdkafka()]
+    assert given == [(next(native._candidates()), libversion()[0])]

@@ -217,7 +217,10 @@ impl<'a> Reader<'a> {
             (Step::Long(Unit::TimestampMillis), Values::Timestamp(v, _)) => {
                 v.push(self.long()?.checked_mul(1000).ok_or(Uncertain)?);
             }
-            (Step::Long(Unit::TimestampMicros), Values::Timestamp(v, _)) => v.push(self.long()?),
+            (Step::Long(Unit::TimestampMicros), Values::Timestamp(v, _)) => match self.long()? {
+                i64::MIN => return Err(Uncertain), // Spark's times begin one later
+                micros => v.push(micros),
+            },
             (Step::Array(item), Values::List(_, offsets, element)) => {
                 self.blocks(|reader| {
                     reader.spend(element.width)?;

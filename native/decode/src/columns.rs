@@ -12,7 +12,7 @@ use arrow_array::types::{
 };
 use arrow_array::{ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, PrimitiveArray, StringArray, StructArray};
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields, TimeUnit};
 
 use crate::Unsupported;
 
@@ -177,7 +177,11 @@ impl Column {
             DataType::Int64 => Values::Int64(Vec::new()),
             DataType::Float32 => Values::Float32(Vec::new()),
             DataType::Float64 => Values::Float64(Vec::new()),
-            DataType::Decimal128(precision, scale) if *scale >= 0 => Values::Decimal(Vec::new(), *precision, *scale),
+            DataType::Decimal128(precision @ 1..=DECIMAL128_MAX_PRECISION, scale)
+                if u8::try_from(*scale).is_ok_and(|scale| scale <= *precision) =>
+            {
+                Values::Decimal(Vec::new(), *precision, *scale)
+            }
             DataType::Utf8 => Values::String(Bytes::new()),
             DataType::Binary => Values::Binary(Bytes::new()),
             DataType::Date32 => Values::Date(Vec::new()),

@@ -11,7 +11,8 @@
 //!   `Z`.
 //! * With `ignore_parse_errors` an empty field of a number, date or time is null.
 //!
-//! One line break at the end belongs to no field. Arrays and rows are not decoded.
+//! One line break at the end belongs to no field. Arrays and rows are not decoded. A line with more than 20,000 delimiters, in
+//! quotes or not, is left: Spark's parser does not read it.
 
 use serde_json::Value;
 
@@ -22,6 +23,9 @@ use crate::{cast, text};
 const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Python's expressions use this character for a text in quotes.
 const STAND_IN: char = '\u{fdd8}';
+
+/// As in Python (`formats/csv/lines.py`).
+const MOST_DELIMITERS: usize = 20_000;
 
 /// The special characters of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +60,10 @@ pub(crate) fn read(message: &[u8], columns: &mut Struct, dialect: &Dialect) -> C
     let text = str::from_utf8(message).map_err(|_| Uncertain)?;
     let line = text.trim_end_matches(['\r', '\n']).trim_start_matches(BYTE_ORDER_MARK);
     if !line.bytes().any(|c| c > b' ') || line.contains(STAND_IN) {
+        return Err(Uncertain);
+    }
+    let delimiters = || line.bytes().filter(|c| *c == dialect.delimiter).count();
+    if line.len() > MOST_DELIMITERS && delimiters() > MOST_DELIMITERS {
         return Err(Uncertain);
     }
     let mut left = line;
@@ -202,6 +210,16 @@ mod tests {
         }
         assert_eq!(decoder.append(Some(b"\xff,1,true")), Left);
         assert_eq!(decoder.finish().len(), 19);
+    }
+
+    #[test]
+    fn a_line_of_too_many_delimiters_is_left() {
+        for (count, expected) in [(20_000, Decoded), (20_001, Left)] {
+            let line = format!("\"{}\",1,true", ",".repeat(count - 2));
+            assert_eq!(outcomes(&mut decoder(COMMON), [&line]), [expected]);
+        }
+        let long = format!("{},1,true", "a".repeat(1 << 20));
+        assert_eq!(outcomes(&mut decoder(COMMON), [&long]), [Decoded]);
     }
 
     #[test]

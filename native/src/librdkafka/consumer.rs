@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;
 use std::ptr::{null, null_mut};
 use std::slice;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
@@ -11,6 +12,9 @@ use super::{
     NO_CONSUMER_CLOSE, Queue, RawMessage, RawPartitions, Report, TEXT_BYTES, bytes, c_text, configured, loaded,
     milliseconds, text,
 };
+
+/// The code for something that is not there: a record without headers.
+const NO_ENTRY: c_int = -156;
 
 /// A partition of a topic with an offset.
 pub type Partition<'a> = (&'a str, i32, i64);
@@ -33,6 +37,10 @@ impl List {
     }
 
     fn offsets(&self) -> Vec<i64> {
+        // SAFETY: the list is valid. Without elements it has no memory for them.
+        if unsafe { (*self.raw).elems.is_null() } {
+            return Vec::new();
+        }
         // SAFETY: the list has so many elements.
         let elements = unsafe { slice::from_raw_parts((*self.raw).elems, (*self.raw).cnt as usize) };
         elements.iter().map(|element| element.offset).collect()
@@ -146,14 +154,14 @@ impl Client {
     }
 
     /// Return up to `count` messages; wait for the last of them up to a time.
-    pub fn consume(&self, count: usize, timeout: Duration) -> Messages<'_> {
+    pub fn consume(self: &Arc<Self>, count: usize, timeout: Duration) -> Messages {
         let mut raw: Vec<*mut RawMessage> = Vec::with_capacity(count);
         // SAFETY: there is room for so many pointers; the messages belong to the result from here on.
         unsafe {
             let found = (self.api.consume_batch_queue)(self.messages, milliseconds(timeout), raw.as_mut_ptr(), count);
             raw.set_len(usize::try_from(found).unwrap_or(0)); // -1 is an error that only a wrong queue has
         }
-        Messages { client: self, raw }
+        Messages { client: Arc::clone(self), raw, released: 0 }
     }
 
     /// Return what the client has to report, without waiting. It also does what librdkafka leaves to the owner of a client,
@@ -208,7 +216,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // SAFETY: made in `new`; no message is left, because `Messages` borrows the client.
+        // SAFETY: made in `new`; no message is left, because `Messages` keeps its client.
         unsafe {
             (self.api.queue_destroy)(self.messages);
             (self.api.queue_destroy)(self.reports);
@@ -218,30 +226,66 @@ impl Drop for Client {
 }
 
 /// Records and errors, in the order of their arrival.
-pub struct Messages<'a> {
-    client: &'a Client,
+pub struct Messages {
+    client: Arc<Client>,
     raw: Vec<*mut RawMessage>,
+    released: usize,
 }
 
-impl Messages<'_> {
-    /// Return whether there is none.
+// SAFETY: nobody else has the messages, and librdkafka does not care which thread reads and releases them.
+unsafe impl Send for Messages {}
+
+impl Messages {
+    /// Return no messages.
+    pub fn none(client: &Arc<Client>) -> Self {
+        Self { client: Arc::clone(client), raw: Vec::new(), released: 0 }
+    }
+
+    /// Return whether none is left.
     pub fn is_empty(&self) -> bool {
-        self.raw.is_empty()
+        self.released == self.raw.len()
     }
 
-    /// Return them.
+    /// Return those that are left.
     pub fn iter(&self) -> impl Iterator<Item = Message<'_>> {
-        // SAFETY: the messages are valid until this value is dropped.
-        self.raw.iter().map(|raw| Message { api: self.client.api, raw: unsafe { &**raw }, messages: PhantomData })
+        // SAFETY: the messages are valid until they are released, for which this value must not be borrowed.
+        self.raw[self.released..].iter().map(|raw| Message {
+            api: self.client.api,
+            raw: unsafe { &**raw },
+            messages: PhantomData,
+        })
     }
-}
 
-impl Drop for Messages<'_> {
-    fn drop(&mut self) {
-        for raw in &self.raw {
-            // SAFETY: each one came from `consume` and is released once.
+    /// Release those of a partition.
+    pub fn forget(&mut self, topic: &str, partition: i32) {
+        let mut left = Vec::new();
+        for raw in self.raw.drain(self.released..) {
+            // SAFETY: as in `iter`.
+            let message = Message { api: self.client.api, raw: unsafe { &*raw }, messages: PhantomData };
+            if message.partition() == partition && message.topic() == topic {
+                // SAFETY: as in `release`. The message is not used any more.
+                unsafe { (self.client.api.message_destroy)(raw) };
+            } else {
+                left.push(raw);
+            }
+        }
+        (self.raw, self.released) = (left, 0);
+    }
+
+    /// Release the first ones of those that are left.
+    pub fn release(&mut self, count: usize) {
+        let end = self.raw.len().min(self.released + count);
+        for raw in &self.raw[self.released..end] {
+            // SAFETY: each one came from `consume`, and is released once.
             unsafe { (self.client.api.message_destroy)(*raw) };
         }
+        self.released = end;
+    }
+}
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        self.release(usize::MAX - self.released);
     }
 }
 
@@ -250,7 +294,7 @@ impl Drop for Messages<'_> {
 pub struct Message<'a> {
     api: &'static Api,
     raw: &'a RawMessage,
-    messages: PhantomData<&'a Messages<'a>>,
+    messages: PhantomData<&'a Messages>,
 }
 
 impl<'a> Message<'a> {
@@ -310,22 +354,28 @@ impl<'a> Message<'a> {
         Some(unsafe { (self.api.message_leader_epoch)(self.raw) }).filter(|epoch| *epoch >= 0)
     }
 
-    /// Call a function with name and value of each header, in order.
-    pub fn for_each_header(&self, mut each: impl FnMut(&str, Option<&[u8]>)) {
+    /// Call a function with name and value of each header, in order. What is not UTF-8 in a name becomes U+FFFD, as in Java.
+    ///
+    /// # Errors
+    /// What is wrong if librdkafka cannot read the headers: they are damaged, or more than 100,000.
+    pub fn for_each_header(&self, mut each: impl FnMut(&str, Option<&[u8]>)) -> Result<(), String> {
         let mut headers: *mut Headers = null_mut();
         // SAFETY: the headers belong to the message, and their texts and bytes to the headers.
         unsafe {
-            if (self.api.message_headers)(self.raw, &raw mut headers) != 0 {
-                return;
+            match (self.api.message_headers)(self.raw, &raw mut headers) {
+                0 => (),
+                NO_ENTRY => return Ok(()),
+                code => return Err(format!("its headers cannot be read ({})", self.api.error(code).text)),
             }
             for index in 0.. {
                 let (mut name, mut value, mut length) = (null(), null(), 0);
                 let code = (self.api.header_get_all)(headers, index, &raw mut name, &raw mut value, &raw mut length);
                 if code != 0 {
-                    return;
+                    break;
                 }
                 each(&CStr::from_ptr(name).to_string_lossy(), bytes(value, length));
             }
         }
+        Ok(())
     }
 }

@@ -30,7 +30,8 @@ __all__ = [
 BATCH_RECORDS = 20_000
 """The most records of a batch."""
 BATCH_BYTES = 16 * 2**20
-"""A batch ends soon after it has this many bytes of keys and values, so that large records do not fill the memory."""
+"""A batch ends soon after it has this many bytes of keys, values and headers, so that large records do not fill the memory.
+The native kernel ends it before, unless the batch has only one record."""
 DAMAGED = (-199, -198, 2)
 """The error codes of records that cannot be decoded: librdkafka's _BAD_MSG and _BAD_COMPRESSION, Kafka's CORRUPT_MESSAGE."""
 
@@ -112,7 +113,11 @@ class Fetcher(Protocol):
         """
 
     def fetch(self, timeout_s: float) -> Fetched:
-        """Return what has arrived; wait for the first of it up to a time."""
+        """Return what has arrived; wait for the first of it up to a time.
+
+        Raises:
+            RecordError: If the headers of a record cannot be read, or if it is too large for any batch.
+        """
 
     def seek(self, tp: KafkaTopicPartition, span: Span) -> None:
         """Fetch a range from a position on, again or for the first time."""

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
-from dynamic_kafka.rows import SPEC, VALUE_ROW, time_error
+from dynamic_kafka.rows import SPEC, VALUE_ROW
 from dynamic_kafka.source.fetching import Fetched, FetchEvent, LookUpSchemas, Span
 
 __all__ = ["NativeFetcher"]
@@ -80,10 +80,7 @@ class NativeFetcher:
             if found.unknown_schemas and self._look_up_schemas is not None:
                 learned = self._look_up_schemas(found.unknown_schemas)
                 self._clients.native_consumer.learn(list(learned.items()))
-            try:
-                made = found.batch(list(without))
-            except OverflowError as error:
-                raise time_error(self._cluster, *error.args) from None
+            made = found.batch(list(without))
             return None if made is None else pa.record_batch(made)
 
         return batch

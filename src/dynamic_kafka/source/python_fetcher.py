@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from dynamic_kafka.errors import RecordError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
-from dynamic_kafka.rows import COLUMNS, VALUE_ROW, time_error
+from dynamic_kafka.rows import COLUMNS, VALUE_ROW
 from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, FetchEvent, Run, Span
 
 __all__ = ["PythonFetcher"]
@@ -211,7 +212,7 @@ def to_batch(schema: pa.Schema, cluster: str, runs: Sequence[_Run]) -> pa.Record
         runs: The messages by partition: at least one, and no events.
 
     Raises:
-        RecordError: If a record's time does not fit into Spark's timestamp.
+        RecordError: If a record's time does not fit into Spark's timestamp, or if its headers cannot be read.
     """
     messages = runs[0].messages if len(runs) == 1 else [m for run in runs for m in run.messages]
     n = len(messages)
@@ -233,7 +234,7 @@ def to_batch(schema: pa.Schema, cluster: str, runs: Sequence[_Run]) -> pa.Record
         elif name == VALUE_ROW:
             array = pa.nulls(n, data_type)  # all values are left to Spark
         elif name == "headers":
-            array = pa.array(list(map(_headers, messages)), data_type)
+            array = pa.array([_headers(cluster, message) for message in messages], data_type)
         else:
             array = pa.array(list(map(_GETTERS[name], messages)), data_type)
         arrays.append(array)
@@ -265,8 +266,11 @@ def _timestamps(cluster: str, times: list[tuple[int, int]], messages: Messages) 
         return pc.multiply_checked(millis, 1000).cast(COLUMNS["timestamp"])
     except pa.ArrowInvalid:
         bad = next(m for m, (_, ms) in zip(messages, times, strict=True) if not -(2**63) <= ms * 1000 < 2**63)
-        raise time_error(
-            cluster, bad.topic() or "", bad.partition() or 0, bad.offset() or 0, bad.timestamp()[1]
+        raise _record_error(
+            f"the record's timestamp {bad.timestamp()[1]} ms does not fit into a Spark timestamp; leave the timestamp "
+            "column out with a schema of your own, or start after this record",
+            cluster,
+            bad,
         ) from None
 
 
@@ -278,8 +282,17 @@ def _timestamp_types(times: list[tuple[int, int]]) -> pa.Array:
     return pa.array([kind - 1 for kind, _ in times], pa.int32())
 
 
-def _headers(message: Message) -> list[dict[str, Any]] | None:
-    headers = message.headers()
+def _headers(cluster: str, message: Message) -> list[dict[str, Any]] | None:
+    try:
+        headers = message.headers()
+    except SystemError:  # confluent-kafka cannot make a text of a name
+        reason = "the name of a header is not UTF-8, which only the native kernel reads (pyspark-dynamic-kafka-native)"
+        raise _record_error(reason, cluster, message) from None
     return (
         [{"key": key, "value": value} for key, value in cast("list[tuple[str, bytes]]", headers)] if headers else None
     )
+
+
+def _record_error(reason: str, cluster: str, message: Message) -> RecordError:
+    topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
+    return RecordError(reason, cluster_id=cluster, topic=topic, partition=partition, offset=offset)

@@ -81,6 +81,9 @@ _TUNING = {
 # task with a few records would drop most of it. So there is another client for such tasks.
 _LITTLE_BYTES = 131_072
 _LITTLE = {"max.partition.fetch.bytes": str(_LITTLE_BYTES)}
+# librdkafka does not count headers in `queued.max.messages.kbytes`. So with headers its queue is bounded by its records: it
+# fetches on if fewer than these are left. Measured with 12,000 records of 60 KB of headers: 131 MB in place of 607.
+_HEADERS = {"queued.min.messages": "100"}
 # The average size of a record of each cluster, in the last batch that this process has made of it.
 _record_bytes: dict[str, float] = {}
 # librdkafka reports it as _AUTO_OFFSET_RESET, with this text of _LOG_TRUNCATION in the message.
@@ -127,7 +130,8 @@ def read(
             readers = []
             for cluster, grouped in groupby(task.ranges, key=lambda r: r.cluster):
                 ranges, access = list(grouped), task.clusters[cluster]
-                opened = stack.enter_context(_clients_for(ranges, access, settings, tally))
+                has_headers = "headers" in schema.names
+                opened = stack.enter_context(_clients_for(ranges, access, settings, tally, has_headers=has_headers))
                 fetcher = make_fetcher(
                     settings.reader_implementation,
                     opened,
@@ -159,16 +163,17 @@ def read(
 
 
 def _clients_for(
-    ranges: Sequence[Range], access: ClusterAccess, settings: SourceSettings, tally: Tally | None
+    ranges: Sequence[Range], access: ClusterAccess, settings: SourceSettings, tally: Tally | None, *, has_headers: bool
 ) -> AbstractContextManager[ClusterClients]:
     """Lease the clients for the ranges of one cluster, by what they will probably fetch."""
     cluster = ranges[0].cluster
     is_little = max(r.end - r.start for r in ranges) * _record_bytes.get(cluster, math.inf) <= _LITTLE_BYTES
-    tuning = {**_TUNING, **_LITTLE} if is_little else _TUNING
+    tuning = _TUNING | (_LITTLE if is_little else {}) | (_HEADERS if has_headers else {})
+    purpose = ("read a little" if is_little else "read") + (" with headers" if has_headers else "")
     fixed = {"enable.partition.eof": "true", "group.id": settings.consumer_group}
     metrics = None if tally is None else settings.metrics
     consumer = ClientSettings(tuning, fixed, 0 if metrics is None else metrics.statistics_ms)
-    return kept_clients("read a little" if is_little else "read", cluster, access.properties, consumer=consumer)
+    return kept_clients(purpose, cluster, access.properties, consumer=consumer)
 
 
 class _ClusterReader:

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::metadata::{Form, Span, bytes, each_field};
 use super::scanner::Scanner;
-use super::{MOST_LEVELS, Reader};
+use super::{MOST_LEVELS, Reader, text_of};
 use crate::columns::{Certain, Column, Struct, Uncertain, Values};
 use crate::spec::{Unsupported, data_type};
 
@@ -170,7 +170,7 @@ pub(crate) fn read(message: &[u8], columns: &mut Struct, envelope: &Envelope) ->
     if message.is_empty() {
         return Ok(false);
     }
-    let text = str::from_utf8(message).map_err(|_| Uncertain)?;
+    let text = text_of(message)?;
     let found = envelope.spans(text)?;
     let [rows, metadata] = &mut columns.columns[..] else { return Err(Uncertain) };
     let Values::List(_, offsets, change) = &mut rows.values else { return Err(Uncertain) };

@@ -37,7 +37,11 @@ impl Scanner<'_> {
                 if !self.take(end) {
                     loop {
                         if opening == b'{' {
+                            let begin = self.at();
                             self.compact_text(to)?;
+                            if self.at() - begin > super::MOST_NAME {
+                                return Err(Uncertain);
+                            }
                             self.blanks();
                             self.expect(b':')?;
                             self.blanks();

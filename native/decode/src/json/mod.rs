@@ -20,7 +20,8 @@
 //! | ROW | an object | an array |
 //!
 //! Fields that are not wanted are skipped. They have to be JSON, too, but may be anything and may appear twice. More than 60
-//! levels are left. With `fail_on_missing_field` a message that lacks a field is left: that is an error for Spark to report.
+//! levels are left, and so are messages of more than 20,000,000 bytes and names of more than 50,000: Spark's parser refuses texts
+//! and names of more characters. With `fail_on_missing_field` a message that lacks a field is left: that is an error for Spark to report.
 
 pub(crate) mod changelog;
 mod loose;
@@ -32,6 +33,9 @@ use crate::{cast, text};
 use scanner::Scanner;
 
 const MOST_LEVELS: usize = 60;
+/// The limits of Jackson for a text and for a name. A character has a byte at least.
+const MOST_TEXT: usize = 20_000_000;
+const MOST_NAME: usize = 50_000;
 const MOST_DIGITS: usize = 100;
 
 /// The options of the format that matter for reading.
@@ -46,7 +50,7 @@ pub(crate) fn read(message: &[u8], columns: &mut Struct, options: &Options) -> C
     if message.is_empty() {
         return Ok(false);
     }
-    let text = str::from_utf8(message).map_err(|_| Uncertain)?;
+    let text = text_of(message)?;
     let mut reader = Reader::new(text);
     reader.complete = options.fail_on_missing_field;
     reader.scanner.blanks();
@@ -54,6 +58,13 @@ pub(crate) fn read(message: &[u8], columns: &mut Struct, options: &Options) -> C
     reader.object(columns, MOST_LEVELS)?;
     reader.scanner.blanks();
     if reader.scanner.is_at_end() { Ok(true) } else { Err(Uncertain) }
+}
+
+fn text_of(message: &[u8]) -> Certain<&str> {
+    if message.len() > MOST_TEXT {
+        return Err(Uncertain);
+    }
+    str::from_utf8(message).map_err(|_| Uncertain)
 }
 
 struct Reader<'a> {

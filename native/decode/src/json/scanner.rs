@@ -74,6 +74,9 @@ impl<'a> Scanner<'a> {
     #[inline]
     pub(crate) fn name(&mut self) -> Certain<&'a [u8]> {
         let name = self.quoted()?;
+        if name.len() > super::MOST_NAME {
+            return Err(Uncertain);
+        }
         self.blanks();
         self.expect(b':')?;
         self.blanks();
@@ -260,7 +263,11 @@ impl<'a> Scanner<'a> {
                 }
                 loop {
                     self.expect(b'"')?;
+                    let begin = self.at;
                     self.skip_text()?;
+                    if self.at - begin > super::MOST_NAME {
+                        return Err(Uncertain);
+                    }
                     self.blanks();
                     self.expect(b':')?;
                     self.blanks();

@@ -15,7 +15,7 @@ from pathlib import Path
 from dynamic_kafka.cli.checks.findings import Finding, error, ok, unknown, warning
 from dynamic_kafka.cli.job import Job
 from dynamic_kafka.errors import listed
-from dynamic_kafka.native import Implementation, Kernel, find_librdkafka, kernel
+from dynamic_kafka.native import Implementation, Kernel, kernel
 
 __all__ = [
     "CLIENT",
@@ -272,7 +272,9 @@ def check_kernel(job: Job) -> Iterator[Finding]:
     found = kernel()
     version = ""
     if found.module is not None:
-        version = f"{found.module.__version__} with librdkafka {found.module.load_librdkafka(find_librdkafka())}"
+        from confluent_kafka import libversion
+
+        version = f"{found.module.__version__} with librdkafka {libversion()[0]}"
     yield judge_kernel(found, version, *job.implementation)
 
 
