@@ -20,7 +20,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export PATH := $(PATH):$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pyspark-dynamic-kafka/observers/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-all soak mutation chaos demo changes observe migrate bench clean
+.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-second-system test-all soak mutation chaos demo changes observe migrate bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
@@ -33,7 +33,7 @@ PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	  /^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SOAK_ARGS=... (soak), ARGS=... (chaos, observe), BENCH_ARGS=... (bench)\n'
 
 install: $(STAMP) $(KERNEL) $(OBSERVERS) ## Make .venv with the project (editable) and all that developing it needs
@@ -90,6 +90,9 @@ test-slow: install ## Run the longer tests, and those of properties with more ex
 
 test-crash: install ## Run the tests that kill processes midway, and explore the whole model of the protocol
 	$(PYTEST) -m crash -n 2 --dist worksteal $(PYTEST_ARGS)
+
+test-second-system: ## Run the unit tests on Debian 13, with Python 3.13, Java 21 and the kernel built there; as root
+	scripts/second-system make test PYTEST_ARGS=tests/unit
 
 test-all: install ## Run all of the tests, e.g. PYTEST_ARGS='tests/crash -k zombie'
 	HYPOTHESIS_PROFILE=ci $(PYTEST) $(PYTEST_ARGS)
