@@ -11,14 +11,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNEL := $(VENV)/.kernel
 KERNEL_SOURCES := $(shell find native -path native/target -prune -o -path native/fuzz -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name Cargo.lock \) -print)
-CARGO := $(shell command -v cargo)
+OBSERVERS := $(VENV)/.observers
 
 # Without these, Spark's workers start whatever `python3` is on PATH, which lacks this project's libraries.
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+# Where scripts/get-observers puts what is not on the PATH.
+export PATH := $(PATH):$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pyspark-dynamic-kafka/observers/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-all soak mutation chaos demo changes observe migrate bench clean
+.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-second-system test-all soak mutation chaos demo changes observe migrate bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
@@ -31,10 +33,10 @@ PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	  /^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SOAK_ARGS=... (soak), ARGS=... (chaos, observe), BENCH_ARGS=... (bench)\n'
 
-install: $(STAMP) $(KERNEL) ## Make .venv with the project (editable) and all that developing it needs
+install: $(STAMP) $(KERNEL) $(OBSERVERS) ## Make .venv with the project (editable) and all that developing it needs
 
 # Done again only when pyproject.toml has changed.
 $(STAMP): pyproject.toml
@@ -46,18 +48,17 @@ $(STAMP): pyproject.toml
 
 # Done again only when the kernel's sources have changed.
 $(KERNEL): $(KERNEL_SOURCES) | $(STAMP)
-ifdef CARGO
 	@echo 'Building the native kernel, once (native/)'
-	@if $(BIN)/python -m pip install --quiet ./native; then touch $@; else echo 'The native kernel was not built: Python reads.'; fi
-else
-	@echo 'cargo is not installed, so there is no native kernel: Python reads. (https://rustup.rs)'
-endif
+	$(BIN)/python -m pip install --quiet ./native
+	@touch $@
 
-wheel: install ## Make the wheels of the project and, if cargo is there, of the native kernel, in dist/
+# Without them some tests do not run, so what cannot be brought ends nothing here. It is tried again the next time.
+$(OBSERVERS): scripts/get-observers | $(STAMP)
+	@if sh scripts/get-observers; then touch $@; fi
+
+wheel: install ## Make the wheels of the project and of the native kernel, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
-ifdef CARGO
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings=build-args='--compatibility pypi' ./native
-endif
 
 ##@ Checks
 
@@ -65,16 +66,12 @@ lint: install ## Check style, formatting and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-ifdef CARGO
 	cd native && cargo fmt --all --check && cargo clippy --quiet --workspace --all-targets -- -D warnings
-endif
 
 format: install ## Repair what can be repaired of style and formatting
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-ifdef CARGO
 	cd native && cargo fmt --all
-endif
 
 ##@ Tests
 
@@ -82,11 +79,7 @@ test: install ## Run what a change needs, in minutes, e.g. PYTEST_ARGS='tests/un
 	$(PYTEST) $(PARALLEL) -m 'not slow and not crash and not network' $(PYTEST_ARGS)
 
 test-kernel: install ## Run the tests of the native kernel that are in Rust; the first time it is compiled for two minutes
-ifdef CARGO
 	cd native && cargo test --quiet --release --workspace --lib --tests
-else
-	@echo 'cargo is not installed, so there is no native kernel to test'
-endif
 
 fuzz: ## Give the native decoders damaged messages, with AddressSanitizer; for five minutes, e.g. ARGS=-max_total_time=60
 	@cargo +nightly fuzz --version >/dev/null || { echo 'Needed: rustup toolchain install nightly && cargo install cargo-fuzz'; exit 1; }
@@ -97,6 +90,9 @@ test-slow: install ## Run the longer tests, and those of properties with more ex
 
 test-crash: install ## Run the tests that kill processes midway, and explore the whole model of the protocol
 	$(PYTEST) -m crash -n 2 --dist worksteal $(PYTEST_ARGS)
+
+test-second-system: ## Run the unit tests on Debian 13, with Python 3.13, Java 21 and the kernel built there; as root
+	scripts/second-system make test PYTEST_ARGS=tests/unit
 
 test-all: install ## Run all of the tests, e.g. PYTEST_ARGS='tests/crash -k zombie'
 	HYPOTHESIS_PROFILE=ci $(PYTEST) $(PYTEST_ARGS)
@@ -121,7 +117,7 @@ demo: install ## Follow flights over two clusters that come and go
 changes: install ## Keep Delta tables up to date from a real PostgreSQL (which has to be installed), by Debezium
 	$(BIN)/python -m examples.debezium.main
 
-observe: install ## Watch a query with Prometheus (which has to be installed) while a cluster stops, e.g. ARGS=--keep
+observe: install ## Watch a query with Prometheus while a cluster stops, e.g. ARGS=--keep
 	$(BIN)/python -m examples.monitoring.main $(ARGS)
 
 migrate: install ## Move a query from a cluster that dies to its mirror and back, and count its rows

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import select
-import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from tests.tools import tool
+
+CHROMIUM = tool("chromium", "chromium-browser", "google-chrome")
 """The path of the browser, None if it is not installed."""
 
 _ANSWER_S = 30.0

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from dynamic_kafka.native import Implementation, kernel
 from dynamic_kafka.testing import KafkaBroker
 from tests.brokers import SECURED_USERS
+from tests.tools import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401  (hooks)
 
 _numbers = itertools.count(1)
 _END_S = 60

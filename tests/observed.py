@@ -37,6 +37,7 @@ def cluster(name: str = "east", *topics: TopicReport, **changes: Any) -> Cluster
     found: dict[str, Any] = {
         "cluster": name,
         "kafka_id": f"id-{name}",
+        "brokers": f"{name}:9092",
         "state": "reading",
         "reason": "",
         "failing_since_ms": None,
@@ -67,6 +68,9 @@ def source(*clusters: ClusterReport, reporter: str = "run", sequence: int = 1, *
         "reason": "",
         "batches": 1,
         "last_batch_ms": BEGAN_MS,
+        "batch_since_ms": None,
+        "batch_last_s": 0.5,
+        "batch_p95_s": 0.75,
         "calls": {"latest_offset": {"count": 2, "total_s": 0.5, "last_s": 0.25}},
         "metadata": None,
         "events": [],

@@ -8,7 +8,7 @@ from typing import Any
 
 from dynamic_kafka.observe.model import HISTORY_INTERVAL_MS, Model
 from dynamic_kafka.observe.reports import ClusterReport, Event, MetadataStatus, TopicReport, WorkerReport
-from tests.observed import cluster, read, sink, source, topic, worker
+from tests.observed import BEGAN_MS, cluster, read, sink, source, topic, worker
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 MINUTES = 10
@@ -78,6 +78,8 @@ def run(
         usual |= {"sequence": step + 1, "time_ms": time_ms, "started_ms": began_ms}
         for name, clusters in queries.items():
             found = clusters(time_ms, int(records))
+            for c in found:  # each answers now, unless it says otherwise
+                c["seen_ms"] = time_ms if c["seen_ms"] == BEGAN_MS else c["seen_ms"]
             model.report(
                 source(*found, reporter=name, **usual | changes | dict((last or {}) if step == steps else {})), time_ms
             )

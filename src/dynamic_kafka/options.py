@@ -135,12 +135,12 @@ def choice(*words: str, expected: str = "") -> Parser[Any]:
     return Parser(parse, expected or (" or ".join(words) if len(words) <= 2 else f"one of {', '.join(words)}"), words)
 
 
-def integer(*, at_least: int, expected: str = "") -> Parser[int]:
-    """Return a parser of whole numbers from `at_least` on."""
+def integer(*, at_least: int, at_most: int | None = None, expected: str = "") -> Parser[int]:
+    """Return a parser of whole numbers from `at_least` on, up to `at_most` if it is given."""
 
     def parse(value: str) -> int:
         number = int(value.strip())
-        if number < at_least:
+        if number < at_least or (at_most is not None and number > at_most):
             raise ValueError
         return number
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.tools import OBSERVERS, tool
+
 pytestmark = [
     *(pytest.mark.slow, pytest.mark.broker, pytest.mark.spark),
-    pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed: scripts/get-observers"),
+    pytest.mark.skipif(tool("prometheus") is None, reason="Prometheus is not installed: scripts/get-observers"),
 ]
 
 _ROOT = Path(__file__).parents[2]
@@ -22,7 +23,8 @@ _COMMAND = [sys.executable, "-m", "examples.monitoring.main"]
 
 def test_a_stopped_broker_fires_an_alert_that_goes_with_its_return(tmp_path: Path) -> None:
     """The page shows it before, each order becomes one invoice in the end, and nothing is left behind."""
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "200"}
+    path = f"{os.environ['PATH']}{os.pathsep}{OBSERVERS}"
+    environment = {**os.environ, "PATH": path, "TMPDIR": str(tmp_path), "COLUMNS": "200"}
     done = subprocess.run(
         _COMMAND, cwd=_ROOT, env=environment, capture_output=True, text=True, check=False, timeout=270
     )

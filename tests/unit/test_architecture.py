@@ -42,7 +42,16 @@ PURE = (
     *("source.evidence", "source.matching", "source.placement", "source.kept_marks", "source.migration"),
     *("source.lasting", "source.stand_in"),
     *("history.archive.model", "history.archive.plan"),
-    *("observe.reports", "observe.status", "observe.parts", "observe.model", "observe.summary", "observe.series"),
+    *(
+        "observe.reports",
+        "observe.status",
+        "observe.parts",
+        "observe.model",
+        "observe.labels",
+        "observe.words",
+        "observe.summary",
+        "observe.series",
+    ),
     *("sink.protocol", "sink.chain", "sink.identity", "sink.log_place", "sink.log_records"),
 )
 IMPURE = {

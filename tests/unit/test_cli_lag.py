@@ -305,13 +305,18 @@ def server() -> Iterator[MetricsServer]:
     made.server_close()
 
 
+def now_ms() -> int:
+    """The time."""
+    return int(time.time() * 1000)
+
+
 def test_the_port_of_a_driver(run: Run, server: MetricsServer) -> None:
     """The same table as from a checkpoint, and the limits."""
     url = f"http://127.0.0.1:{server.port}"
     code, _, err = run("--url", url)
     assert code == 2
     assert "The driver has no query" in err
-    server.take(source(cluster("east", topic("orders", current=(10, 10), end=(15, 10)))))
+    server.take(source(cluster("east", topic("orders", current=(10, 10), end=(15, 10)), seen_ms=now_ms())))
     code, out, err = run("--url", f"{url}/", "--by", "partition")
     assert (code, err) == (0, "")
     head, first, second, total, note = out.splitlines()
@@ -357,7 +362,7 @@ def test_watching_is_one_json_line_for_each_look(
     run: Run, server: MetricsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until Ctrl-C; a look that fails is a warning."""
-    server.take(source(cluster("east", topic(end=(15,)))))
+    server.take(source(cluster("east", topic(end=(15,)), seen_ms=now_ms())))
     naps = []
 
     def sleep(seconds: float) -> None:

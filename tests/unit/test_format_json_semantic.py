@@ -112,16 +112,23 @@ def test_what_is_not_json_stays(message: bytes) -> None:
         (b' \n{"a":1} {"a":2}', b' \n{"a":"1970-01-01 00:00:00.000001Z"} {"a":2}'),
         (b'{"a":1}}x', b'{"a":"1970-01-01 00:00:00.000001Z"}}x'),
         ('\ufeff{"a":1}'.encode(), '\ufeff{"a":"1970-01-01 00:00:00.000001Z"}'.encode()),
-        (b'{"x":' + b"[" * 800 + b"]" * 800 + b',"a":1}', b"{"),
         (b"[" * 100_000, b"{"),
     ],
-    ids=["control character", "second value", "rest", "byte order mark", "deep", "too deep"],
+    ids=["control character", "second value", "rest", "byte order mark", "too deep"],
 )
 def test_all_that_spark_takes_for_json_is_converted(message: bytes, expected: bytes) -> None:
     """What Spark would read, and is not converted, would be a wrong time; what Python cannot convert is refused."""
     schema = {"properties": {"a": {"title": f"{TIME}.MicroTimestamp"}}}
     plan = plan_of_json_schema(schema, StructType().add("a", LTZ))
     assert plain(message, lambda _: plan) == expected
+
+
+def test_a_deep_message_is_refused_or_converted() -> None:
+    """It depends on the version of Python, whose parser has a limit. Its time is never read as a number."""
+    schema = {"properties": {"a": {"title": f"{TIME}.MicroTimestamp"}}}
+    plan = plan_of_json_schema(schema, StructType().add("a", LTZ))
+    deep = b'{"x":' + b"[" * 800 + b"]" * 800
+    assert plain(deep + b',"a":1}', lambda _: plan) in (b"{", deep + b',"a":"1970-01-01 00:00:00.000001Z"}')
 
 
 def test_a_type_may_be_described_elsewhere_in_the_schema() -> None:

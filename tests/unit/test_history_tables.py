@@ -153,7 +153,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     found = pyiceberg_catalog.load_catalog("local")
     found.create_namespace("db")
     yield found
-    found.engine.dispose()
+    found.close()
 
 
 def iceberg(catalog: Any) -> Any:

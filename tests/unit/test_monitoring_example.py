@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.tools import tool
 
 from dynamic_kafka.observe.series import SERIES
 
 _FOLDER = Path(__file__).parents[2] / "examples" / "monitoring"
-_PROMTOOL = shutil.which("promtool")
+_PROMTOOL = tool("promtool")
 _LABELS = {series.name: set(series.all_labels) for series in SERIES}
 _OF_PROMETHEUS = {"job", "instance"}
 

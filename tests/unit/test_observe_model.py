@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.observed import BEGAN_MS, cluster, read, sink, source, topic, worker
 
@@ -40,12 +42,91 @@ def test_the_parts_of_a_query_are_joined_by_sparks_id() -> None:
 
 
 def test_the_label_is_the_option_then_sparks_name_then_the_streams() -> None:
-    """It is unique: a second query with the same streams gets an addition."""
-    reports: list[Report] = [source(cluster(), reporter="a"), source(cluster(), reporter="b")]
-    assert [q["query"] for q in model_of(*reports).status(BEGAN_MS)["queries"]] == ["orders", "orders (2)"]
-    reports = [source(cluster(), label="mine"), worker(name="nightly"), sink(label="mine")]
+    """And the parts of a query are joined by the option, too."""
+    assert [q["query"] for q in model_of(source(cluster())).status(BEGAN_MS)["queries"]] == ["orders"]
+    assert [q["query"] for q in model_of(source(cluster()), worker(name="x")).status(BEGAN_MS)["queries"]] == ["x"]
+    reports: list[Report] = [source(cluster(), label="mine"), worker(name="nightly"), sink(label="mine")]
     (query,) = model_of(*reports).status(BEGAN_MS)["queries"]
     assert (query["query"], len(query["sinks"])) == ("mine", 1)
+
+
+def labels_at(model: Model, now_ms: int) -> dict[str, str]:
+    """The labels by the queries' ids, or by their runs."""
+    found = model.status(now_ms)["queries"]
+    return {q["query_id"] or q["sources"][0]["run"]: q["query"] for q in found}
+
+
+def test_a_label_stays_with_its_query_when_another_one_ends_and_starts_again() -> None:
+    """Both read the same topic and have no name. The first one is stopped, forgotten, and comes back."""
+    model = model_of(source(cluster(), reporter="a1"), source(cluster(), reporter="b1"))
+    assert labels_at(model, BEGAN_MS) == {"a1": "orders", "b1": "orders (run b1)"}
+    model.report(worker(run="a1", query_id="A"), BEGAN_MS)
+    model.report(worker(run="b1", query_id="B", reporter="other"), BEGAN_MS)
+    assert labels_at(model, BEGAN_MS) == {"A": "orders", "B": "orders (2)"}
+    for later_ms in range(BEGAN_MS, BEGAN_MS + 20 * 60_000, 60_000):  # only B reports
+        model.report(source(cluster(), reporter="b1", sequence=later_ms), later_ms)
+        model.tick(later_ms)
+    assert labels_at(model, later_ms) == {"B": "orders (2)"}
+    model.report(source(cluster(), reporter="a2"), later_ms)
+    assert labels_at(model, later_ms) == {"B": "orders (2)", "a2": "orders (run a2)"}
+    model.report(worker(run="a2", query_id="A", reporter="third"), later_ms)
+    assert labels_at(model, later_ms) == {"B": "orders (2)", "A": "orders"}
+
+
+def test_numbers_of_clients_go_with_their_processes() -> None:
+    """A process that has not reported for a minute is forgotten, however many there were."""
+    numbers = {"east": {"requests_total": 1.0, "queued_messages": 2.0}}
+    model = model_of(source(cluster()))
+    for second in range(600):
+        now_ms = BEGAN_MS + 1000 * second
+        model.report(source(cluster(), sequence=second + 2), now_ms)
+        model.report(worker(reporter=f"process {second}", clients=numbers), now_ms)
+        if second % 5 == 0:
+            model.tick(now_ms)
+    (part,) = model._sources.values()
+    assert len(part.clients["east"]) <= 66
+    (seen,) = model.status(now_ms)["queries"][0]["sources"][0]["clusters"]
+    assert seen["clients"]["requests_total"] == 600
+
+
+def test_long_texts_are_cut_and_say_how_long_they_were() -> None:
+    """An error of 100 kB is not sent to each reader of the page once a second."""
+    long = "x" * 100_000
+    down = cluster("east", state="unreachable", reason=long, missing=[long])
+    metadata = {
+        "refreshes": 0, "failures": 1, "consecutive_failures": 1, "last_error": long, "last_success_ms": None,
+        "tolerated_failures": 5, "ends_ms": None, "asking_since_ms": None, "changes": 0,
+    }  # fmt: skip
+    events = [{"time_ms": BEGAN_MS, "level": "error", "text": long}]
+    status = model_of(
+        source(down, metadata=metadata, events=events, reason=long), sink(reason=long, phase="failed")
+    ).status(BEGAN_MS)
+    assert "(100000 characters; the log of the driver has them all)" in status["queries"][0]["reason"]
+    assert len(json.dumps(status)) < 60_000
+
+
+def test_queries_are_shown_worst_first() -> None:
+    """Those that have failed, then those that do not work, then the late ones, then the others as they were started."""
+    late = topic(end=(30,), behind_since_ms=(BEGAN_MS - 100_000,))
+    down = cluster("west", state="unreachable", reason="no broker answers")
+    reports = [
+        source(cluster(), reporter="a", label="fine"),
+        source(cluster("east", late), reporter="b", label="late"),
+        source(down, reporter="c", label="degraded"),
+        source(cluster(), reporter="d", label="also fine"),
+        source(cluster(), reporter="e", label="failed", state="failed", reason="why"),
+    ]
+    queries = model_of(*reports).status(BEGAN_MS)["queries"]
+    assert [q["query"] for q in queries] == ["failed", "degraded", "late", "fine", "also fine"]
+
+
+def test_a_query_of_which_only_a_sink_is_known_runs_for_a_minute_after_it_reported() -> None:
+    """Then nobody here knows whether it still runs."""
+    model = model_of(sink(name="nightly"))
+    assert model.status(BEGAN_MS + 59_000)["queries"][0]["state"] == "running"
+    (query,) = model.status(BEGAN_MS + 61_000)["queries"]
+    assert query["state"] == "unknown"
+    assert query["reason"] == "its sink has not committed for 61 s, and nothing else of it reports here"
 
 
 def test_lag_is_the_time_since_the_end_was_seen_beyond_the_position() -> None:
@@ -95,7 +176,8 @@ def test_a_query_whose_reader_ends_without_a_word_has_ended() -> None:
     (query,) = model.status(BEGAN_MS + 10_000)["queries"]
     assert query["state"] == "ended"
     assert "the log of the driver says which" in query["reason"]
-    again: list[Report] = [source(cluster(), reporter="again"), worker(reporter="other", run="again", query_id="id-1")]
+    fresh = cluster(seen_ms=BEGAN_MS + 20_000)
+    again: list[Report] = [source(fresh, reporter="again"), worker(reporter="other", run="again", query_id="id-1")]
     for report in again:
         model.report(report, BEGAN_MS + 20_000)
     (query,) = model.status(BEGAN_MS + 20_000)["queries"]
@@ -190,6 +272,7 @@ def test_the_watermark_waits_for_the_slowest_partition_unless_it_is_idle() -> No
     model.report(worker(late, sequence=2), BEGAN_MS)
     assert model.status(BEGAN_MS)["queries"][0]["sources"][0]["watermark_ms"] == BEGAN_MS - 9000
     later_ms = BEGAN_MS + 61_000
+    model.report(source(cluster(), sequence=2), later_ms)
     fresh = read({1: 5}, timestamp_ms=later_ms) | {"read_ms": [later_ms]}
     model.report(worker(fresh, reporter="b", sequence=2), later_ms)
     assert model.status(later_ms)["queries"][0]["sources"][0]["watermark_lag_s"] == 0.0
@@ -294,10 +377,12 @@ def test_history_has_rates_and_backlog_over_time() -> None:
     """For the page that was opened just now."""
     model = model_of(source(cluster("east", topic(end=(15,)))))
     for i in range(1, 5):
-        model.report(worker(read({0: 50 * i}), sequence=i), BEGAN_MS + 5000 * i)
+        now_ms = BEGAN_MS + 5000 * i
+        model.report(source(cluster("east", topic(end=(15,)), seen_ms=now_ms), sequence=1 + i), now_ms)
+        model.report(worker(read({0: 50 * i}), sequence=i), now_ms)
         model.tick(BEGAN_MS + 5000 * i)
     (seen,) = model.status(BEGAN_MS + 20_000)["queries"][0]["sources"]
-    assert seen["history"]["records_per_s"] == [0.0, 10.0, 10.0, 10.0]
+    assert seen["history"]["records_per_s"] == [None, 10.0, 10.0, 10.0]
     assert seen["history"]["pending_records"] == [5, 5, 5, 5]
     assert seen["records_per_s"] == seen["clusters"][0]["records_per_s"] == 10.0
 

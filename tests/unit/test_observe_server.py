@@ -28,6 +28,7 @@ from dynamic_kafka.observe import reporter as reporters
 from dynamic_kafka.observe.model import Model
 from dynamic_kafka.observe.place import Address, ServerSettings, driver, find_or_start, reach_of
 from dynamic_kafka.observe.reporter import Reporter
+from dynamic_kafka.observe.reports import ClusterReport, TopicReport
 from dynamic_kafka.observe.server import MetricsServer
 
 ANY = ServerSettings("127.0.0.1", 0)
@@ -77,9 +78,14 @@ def report_of(*found: Any, **changes: Any) -> dict[str, Any]:
     return dict(source(*found, **changes))
 
 
+def answering(name: str, *topics: TopicReport) -> ClusterReport:
+    """A cluster that answers now."""
+    return cluster(name, *topics, seen_ms=int(time.time() * 1000))
+
+
 def test_reports_become_the_status_and_the_series(server: MetricsServer) -> None:
     """Partitions are shown on demand."""
-    reporter = Reporter(lambda: address_of(server), lambda _all: report_of(cluster("east", topic(end=(15,)))))
+    reporter = Reporter(lambda: address_of(server), lambda _all: report_of(answering("east", topic(end=(15,)))))
     reporter.wake()
     (query,) = eventually(lambda: queries(server))
     assert query["sources"][0]["clusters"][0]["topics"][0]["partitions"] is None
@@ -183,7 +189,7 @@ def test_a_reporter_survives_the_server(server: MetricsServer, monkeypatch: pyte
 
     def make(all_: bool) -> dict[str, Any]:  # noqa: FBT001
         said.append(all_)
-        found = cluster("east")
+        found = answering("east")
         return report_of(found if all_ else found | {"topics": None})
 
     addresses = [Address("127.0.0.1", 1, "nobody listens")]

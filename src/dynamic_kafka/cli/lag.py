@@ -42,7 +42,9 @@ def add_to(commands: Any) -> None:
     parser = add_command(commands, "lag", text, _EXAMPLES)
     parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="the query's checkpoint, as Spark takes it")
     parser.add_argument("--url", help="the port of a running query's driver instead, such as http://127.0.0.1:9250")
-    parser.add_argument("--source", help="the source in the checkpoint, if it has several")
+    parser.add_argument(
+        "--source", metavar="N", help="the checkpoint's source, if it has several: 0, 1, ..., or its name"
+    )
     parser.add_argument("--query", help="the query, if the driver runs several")
     parser.add_argument("--by", choices=("cluster", "topic", "partition"), default="topic", help="(topic)")
     parser.add_argument("--top", metavar="N", type=count, default=_TOP, help=f"show the worst N in the table ({_TOP})")

@@ -18,7 +18,8 @@ __all__ = ["QueryLag", "look_of"]
 
 _VERSION = 1
 _MOST_BYTES = 512 * 1024 * 1024
-_NOT_NOW = {"silent", "failed", "ended", "starting"}
+_NO_ANSWER = {"unreachable", "unknown"}
+_NOT_NOW = {"silent", "failed", "ended", "starting", "finished", "unknown"}
 
 
 class QueryLag:
@@ -65,7 +66,7 @@ class QueryLag:
                     "pyspark-dynamic-kafka"
                 )
             return look_of(status, self._query)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             if isinstance(error, DynamicKafkaError):
                 raise
             raise DynamicKafkaError(
@@ -146,7 +147,7 @@ def look_of(status: Mapping[str, Any], name: str | None) -> Look:
     silent: dict[str, str] = {}
     partitions: list[PartitionLag] = []
     for cluster in clusters:
-        failing = cluster["reason"] or "it is unreachable" if cluster["state"] == "unreachable" else ""
+        failing = (cluster["reason"] or f"it is {cluster['state']}") if cluster["state"] in _NO_ANSWER else ""
         reason = f"{stale}; before: {failing}" if stale and failing else stale or failing
         if known_gaps := reason or "; ".join(cluster.get("missing", ())):
             silent[cluster["cluster"]] = known_gaps
@@ -159,14 +160,18 @@ def look_of(status: Mapping[str, Any], name: str | None) -> Look:
                     topic["topic"],
                     p["partition"],
                     p["current"],
-                    None if reason else p["end"],
-                    reason or ("" if p["end"] is not None else "its end is not known yet"),
+                    None if reason or p["pending_records"] is None else p["end"],
+                    reason or ("" if p["pending_records"] is not None else "its end is not known"),
                     None if reason else p["lag_s"],
                 )
                 for p in topic["partitions"] or ()
             ]
     past = {
-        c["cluster"]: tuple(zip(c["history"]["times_ms"], c["history"]["pending_records"], strict=True))
+        c["cluster"]: tuple(
+            (time_ms, pending)
+            for time_ms, pending in zip(c["history"]["times_ms"], c["history"]["pending_records"], strict=True)
+            if pending is not None
+        )
         for c in clusters
         if c["cluster"] not in silent
     }

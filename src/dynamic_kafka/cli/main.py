@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 from dynamic_kafka.cli import archive, doctor, lag, offsets, sql, streams, tail, transactions
 from dynamic_kafka.cli.output import warn
@@ -43,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="dynamic-kafka", description="Tools for Spark queries on Kafka.", allow_abbrev=False
     )
+    parser.add_argument("-V", "--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in _COMMANDS:
         command.add_to(commands)
@@ -61,6 +64,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(args)
     finally:
         log.removeHandler(handler)
+
+
+class _Version(argparse.Action):
+    """The option --version. The version is looked up only when somebody asks for it: that takes 50 ms."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:  # noqa: A002
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from dynamic_kafka import __version__
+
+        sys.stdout.write(f"{parser.prog} {__version__}\n")
+        parser.exit(OK)
 
 
 class _Warnings(logging.NullHandler):
@@ -87,8 +103,12 @@ def _run(args: argparse.Namespace) -> int:
         text = str(error) if isinstance(error, SqlError) else str(error).partition("\n")[0]
         if not known:
             text = f"unexpected {type(error).__name__}: {text}; --debug shows where, please report it"
-        sys.stderr.write(f"dynamic-kafka: error: {text}\n")
-        return USAGE if isinstance(error, ConfigurationError) else FAILED
+        code = USAGE if isinstance(error, ConfigurationError) else FAILED
+        if getattr(args, "output", "") == "json":
+            sys.stderr.write(json.dumps({"error": text, "exit_code": code}) + "\n")
+        else:
+            sys.stderr.write(f"dynamic-kafka: error: {text}\n")
+        return code
     return code
 
 

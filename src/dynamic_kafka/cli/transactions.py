@@ -65,7 +65,7 @@ def add_to(commands: Any) -> None:
         added: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
         add_connection_arguments(added)
         _add_sink_arguments(added, prefix_required=name != "list")
-        added.add_argument("--output", choices=("text", "json"), default="text", help="(text)")
+        added.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
         added.add_argument("--debug", action="store_true", help="show tracebacks and logs")
         return added
 

@@ -6,6 +6,7 @@ of a file `...metadata.json`.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, listed
@@ -58,7 +59,8 @@ def _opened(path: str) -> Any:
         if "/" in path:
             return StaticTable.from_metadata(path)
         catalog, _, name = path.partition(".")
-        return load_catalog(catalog).load_table(name)
+        with closing(load_catalog(catalog)) as found:  # it may have connections to a database
+            return found.load_table(name)
     except Exception as error:  # whatever its catalogs raise: they have no common class
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise ConfigurationError(

@@ -15,18 +15,20 @@ Rules:
 4. The parts of one query are joined by Spark's query id, or by the option `metrics.query`. Workers tell the id; a source
    does not know it before its first batch.
 5. The label of a query is the option `metrics.query`, else the query's name in Spark, else what it reads or writes
-   (`orders,payments`). Of two queries with the same label the later one gets an addition.
+   (`orders,payments`). Once given, it belongs to the query's id as long as the server runs (`labels`).
+6. What a process says of its own clients is of now only. It is forgotten after a minute, because processes come and go.
+7. Texts are cut where they are taken: an error may be as long as whoever caused it likes.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 
+from dynamic_kafka.observe.labels import Labels
 from dynamic_kafka.observe.parts import HISTORY_LENGTH, QueryParts, Sample, SinkPart, SourcePart, Tally
 from dynamic_kafka.observe.reports import Report, SinkReport, SourceReport, Transactions, WorkerReport
-from dynamic_kafka.observe.status import VERSION, Status
-from dynamic_kafka.observe.summary import Detail, query_status, source_status
+from dynamic_kafka.observe.status import VERSION, QueryStatus, Status
+from dynamic_kafka.observe.summary import GAUGE_MS, Detail, query_status, source_status
 
 __all__ = ["HISTORY_INTERVAL_MS", "Model"]
 
@@ -35,13 +37,22 @@ KEPT_AFTER_END_MS = 15 * 60_000
 HISTORY_INTERVAL_MS = 5_000
 """The time between two calls of `Model.tick`."""
 _FORGOTTEN_AFTER_MS = 60 * 60_000
-_LONGEST_LABEL = 100
+_LONGEST_TEXT = 4_000
+_LATE_S = 60
+_WORST_FIRST = ("failed", "silent", "degraded", "ended", "unknown", "running", "starting", "finished")
 
 
 class Model:
-    """The model. Its methods are called with the time, in milliseconds since 1970; one at a time."""
+    """The model. Its methods are called with the time, in milliseconds since 1970; one at a time.
 
-    def __init__(self, now_ms: int) -> None:
+    Args:
+        now_ms: The time.
+        package: The version of the package.
+    """
+
+    def __init__(self, now_ms: int, package: str = "") -> None:
+        self._package = package
+        self._labels = Labels()
         self._started_ms = now_ms
         self._sources: dict[str, SourcePart] = {}
         self._sinks: list[SinkPart] = []
@@ -57,6 +68,7 @@ class Model:
             return True
         if report["kind"] == "source" and not _completed(report, before):
             return False
+        _cut_texts(report)
         self._last[reporter] = now_ms, report
         match report["kind"]:
             case "source":
@@ -83,10 +95,15 @@ class Model:
             if s.query_id in live or (s.query_id not in known and now_ms - s.reported_ms < KEPT_AFTER_END_MS)
         ]
         self._last = {name: last for name, last in self._last.items() if now_ms - last[0] < _FORGOTTEN_AFTER_MS}
+        parts: list[SourcePart | SinkPart] = [*self._sources.values(), *self._sinks]
+        for part in parts:
+            for cluster, of in part.clients.items():
+                part.clients[cluster] = {name: c for name, c in of.items() if now_ms - c[0] < GAUGE_MS}
         for source in self._sources.values():
             seen = source_status(source, now_ms, lambda _cluster, _topic: False)
             past = seen["history_read"]
-            records, size = seen["records"] + past["rows"], seen["bytes"] + past["bytes"]
+            records = None if seen["records"] is None else seen["records"] + past["rows"]
+            size = None if seen["bytes"] is None else seen["bytes"] + past["bytes"]
             total = Sample(now_ms, records, size, seen["pending_records"], seen["lag_s"])
             source.history.append(total)
             for c in seen["clusters"]:
@@ -153,6 +170,8 @@ class Model:
         sink.batches += report["batches"] - (before["batches"] if before else 0)
         sink.dropped += report["dropped"] - (before["dropped"] if before else 0)
         sink.errors += report["errors"] - (before["errors"] if before else 0)
+        if report["phase"] != "committing":
+            sink.last_failed = report["phase"] == "failed"
         sink.dead_letters += report["dead_letters"] - (before["dead_letters"] if before else 0)
         for totals, now, was in (
             (sink.records, report["records"], before["records"] if before else {}),
@@ -196,13 +215,20 @@ class Model:
         for query in queries:  # what has ended is of no interest once it runs again
             live = [s for s in query.sources if not s.has_ended(now_ms)]
             query.sources = live or query.sources[-1:]
-        labels = _labels(queries)
+        shown = [query_status(q, self._labels.of(q), now_ms, detail) for q in queries]
         return Status(
             version=VERSION,
+            package=self._package,
             time_ms=now_ms,
             started_ms=self._started_ms,
-            queries=[query_status(q, label, now_ms, detail) for q, label in zip(queries, labels, strict=True)],
+            queries=sorted(shown, key=_rank),
         )
+
+
+def _rank(query: QueryStatus) -> tuple[int, bool, int]:
+    """Return the place of a query, worst first. Among those that are not late nothing changes from look to look."""
+    is_late = any((source["lag_s"] or 0) > _LATE_S for source in query["sources"])
+    return _WORST_FIRST.index(query["state"]), not is_late, query["started_ms"]
 
 
 def _is_over(source: SourcePart, now_ms: int) -> bool:
@@ -228,18 +254,26 @@ def _completed(report: SourceReport, before: Report | None) -> bool:
     return all(c["topics"] is not None for c in report["clusters"])
 
 
-def _labels(queries: Iterable[QueryParts]) -> list[str]:
-    """Return a label for each query (rule 5)."""
-    labels: list[str] = []
-    for query in queries:
-        wanted = query.first("label") or query.first("name") or query.first("default_label")
-        wanted = label = wanted if len(wanted) <= _LONGEST_LABEL else f"{wanted[: _LONGEST_LABEL - 3]}..."
-        number = 1
-        while label in labels:
-            number += 1
-            label = f"{wanted} ({number})"
-        labels.append(label)
-    return labels
+def _cut_texts(report: Report) -> None:
+    """Cut the texts of a report that come from errors and documents (rule 7)."""
+    if report["kind"] == "worker":
+        return
+    report["reason"] = _cut(report["reason"])
+    if report["kind"] == "sink":
+        return
+    for event in report["events"]:
+        event["text"] = _cut(event["text"])
+    if (metadata := report["metadata"]) is not None and metadata["last_error"] is not None:
+        metadata["last_error"] = _cut(metadata["last_error"])
+    for c in report["clusters"]:
+        c["reason"], c["missing"] = _cut(c["reason"]), [_cut(text) for text in c["missing"]]
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    end = f"... ({len(text)} characters; the log of the driver has them all)"
+    return text[: _LONGEST_TEXT - len(end)] + end
 
 
 def _take_history(source: SourcePart, report: WorkerReport, before: WorkerReport | None) -> None:

@@ -26,12 +26,12 @@ _RECONNECT_MS = 5_000
 
 
 class Sample(NamedTuple):
-    """Numbers at one time: totals of records and bytes (with those of the history), and the backlog."""
+    """Numbers at one time: totals of records and bytes (with those of the history), and the backlog; None if not known."""
 
     time_ms: int
-    records: int
-    bytes: int
-    pending: int
+    records: int | None
+    bytes: int | None
+    pending: int | None
     lag_s: float | None
 
 
@@ -103,6 +103,7 @@ class SinkPart:
     batches: int = 0
     errors: int = 0
     dead_letters: int = 0
+    last_failed: bool | None = None
     records: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     transactions: Transactions | None = None

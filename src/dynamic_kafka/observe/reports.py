@@ -167,6 +167,7 @@ class ClusterReport(TypedDict):
     Attributes:
         cluster: Its name in the metadata.
         kafka_id: Kafka's own cluster.id; "" if it is unknown.
+        brokers: The addresses of its brokers, as in the metadata; "" if they are unknown.
         state: Its state.
         reason: Why it is in this state; "" if that is as it should be.
         failing_since_ms: The first look that it did not answer; null if it answers.
@@ -179,6 +180,7 @@ class ClusterReport(TypedDict):
 
     cluster: str
     kafka_id: str
+    brokers: str
     state: ClusterState
     reason: str
     failing_since_ms: int | None
@@ -208,6 +210,10 @@ class SourceReport(TypedDict):
         reason: The error, if it failed.
         batches: The number of batches that were planned.
         last_batch_ms: When the last one was planned; null if none was.
+        batch_since_ms: When the last one was planned, if Spark has not asked for the next one; null if it has.
+        batch_last_s: How long Spark took from planning the last one until it asked for the next one, or null. That is at
+            least as long as the batch: Spark waits for its trigger.
+        batch_p95_s: The same, of 95 of the last 100 at most; null if there was none.
         calls: Spark's calls by their kind: `latest_offset`, `partitions`, `report`.
         metadata: The metadata service; null before it is asked.
         events: The last events, oldest first.
@@ -230,6 +236,9 @@ class SourceReport(TypedDict):
     reason: str
     batches: int
     last_batch_ms: int | None
+    batch_since_ms: int | None
+    batch_last_s: float | None
+    batch_p95_s: float | None
     calls: dict[str, Calls]
     metadata: MetadataStatus | None
     events: list[Event]
@@ -268,7 +277,7 @@ class UnreadReport(TypedDict):
 
 
 class WorkerReport(TypedDict):
-    """The report of a worker process of Spark about one source, after a task.
+    """The report of a worker process of Spark about one source, while it reads and after a task.
 
     Attributes:
         kind: Which report it is.

@@ -6,6 +6,9 @@ with the same labels (a query that reads a partition twice) counters are added u
 `metrics.max-partitions` bounds the number of series of a source. If it has more partitions, `pending_records` and
 `lag_seconds` are those of whole topics (with an empty label `partition`), the series of offsets are left out, and
 `dynamic_kafka_source_series_cut` is 1. If it has more topics too, they are those of whole clusters, and it is 2.
+
+What is not known has no sample: a lag that is not known is not 0. `dynamic_kafka_source_lag_unknown` is 1 then, which an
+alert can ask for. A source that does not report keeps its counters, and no gauge but this one and the state of its clusters.
 """
 
 from __future__ import annotations
@@ -14,8 +17,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from dynamic_kafka.observe.reports import ClusterState
-from dynamic_kafka.observe.status import ClusterStatus, QueryState, QueryStatus, SinkStatus, SourceStatus, Status
+from dynamic_kafka.observe.status import (
+    ClusterStatus,
+    ClusterWord,
+    QueryState,
+    QueryStatus,
+    SinkStatus,
+    SourceStatus,
+    Status,
+)
 
 __all__ = ["CLIENTS", "SERIES", "Samples", "Series", "samples"]
 
@@ -92,9 +102,22 @@ SERIES: tuple[Series, ...] = (
         "source_committed_offset", "The offset last committed to the consumer group.", _PARTITION, "committedOffsets"
     ),
     _gauge("source_end_offset", "The end of the log that was last seen.", _PARTITION),
-    _gauge("source_pending_records", "Offsets between the current one and the end.", _PARTITION, "pendingRecords"),
     _gauge(
-        "source_lag_seconds", "The age of the oldest record that is not read, since its end was first seen.", _PARTITION
+        "source_pending_records",
+        "Offsets between the current one and the end. No sample while the cluster does not answer.",
+        _PARTITION,
+        "pendingRecords",
+    ),
+    _gauge(
+        "source_lag_seconds",
+        "The age of the oldest record that is not read, since its end was first seen. No sample while the cluster does not "
+        "answer.",
+        _PARTITION,
+    ),
+    _gauge(
+        "source_lag_unknown",
+        "1 if it is not known how far behind the query is on some partition of the cluster, else 0.",
+        _CLUSTER,
     ),
     _gauge(
         "source_series_cut",
@@ -150,7 +173,7 @@ SERIES: tuple[Series, ...] = (
         _SINK,
         "currentSendTime",
     ),
-    _gauge("sink_last_batch_failed", "1 if the last batch was not written, else 0.", _SINK),
+    _gauge("sink_last_batch_failed", "1 if the last batch that has ended was not written, else 0.", _SINK),
     _gauge("sink_decide_seconds", "The time until the last batch was decided in the commit log.", _SINK),
     _gauge("sink_finish_seconds", "The time from then on until the last batch was published.", _SINK),
     _gauge("sink_transactions_open", "Transactions prepared, and not yet known to be committed or aborted.", _SINK),
@@ -175,6 +198,7 @@ SERIES: tuple[Series, ...] = (
 """All series, in the order of the document."""
 
 _COUNTERS = frozenset(series.name for series in SERIES if series.kind == "counter")
+_ALSO_OF_SILENT = {"source_cluster_state", "source_lag_unknown"}
 _Values = Iterator[tuple[str, tuple[str, ...], float | None]]
 
 
@@ -202,7 +226,9 @@ def _of_query(query: QueryStatus) -> _Values:
         return
     yield "reports_dropped_total", (), query["reports_dropped"]
     for source in query["sources"]:
-        yield from _of_source(source)
+        for short, labels, value in _of_source(source):
+            if source["live"] or f"dynamic_kafka_{short}" in _COUNTERS or short in _ALSO_OF_SILENT:
+                yield short, labels, value
     for sink in query["sinks"]:
         yield from _of_sink(sink)
 
@@ -242,10 +268,13 @@ def _of_source(source: SourceStatus) -> _Values:
 
 def _of_cluster(cluster: ClusterStatus, cut: int) -> _Values:
     name = cluster["cluster"]
-    for state in get_args(ClusterState):
+    for state in get_args(ClusterWord):
         yield "source_cluster_state", (name, state), int(cluster["state"] == state)
-    yield "source_missing_topics", (name,), len(cluster["missing"])
-    yield "source_cluster_held", (name,), int(bool(cluster["reason"]) and cluster["state"] != "unreachable")
+    if cluster["state"] != "retained":
+        yield "source_lag_unknown", (name,), int(not cluster["lag_known"])
+    if cluster["seen_ms"] is not None and cluster["state"] not in ("unreachable", "unknown"):
+        yield "source_missing_topics", (name,), len(cluster["missing"])
+        yield "source_cluster_held", (name,), int(bool(cluster["reason"]))
     yield "source_emit_event_time_lag_seconds", (name,), cluster["emit_lag_s"]
     yield "source_commits_succeeded_total", (name,), cluster["commits"]["succeeded"]
     yield "source_commits_failed_total", (name,), cluster["commits"]["failed"]
@@ -285,7 +314,8 @@ def _of_sink(sink: SinkStatus) -> _Values:
     yield "sink_errors_total", (name,), sink["errors"]
     yield "sink_dead_letters_total", (name,), sink["dead_letters"]
     yield "sink_send_time_seconds", (name,), sink["send_time_s"]
-    yield "sink_last_batch_failed", (name,), int(sink["phase"] == "failed")
+    failed = sink["last_batch_failed"]
+    yield "sink_last_batch_failed", (name,), None if failed is None else int(failed)
     yield "sink_decide_seconds", (name,), sink["decide_s"]
     yield "sink_finish_seconds", (name,), sink["finish_s"]
     if (transactions := sink["transactions"]) is not None:

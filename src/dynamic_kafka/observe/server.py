@@ -26,6 +26,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from dynamic_kafka import __version__
 from dynamic_kafka.observe.model import HISTORY_INTERVAL_MS, Model
 from dynamic_kafka.observe.page import page
 from dynamic_kafka.observe.prometheus import exposition
@@ -61,7 +62,7 @@ class MetricsServer(ThreadingHTTPServer):
         if ":" in host:
             self.address_family = socket.AF_INET6
         self.token = token or secrets.token_urlsafe(32)
-        self._model = Model(_now_ms())
+        self._model = Model(_now_ms(), __version__)
         self._lock = threading.Lock()
         self.only_loopback = host in _LOOPBACK
         super().__init__((host, port), _Handler)

@@ -40,7 +40,7 @@ class MetricsSettings(NamedTuple):
 
 _PORT = Option(
     "metrics.port",
-    integer(at_least=0, expected="a port, or 0 for any"),
+    integer(at_least=0, at_most=65535, expected="a port up to 65535, or 0 for any"),
     shown_default="off",
     doc="Turns on metrics and the status page, and is the port where one server for all queries of the driver serves them "
     "(see docs/metrics.md). 0 takes any port; the log and `lastProgress` say which.",

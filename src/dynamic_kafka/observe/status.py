@@ -1,7 +1,8 @@
 """The shape of `/status.json`: `Status`.
 
 Times end in `_ms` (milliseconds since 1970) and durations in `_s` (seconds, as a decimal). null is "not known" or "does not
-apply". A field may be added without a new version. A field that changes its meaning or goes is a new version.
+apply": a number that was not seen within the last 15 seconds is null (`words`). Texts of errors have at most 4,000
+characters. A field may be added without a new version. A field that changes its meaning or goes is a new version.
 
 Lag in seconds is the age of the oldest record that is not read yet, as seen from here: the time since the end of the
 partition was first seen beyond the current offset. So it does not depend on the timestamps of the records. If such a record
@@ -23,14 +24,19 @@ from dynamic_kafka.observe.reports import (
     Event,
     HistoryLeft,
     HistoryRead,
-    MetadataStatus,
     TopicState,
     Transactions,
+)
+from dynamic_kafka.observe.reports import (
+    MetadataStatus as MetadataReport,
 )
 
 __all__ = [
     "ClusterStatus",
+    "ClusterWord",
     "History",
+    "MetadataStatus",
+    "MetadataWord",
     "PartitionStatus",
     "QueryState",
     "QueryStatus",
@@ -44,12 +50,23 @@ __all__ = [
 VERSION = 1
 """The version of the shape."""
 
-QueryState = Literal["starting", "running", "degraded", "silent", "failed", "ended", "finished"]
+QueryState = Literal["starting", "running", "degraded", "silent", "failed", "ended", "finished", "unknown"]
 """`starting`: nothing is known to be read or written yet. `degraded`: running, but a cluster is unreachable, a topic does
 not exist, the metadata service fails, or a sink's last batch failed (`reason`). `silent`: the reader process is alive but
 has not reported for 15 seconds. `failed`: ended by an error (`reason`). `ended`: the reader process ended without an error
-of its own, because the query was stopped or failed somewhere else. `finished`: all stopping offsets are reached. The last
-three are shown for 15 minutes, or until the query runs again."""
+of its own, because the query was stopped or failed somewhere else. `finished`: all stopping offsets are reached. These
+three are shown for 15 minutes, or until the query runs again. `unknown`: only a sink of it reports, and not for a minute.
+`words` says what was seen for each of them."""
+ClusterWord = Literal[ClusterState, "unknown"]
+"""As in the report; `unknown` if the cluster has not answered for 15 seconds, or its source has not reported."""
+MetadataWord = Literal["answered", "fails", "waits", "unknown"]
+"""`waits`: it was asked more than 15 seconds ago."""
+
+
+class MetadataStatus(MetadataReport):
+    """The metadata service, as reported, with its state in a word."""
+
+    state: MetadataWord
 
 
 class PartitionStatus(TypedDict):
@@ -60,8 +77,8 @@ class PartitionStatus(TypedDict):
         current: The next offset to read, after the last finished batch.
         committed: The offset that was last committed to the consumer group.
         end: The end of the log.
-        pending_records: The offsets from `current` to `end`; null if the end is not known.
-        lag_s: The lag in seconds; 0 if there is nothing to read, null if nothing is known.
+        pending_records: The offsets from `current` to `end`; null if the end is not known now: its cluster does not answer.
+        lag_s: The lag in seconds; 0 if there is nothing to read, null if it is not known.
         records: The records read so far in this run.
         timestamp_ms: The greatest timestamp read so far in this run.
     """
@@ -79,6 +96,7 @@ class PartitionStatus(TypedDict):
 class TopicStatus(TypedDict):
     """A topic: sums and the greatest lag of its partitions.
 
+    `pending_records` is the sum of what is known, null if nothing is. `lag_known` says whether all of it is.
     `undecoded` and `decode_errors` are the records that were not decoded (`UnreadKind`); null if they are not counted.
     `partitions` is null unless the request asks for it: `/status.json?partitions=all`, or `?cluster=NAME&topic=NAME` for
     one topic, or `?cluster=NAME` for one cluster.
@@ -87,10 +105,11 @@ class TopicStatus(TypedDict):
     topic: str
     state: TopicState
     partition_count: int
-    pending_records: int
+    pending_records: int | None
     lag_s: float | None
-    records: int
-    bytes: int
+    lag_known: bool
+    records: int | None
+    bytes: int | None
     undecoded: int | None
     decode_errors: int | None
     worst_partition: int | None
@@ -105,11 +124,13 @@ class History(TypedDict):
         records_per_s: The records read, with rows of the history in the numbers of a source.
         pending_records: The records to read.
         lag_s: The greatest lag.
+
+    null is not known.
     """
 
     times_ms: list[int]
-    records_per_s: list[float]
-    pending_records: list[int]
+    records_per_s: list[float | None]
+    pending_records: list[int | None]
     lag_s: list[float | None]
 
 
@@ -118,18 +139,20 @@ class ClusterStatus(TypedDict):
 
     cluster: str
     kafka_id: str
-    state: ClusterState
+    brokers: str
+    state: ClusterWord
     reason: str
     failing_for_s: float | None
     seen_ms: int | None
     missing: list[str]
     partition_count: int
-    pending_records: int
+    pending_records: int | None
     lag_s: float | None
+    lag_known: bool
     emit_lag_s: float | None
-    records: int
-    bytes: int
-    records_per_s: float
+    records: int | None
+    bytes: int | None
+    records_per_s: float | None
     commits: Commits
     topics: list[TopicStatus]
     clients: dict[str, float]
@@ -143,13 +166,18 @@ class SourceStatus(TypedDict):
         run: A random name of this run.
         started_ms: When the run started.
         reported_ms: When the reader process last reported.
+        live: Whether that report is of now: it is not the last one of a process that has ended, and 15 seconds old at most.
         streams: What it reads.
         group_id: The consumer group.
         reader: What reads: "native" or "python".
         batches: The number of batches that were planned.
         last_batch_ms: When the last one was planned.
+        batch_running_s: The time since then, if Spark has not asked for the next one; null if it has.
+        batch_last_s: How long Spark took from planning the last batch until it asked for the next one.
+        batch_p95_s: The same, of 95 of the last 100 at most.
         calls: Spark's calls by their kind.
-        records: The records read so far, without rows of the history.
+        records: The records read so far, without rows of the history; null if no worker reports what it reads. So are the
+            next six then.
         bytes: Their bytes.
         records_per_s: The records, and rows of the history, read in each of the last 15 seconds.
         bytes_per_s: Their bytes.
@@ -157,8 +185,9 @@ class SourceStatus(TypedDict):
         task_errors: The tasks that failed so far.
         given_up: The offsets given up so far.
         partition_count: The number of partitions.
-        pending_records: The records to read.
+        pending_records: The records to read, where that is known; null if it is nowhere.
         lag_s: The greatest lag; null if none is known.
+        lag_known: Whether both are known of all partitions of all clusters that are read.
         emit_lag_s: Flink's currentEmitEventTimeLag, the greatest of all clusters; null before the first record.
         watermark_ms: The watermark; null before the first record with a timestamp.
         watermark_lag_s: Flink's watermarkLag.
@@ -175,26 +204,31 @@ class SourceStatus(TypedDict):
     run: str
     started_ms: int
     reported_ms: int
+    live: bool
     streams: list[str]
     group_id: str | None
     reader: str
     batches: int
     last_batch_ms: int | None
+    batch_running_s: float | None
+    batch_last_s: float | None
+    batch_p95_s: float | None
     calls: dict[str, Calls]
-    records: int
-    bytes: int
-    records_per_s: float
-    bytes_per_s: float
-    tasks: int
-    task_errors: int
-    given_up: int
+    records: int | None
+    bytes: int | None
+    records_per_s: float | None
+    bytes_per_s: float | None
+    tasks: int | None
+    task_errors: int | None
+    given_up: int | None
     partition_count: int
-    pending_records: int
+    pending_records: int | None
     lag_s: float | None
+    lag_known: bool
     emit_lag_s: float | None
     watermark_ms: int | None
     watermark_lag_s: float | None
-    idle_s: float
+    idle_s: float | None
     max_partitions: int
     commits: Commits
     metadata: MetadataStatus | None
@@ -214,7 +248,10 @@ class SinkClusterStatus(TypedDict):
 
 
 class SinkStatus(TypedDict):
-    """A sink of a query: as in `SinkReport`, with the totals of all its processes."""
+    """A sink of a query: as in `SinkReport`, with the totals of all its processes.
+
+    `last_batch_failed` is the outcome of the last batch that came to its end, null before the first one.
+    """
 
     sink: str
     guarantee: str
@@ -222,6 +259,7 @@ class SinkStatus(TypedDict):
     phase: str
     reason: str
     reported_ms: int
+    last_batch_failed: bool | None
     batch: int | None
     batches: int
     tasks: int
@@ -229,7 +267,7 @@ class SinkStatus(TypedDict):
     dead_letters: int
     records: int
     bytes: int
-    records_per_s: float
+    records_per_s: float | None
     send_time_s: float | None
     decide_s: float | None
     finish_s: float | None
@@ -270,12 +308,15 @@ class Status(TypedDict):
 
     Attributes:
         version: The version of this shape: 1.
+        package: The version of pyspark-dynamic-kafka that answers.
         time_ms: The time of the answer.
         started_ms: When the server started.
-        queries: The queries of the driver, in order of their start.
+        queries: The queries of the driver, worst first: by state, then those that are more than a minute behind, then in
+            order of their start.
     """
 
     version: int
+    package: str
     time_ms: int
     started_ms: int
     queries: list[QueryStatus]

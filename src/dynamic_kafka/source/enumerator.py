@@ -69,7 +69,7 @@ class SourceEnumerator:
         self._seen: SourceSnapshot | None = None
         # A batch's start and end, newest last.
         self._recent: deque[tuple[Mapping[str, Any], Document]] = deque(maxlen=2)
-        self._behind: dict[str, tuple[ClusterOffsets, ClusterView | None, int]] = {}
+        self._behind: dict[str, tuple[ClusterOffsets, ClusterView | None, int | None]] = {}
         self._last_batch_at = time.monotonic()
         self._began = time.time(), time.monotonic()
         self._committed: Document | None = None
@@ -267,7 +267,7 @@ class SourceEnumerator:
                 "state": state_word(state, failing=error is not None),
                 "topics": len(state.topics),
                 "partitions": len(state.ranges),
-                "behind": self._records_behind(name, state, views.get(name)),
+                "behind": None if error is not None else self._records_behind(name, state, views.get(name)),
                 "error": None if error is None else str(error),
             }
             if name in self._unmarked:
@@ -287,12 +287,16 @@ class SourceEnumerator:
             **({} if self._aligner is None else {"alignment": self._aligner.status()}),
         }
 
-    def _records_behind(self, name: str, state: ClusterOffsets, view: ClusterView | None) -> int:
-        """Return the number of records to read. Spark asks at each poll, so the sum is kept while nothing changes."""
+    def _records_behind(self, name: str, state: ClusterOffsets, view: ClusterView | None) -> int | None:
+        """Return the number of records to read; None if an end is not known.
+
+        Spark asks at each poll, so the sum is kept while nothing changes.
+        """
         known = self._behind.get(name)
         if known is None or known[0] is not state or known[1] is not view:
             ends = view.ends if view is not None else {}
-            known = state, view, sum(max(0, ends.get(tp, 0) - end) for tp, (_, end) in state.ranges.items())
+            behind = (max(0, ends[tp] - end) for tp, (_, end) in state.ranges.items())
+            known = state, view, sum(behind) if ends.keys() >= state.ranges.keys() else None
             self._behind[name] = known
         return known[2]
 

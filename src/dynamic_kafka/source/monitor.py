@@ -186,6 +186,11 @@ class ClusterMonitor:
             return self.view if self._view_servers == target.properties.get("bootstrap.servers") else None
 
     @property
+    def servers(self) -> str:
+        """Return the addresses of the brokers, as in the metadata."""
+        return self._target.properties.get("bootstrap.servers", "")
+
+    @property
     def failing_for_s(self) -> float | None:
         """The seconds between the first and the last look that the cluster did not answer; None if it answers.
 

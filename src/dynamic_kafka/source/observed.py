@@ -9,6 +9,7 @@ again when the last look is some seconds ago. A cluster that fails is noticed ea
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,7 @@ _INTERVAL_S = 1.0
 _LOOK_AGAIN_AFTER_S = 5.0
 _SERVER_START_S = 3.0
 _MOST_EVENTS = 50
+_MOST_BATCHES = 100
 
 
 class _Told(NamedTuple):
@@ -64,6 +66,8 @@ class ObservedEnumerator(SourceEnumerator):
         self._finished: Document | None = None
         self._batches = 0
         self._last_batch_ms: int | None = None
+        self._batch_since: float | None = None
+        self._batches_s: deque[float] = deque(maxlen=_MOST_BATCHES)
         self._calls: dict[str, Calls] = {}
         self._ended: tuple[str, str] = "running", ""
         # Used by the reporter's thread only:
@@ -80,6 +84,9 @@ class ObservedEnumerator(SourceEnumerator):
 
     def latest_offset(self, start: Mapping[str, Any], *, limited: bool) -> Mapping[str, Any]:
         """See `SourceEnumerator`."""
+        if self._batch_since is not None:
+            self._batches_s.append(time.monotonic() - self._batch_since)
+            self._batch_since = None
         with self._timed("latest_offset"):
             end = super().latest_offset(start, limited=limited)
         if end is not start:
@@ -89,6 +96,8 @@ class ObservedEnumerator(SourceEnumerator):
 
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadTask]:
         """See `SourceEnumerator`."""
+        if self._batch_since is None:
+            self._batch_since = time.monotonic()
         with self._timed("partitions"):
             return super().tasks(start, end)
 
@@ -162,10 +171,20 @@ class ObservedEnumerator(SourceEnumerator):
             "reason": reason,
             "batches": self._batches,
             "last_batch_ms": self._last_batch_ms,
+            **self._of_batches(now_ms),
             "calls": dict(self._calls),
             **self._of_metadata(),
             "history_left": self._of_history(document, is_finished=finished is not None),
             "clusters": clusters,
+        }
+
+    def _of_batches(self, now_ms: int) -> dict[str, Any]:
+        """Return how long batches take, as far as it is seen from here: until Spark asks for the next one."""
+        since, took = self._batch_since, sorted(self._batches_s)
+        return {
+            "batch_since_ms": None if since is None else now_ms - int((time.monotonic() - since) * 1000),
+            "batch_last_s": self._batches_s[-1] if took else None,
+            "batch_p95_s": took[math.ceil(len(took) * 0.95) - 1] if took else None,
         }
 
     def _of_history(self, document: Document, *, is_finished: bool) -> HistoryLeft | None:
@@ -212,6 +231,7 @@ class ObservedEnumerator(SourceEnumerator):
         found = ClusterReport(
             cluster=name,
             kafka_id=state.kafka_id if state is not None else "",
+            brokers=monitor.servers if monitor is not None else "",
             state="starting",
             reason="",
             failing_since_ms=None,

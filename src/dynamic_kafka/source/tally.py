@@ -1,4 +1,4 @@
-"""What a worker process has read, for the metrics: counted batch by batch, and reported in the background after each task.
+"""What a worker process has read, for the metrics: counted batch by batch, and reported while it reads.
 
 The counts are of the process, from its first task of a source on. If a report is lost, the next one says it all.
 """
@@ -192,14 +192,17 @@ def tally_of(observation: Observation, settings: SourceSettings) -> Tally:
 
 
 def reported(batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a task, and report it after the last one.
+    """Yield the batches of a task, and report them: a long task is seen while it reads.
 
     Args:
         batches: The batches; `reader.read` counts them.
         tally: The tally.
     """
     try:
-        yield from batches
+        for batch in batches:
+            yield batch
+            if tally.address is not None:
+                tally.reporter.wake()
     except Exception:
         tally.failed()
         raise

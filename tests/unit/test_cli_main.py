@@ -1,0 +1,84 @@
+"""What all commands have in common: the version, the options' names, and errors for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from dynamic_kafka import __version__
+from dynamic_kafka.cli.main import _COMMANDS, main
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.observe.settings import METRICS_OPTIONS
+from dynamic_kafka.options import parse_options
+
+
+def parsers() -> Iterator[argparse.ArgumentParser]:
+    """The parsers of all commands and their actions."""
+    waiting = [argparse.ArgumentParser()]
+    commands = waiting[0].add_subparsers()
+    for command in _COMMANDS:
+        command.add_to(commands)
+    while waiting:
+        parser = waiting.pop()
+        yield parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                waiting.extend(action.choices.values())
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_told(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the first thing that support asks for."""
+    with pytest.raises(SystemExit) as ended:
+        main([option])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"dynamic-kafka {__version__}\n"
+
+
+def test_an_option_is_the_same_in_all_commands() -> None:
+    """The form of the output is a table or JSON (SQL has CSV, too), and a source is called N."""
+    options = [(parser.prog, action) for parser in parsers() for action in parser._actions]
+    outputs = {prog: set(action.choices or ()) for prog, action in options if "--output" in action.option_strings}
+    assert len(outputs) > 8
+    assert all(choices - {"csv"} == {"table", "json"} for choices in outputs.values()), outputs
+    sources = {action.metavar for _, action in options if "--source" in action.option_strings}
+    assert sources == {"N"}
+
+
+def test_an_error_is_json_where_json_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """A script need not parse words. Standard output stays that of the result."""
+    assert main(["lag", "--url", "http://127.0.0.1:1", "--output", "json"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    found = json.loads(err)
+    assert found["exit_code"] == 1
+    assert "does not answer" in found["error"]
+
+
+def test_an_answer_that_is_nested_without_end_is_no_status(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a server sends, the error is about its answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(10_000)
+                connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 200_000)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert main(["lag", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}"]) == 1
+        thread.join()
+    assert "does not answer with the status of queries (RecursionError); check --url" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "99999"])
+def test_a_port_that_cannot_be_is_refused_by_its_option(port: str) -> None:
+    """And not by a server that has ended for some reason."""
+    with pytest.raises(ConfigurationError, match=r"metrics\.port.*65535"):
+        parse_options({"metrics.port": port}, METRICS_OPTIONS)
