@@ -16,6 +16,7 @@ from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, In
 from dynamic_kafka.kafka.config import jaas, keystore, secrets, tokens
 from dynamic_kafka.kafka.config.property_names import (
     ADDRESSES,
+    ALL_NAMES,
     COMMON,
     CONSUMER,
     IGNORED,
@@ -55,7 +56,6 @@ _PINNED: dict[Role, dict[str, str]] = {
 
 _JAAS = "sasl.jaas.config"
 _MECHANISMS = ("sasl.mechanism", "sasl.mechanisms")
-_ALL_NAMES = COMMON | CONSUMER | PRODUCER | IGNORED | STORES | {*RENAMED, *JAVA_CODE, _JAAS}
 
 
 def client_config(properties: Mapping[str, str], *, role: Role) -> dict[str, str]:
@@ -208,8 +208,8 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
             f"Property '{key}' names Java classes that look up secrets, which cannot run here. Remove it, and write "
             "${env:NAME} for an environment variable or ${file:PATH} for a file in place of the secret"
         )
-    if key not in _ALL_NAMES:
-        raise UnknownOptionError(key, _ALL_NAMES, what="Kafka property")
+    if key not in ALL_NAMES:
+        raise UnknownOptionError(key, ALL_NAMES, what="Kafka property")
     if (key in ADDRESSES or key.endswith(".url")) and secrets.has_login(value):
         raise ConfigurationError(
             f"Property '{key}' holds a login in an address, which brokers do not use and clients would log; remove it, and "
