@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Sequence
 
 from dynamic_kafka.cli import archive, doctor, lag, offsets, sql, streams, tail, transactions
-from dynamic_kafka.cli.output import warn
+from dynamic_kafka.cli.output import complain, warn
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 
 __all__ = ["FAILED", "OK", "USAGE", "main"]
@@ -87,7 +87,7 @@ def _run(args: argparse.Namespace) -> int:
         text = str(error) if isinstance(error, SqlError) else str(error).partition("\n")[0]
         if not known:
             text = f"unexpected {type(error).__name__}: {text}; --debug shows where, please report it"
-        sys.stderr.write(f"dynamic-kafka: error: {text}\n")
+        complain(text)
         return USAGE if isinstance(error, ConfigurationError) else FAILED
     return code
 
@@ -96,8 +96,7 @@ def _without_output(error: OSError) -> int:
     """Say that the output cannot be written. A pipe that nobody reads any more (`head`) needs no words."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again when the process ends
     if error.errno != errno.EPIPE:
-        sys.stderr.write(
-            f"dynamic-kafka: error: the output cannot be written ({error.strerror}), so a part of it is missing; choose "
-            "another place for it\n"
+        complain(
+            f"the output cannot be written ({error.strerror}), so a part of it is missing; choose another place for it"
         )
     return FAILED

@@ -12,6 +12,7 @@ from typing import Literal
 __all__ = [
     "ADDRESSES",
     "ALL_NAMES",
+    "CHECKED",
     "COMMON",
     "CONSUMER",
     "IGNORED",
@@ -135,6 +136,8 @@ JAVA_CODE: dict[str, str] = {
     "sasl.client.callback.handler.class": "use Kafka's OAuthBearerLoginCallbackHandler, AWS MSK's or Google Cloud's "
     "handler, SCRAM or certificates",
     "sasl.oauthbearer.jwt.retriever.class": "use Kafka's ClientCredentialsJwtRetriever",
+    "security.providers": "for FIPS, set OpenSSL's configuration on each machine (the variable OPENSSL_CONF)",
+    "ssl.provider": "for FIPS, set OpenSSL's configuration on each machine (the variable OPENSSL_CONF)",
 }
 """Properties that name Java classes that matter, and what to do instead."""
 
@@ -170,15 +173,18 @@ IGNORED = frozenset(
     sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.refresh.ms
     sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
     sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.validator.class
-    sasl.oauthbearer.scope.claim.name security.providers socket.connection.setup.timeout.max.ms
-    ssl.enabled.protocols ssl.keymanager.algorithm ssl.protocol ssl.provider
+    sasl.oauthbearer.scope.claim.name socket.connection.setup.timeout.max.ms
+    ssl.keymanager.algorithm
     ssl.secure.random.implementation ssl.trustmanager.algorithm zookeeper.connect
     value.deserializer value.serializer
     """.split()
 )
 """Properties of Java's clients and of Flink's connector that change nothing in librdkafka."""
 
-ALL_NAMES = COMMON | CONSUMER | PRODUCER | IGNORED | STORES | {*RENAMED, *JAVA_CODE, "sasl.jaas.config"}
+CHECKED = frozenset({"ssl.enabled.protocols", "ssl.protocol"})
+"""Java's properties that librdkafka does not have. A value is refused unless connections do what it says: see `tls`."""
+
+ALL_NAMES = COMMON | CONSUMER | PRODUCER | IGNORED | STORES | CHECKED | {*RENAMED, *JAVA_CODE, "sasl.jaas.config"}
 """All names that are known."""
 
 STORABLE = frozenset(
