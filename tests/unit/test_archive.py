@@ -281,23 +281,27 @@ def test_two_tasks_with_the_same_rows_are_refused(folder: Folder) -> None:
 def test_the_first_record_of_a_number_wins(folder: Folder) -> None:
     """A second driver of the same query adds nothing."""
     files = open_files(folder.path, ArchiveError)
-    batch = Batch({"a": DataFile("2013-01-01", 1, 1)}, {key(): [Span(0, 1, 1)]}, {})
+    batch = Batch({"day=1/a.parquet": DataFile("2013-01-01", 1, 1)}, {key(): [Span(0, 1, 1)]}, {})
     assert log.create_record(files, "query", 1, batch)
-    assert not log.create_record(files, "query", 1, batch._replace(files={"b": DataFile("2013-01-01", 1, 1)}))
-    assert folder.state().files.keys() == {"a"}
+    assert not log.create_record(
+        files, "query", 1, batch._replace(files={"day=1/b.parquet": DataFile("2013-01-01", 1, 1)})
+    )
+    assert folder.state().files.keys() == {"day=1/a.parquet"}
 
 
 def test_offsets_of_two_queries_at_once_are_an_error(folder: Folder) -> None:
     """Both wrote the same offsets without seeing each other. Readers are told, and the remedy works at any later time."""
     files = open_files(folder.path, ArchiveError)
     for query, number, start, end in (("a", 1, 0, 1), ("b", 1, 0, 2), ("a", 2, 2, 3)):
-        batch = Batch({f"{query}{number}": DataFile("2013-01-01", 1, 1)}, {key(): [Span(start, end, 1)]}, {})
+        batch = Batch(
+            {f"day=1/{query}{number}.parquet": DataFile("2013-01-01", 1, 1)}, {key(): [Span(start, end, 1)]}, {}
+        )
         assert log.create_record(files, query, number, batch)
     with pytest.raises(ArchiveError, match=r"offsets 0 to 0 of .* twice: in the record b-1\.json .* two queries"):
         folder.state()
     Path(folder.path, "_dynamic_kafka", "batches", "a-1.json").write_text(NOTHING)
     assert folder.state().spans == {key(): [Span(0, 3, 2)]}
-    assert folder.state().files.keys() == {"b1", "a2"}
+    assert folder.state().files.keys() == {"day=1/b1.parquet", "day=1/a2.parquet"}
 
 
 class Rows:
@@ -728,3 +732,25 @@ def test_what_is_no_archive_is_said(tmp_path: Path, output: Callable[..., tuple[
     assert output("compact", str(tmp_path), "--keep", "soon")[0] == 2
     with pytest.raises(ArchiveError, match="is no archive"):
         archive.files(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "../secret.parquet",
+            "day=1/../../x.parquet",
+            "/etc/x.parquet",
+            "day=1/../x.parquet",
+            "s3://other/day=1/x.parquet",
+        ),
+        *("day=1/a/b.parquet", "day=1/..", "x.parquet", "day=1/a.csv", "", "day=../a.parquet/../../b"),
+    ],
+)
+def test_the_log_of_an_archive_leads_to_no_file_outside_of_its_days(path: str) -> None:
+    """Whoever can write the log could else have any file read, and its rows copied into the archive."""
+    file = DataFile("1", 1, 1)
+    with pytest.raises(ArchiveError, match="is no path of a file of an archive"):
+        decode_batch(encode_batch(Batch({path: file}, {}, {}, 1)), "here")
+    with pytest.raises(ArchiveError, match="is no path of a file of an archive"):
+        decode_state(encode_state(Archive(number=1, files={path: file})), 1, "here")

@@ -32,7 +32,7 @@ def stream(name: str, **clusters: tuple[set[str], Mapping[str, str]]) -> KafkaSt
 
 def found(*streams: KafkaStream) -> list[tuple[str, str, str]]:
     """The findings, without remedies."""
-    return [finding[:3] for finding in check_streams(streams)]
+    return [finding[:3] for finding in check_streams(streams, None)]
 
 
 def test_metadata_as_they_should_be() -> None:
@@ -66,7 +66,7 @@ def test_metadata_as_they_should_be() -> None:
 )
 def test_suspicious_properties(properties: dict[str, str], result: str, what: str) -> None:
     """One finding that never shows a value of a secret."""
-    (only,) = check_streams([stream("orders", eu=({"orders"}, properties))])
+    (only,) = check_streams([stream("orders", eu=({"orders"}, properties))], None)
     assert (only.result, only.where) == (result, "cluster 'eu'")
     assert what in only.what
     assert "s3cret" not in str(only)
@@ -75,7 +75,7 @@ def test_suspicious_properties(properties: dict[str, str], result: str, what: st
 def test_one_address_under_two_names() -> None:
     """Probably one Kafka cluster."""
     servers = {"bootstrap.servers": "a:9092,b:9092"}
-    (only,) = check_streams([stream("s", eu=({"t"}, servers), europe=({"u"}, {"bootstrap.servers": "B:9092"}))])
+    (only,) = check_streams([stream("s", eu=({"t"}, servers), europe=({"u"}, {"bootstrap.servers": "B:9092"}))], None)
     assert (only.result, only.where) == ("warning", "clusters 'eu', 'europe'")
     assert "they have b:9092 in common" in only.what
 
@@ -100,7 +100,7 @@ def test_names_that_are_hard_to_tell_apart_and_what_is_empty() -> None:
 def test_streams_that_contradict_each_other_are_an_error() -> None:
     """No query could read them together."""
     one, two = stream("a", eu=({"t"}, {"fetch.min.bytes": "1"})), stream("b", eu=({"t"}, {"fetch.min.bytes": "2"}))
-    assert [finding.result for finding in check_streams([one, two])] == ["error"]
+    assert [finding.result for finding in check_streams([one, two], None)] == ["error"]
 
 
 # --- validate -----------------------------------------------------------------------------------------------------------
@@ -209,3 +209,94 @@ def test_changes_between_two_documents() -> None:
 def test_a_finding_has_a_remedy_or_none() -> None:
     """It is the last field."""
     assert Finding("ok", "here", "all").remedy == ""
+
+
+UNTRUSTED = """
+- streamId: "orders"
+  clusterMetadataList:
+    - clusterId: eu
+      bootstrapServers: eu-1.example.com:9092
+      topics: [orders]
+      properties:
+        security.protocol: SASL_SSL
+        sasl.mechanism: PLAIN
+        sasl.username: me
+        sasl.password: ${file:/run/secrets/kafka/eu}
+        ssl.ca.location: /etc/ssl/certs/eu.pem
+"""
+
+
+def test_validate_notes_what_a_query_has_to_allow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the options of a query it is an error, or in order, as for the query."""
+    file = tmp_path / "streams.yaml"
+    file.write_text(UNTRUSTED)
+    assert main(["streams", "validate", str(file), "--strict"]) == 0
+    shown = capsys.readouterr().out
+    for path in ("/run/secrets/kafka/eu", "/etc/ssl/certs/eu.pem"):
+        assert f"have the query allow it: metadata-service.allowed-references=file:{path}" in shown
+    some = ["-o", "metadata-service.allowed-references=file:/run/secrets/kafka/*"]
+    assert main(["streams", "validate", str(file), *some]) == 1
+    shown = capsys.readouterr().out
+    assert "error   cluster 'eu'  Property 'ssl.ca.location'" in shown
+    assert "sasl.password" not in shown
+    both = ["-o", f"{some[1]};file:/etc/ssl/certs/*"]
+    assert main(["streams", "validate", str(file), *both]) == 0
+    assert "0 errors, 0 warnings" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["plugin.library.paths", "ssl.engine.location", "sasl.kerberos.kinit.cmd", "debug"])
+@pytest.mark.parametrize("command", ["streams", "doctor"])
+def test_what_a_document_must_not_say_is_an_error_before_any_cluster_is_asked(
+    name: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`streams` and `doctor` name the cluster, the property, and the option that would allow it."""
+    file = tmp_path / "streams.yaml"
+    file.write_text(UNTRUSTED.replace("ssl.ca.location", name).replace("${file:/run/secrets/kafka/eu}", "x"))
+    options = ["-o", "metadata-service=file", "-o", f"metadata-service.path={file}"]
+    options += ["-o", "stream-ids=orders"] if command == "doctor" else []
+    assert main([command, *options, "--timeout", "1"]) == 1
+    shown = capsys.readouterr().out
+    assert f"Property '{name}' is not allowed in metadata" in shown
+    assert "'eu'" in shown
+    assert f"metadata-service.allowed-properties={name}" in shown
+
+
+@pytest.mark.parametrize("ending", ["\x1b]0;pwned\x07", "\x1b[2J", "\r", "\x9b31m", "\u202e"])
+def test_nothing_that_a_document_says_controls_the_terminal(
+    ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In errors, tables and JSON: control characters are shown as escapes."""
+    file = tmp_path / "streams.yaml"
+    file.write_text(
+        json.dumps(
+            [
+                {
+                    "streamId": f"a{ending}",
+                    "clusterMetadataList": [
+                        {"clusterId": f"c{ending}", "bootstrapServers": f"b{ending}:1", "topics": [f"t{ending}"]}
+                    ],
+                }
+            ]
+        )
+    )
+    options = ["-o", "metadata-service=file", "-o", f"metadata-service.path={file}", "--timeout", "1"]
+    for command in (
+        ["streams", *options],
+        ["streams", "validate", str(file)],
+        ["streams", "validate", str(file), "--output", "json"],
+    ):
+        main(command)
+        shown = capsys.readouterr()
+        for text in (shown.out, shown.err):
+            assert all(line.isprintable() for line in text.split("\n")), command
+
+
+def test_an_error_of_any_kind_is_printable(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also one of another library."""
+
+    def fail(_args: Any) -> int:
+        raise RuntimeError("a\x1b[2J\x07b")
+
+    monkeypatch.setattr("dynamic_kafka.cli.streams.options_of", fail)
+    assert main(["streams", "-o", "a=b"]) == 1
+    assert "a\\x1b[2J\\x07b" in capsys.readouterr().err

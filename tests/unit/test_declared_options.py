@@ -82,6 +82,9 @@ ADDED = {
         *(f"scan.watermark.alignment.{name}" for name in ("group", "max-drift", "update-interval")),
         *(option.key for option in HISTORY_OPTIONS),
     },
+    "metadata-service": {
+        f"metadata-service.allowed-{what}" for what in ("properties", "references", "servers", "token-urls")
+    },
     **{f"format {name}": {f"{name}.schema-id-location"} for name in ("avro-confluent", "protobuf-confluent")},
 }
 ADDED_FORMATS = {

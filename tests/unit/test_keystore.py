@@ -7,6 +7,7 @@ import hashlib
 import ssl
 import struct
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,30 @@ def test_pkcs12_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingDependencyError, match=r"pyspark-dynamic-kafka\[jks\]"):
         truststore_pem(str(STORES / "trust.p12"), PASSWORD)
     assert subjects(keystore_pem(str(STORES / "client.jks"), PASSWORD, None)[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-----BEGIN CERTIFICATE-----\n" * 40_000,
+        "-----BEGIN A-----" + "-----END B-----" * 60_000,
+        "-----BEGIN " + "A " * 500_000,
+        "-" * 1_000_000,
+    ],
+)
+def test_any_text_is_searched_for_pem_in_one_pass(text: str, tmp_path: Path) -> None:
+    """A text of one megabyte that never ends a block takes no minutes."""
+    file = tmp_path / "ca.pem"
+    file.write_text(text[: 2**20])
+    began = time.process_time()
+    with pytest.raises(ConfigurationError):
+        truststore_pem(str(file), None)
+    with pytest.raises(ConfigurationError, match="does not hold a PEM block"):
+        inline_pem(text, "ssl.truststore.certificates", "CERTIFICATE")
+    assert time.process_time() - began < 2
+
+
+def test_a_beginning_without_an_end_does_not_hide_the_block_after_it() -> None:
+    """As a file that was cut, and had a whole one appended."""
+    whole = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    assert inline_pem("-----BEGIN CERTIFICATE-----\nAA" + whole, "x", "CERTIFICATE") == whole

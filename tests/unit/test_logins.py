@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
+from confluent_kafka import KafkaError
 
 from dynamic_kafka.kafka import logins
-from dynamic_kafka.kafka.logins import note_accepted, rest_after_refusal
+from dynamic_kafka.kafka.clients import BackgroundErrors
+from dynamic_kafka.kafka.logins import note_accepted, rest_after_refusal, without_token_answer
 
 PROPERTIES = {"bootstrap.servers": "b:9092", "sasl.password": "${file:/run/secrets/password}"}
 
@@ -66,3 +68,38 @@ def test_a_new_secret_shortly_before_the_deadline_counts() -> None:
     """Also in the last rest."""
     note_accepted(PROPERTIES)
     assert rested(refusals=3, timeout_s=0.3, replaced_after_s=0.1)[0]
+
+
+NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ('{"error":"internal-admin-page: role-credentials=AKIA-INTERNAL"}', "no token (the answer is not shown)"),
+        ("<html>\nroot:x:0:0", "no token (the answer is not shown)"),
+        ("Could not resolve host: <b>AKIA", "no token (the answer is not shown)"),
+        ("", "no token (the answer is not shown)"),
+        ('{"error": "invalid_client", "error_description": "AKIA"}', "the error invalid_client"),
+    ],
+)
+def test_the_answer_of_a_token_endpoint_is_not_shown(answer: str, shown: str) -> None:
+    """The address may be that of an internal page. A standard code of OAuth says enough, as librdkafka's errors go on."""
+    assert without_token_answer(NO_TOKEN + answer) == f"{NO_TOKEN}the token endpoint answered with {shown}"
+    errors = BackgroundErrors()
+    errors.note(KafkaError(KafkaError._AUTHENTICATION, NO_TOKEN + answer))
+    assert "AKIA" not in errors.last
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NO_TOKEN + "Failed to connect to broker:9093 port 9093 after 0 ms: Could not connect to server",
+        NO_TOKEN + "Could not resolve host: tokens.example.com",
+        NO_TOKEN + "SSL certificate OpenSSL verify result: unable to get local issuer certificate (20)",
+        "SASL authentication error: {x}",
+    ],
+)
+def test_why_no_endpoint_answers_is_shown(text: str) -> None:
+    """It is said by the client itself, and so is everything about other logins."""
+    assert without_token_answer(text) == text

@@ -615,7 +615,7 @@ def test_a_document_with_moves_is_checked() -> None:
           topics: [u]
           continues: {cluster: x, by: records, topics: {t: v}, guarantee: unproved}
     """
-    said = "\n".join(f"{f.result} {f.where} {f.what}" for f in check_streams(parse_document(text, "x.yaml")))
+    said = "\n".join(f"{f.result} {f.where} {f.what}" for f in check_streams(parse_document(text, "x.yaml"), None))
     assert "warning cluster 'a' it and 'b' continue each other" in said
     assert "note cluster 'c' 't' of it stands by, because 'e' is still read" in said
     assert "warning cluster 'd' it continues topics that it does not list: v" in said

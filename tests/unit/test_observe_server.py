@@ -310,3 +310,70 @@ def test_the_driver_is_the_first_ancestor_that_is_not_a_python_of_pyspark(tmp_pa
     )  # fmt: skip
     jvm, found = done.stdout.split()
     assert found == jvm
+
+
+def held(server: MetricsServer, sent: bytes) -> socket.socket:
+    """A connection that has sent something."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    connection.sendall(sent)
+    return connection
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Whether the server has ended it without an answer."""
+    connection.settimeout(0.01)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_guests_that_hold_connections_do_not_keep_others_out(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was silent for longest makes room. Those that report are no guests."""
+    reporting = held(server, b"")
+    report = json.dumps(report_of(cluster())).encode()
+    head = f"POST /report HTTP/1.1\r\nAuthorization: Bearer {server.token}\r\nContent-Length: {len(report)}\r\n\r\n"
+    reporting.sendall(head.encode() + report)
+    assert reporting.recv(4096).startswith(b"HTTP/1.1 200")
+    monkeypatch.setattr(server, "_most_guests", 5)
+    connections = [held(server, b"GET / HTTP/1.1\r\nHost: x") for _ in range(20)]
+    assert ask(server, "/status.json")[0] == 200
+    eventually(lambda: sum(map(is_ended, connections)) >= 15)
+    assert not is_ended(connections[-1])
+    reporting.sendall(head.encode() + report)
+    assert reporting.recv(4096).startswith(b"HTTP/1.1 ")
+    assert len(server._guests) <= 5
+    for connection in [reporting, *connections]:
+        connection.close()
+
+
+@pytest.mark.parametrize("drip", [b"", b"X-A: b\r\n", b"G"])
+def test_a_head_has_to_be_complete_in_time(server: MetricsServer, drip: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a byte of it arrives. A connection that waits between requests may wait."""
+    monkeypatch.setattr("dynamic_kafka.observe.server._HEAD_S", 0.3)
+    patient = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    patient.request("GET", "/status.json")
+    patient.getresponse().read()
+    slow = held(server, b"GET / HTTP/1.1\r\n" if drip != b"G" else b"G")
+
+    def drips() -> bool:
+        try:
+            slow.sendall(drip)
+        except OSError:
+            return True
+        return is_ended(slow)
+
+    eventually(drips)
+    patient.request("GET", "/status.json")
+    assert patient.getresponse().status == 200
+    patient.close()
+    slow.close()
+
+
+def test_a_burst_of_connections_is_queued() -> None:
+    """All workers connect at once after a restart; a full queue costs each of them a second or more."""
+    assert MetricsServer.request_queue_size >= 128

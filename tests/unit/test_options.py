@@ -725,3 +725,15 @@ def test_every_error_is_ours() -> None:
             base = BASE if option.key not in ("topic", "topic-pattern", "topic-partitions") else BROKER
             with contextlib.suppress(DynamicKafkaError):
                 configure_source(base | {option.key: value}, default_starting=LATEST)
+
+
+@pytest.mark.parametrize("login", ["me:geheim@", "geheim@", "me:ge@heim@"])
+def test_the_address_of_a_collector_has_no_login(login: str) -> None:
+    """The server gets the address as an argument, which every user of the machine can see. The error does not show it."""
+    options = BASE | {"metrics.otlp-endpoint": f"https://{login}collector:4318/v1/metrics"}
+    with pytest.raises(ConfigurationError, match="OTEL_EXPORTER_OTLP_HEADERS") as caught:
+        configure_source(options, default_starting=LATEST)
+    assert "geheim" not in str(caught.value)
+    assert (
+        configure_source(BASE | {"metrics.otlp-endpoint": "http://h:1/@x"}, default_starting=LATEST).metrics is not None
+    )

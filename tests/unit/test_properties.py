@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import ssl
 from pathlib import Path
 
 import confluent_kafka
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
@@ -405,3 +408,93 @@ def test_any_properties_are_translated_or_refused(properties: dict[str, str], ro
 
     assert config.keys() <= allowed
     assert config == to_librdkafka(config, role=role), "translating twice changes nothing"
+
+
+# --- TLS versions and ciphers -----------------------------------------------------------------------------------------
+
+TLS_1_3 = "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256"
+
+
+@pytest.mark.parametrize("role", ["consumer", "admin", "producer"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("ssl.enabled.protocols", value) for value in ("TLSv1.3", "TLSv1.2", "TLSv1.2,TLSv1.1,TLSv1.3", "SSLv3")),
+        *(("ssl.protocol", value) for value in ("TLSv1.1", "TLSv1", "SSL", "DTLSv1.2")),
+        ("security.providers", "com.example.FipsProviderCreator"),
+        ("ssl.provider", "BCFIPS"),
+        ("ssl.cipher.suites", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+        ("ssl.cipher.suites", "TLS_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+        ("ssl.cipher.suites", TLS_1_3),
+        ("ssl.cipher.suites", f"{TLS_1_3},TLS_RSA_WITH_RC4_128_MD5"),
+        ("ssl.cipher.suites", f"{TLS_1_3},ECDHE-RSA-AES256-GCM-SHA384"),
+    ],
+)
+def test_a_choice_of_tls_that_cannot_be_kept_is_refused(role: Role, key: str, value: str) -> None:
+    """Else a connection would use a version or a cipher that the user has ruled out."""
+    with pytest.raises(ConfigurationError, match=rf"^Property '{key}'"):
+        to_librdkafka({key: value}, role=role)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("ssl.enabled.protocols", value) for value in ("", "TLSv1.2,TLSv1.3", " TLSv1.3 , TLSv1.2 ")),
+        *(("ssl.protocol", value) for value in ("TLS", "TLSv1.2", "TLSv1.3")),
+    ],
+)
+def test_javas_defaults_of_tls_are_what_connections_offer(key: str, value: str) -> None:
+    """They need no translation."""
+    assert to_librdkafka({key: value}, role="consumer") == to_librdkafka({}, role="consumer")
+
+
+@pytest.mark.parametrize("exchange", ["ECDHE_RSA", "ECDHE_ECDSA", "DHE_RSA", "RSA"])
+@pytest.mark.parametrize(
+    "cipher", ["AES_128_GCM_SHA256", "AES_256_GCM_SHA384", "AES_128_CBC_SHA", "CHACHA20_POLY1305_SHA256"]
+)
+def test_javas_ciphers_are_openssls_in_both_clients(exchange: str, cipher: str) -> None:
+    """Python's ssl and librdkafka take the same translated list, and then offer that cipher of TLS 1.2 and no other."""
+    if exchange == "RSA" and "CHACHA" in cipher:
+        pytest.skip("no such cipher")
+    java = f"{TLS_1_3},TLS_{exchange}_WITH_{cipher}"
+    found = to_librdkafka({"ssl.cipher.suites": java, "security.protocol": "SSL"}, role="consumer")["ssl.cipher.suites"]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_ciphers(found + ":@SECLEVEL=0")
+    assert [c["name"] for c in context.get_ciphers() if not c["name"].startswith("TLS_")] == [found]
+    config = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "group.id": "g",
+        "security.protocol": "SSL",
+        "ssl.cipher.suites": found,
+    }
+    Consumer(config).close()
+
+
+def test_openssls_list_stays_as_it_is() -> None:
+    """It is about TLS 1.2 only, as librdkafka's documentation says."""
+    for value in ("ECDHE-RSA-AES256-GCM-SHA384", "HIGH:!aNULL", "DEFAULT@SECLEVEL=2"):
+        assert to_librdkafka({"ssl.cipher.suites": value}, role="admin")["ssl.cipher.suites"] == value
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location", "https.ca.location"),
+        *("ssl.truststore.location", "ssl.keystore.location", "sasl.oauthbearer.assertion.file"),
+        *("sasl.oauthbearer.assertion.private.key.file", "sasl.oauthbearer.assertion.jwt.template.file"),
+        *("sasl.password", "ssl.truststore.certificates", "client.id"),
+    ],
+)
+def test_only_regular_files_of_a_sane_size_are_read(key: str, tmp_path: Path) -> None:
+    """A pipe would be waited for, a device never ends, and a large file is a mistake."""
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(17 * 2**20)
+    for path, reason in ((pipe, "not a regular file"), ("/dev/zero", "not a regular file"), (large, "larger than")):
+        value = str(path) if key.endswith((".location", ".file")) else f"${{file:{path}}}"
+        with pytest.raises(ConfigurationError, match=reason):
+            client_config({"security.protocol": "SSL", key: value}, role="consumer")

@@ -9,8 +9,10 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry
@@ -142,3 +144,24 @@ def test_a_guid_is_asked_for_at_its_own_path() -> None:
                 client.schema(guid)
         assert caught.value.not_found == unknown
         assert ("it does not know GUIDs (Confluent's does since 8.0)" in str(caught.value)) != unknown
+
+
+def test_schemas_that_refer_to_each_other_end_with_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry that others fill must not have a query ask for ever."""
+    asked: list[tuple[str, int]] = []
+
+    class Client:
+        def get_version(self, subject: str, version: int) -> SimpleNamespace:
+            asked.append((subject, version))
+            other = SchemaReference("name", "b" if subject == "a" else "a", 1)
+            return SimpleNamespace(schema=Schema("{}", "AVRO", [other]))
+
+    @contextmanager
+    def asking(*_words: str) -> Iterator[Client]:
+        yield Client()
+
+    registry = schema_registry.client(settings())
+    monkeypatch.setattr(registry, "_asking", asking)
+    with pytest.raises(ConfigurationError, match="subject 'a' refers to itself"):
+        registry.references(schema_registry.RegisteredSchema("AVRO", "{}", (("name", "a", 1),)))
+    assert asked == [("a", 1), ("b", 1)]

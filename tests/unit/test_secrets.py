@@ -123,6 +123,12 @@ def test_a_file_that_is_no_text_shows_none_of_its_bytes(tmp_path: Path) -> None:
         "fs.azure.account.key.lake.dfs.core.windows.net",
         "spark.hadoop.fs.azure.sas.files.lake.blob.core.windows.net",
         "parquet.encryption.key.list",
+        "metadata-service.auth-header",
+        "auth.header",
+        "pwd",
+        "my.pwd",
+        "access.key",
+        "fs.s3a.access-key",
     ],
 )
 def test_secret_names(key: str) -> None:

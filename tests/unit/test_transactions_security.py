@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -284,7 +285,8 @@ class TokenEndpoint(http.server.BaseHTTPRequestHandler):
         """Gives a token."""
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
         type(self).asked = {"login": self.headers["Authorization"], "form": form}
-        self.send_response(self.status)
+        self.send_response(self.status, "s3cret phrase")
+        self.send_header("Location", "/elsewhere")
         self.end_headers()
         self.wfile.write(self.body)
 
@@ -327,6 +329,10 @@ def test_a_token_is_fetched_with_client_credentials(url: str, monkeypatch: pytes
     ("status", "body", "error", "told"),
     [
         (401, b"s3cret", LoginError, "answered 401 Unauthorized"),
+        (302, b"s3cret", LoginError, "answered 302 Found"),
+        (307, b"s3cret", LoginError, "answered 307 Temporary Redirect"),
+        (200, b"[" * 100_000, LoginError, "answered without an access_token"),
+        (200, b'{"access_token": "' + b"x" * 2**20 + b'"}', LoginError, "answered without an access_token"),
         (503, b"s3cret", ConnectionError, "answered 503 Service Unavailable"),
         (200, b"<html>s3cret</html>", LoginError, "answered without an access_token"),
         (200, b'{"error": "s3cret"}', LoginError, "answered without an access_token"),
@@ -341,6 +347,24 @@ def test_no_token(
     monkeypatch.setattr(TokenEndpoint, "body", body)
     with pytest.raises(error, match=f"token endpoint on 127.0.0.1 {told}") as caught:
         token(url)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_what_is_no_token_endpoint_is_not_shown() -> None:
+    """A server of another protocol begins with words of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def greet() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"220 s3cret.internal ready\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        with pytest.raises(LoginError, match="without an access_token") as caught:
+            token(f"http://127.0.0.1:{listening.getsockname()[1]}/token")
+        thread.join()
     assert "s3cret" not in str(caught.value)
 
 

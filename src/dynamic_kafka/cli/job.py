@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dynamic_kafka.errors import ConfigurationError, listed
+from dynamic_kafka.errors import ConfigurationError, MetadataServiceError, listed
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
@@ -115,7 +115,7 @@ def _of_source(settings: SourceSettings) -> Job:
     wanted = settings.subscriber.stream_ids if isinstance(settings.subscriber, StreamSetSubscriber) else frozenset()
     return Job(
         tuple(
-            Target(name, settings.cluster_properties(cluster.properties), cluster.topics, settings.pattern)
+            Target(name, _properties(settings, name, cluster.properties), cluster.topics, settings.pattern)
             for name, cluster in snapshot.clusters.items()
         ),
         {"reading": True},
@@ -123,6 +123,13 @@ def _of_source(settings: SourceSettings) -> Job:
         implementation=("reader-implementation", settings.reader_implementation),
         unknown_streams=tuple(sorted(wanted - snapshot.streams.keys())),
     )
+
+
+def _properties(settings: SourceSettings, name: str, own: Mapping[str, str]) -> dict[str, str]:
+    try:
+        return settings.cluster_properties(own)
+    except ConfigurationError as error:
+        raise MetadataServiceError(f"Cluster '{name}': {error}", cluster_id=name) from error
 
 
 def _of_sink(settings: SinkSettings) -> Job:

@@ -15,7 +15,7 @@ from dynamic_kafka.cli.job import job_of
 from dynamic_kafka.cli.lag_of_checkpoint import CheckpointLag
 from dynamic_kafka.cli.lag_of_query import QueryLag
 from dynamic_kafka.cli.lags import By, Look, Row, Total, exceeds, rows_of, total_of
-from dynamic_kafka.cli.output import duration, show_json, show_line, show_table, warn
+from dynamic_kafka.cli.output import duration, printable_json, show_json, show_line, show_table, warn
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 
 __all__ = ["add_to"]
@@ -131,7 +131,7 @@ def _show(args: argparse.Namespace, looks: deque[Look]) -> None:
         if args.watch is None:
             show_json(document)
         else:  # one line for each look, for programs that read a pipe
-            sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+            sys.stdout.write(printable_json(json.dumps(document, ensure_ascii=False)) + "\n")
             sys.stdout.flush()
         return
     if args.watch is not None and sys.stdout.isatty():

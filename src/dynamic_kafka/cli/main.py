@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from dynamic_kafka.cli import archive, doctor, lag, offsets, sql, streams, tail, transactions
-from dynamic_kafka.cli.output import warn
+from dynamic_kafka.cli.output import complain, warn
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 
 __all__ = ["FAILED", "OK", "USAGE", "main"]
@@ -107,7 +107,7 @@ def _run(args: argparse.Namespace) -> int:
         if getattr(args, "output", "") == "json":
             sys.stderr.write(json.dumps({"error": text, "exit_code": code}) + "\n")
         else:
-            sys.stderr.write(f"dynamic-kafka: error: {text}\n")
+            complain(text)
         return code
     return code
 
@@ -116,8 +116,7 @@ def _without_output(error: OSError) -> int:
     """Say that the output cannot be written. A pipe that nobody reads any more (`head`) needs no words."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again when the process ends
     if error.errno != errno.EPIPE:
-        sys.stderr.write(
-            f"dynamic-kafka: error: the output cannot be written ({error.strerror}), so a part of it is missing; choose "
-            "another place for it\n"
+        complain(
+            f"the output cannot be written ({error.strerror}), so a part of it is missing; choose another place for it"
         )
     return FAILED

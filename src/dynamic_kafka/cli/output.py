@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
+    "complain",
     "drawn",
     "duration",
+    "printable_json",
     "show_details",
     "show_json",
     "show_line",
@@ -33,7 +35,13 @@ __all__ = [
 
 def show_json(document: Any) -> None:
     """Write a JSON document."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    lines = json.dumps(document, indent=2, ensure_ascii=False).split("\n")
+    sys.stdout.write("\n".join(map(printable_json, lines)) + "\n")
+
+
+def printable_json(line: str) -> str:
+    """Escape the characters that JSON leaves as they are, and that could control this terminal."""
+    return line if line.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 
 def show_line(text: str) -> None:
@@ -50,6 +58,12 @@ def show_stopped() -> None:
 def warn(text: str) -> None:
     """Write a warning to standard error."""
     sys.stderr.write(f"dynamic-kafka: warning: {_printable(text)}\n")
+
+
+def complain(text: str) -> None:
+    """Write an error to standard error. It may have several lines."""
+    lines = [_printable(line) for line in text.split("\n")]
+    sys.stderr.write("dynamic-kafka: error: " + "\n".join(lines) + "\n")
 
 
 def show_table(rows: Sequence[Mapping[str, str]]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from dynamic_kafka.errors import ConfigurationError, MetadataServiceError, listed
+from dynamic_kafka.kafka.config.documents import DocumentRules, refused
 from dynamic_kafka.kafka.config.properties import to_librdkafka
 from dynamic_kafka.kafka.config.secrets import redact
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
@@ -38,8 +39,16 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def check_streams(streams: Sequence[KafkaStream]) -> list[Finding]:
-    """Return what is wrong or suspicious."""
+def check_streams(
+    streams: Sequence[KafkaStream], rules: DocumentRules | None, given: Mapping[str, str] | None = None
+) -> list[Finding]:
+    """Return what is wrong or suspicious.
+
+    Args:
+        streams: The streams.
+        rules: What the metadata may say; None if it is the query's own.
+        given: The properties of the query's options; None if they are not known, so that the query may allow more.
+    """
     try:
         clusters = make_snapshot(streams).clusters
     except MetadataServiceError as error:
@@ -48,6 +57,7 @@ def check_streams(streams: Sequence[KafkaStream]) -> list[Finding]:
     found = [*_empty(streams), *_alike(streams)]
     for name, cluster in clusters.items():
         found += _check_properties(name, cluster)
+        found += () if rules is None else _check_rules(name, cluster, rules, given)
         found += _check_addresses(name, cluster)
     return [*found, *_continued(clusters), *_one_address_twice(clusters), *_one_topic_twice(streams)]
 
@@ -136,8 +146,10 @@ def _check_properties(name: str, cluster: ClusterMetadata) -> Iterator[Finding]:
             "refer to it: ${env:NAME} or ${file:/path}",
         )
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    if protocol == "SASL_PLAINTEXT" and properties.get("sasl.mechanism", properties.get("sasl.mechanisms")) == "PLAIN":
-        yield Finding("warning", where, "the password crosses the network in clear text", "use SASL_SSL, or SCRAM")
+    mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms"))
+    if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER"):
+        what = "password" if mechanism == "PLAIN" else "token"
+        yield Finding("warning", where, f"the {what} crosses the network in clear text", "use SASL_SSL, or SCRAM")
     logins = sorted(key for key in properties if key.startswith(("sasl.", "ssl.")))
     if protocol == "PLAINTEXT" and logins:
         yield Finding(
@@ -153,6 +165,23 @@ def _check_properties(name: str, cluster: ClusterMetadata) -> Iterator[Finding]:
         )
     if "group.id" in properties:
         yield Finding("warning", where, "group.id is not used here", "set the query's option properties.group.id")
+
+
+def _check_rules(
+    name: str, cluster: ClusterMetadata, rules: DocumentRules, given: Mapping[str, str] | None
+) -> Iterator[Finding]:
+    """Yield what a query does not accept from a document, or, if no query is known, what one has to allow."""
+    try:
+        for fault in refused(cluster.properties, given or {}, rules):
+            allow = f"have the query allow it: {fault.option}" if fault.option else ""
+            if given is None and allow:
+                yield Finding("note", f"cluster '{name}'", fault.what, allow)
+            else:
+                yield Finding(
+                    "error", f"cluster '{name}'", fault.what, ", or ".join(filter(None, (fault.remedy, allow)))
+                )
+    except ConfigurationError:
+        return  # a wrong property, which is found above
 
 
 def _check_addresses(name: str, cluster: ClusterMetadata) -> Iterator[Finding]:

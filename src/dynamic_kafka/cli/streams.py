@@ -41,9 +41,10 @@ _EXAMPLES = """examples:
   dynamic-kafka streams --options-file query.properties --diff s3a://bucket/checkpoints/orders
   dynamic-kafka streams -o kafka.bootstrap.servers=kafka:9092 -o subscribe=orders --diff /checkpoints/orders
   dynamic-kafka streams validate streams.yaml --strict
+  dynamic-kafka streams validate streams.yaml -o 'metadata-service.allowed-references=file:/run/secrets/kafka/*'
 
 The options are those of the query. Without one that says what to read, all streams are looked at; with --diff those of the
-checkpoint.
+checkpoint. Without any option, `validate` notes what a query has to allow.
 
 Exit codes: 0 if there is no error, and with --diff if the next start goes on with the same topics and warns of nothing;
 1 for an error, and with --diff if the next start would end with one; 2 for wrong usage; 3 with --diff if something differs.
@@ -73,6 +74,7 @@ def add_to(commands: Any) -> None:
     validating.add_argument("file", metavar="FILE", help="the YAML or JSON document; - reads standard input")
     validating.add_argument("--strict", action="store_true", help="end with 1 for warnings, too")
     validating.add_argument("--connect", action="store_true", help="ask the clusters for the topics as well")
+    add_option_arguments(validating)
     _add_common(validating)
     validating.set_defaults(run=_validate)
 
@@ -114,7 +116,9 @@ def _run(args: argparse.Namespace) -> int:
         )
     settings = _settings(args, options, None)
     streams = _described(settings)
-    findings = [*check_streams(streams), *_asked(settings)]
+    findings = check_streams(streams, settings.document_rules, settings.properties)
+    if not any(finding.result == "error" for finding in findings):
+        findings += _asked(settings)
     return _show_findings(args, streams, findings, every=args.all)
 
 
@@ -197,12 +201,14 @@ def _validate(args: argparse.Namespace) -> int:
         streams = list(parse_document(text, name))
     except MetadataServiceError as error:
         return _show_findings(args, [], list(_faults(error, name)), every=False)
-    findings = check_streams(streams)
+    given = options_of(args)
+    options = given | {"metadata-service": "file", "metadata-service.path": args.file}
+    query = _settings(args, options, None)
+    findings = check_streams(streams, query.document_rules, query.properties if given else None)
     if args.connect and not any(finding.result == "error" for finding in findings):
         if args.file == "-":
             raise ConfigurationError("--connect needs a file, not standard input")
-        options = {"metadata-service": "file", "metadata-service.path": args.file}
-        findings += _asked(_settings(args, options, None))
+        findings += _asked(query)
     return _show_findings(args, streams, findings, every=False)
 
 

@@ -147,14 +147,27 @@ class Registry:
         with self._asking(f"for the latest schema of the subject '{subject}'", remedy) as client:
             return _registered(client.get_latest_version(subject).schema)
 
-    def references(self, schema: RegisteredSchema) -> dict[str, str]:
-        """Return all schemas that a schema refers to, also through others: text by name, each after those it needs."""
+    def references(self, schema: RegisteredSchema, above: tuple[tuple[str, int], ...] = ()) -> dict[str, str]:
+        """Return all schemas that a schema refers to, also through others: text by name, each after those it needs.
+
+        Args:
+            schema: The schema.
+            above: The subjects and versions that refer to it.
+
+        Raises:
+            ConfigurationError: If a schema refers to itself, also through others.
+        """
         found: dict[str, str] = {}
         for name, subject, version in schema.references:
+            if (subject, version) in above:
+                raise ConfigurationError(
+                    f"Version {version} of the subject '{subject}' refers to itself, also through others; register a schema "
+                    "that does not"
+                )
             if name not in found:
                 with self._asking(f"for version {version} of the subject '{subject}'", "register it again") as client:
                     referenced = _registered(client.get_version(subject, version).schema)
-                found |= self.references(referenced)
+                found |= self.references(referenced, (*above, (subject, version)))
                 found[name] = referenced.text
         return found
 

@@ -20,7 +20,7 @@ from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config.properties import Role, client_config
 from dynamic_kafka.kafka.config.secrets import fingerprint, has_changed, hide, resolve
 from dynamic_kafka.kafka.config.tokens import Token, TokenSource, token_source
-from dynamic_kafka.kafka.logins import note_accepted, rest_after_refusal
+from dynamic_kafka.kafka.logins import note_accepted, rest_after_refusal, without_token_answer
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.native import Implementation, implementation, kernel
 
@@ -70,8 +70,12 @@ def _demote(record: logging.LogRecord) -> bool:
     `BackgroundErrors`).
     """
     record.levelno, record.levelname = logging.DEBUG, "DEBUG"
-    record.msg, record.args = _UNSECURED.sub(r"\1***", record.getMessage()), ()
+    record.msg, record.args = _shown(record.getMessage()), ()
     return LIBRDKAFKA_LOG.isEnabledFor(logging.DEBUG)
+
+
+def _shown(text: str) -> str:
+    return without_token_answer(_UNSECURED.sub(r"\1***", text))
 
 
 LIBRDKAFKA_LOG.addFilter(_demote)
@@ -114,7 +118,7 @@ class BackgroundErrors:
                 return
         elif self.last and error.code() == KafkaError._ALL_BROKERS_DOWN:
             return
-        self.last = _UNSECURED.sub(r"\1***", error.str())
+        self.last = _shown(error.str())
 
     def clear(self) -> None:
         """Forget all errors."""

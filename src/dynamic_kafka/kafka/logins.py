@@ -8,14 +8,41 @@ without a change after 10, 20, 40 s, in case the cluster is the one that is late
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 
-__all__ = ["note_accepted", "rest_after_refusal"]
+__all__ = ["note_accepted", "rest_after_refusal", "without_token_answer"]
 
 _REST_S = 10.0
 _LOOK_S = 0.2
+# librdkafka's own text, then what the token endpoint said, or what failed on the way there (libcurl's words).
+_NO_TOKEN = re.compile(r"(?<=Failed to acquire SASL OAUTHBEARER token: ).*", re.DOTALL)
+_ON_THE_WAY = re.compile(
+    r"(?:Could not resolve host|Failed to connect to|Connection timed out|Operation timed out|SSL certificate|Timeout was)"
+    r"[\w .,:()\[\]-]{0,200}",
+    re.ASCII,
+)
+_REFUSED = re.compile(
+    r"\b(invalid_request|invalid_client|invalid_grant|unauthorized_client|unsupported_grant_type|invalid_scope)\b"
+)
 _accepted: set[int] = set()  # hashes of the properties as they are given: references, not what they lead to
+
+
+def without_token_answer(text: str) -> str:
+    """Return an error of librdkafka without what a token endpoint answered: the address may be that of an internal page.
+
+    Its error code is kept if it is one of RFC 6749, and so is why it cannot be reached.
+    """
+    return _NO_TOKEN.sub(lambda match: _shown_answer(match.group()), text)
+
+
+def _shown_answer(answer: str) -> str:
+    if _ON_THE_WAY.fullmatch(answer):
+        return answer
+    code = _REFUSED.search(answer)
+    said = f"the error {code.group()}" if code else "no token (the answer is not shown)"
+    return f"the token endpoint answered with {said}"
 
 
 def note_accepted(properties: Mapping[str, str]) -> None:

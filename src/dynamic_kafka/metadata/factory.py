@@ -15,6 +15,7 @@ from dynamic_kafka.errors import (
     UnknownOptionError,
     suggestion,
 )
+from dynamic_kafka.kafka.config.documents import PREFIX, DocumentRules
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.services import (
@@ -23,13 +24,14 @@ from dynamic_kafka.metadata.services import (
     InMemoryMetadataService,
     SingleClusterTopicMetadataService,
 )
-from dynamic_kafka.options import Option, ParsedOptions, integer, non_blank, text, user_object
+from dynamic_kafka.options import Option, ParsedOptions, integer, name_list, non_blank, text, user_object
 
 __all__ = [
     "DEFAULT_CLUSTER",
     "METADATA_SERVICE",
     "SERVICE_OPTIONS",
     "create_metadata_service",
+    "document_rules",
     "one_cluster",
     "service_of",
 ]
@@ -44,7 +46,7 @@ METADATA_SERVICE = Option(
     "class of your own as `package.module:Class`. Its own options begin with `metadata-service.`.",
 )
 
-_PREFIX = "metadata-service."
+_PREFIX = PREFIX
 _CLUSTER_ID = Option(
     f"{_PREFIX}cluster-id",
     text("a cluster id"),
@@ -75,13 +77,45 @@ _AUTH_HEADER = Option(
     doc="The value of the header `Authorization`, with a reference to the secret such as `Bearer ${env:TOKEN}` or "
     "`${file:/run/token}`; for `http`.",
 )
+_ALLOWED_PROPERTIES = Option(
+    f"{_PREFIX}allowed-properties",
+    name_list("names of properties separated by ';'"),
+    shown_default="none",
+    doc="Properties that the metadata may set besides those of docs/security.md, by name.",
+)
+_ALLOWED_REFERENCES = Option(
+    f"{_PREFIX}allowed-references",
+    name_list("patterns such as file:/run/secrets/kafka/* or env:KAFKA_*, separated by ';'"),
+    shown_default="none",
+    doc="The references (`${file:PATH}`, `${env:NAME}`) and files that the metadata may name, as patterns such as "
+    "`file:/run/secrets/kafka/*;env:KAFKA_*`.",
+)
+_ALLOWED_SERVERS = Option(
+    f"{_PREFIX}allowed-servers",
+    name_list("patterns of host or host:port, separated by ';'"),
+    shown_default="none; a cloud's own brokers for its tokens",
+    doc="The brokers of the metadata that may get the login of the query's own options, or a cloud's token, as patterns "
+    "such as `*.kafka.example.com`.",
+)
+_ALLOWED_TOKEN_URLS = Option(
+    f"{_PREFIX}allowed-token-urls",
+    name_list("patterns such as https://login.example.com/*, separated by ';'"),
+    shown_default="none",
+    doc="The token endpoints that the metadata may name (`sasl.oauthbearer.token.endpoint.url`), as patterns.",
+)
+_ALLOWED: Mapping[str, Option[Any]] = {
+    "properties": _ALLOWED_PROPERTIES,
+    "references": _ALLOWED_REFERENCES,
+    "servers": _ALLOWED_SERVERS,
+    "token_urls": _ALLOWED_TOKEN_URLS,
+}
 _BUILT_IN: Mapping[str, tuple[Option[Any], ...]] = {
     "single-cluster": (_CLUSTER_ID,),
     "file": (_PATH,),
     "http": (_URL, _TIMEOUT_MS, _AUTH_HEADER),
 }
-SERVICE_OPTIONS = tuple(declared for own in _BUILT_IN.values() for declared in own)
-"""The options of the built-in services."""
+SERVICE_OPTIONS = (*(declared for own in _BUILT_IN.values() for declared in own), *_ALLOWED.values())
+"""The options of the built-in services, and what the metadata may say."""
 _METHODS = ("get_all_streams", "describe_streams", "is_cluster_active", "close")
 
 
@@ -109,6 +143,27 @@ def service_of(
     make = partial(create_metadata_service, name, parsed.service_options, properties)
     make().close()  # a missing or wrong option is an error now, not in the first batch
     return make
+
+
+def document_rules(parsed: ParsedOptions, given: KafkaMetadataService | None) -> DocumentRules | None:
+    """Return what the metadata may say; None if it is the query's own: a single cluster, or streams in memory.
+
+    What a service of your own says is not its code: it mostly comes from a registry that others fill. So these rules hold
+    for it, too.
+
+    Args:
+        parsed: The options.
+        given: A service that a builder was given.
+
+    Raises:
+        InvalidOptionError: If a list is empty.
+    """
+    if type(given) in (InMemoryMetadataService, SingleClusterTopicMetadataService):
+        return None
+    if given is None and parsed[METADATA_SERVICE] in (None, "single-cluster"):
+        return None
+    texts = parsed.service_options
+    return DocumentRules(**{name: tuple(o.parse(texts[o.key])) for name, o in _ALLOWED.items() if o.key in texts})
 
 
 def one_cluster(
@@ -147,7 +202,8 @@ def create_metadata_service(
 
     Args:
         name: The option `metadata-service`: `single-cluster`, `file`, `http`, or `package.module:Class`. Such a class is
-            given one dict of the `metadata-service.*` options without that prefix if it takes an argument, else nothing.
+            given one dict of the `metadata-service.*` options without that prefix if it takes an argument, else nothing. The
+            options `allowed-*`, which say what its answers may hold, are not among them.
         options: The query's options; only `metadata-service.*` are used.
         properties: The global Kafka properties, with which `single-cluster` reaches its cluster.
 
@@ -155,7 +211,12 @@ def create_metadata_service(
         ConfigurationError: If there is no such service, or an option is unknown, missing or wrong.
         MissingDependencyError: If the service needs a library that is not installed.
     """
-    given = {key[len(_PREFIX) :]: value for key, value in options.items() if key.lower().startswith(_PREFIX)}
+    rules = {o.key for o in _ALLOWED.values()} if name != "single-cluster" else set()
+    given = {
+        key[len(_PREFIX) :]: value
+        for key, value in options.items()
+        if key.lower().startswith(_PREFIX) and key.lower() not in rules
+    }
     if name in _BUILT_IN:
         return _built_in(name, {_PREFIX + key.lower(): value for key, value in given.items()}, properties)
     if ":" in name:

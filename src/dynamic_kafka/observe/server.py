@@ -10,6 +10,9 @@
 It is a process of its own: serving pages must not take time from the reader process, and the processes of a sink may end
 with each batch. It ends when the driver does. Everything but `/report` is read-only, and needs no token: who can reach the
 port can read. So it listens at the loopback interface unless told otherwise.
+
+Guests are connections that have not shown the token. There are at most 200: a further one takes the place of the one that
+was silent for longest. The head of a request has to be complete after 10 s, however often a byte of it arrives.
 """
 
 from __future__ import annotations
@@ -17,13 +20,16 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import math
+import resource
 import secrets
 import socket
 import threading
 import time
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from dynamic_kafka import __version__
@@ -39,11 +45,20 @@ _log = logging.getLogger(__name__)
 
 _LARGEST_REPORT = 64 * 2**20
 _IDLE_S = 120.0
+_HEAD_S = 10.0
+_MOST_GUESTS = 200
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+class _Guest(NamedTuple):
+    """A connection without the token: when it last did something, and when the head of its request has to be complete."""
+
+    seen: float
+    deadline: float
 
 
 class MetricsServer(ThreadingHTTPServer):
@@ -57,6 +72,7 @@ class MetricsServer(ThreadingHTTPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128  # all workers come at once after a restart
 
     def __init__(self, host: str, port: int, token: str = "") -> None:
         if ":" in host:
@@ -65,6 +81,8 @@ class MetricsServer(ThreadingHTTPServer):
         self._model = Model(_now_ms(), __version__)
         self._lock = threading.Lock()
         self.only_loopback = host in _LOOPBACK
+        self._guests: dict[Any, _Guest] = {}
+        self._most_guests = min(_MOST_GUESTS, max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
         super().__init__((host, port), _Handler)
         threading.Thread(target=self._tick, name="dynamic-kafka-metrics-tick", daemon=True).start()
 
@@ -92,6 +110,45 @@ class MetricsServer(ThreadingHTTPServer):
         """Return the samples of all series."""
         return samples(self.status())
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Take a connection. It is a guest until it shows the token."""
+        with self._lock:
+            if len(self._guests) >= self._most_guests:
+                self._cut(min(self._guests, key=lambda guest: self._guests[guest].seen))
+            now = time.monotonic()
+            self._guests[request] = _Guest(now, now + _HEAD_S)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._guests.pop(request, None)
+        super().shutdown_request(request)
+
+    def begins(self, request: Any) -> None:
+        """Note that a request begins to arrive: its head has to be complete in time."""
+        self._note(request, time.monotonic() + _HEAD_S)
+
+    def is_complete(self, request: Any) -> None:
+        """Note that the head of a request is complete."""
+        self._note(request, math.inf)
+
+    def trusts(self, request: Any) -> None:
+        """Note that a connection knows the token, and is no guest any more."""
+        with self._lock:
+            self._guests.pop(request, None)
+
+    def _note(self, request: Any, deadline: float) -> None:
+        with self._lock:
+            if request in self._guests:
+                self._guests[request] = _Guest(time.monotonic(), deadline)
+
+    def _cut(self, request: Any) -> None:
+        """End a guest's connection; its thread finds the end of the data. Call with the lock."""
+        del self._guests[request]
+        with suppress(OSError):  # it is closed
+            request.shutdown(socket.SHUT_RDWR)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that go away."""
         del request
@@ -102,6 +159,9 @@ class MetricsServer(ThreadingHTTPServer):
             time.sleep(HISTORY_INTERVAL_MS / 1000)
             with self._lock:
                 self._model.tick(_now_ms())
+                now = time.monotonic()
+                for request in [request for request, guest in self._guests.items() if guest.deadline < now]:
+                    self._cut(request)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -117,6 +177,18 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self._reporters: set[str] = set()
+
+    def handle_one_request(self) -> None:
+        """Wait for a request, and answer it."""
+        if self.rfile.peek(1):  # type: ignore[attr-defined]  # it is a BufferedReader
+            self.server.begins(self.request)
+        super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        """Read the head of a request."""
+        is_right = super().parse_request()
+        self.server.is_complete(self.request)
+        return is_right
 
     def finish(self) -> None:
         for reporter in self._reporters:
@@ -154,6 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The report is too large\n")
             return
+        self.server.trusts(self.request)
         report = json.loads(self.rfile.read(length))
         accepted = self.server.take(report)
         if report["kind"] == "source":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dynamic_kafka.errors import MissingDependencyError
+from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 from dynamic_kafka.options import Option, ParsedOptions, integer, non_blank
 
 __all__ = ["METRICS_OPTIONS", "MetricsSettings", "metrics_settings"]
@@ -80,10 +80,16 @@ def metrics_settings(parsed: ParsedOptions, *, clients: bool) -> MetricsSettings
     """Return the settings; None if metrics are off.
 
     Raises:
+        ConfigurationError: If the address of the collector holds a login.
         MissingDependencyError: If the SDK of OpenTelemetry is needed and not installed.
     """
     if not parsed.given(_PORT, _OTLP):
         return None
+    if "@" in (parsed[_OTLP] or "").partition("://")[2].partition("/")[0]:  # all users of a machine see arguments
+        raise ConfigurationError(
+            f"Option '{_OTLP.key}' holds a user or password; take them out, and set the variable OTEL_EXPORTER_OTLP_HEADERS "
+            "on the driver"
+        )
     from importlib.util import find_spec
 
     if parsed.given(_OTLP) and find_spec("opentelemetry") is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
 from dynamic_kafka.kafka.config.properties import check_mechanism, to_librdkafka
-from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
+from dynamic_kafka.metadata.factory import METADATA_SERVICE, document_rules, one_cluster, service_of
 from dynamic_kafka.metadata.model import TOPIC_NAME
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.observe.settings import METRICS_OPTIONS, metrics_settings
@@ -90,6 +90,7 @@ def configure_sink(options: Mapping[str, str], objects: SinkObjects | None = Non
         service=service,
         stream=stream,
         properties=own_properties,
+        document_rules=document_rules(parsed, objects.metadata_service),
         topic=topics[0] if len(topics) == 1 else None,
         topics=topics if len(topics) > 1 else (),
         pattern=parsed[_TOPIC_PATTERN],

@@ -74,7 +74,7 @@ def current_clusters(settings: SinkSettings, key: Hashable) -> Clusters:
 
 def _properties_of(settings: SinkSettings, snapshot: Snapshot, names: Collection[str]) -> dict[str, Mapping[str, str]]:
     known = snapshot.clusters
-    return {name: {**settings.properties, **known[name].properties} for name in sorted(names) if name in known}
+    return {name: settings.cluster_properties(name, known[name].properties) for name in sorted(names) if name in known}
 
 
 def destinations_of(
@@ -93,7 +93,8 @@ def destinations_of(
 
     Raises:
         MetadataServiceError: If the stream does not exist, or has no such cluster.
-        ConfigurationError: If a cluster's own properties do not suit a producer, or the guarantee.
+        ConfigurationError: If a cluster's own properties do not suit a producer, or the guarantee, or say what metadata may
+            not say.
     """
     if settings.stream not in snapshot.streams:
         raise MetadataServiceError(
@@ -104,7 +105,7 @@ def destinations_of(
     for cluster_id, topics in snapshot.streams[settings.stream].items():
         if cluster_id in inactive or (settings.topic is not None and settings.topic not in topics):
             continue
-        properties = {**settings.properties, **snapshot.clusters[cluster_id].properties}
+        properties = settings.cluster_properties(cluster_id, snapshot.clusters[cluster_id].properties)
         try:
             check_producer(properties, settings.guarantee, "property '")
         except ConfigurationError as error:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.kafka.config.documents import DocumentRules, cluster_properties
 from dynamic_kafka.metadata.model import TOPIC_NAME
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.native import Implementation
@@ -47,6 +49,7 @@ class SinkSettings:
         service: The function that makes the metadata service; called once, in the process that uses it.
         stream: The stream to write to.
         properties: Client properties for every cluster; a cluster's own ones win.
+        document_rules: What the metadata may say of a cluster; None if the metadata is the query's own.
         topic: The topic of all rows; None if the column `topic` names it.
         topics: If given, the topics that the column `topic` may name.
         pattern: If given, the pattern that topics in the column `topic` must match as a whole.
@@ -61,6 +64,7 @@ class SinkSettings:
     service: Callable[[], KafkaMetadataService] = field(repr=False)
     stream: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    document_rules: DocumentRules | None = None
     topic: str | None = None
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
@@ -137,6 +141,17 @@ class SinkSettings:
         doc="The number of a batch that is left out, as an error names it when a batch is published already, but with other "
         "rows. It applies to this batch only.",
     )
+
+    def cluster_properties(self, name: str, own: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties used for a cluster: the global ones, under the cluster's own.
+
+        Raises:
+            ConfigurationError: If the cluster's own ones say what metadata may not say.
+        """
+        try:
+            return cluster_properties(own, self.properties, self.document_rules)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"Cluster '{name}': {error}", cluster_id=name) from error
 
 
 @dataclass(frozen=True)

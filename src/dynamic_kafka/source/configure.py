@@ -22,7 +22,7 @@ from dynamic_kafka.initializer import (
     without_group,
 )
 from dynamic_kafka.kafka.config.properties import check_mechanism, reject_owned, to_librdkafka, whole_number
-from dynamic_kafka.metadata.factory import METADATA_SERVICE, one_cluster, service_of
+from dynamic_kafka.metadata.factory import METADATA_SERVICE, document_rules, one_cluster, service_of
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber
 from dynamic_kafka.observe.settings import METRICS_OPTIONS, metrics_settings
@@ -125,6 +125,7 @@ def configure_source(
         pattern=pattern,
         partitions=partitions,
         properties={} if direct else properties,  # a single cluster has them as its own
+        document_rules=None if direct else document_rules(parsed, objects.metadata_service),
         cluster_limits=cluster_limits,
         max_offsets_per_cluster=default_limit,
         packing=_packing(parsed),

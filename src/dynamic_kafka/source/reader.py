@@ -47,6 +47,7 @@ from dynamic_kafka.errors import (
 )
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
+from dynamic_kafka.kafka.logins import without_token_answer
 from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.source.fetchers import make_fetcher
 from dynamic_kafka.source.fetching import BATCH_RECORDS, DAMAGED, Fetcher, FetchEvent, LookUpSchemas, Span
@@ -283,7 +284,7 @@ class _ClusterReader:
         tp = KafkaTopicPartition(event.topic, event.partition)
         if tp not in self._open:
             if tp.topic == "":
-                self._last_error = event.text
+                self._last_error = without_token_answer(event.text)
             return
         if event.code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             if _TRUNCATION in event.text:

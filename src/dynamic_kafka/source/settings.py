@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.kafka.config.documents import DocumentRules, cluster_properties
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
 from dynamic_kafka.native import Implementation
@@ -36,6 +37,7 @@ class SourceSettings:
         subscriber: The choice of streams to read.
         starting: The starting offsets.
         properties: Client properties for every cluster; a cluster's own ones win.
+        document_rules: What the metadata may say of a cluster; None if the metadata is the query's own.
         stopping: The stopping offsets; None never stops.
         topics: The topics that the user lists (single cluster): a batch read has to find them all.
         pattern: Topics with names that match as a whole are read besides the listed ones (single cluster).
@@ -55,6 +57,7 @@ class SourceSettings:
     subscriber: KafkaStreamSubscriber
     starting: KafkaOffsetsInitializer
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    document_rules: DocumentRules | None = None
     stopping: KafkaOffsetsInitializer | None = None
     topics: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
@@ -231,8 +234,12 @@ class SourceSettings:
         return self.group_id or self.group_id_prefix
 
     def cluster_properties(self, own: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties used for a cluster: the global ones, under the cluster's own."""
-        properties = {**self.properties, **own}
+        """Return the properties used for a cluster: the global ones, under the cluster's own.
+
+        Raises:
+            ConfigurationError: If the cluster's own ones say what metadata may not say.
+        """
+        properties = cluster_properties(own, self.properties, self.document_rules)
         if self.client_id_prefix is not None:
             properties["client.id"] = self.client_id_prefix
         return properties

@@ -286,6 +286,7 @@ def _clusters(settings: SinkSettings) -> Clusters:
 
     # Settings are made anew for each batch, and a user's service may lack an `__eq__`: pickles are compared. They are of
     # cloudpickle, as Spark's, because a class may be one of a notebook. A call may change a service, so the key comes first.
-    decisive = settings.service, settings.stream, settings.topic, settings.properties, settings.guarantee
+    given = settings.properties, settings.document_rules
+    decisive = settings.service, settings.stream, settings.topic, given, settings.guarantee
     key = hashlib.sha256(cloudpickle.dumps(decisive)).digest()  # type: ignore[no-untyped-call]
     return current_clusters(settings, key)

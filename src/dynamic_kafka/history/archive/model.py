@@ -16,6 +16,7 @@ Texts are canonical JSON. The record of a batch has what it adds, and a state ha
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -298,7 +299,12 @@ def _files(files: Mapping[str, DataFile]) -> dict[str, list[Any]]:
 
 
 def _files_of(value: Mapping[str, Any]) -> dict[str, DataFile]:
+    if others := [path for path in value if not _PATH.fullmatch(path)]:  # a log must not lead out of its folder
+        raise ValueError(f"'{others[0]}' is no path of a file of an archive")
     return {path: DataFile(str(day), int(rows), int(size)) for path, (day, rows, size) in value.items()}
+
+
+_PATH = re.compile(r"day=[^/]*/[^/]+\.parquet")
 
 
 def _value(text: str, place: str) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 from dynamic_kafka.kafka.config import jks
 from dynamic_kafka.kafka.config.jks import StoreError
+from dynamic_kafka.kafka.config.small_files import read_small_file
 
 __all__ = ["inline_pem", "keystore_pem", "truststore_pem"]
 
@@ -27,7 +27,7 @@ _KEY_PASSWORD = "ssl.key.password"  # noqa: S105  (a property's name)
 _JCEKS_MAGIC = b"\xce\xce\xce\xce"
 _DER_SEQUENCE = b"\x30"
 
-_PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.+?)-----END \1-----", re.DOTALL)
+_MARK = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]{1,64})-----")
 
 
 class _Store(NamedTuple):
@@ -124,7 +124,7 @@ def _located(error: StoreError, path: str, location: str) -> ConfigurationError:
 
 def _read(path: str, password: str | None, password_property: str) -> _Store:
     try:
-        data = Path(path).read_bytes()
+        data = read_small_file(path)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "not a path"
         raise StoreError(
@@ -150,8 +150,19 @@ def _pem(label: str, der: bytes) -> str:
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
 
 
+def _bodies(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the label and the text of each block, in one pass: a file may hold any number of beginnings without an end."""
+    begun: re.Match[str] | None = None
+    for mark in _MARK.finditer(text):
+        if mark[1] == "BEGIN":
+            begun = mark
+        elif begun is not None and mark[2] == begun[2]:
+            yield mark[2], text[begun.end() : mark.start()]
+            begun = None
+
+
 def _pem_blocks(text: str) -> Iterable[tuple[str, str]]:
-    for label, body in _PEM.findall(text):
+    for label, body in _bodies(text):
         if ":" in body:  # the headers of OpenSSL's old encryption; their lines must stay as they are
             yield label, f"-----BEGIN {label}-----{body}-----END {label}-----\n"
             continue

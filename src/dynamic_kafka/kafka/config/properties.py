@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, UnknownOptionError
-from dynamic_kafka.kafka.config import jaas, keystore, secrets, tokens
+from dynamic_kafka.kafka.config import jaas, keystore, secrets, tls, tokens
 from dynamic_kafka.kafka.config.property_names import (
     ADDRESSES,
+    ALL_NAMES,
+    CHECKED,
     COMMON,
     CONSUMER,
     IGNORED,
@@ -25,6 +27,7 @@ from dynamic_kafka.kafka.config.property_names import (
     RENAMED,
     STORES,
 )
+from dynamic_kafka.kafka.config.small_files import check_file_of_library
 
 __all__ = ["Role", "check_mechanism", "client_config", "reject_owned", "to_librdkafka", "whole_number"]
 
@@ -54,8 +57,13 @@ _PINNED: dict[Role, dict[str, str]] = {
 }
 
 _JAAS = "sasl.jaas.config"
+# Files that librdkafka and Python's TLS open themselves.
+_READ_FOR_TLS = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location")
+_READ_FOR_TOKENS = (
+    "https.ca.location",
+    *(f"sasl.oauthbearer.assertion.{name}" for name in ("file", "jwt.template.file", "private.key.file")),
+)
 _MECHANISMS = ("sasl.mechanism", "sasl.mechanisms")
-_ALL_NAMES = COMMON | CONSUMER | PRODUCER | IGNORED | STORES | {*RENAMED, *JAVA_CODE, _JAAS}
 
 
 def client_config(properties: Mapping[str, str], *, role: Role) -> dict[str, str]:
@@ -197,6 +205,10 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
         return {key: value}
     if key in IGNORED:
         return {}
+    if key in CHECKED:
+        if "${" not in value:  # see below
+            _CHECKS[key](key, value)
+        return {}
     if key in JAVA_CODE:
         if value.rpartition(".")[2] not in JAVA_CODE_UNDERSTOOD:
             raise ConfigurationError(
@@ -208,8 +220,8 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
             f"Property '{key}' names Java classes that look up secrets, which cannot run here. Remove it, and write "
             "${env:NAME} for an environment variable or ${file:PATH} for a file in place of the secret"
         )
-    if key not in _ALL_NAMES:
-        raise UnknownOptionError(key, _ALL_NAMES, what="Kafka property")
+    if key not in ALL_NAMES:
+        raise UnknownOptionError(key, ALL_NAMES, what="Kafka property")
     if (key in ADDRESSES or key.endswith(".url")) and secrets.has_login(value):
         raise ConfigurationError(
             f"Property '{key}' holds a login in an address, which brokers do not use and clients would log; remove it, and "
@@ -276,10 +288,15 @@ def _known_mechanism(_key: str, value: str) -> str:
     return "OAUTHBEARER" if value == "AWS_MSK_IAM" else value
 
 
+_CHECKS: dict[str, Callable[[str, str], None]] = {
+    "ssl.enabled.protocols": tls.check_enabled_protocols,
+    "ssl.protocol": tls.check_protocol,
+}
 _VALUES: dict[str, Callable[[str, str], str | None]] = {
     "sasl.mechanism": _known_mechanism,
     "sasl.mechanisms": _known_mechanism,
     "ssl.endpoint.identification.algorithm": lambda _key, value: value.strip().lower() or "none",
+    "ssl.cipher.suites": tls.cipher_list,
     "auto.offset.reset": _offset_reset,
     "partition.assignment.strategy": _assignors,
     "partitioner.class": _partitioner,
@@ -349,7 +366,11 @@ def _protocol(config: Mapping[str, str]) -> str:
 def _with_stores_as_pem(config: dict[str, str]) -> dict[str, str]:
     stores = {key: config[key] for key in STORES & config.keys()}
     rest = {key: value for key, value in config.items() if key not in STORES}
-    if "SSL" not in _protocol(config):
+    has_tls = "SSL" in _protocol(config)
+    for key in (*_READ_FOR_TOKENS, *(_READ_FOR_TLS if has_tls else ())):
+        if key in rest:
+            _check_file(key, rest[key])
+    if not has_tls:
         return rest  # as in Java, stores are not touched without TLS
     if location := stores.get("ssl.truststore.location"):
         _exclude("ssl.truststore.location", rest, "ssl.ca.pem", "ssl.ca.location")
@@ -363,6 +384,19 @@ def _with_stores_as_pem(config: dict[str, str]) -> dict[str, str]:
     return rest
 
 
+def _check_file(key: str, path: str) -> None:
+    try:
+        check_file_of_library(path)
+    except FileNotFoundError:
+        pass  # librdkafka says it, or it is the word `probe`
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "not a path"
+        raise ConfigurationError(
+            f"Property '{key}' names '{path}', which cannot be read ({reason}); name a file that is on the driver and on "
+            "every executor"
+        ) from None
+
+
 def _exclude(location: str, config: Mapping[str, str], *others: str) -> None:
     for other in others:
         if other in config:
@@ -370,7 +404,9 @@ def _exclude(location: str, config: Mapping[str, str], *others: str) -> None:
 
 
 def _require_tokens(config: Mapping[str, str], properties: Mapping[str, str]) -> None:
-    """Raise if there is nothing to make tokens: librdkafka would wait for one for ever."""
+    """Raise if there is nothing to make tokens: librdkafka would wait for one for ever. Or if one would be exposed."""
+    if config.get("sasl.oauthbearer.metadata.authentication.type", "none") != "none":
+        tokens.require_verified_tls(config, "this machine's identity")
     made = (
         config.get("sasl.oauthbearer.method") == "oidc" or config.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"
     )

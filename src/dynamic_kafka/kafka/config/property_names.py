@@ -1,14 +1,22 @@
-"""Property names: which librdkafka knows, by client, which of Java's it can do without, which hold no secret."""
+"""Property names: which librdkafka knows, by client, which of Java's it can do without, which hold no secret.
+
+`IN_DOCUMENTS` says which of them a metadata document may set. All others are for the options of a query.
+"""
 
 # ruff: noqa: SIM905  (as lists the names would fill three hundred lines)
 
 from __future__ import annotations
 
+from typing import Literal
+
 __all__ = [
     "ADDRESSES",
+    "ALL_NAMES",
+    "CHECKED",
     "COMMON",
     "CONSUMER",
     "IGNORED",
+    "IN_DOCUMENTS",
     "JAVA_CODE",
     "JAVA_CODE_UNDERSTOOD",
     "PRODUCER",
@@ -128,6 +136,8 @@ JAVA_CODE: dict[str, str] = {
     "sasl.client.callback.handler.class": "use Kafka's OAuthBearerLoginCallbackHandler, AWS MSK's or Google Cloud's "
     "handler, SCRAM or certificates",
     "sasl.oauthbearer.jwt.retriever.class": "use Kafka's ClientCredentialsJwtRetriever",
+    "security.providers": "for FIPS, set OpenSSL's configuration on each machine (the variable OPENSSL_CONF)",
+    "ssl.provider": "for FIPS, set OpenSSL's configuration on each machine (the variable OPENSSL_CONF)",
 }
 """Properties that name Java classes that matter, and what to do instead."""
 
@@ -163,13 +173,19 @@ IGNORED = frozenset(
     sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.refresh.ms
     sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
     sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.validator.class
-    sasl.oauthbearer.scope.claim.name security.providers socket.connection.setup.timeout.max.ms
-    ssl.enabled.protocols ssl.keymanager.algorithm ssl.protocol ssl.provider
+    sasl.oauthbearer.scope.claim.name socket.connection.setup.timeout.max.ms
+    ssl.keymanager.algorithm
     ssl.secure.random.implementation ssl.trustmanager.algorithm zookeeper.connect
     value.deserializer value.serializer
     """.split()
 )
 """Properties of Java's clients and of Flink's connector that change nothing in librdkafka."""
+
+CHECKED = frozenset({"ssl.enabled.protocols", "ssl.protocol"})
+"""Java's properties that librdkafka does not have. A value is refused unless connections do what it says: see `tls`."""
+
+ALL_NAMES = COMMON | CONSUMER | PRODUCER | IGNORED | STORES | CHECKED | {*RENAMED, *JAVA_CODE, "sasl.jaas.config"}
+"""All names that are known."""
 
 STORABLE = frozenset(
     """
@@ -191,3 +207,66 @@ STORABLE = frozenset(
     """.split()
 )
 """Properties that say how to reach a cluster and hold no secret, in Java's and librdkafka's names."""
+
+_TEXT_IN_DOCUMENTS = """
+    bootstrap.servers security.protocol sasl.mechanism sasl.mechanisms sasl.username
+    sasl.kerberos.min.time.before.relogin sasl.login.callback.handler.class sasl.client.callback.handler.class
+    sasl.oauthbearer.method sasl.oauthbearer.grant.type sasl.oauthbearer.client.id
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.scope sasl.oauthbearer.extensions
+    sasl.oauthbearer.sub.claim.name sasl.oauthbearer.jwt.retriever.class
+    sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+    sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+    sasl.oauthbearer.assertion.claim.sub
+    ssl.truststore.type ssl.keystore.type ssl.endpoint.identification.algorithm
+    enable.ssl.certificate.verification ssl.cipher.suites ssl.curves.list ssl.sigalgs.list
+    ssl.enabled.protocols ssl.protocol
+    client.id client.id.prefix client.rack client.dns.lookup broker.address.family broker.address.ttl
+    group.id group.instance.id isolation.level check.crcs auto.offset.reset
+    api.version.fallback.ms api.version.request api.version.request.timeout.ms broker.version.fallback
+    connections.max.idle.ms max.in.flight max.in.flight.requests.per.connection message.copy.max.bytes
+    message.max.bytes max.request.size metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms
+    metadata.recovery.strategy receive.message.max.bytes reconnect.backoff.jitter.ms reconnect.backoff.max.ms
+    reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms socket.connection.setup.timeout.ms
+    socket.keepalive.enable socket.max.fails socket.nagle.disable socket.receive.buffer.bytes
+    socket.send.buffer.bytes socket.timeout.ms receive.buffer.bytes send.buffer.bytes
+    topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms
+    topic.metadata.refresh.sparse topic.metadata.propagation.max.ms
+    fetch.error.backoff.ms fetch.max.bytes fetch.max.wait.ms fetch.message.max.bytes fetch.min.bytes
+    fetch.queue.backoff.ms fetch.wait.max.ms max.partition.fetch.bytes queued.max.messages.kbytes
+    queued.min.messages heartbeat.interval.ms session.timeout.ms max.poll.interval.ms
+    acks request.required.acks request.timeout.ms retries message.send.max.retries message.timeout.ms
+    delivery.timeout.ms linger.ms queue.buffering.max.ms batch.num.messages batch.size buffer.memory
+    queue.buffering.max.kbytes queue.buffering.max.messages compression.codec compression.type compression.level
+    compression.gzip.level compression.lz4.level compression.zstd.level partitioner partitioner.class
+    sticky.partitioning.linger.ms transaction.timeout.ms
+"""
+_NAMES_IN_DOCUMENTS = "sasl.kerberos.service.name sasl.kerberos.principal"
+_SECRETS_IN_DOCUMENTS = """
+    sasl.jaas.config sasl.password sasl.oauthbearer.client.secret
+    sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.assertion.private.key.passphrase
+    sasl.oauthbearer.assertion.private.key.pem ssl.truststore.password ssl.keystore.password ssl.key.password
+    ssl.keystore.key ssl.key.pem ssl.keystore.certificate.chain ssl.certificate.pem ssl.truststore.certificates
+    ssl.ca.pem https.ca.pem
+"""
+_FILES_IN_DOCUMENTS = """
+    ssl.truststore.location ssl.keystore.location ssl.ca.location ssl.certificate.location ssl.key.location
+    ssl.crl.location https.ca.location sasl.kerberos.keytab sasl.oauthbearer.assertion.file
+    sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.assertion.private.key.file
+"""
+_URLS_IN_DOCUMENTS = "sasl.oauthbearer.token.endpoint.url"
+
+InDocument = Literal["text", "name", "secret", "file", "url"]
+IN_DOCUMENTS: dict[str, InDocument] = {
+    **dict.fromkeys(sorted(IGNORED), "text"),
+    **dict.fromkeys(_TEXT_IN_DOCUMENTS.split(), "text"),
+    **dict.fromkeys(_NAMES_IN_DOCUMENTS.split(), "name"),
+    **dict.fromkeys(_SECRETS_IN_DOCUMENTS.split(), "secret"),
+    **dict.fromkeys(_FILES_IN_DOCUMENTS.split(), "file"),
+    **dict.fromkeys(_URLS_IN_DOCUMENTS.split(), "url"),
+}
+"""What a metadata document may set, and the kind of its value. `documents` has the rule of each kind.
+
+A `text` goes to the client as it is. A `name` goes into the shell command of Kerberos. Only a `secret` (or a certificate)
+may hold references. A `file` is read, and a `url` is called, by the process that makes the client.
+"""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,15 +20,29 @@ from pathlib import Path
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config import jaas
 from dynamic_kafka.kafka.config.property_names import STORABLE
+from dynamic_kafka.kafka.config.small_files import read_small_file
 
-__all__ = ["fingerprint", "has_changed", "has_login", "hidden", "hide", "is_secret", "redact", "resolve", "storable"]
+__all__ = [
+    "fingerprint",
+    "has_changed",
+    "has_login",
+    "hidden",
+    "hide",
+    "is_reference",
+    "is_secret",
+    "redact",
+    "references",
+    "resolve",
+    "storable",
+]
 
 _HIDDEN = "***"
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _ONLY_REFERENCES = re.compile(r"(?:\$\{(?:env|file):[^}]+\})+")
 _SECRET = re.compile(
-    r"password|passphrase|passwd|secret|token|jaas|credential|private|authorization|api[._-]?key"
-    r"|ssl\.key\.|ssl\.keystore\.key|user[._-]info|oauthbearer\.config|kinit\.cmd|account\.key|azure\.sas|encryption\.key\.list"
+    r"password|passphrase|passwd|(?:^|[._-])pwd|secret|token|jaas|credential|private|authorization|auth[._-]?header"
+    r"|api[._-]?key|access[._-]?key|ssl\.key\.|ssl\.keystore\.key|user[._-]info|oauthbearer\.config|kinit\.cmd"
+    r"|account\.key|azure\.sas|encryption\.key\.list"
 )
 # A path, a URL or a class is not the secret it leads to.
 _POINTS_TO_SECRET = (".location", ".type", ".url", ".file", ".class")
@@ -55,7 +69,24 @@ def resolve(properties: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigurationError: If a variable or file is missing; it names the property and the reference.
     """
-    return {key: _resolve(key, value) for key, value in properties.items()}
+    return {key: _resolve(key, value, _look_up) for key, value in properties.items()}
+
+
+def references(key: str, value: str) -> list[str]:
+    """Return the references that `resolve` would look up in a property, such as `${env:NAME}`. None is looked up."""
+    found: list[str] = []
+
+    def note(_key: str, reference: re.Match[str]) -> str:
+        found.append(reference.group())
+        return ""
+
+    _resolve(key, value, note)
+    return found
+
+
+def is_reference(value: str) -> bool:
+    """Return whether a value consists of references only, so that nothing is known of what it says."""
+    return _ONLY_REFERENCES.fullmatch(value) is not None
 
 
 def fingerprint(properties: Mapping[str, str]) -> Hashable:
@@ -159,18 +190,22 @@ def storable(properties: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def _resolve(key: str, value: str) -> str:
+_LookUp = Callable[[str, re.Match[str]], str]
+
+
+def _resolve(key: str, value: str, look_up: _LookUp) -> str:
     if _REFERENCE.search(value) is None:
         return value
     if key == _JAAS and not _ONLY_REFERENCES.fullmatch(value):
         # As text, a quote in a password would end the value and could even add options; so parse first.
         module = jaas.parse(value)
-        return jaas.render(replace(module, options={k: _substitute(key, v) for k, v in module.options.items()}))
-    return _substitute(key, value)
+        options = {k: _substitute(key, v, look_up) for k, v in module.options.items()}
+        return jaas.render(replace(module, options=options))
+    return _substitute(key, value, look_up)
 
 
-def _substitute(key: str, value: str) -> str:
-    return _REFERENCE.sub(lambda match: _look_up(key, match), value)
+def _substitute(key: str, value: str, look_up: _LookUp) -> str:
+    return _REFERENCE.sub(lambda match: look_up(key, match), value)
 
 
 def _look_up(key: str, reference: re.Match[str]) -> str:
@@ -183,7 +218,7 @@ def _look_up(key: str, reference: re.Match[str]) -> str:
             )
         return os.environ[name]
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        text = read_small_file(name).decode("utf-8")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8; its text would show the bytes
         reason = (error.strerror if isinstance(error, OSError) else None) or "not a text file in UTF-8"
         raise ConfigurationError(

@@ -3,6 +3,9 @@
 Which cloud it is, Java's names say: a login module, or a callback handler. librdkafka then calls Python for each new token,
 and so do the connections for transactions. The credentials are those that the library finds in the process that connects:
 environment variables, a profile, the role of the machine or pod. The libraries are imported when a token is made.
+
+Whoever has a token may act as this process, in Google's cloud with all its rights. So a token goes only over TLS, to a
+broker whose certificate is verified.
 """
 
 from __future__ import annotations
@@ -20,9 +23,15 @@ from typing import Any, NamedTuple
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 from dynamic_kafka.kafka.config import jaas, secrets
 
-__all__ = ["Token", "TokenSource", "token_source"]
+__all__ = ["Cloud", "Token", "TokenSource", "cloud_of", "require_verified_tls", "token_source"]
 
 _JAAS = "sasl.jaas.config"
+_ASKED = (
+    *("sasl.login.callback.handler.class", "sasl.client.callback.handler.class", "sasl.jaas.config"),
+    *("sasl.mechanism", "sasl.mechanisms", "security.protocol"),
+)
+_WAY = ("bootstrap.servers", "enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm")
+_BY_TOKEN = ("OAUTHBEARER", "AWS_MSK_IAM", "")
 _HANDLERS = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
 _AWS_HANDLERS = {"IAMClientCallbackHandler", "IAMOAuthBearerLoginCallbackHandler"}
 _GOOGLE_HANDLER = "GcpLoginCallbackHandler"
@@ -30,7 +39,12 @@ _AWS_MODULE, _AWS_MECHANISM = "IAMLoginModule", "AWS_MSK_IAM"
 _AWS_OPTIONS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName")
 _AWS_OPTIONS_WITHOUT_EFFECT = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")
 _AWS_SESSION = "dynamic-kafka"
-_AWS_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.(?:api\.)?(?:amazonaws|aws)\.")
+_AWS_BROKER = re.compile(
+    r"(?:[a-z0-9-]+\.)+kafka(?:-serverless)?\.([a-z0-9-]+)"
+    r"\.(?:amazonaws\.com(?:\.cn)?|api\.aws|api\.amazonwebservices\.com\.cn)"
+)
+_GOOGLE_BROKER = re.compile(r"(?:[a-z0-9-]+\.)+managedkafka\.[a-z0-9.-]+\.cloud\.goog")
+_NOBODYS_BROKER = re.compile(r"(?!)")
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
@@ -46,6 +60,25 @@ class Token(NamedTuple):
     expires_at_s: float
 
 
+class Cloud(NamedTuple):
+    """A cloud that makes tokens.
+
+    Attributes:
+        name: Its name, in errors.
+        brokers: The names of its own brokers.
+    """
+
+    name: str
+    brokers: re.Pattern[str]
+
+    def owns(self, host: str) -> bool:
+        """Return whether a host, in lower case, is one of its brokers, by its name."""
+        return self.brokers.fullmatch(host) is not None
+
+
+_AWS, _GOOGLE = Cloud("AWS", _AWS_BROKER), Cloud("Google Cloud", _GOOGLE_BROKER)
+_UNKNOWN = Cloud("a cloud", _NOBODYS_BROKER)
+
 TokenSource = Callable[[], Token]
 """A function that makes a new token. It raises `ConfigurationError` with the remedy if it cannot."""
 
@@ -60,30 +93,73 @@ def token_source(properties: Mapping[str, str]) -> TokenSource | None:
         ConfigurationError: If the login has an option that is not supported, or no region is known.
         MissingDependencyError: If the cloud's library is not installed.
     """
-    names = (*_HANDLERS, _JAAS, "sasl.mechanism", "sasl.mechanisms", "security.protocol")
-    asked = {key: properties[key] for key in names if key in properties}
-    if not _may_ask(asked):
+    if not any(_may_ask(properties.get(key, "")) for key in _ASKED):
         return None
-    asked = secrets.resolve(asked)
+    asked = secrets.resolve({key: properties[key] for key in (*_ASKED, *_WAY) if key in properties})
     if "SASL" not in asked.get("security.protocol", "").upper():
         return None
-    handlers = {asked.get(key, "").rpartition(".")[2] for key in _HANDLERS}
-    module = jaas.parse(asked[_JAAS]) if _JAAS in asked else None
-    if (
-        handlers & _AWS_HANDLERS
-        or _AWS_MECHANISM in (asked.get("sasl.mechanism"), asked.get("sasl.mechanisms"))
-        or (module is not None and module.name.rpartition(".")[2] == _AWS_MODULE)
-    ):
-        return _aws_source(module.options if module is not None else {}, properties.get("bootstrap.servers", ""))
-    if _GOOGLE_HANDLER in handlers:
+    cloud = cloud_of(asked)
+    if cloud not in (_AWS, _GOOGLE):
+        return None
+    require_verified_tls(asked, cloud.name)
+    if cloud is _GOOGLE:
         _import_google()
         return _google_token
-    return None
+    options = jaas.parse(asked[_JAAS]).options if _JAAS in asked else {}
+    return _aws_source(options, asked.get("bootstrap.servers", ""))
 
 
-def _may_ask(asked: Mapping[str, str]) -> bool:
+def cloud_of(properties: Mapping[str, str]) -> Cloud | None:
+    """Return the cloud that the login is of; None if there is none. No reference is looked up.
+
+    A reference that may lead to a cloud's login stands for a cloud without any brokers.
+
+    Args:
+        properties: The properties to reach a cluster.
+    """
+    mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", ""))
+    handlers = {properties.get(key, "").rpartition(".")[2] for key in _HANDLERS}
+    text = properties.get(_JAAS, "")
+    module = "" if not text or secrets.is_reference(text) else jaas.parse(text).name.rpartition(".")[2]
+    if handlers & _AWS_HANDLERS or mechanism == _AWS_MECHANISM or module == _AWS_MODULE:
+        return _AWS
+    if _GOOGLE_HANDLER in handlers:
+        return _GOOGLE
+    others = (mechanism, *(properties.get(key, "") for key in _HANDLERS))
+    is_hidden = any("${" in value for value in others) or (
+        secrets.is_reference(text) and mechanism.upper() in _BY_TOKEN
+    )
+    return _UNKNOWN if is_hidden else None
+
+
+def require_verified_tls(properties: Mapping[str, str], name: str) -> None:
+    """Raise if a token would be sent in clear text, or to a broker that nobody has verified.
+
+    Args:
+        properties: The properties to reach a cluster, resolved.
+        name: Whose token it is.
+
+    Raises:
+        ConfigurationError: With the property.
+    """
+    servers = properties.get("bootstrap.servers", "")
+    if properties.get("security.protocol", "").upper() != "SASL_SSL" or "://" in servers:
+        wrong = "bootstrap.servers names a protocol" if "://" in servers else "security.protocol is not SASL_SSL"
+    elif properties.get("enable.ssl.certificate.verification", "true").strip().lower() != "true":
+        wrong = "enable.ssl.certificate.verification is not true"
+    elif properties.get("ssl.endpoint.identification.algorithm", "https").strip().lower() != "https":
+        wrong = "ssl.endpoint.identification.algorithm is not https"
+    else:
+        return
+    raise ConfigurationError(
+        f"A token of {name} goes only to brokers with a verified certificate, and {wrong}; set security.protocol=SASL_SSL, "
+        "give host:port as addresses, and leave the other properties out"
+    )
+
+
+def _may_ask(value: str) -> bool:
     """Return whether it is worth a closer look: secrets are not looked up for other logins."""
-    return any("IAM" in value or _GOOGLE_HANDLER in value or value.startswith("${") for value in asked.values())
+    return "IAM" in value or _GOOGLE_HANDLER in value or value.startswith("${")
 
 
 # --- AWS ---
@@ -123,7 +199,8 @@ def _aws_token(make: Callable[[], tuple[str, int]]) -> Token:
 
 
 def _aws_region(servers: str) -> str:
-    found = _AWS_HOST.search(servers)
+    hosts = (server.strip().partition(":")[0].lower() for server in servers.split(","))
+    found = next(filter(None, map(_AWS_BROKER.fullmatch, hosts)), None)
     region = found[1] if found else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not region:
         raise ConfigurationError(

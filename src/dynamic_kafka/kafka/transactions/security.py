@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -28,6 +29,8 @@ __all__ = ["ConnectionSettings", "LoginError", "cluster_settings", "connection_s
 
 _CERTIFICATE_S = 3.0
 _MOST_ASKED = 3
+_LARGEST_ANSWER = 2**20
+_STATUS = {int(status): status.phrase for status in HTTPStatus}
 _DEFAULT_PORT = 9092
 _DEFAULT_CONNECT_TIMEOUT_MS = 10_000  # Java's default
 _DEFAULT_CLIENT_ID = "dynamic-kafka"
@@ -343,22 +346,29 @@ class ClientCredentials:
 
     def token(self) -> str:
         """Return a new access token."""
+        import http.client
         import urllib.error
         import urllib.request
 
+        of = urllib.request
+        opener = of.OpenerDirector()  # without a handler of redirects: the secret is for this address
+        for kind in (of.ProxyHandler, of.HTTPHandler, of.HTTPDefaultErrorHandler, of.HTTPErrorProcessor):
+            opener.add_handler(kind())
+        opener.add_handler(of.HTTPSHandler(context=self._tls))
         request = urllib.request.Request(  # noqa: S310  (the scheme was checked)
             self._url,
             data=urlencode(self._form).encode(),
             headers={"Authorization": self._authorization, "Accept": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s, context=self._tls) as answer:  # noqa: S310
-                return str(json.load(answer)["access_token"])
+            with opener.open(request, timeout=self.timeout_s) as answer:
+                return str(json.loads(answer.read(_LARGEST_ANSWER))["access_token"])
         except urllib.error.HTTPError as error:
             error.close()
-            kind = LoginError if error.code in range(400, 500) else ConnectionError
-            raise kind(f"the token endpoint on {self._host} answered {error.code} {error.reason}") from None
-        except (ValueError, KeyError, TypeError):
+            told = f"{error.code} {_STATUS.get(error.code, '')}".rstrip()  # not the server's own words
+            text = f"the token endpoint on {self._host} answered {told}"
+            raise (ConnectionError if error.code >= 500 else LoginError)(text) from None
+        except (ValueError, KeyError, TypeError, RecursionError, http.client.HTTPException):
             raise LoginError(f"the token endpoint on {self._host} answered without an access_token") from None
         except OSError as error:
             raise ConnectionError(f"the token endpoint on {self._host} does not answer: {error}") from None
