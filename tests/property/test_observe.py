@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.observed import BEGAN_MS, cluster, read, source, topic, worker
 
@@ -91,6 +91,7 @@ some_clusters = st.lists(
 )
 
 
+@example([("reading", 0, [])], 0, "running", (False, False, 1))
 @given(
     some_clusters,
     ages_ms.filter(lambda age: age < 900_000),

@@ -137,6 +137,7 @@ def _cluster_status(source: SourcePart, c: ClusterReport, now_ms: int, detail: D
         for t in c["topics"] or ()
     ]
     topics.sort(key=lambda t: (-(t["lag_s"] or 0), -(t["pending_records"] or 0), t["topic"]))
+    read = [t for t in topics if t["state"] != "retained"]
     history = source.histories.get(name, deque())
     return ClusterStatus(
         cluster=name,
@@ -150,7 +151,7 @@ def _cluster_status(source: SourcePart, c: ClusterReport, now_ms: int, detail: D
         partition_count=sum(t["partition_count"] for t in topics),
         pending_records=_sum(t["pending_records"] for t in topics),
         lag_s=_greatest(t["lag_s"] for t in topics),
-        lag_known=answers and all(t["lag_known"] for t in topics if t["state"] != "retained"),
+        lag_known=answers and bool(read) and all(t["lag_known"] for t in read),
         emit_lag_s=source.emit_lag_s.get(name),
         records=_sum(t["records"] for t in topics),
         bytes=_sum(t["bytes"] for t in topics),
