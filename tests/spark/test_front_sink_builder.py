@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from dynamic_kafka import (
     SimpleStringSchema,
 )
 from dynamic_kafka.builders.serializers import RowExpression
+from dynamic_kafka.spark.datasource import activate
 
 pytestmark = pytest.mark.spark
 
@@ -33,6 +36,26 @@ def values(rows: DataFrame, expression: RowExpression) -> list[Any]:
     """The values that an expression makes."""
     built = KafkaRecordSerializationSchema.builder().set_topic("t").set_value_serialization_schema(expression).build()
     return [row["value"] for row in built(rows).collect()]
+
+
+def test_a_stream_that_a_thread_starts(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark finds a data source in Python in the thread's session only; the builder sets it, and so does `activate`."""
+    rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value")
+    serializer = KafkaRecordSerializationSchema.builder().set_topic("t").set_value_serialization_schema("value").build()
+    sink = KafkaSink.builder().set_bootstrap_servers("127.0.0.1:1").set_record_serializer(serializer).build()
+
+    def start(number: int) -> None:
+        if number:
+            activate(spark)
+            writer = rows.writeStream.format("dynamic-kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
+            writer = writer.option("topic", "t")
+        else:
+            writer = sink.write_stream(rows)
+        writer.option("checkpointLocation", str(tmp_path / str(number))).start().stop()
+
+    for number in range(2):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(start, number).result()
 
 
 def test_the_columns_of_the_sink_and_no_other(rows: DataFrame) -> None:

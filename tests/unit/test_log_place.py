@@ -324,6 +324,9 @@ def test_words() -> None:
         "metadata (it may be inactive). If it had another name, set sink.commit-log.topic as before. If it was deleted or "
         "is lost for good, set sink.lost-clusters=a for one start"
     )
+    empty = str(unknown_log("p", "a", "p.dk-1-0", topic="log", seen=["b", "a"], empty=["b"]))
+    assert "its commit log 'log' on cluster 'b' exists and has no records: they were deleted, or the topic was" in empty
+    assert empty.endswith("set sink.lost-clusters=b for one start")
     several = str(unknown_log("p", "a", "p.dk-1-0", topic="log", seen=["b", "a"]))
     assert "its commit log 'log' is on none of the clusters that the metadata names" in several
     assert several.endswith("set sink.lost-clusters to the name of the cluster that it was on, for one start")

@@ -418,3 +418,58 @@ def test_flinks_ids_are_not_ours(prefix: str, subtask: int, offset: int) -> None
 def test_what_only_looks_like_ours(name: str) -> None:
     """Another host part, another number, Kafka Streams' names."""
     assert not belongs_to("p", name)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """At any step: an error that names the folder and what to do. No open file, no other file and no used-up id is left."""
+    steps = [(os, name) for name in ("mkdir", "open", "pwrite", "link")] + [(Path, "write_text")]
+    failures = 0
+    while True:
+        left = failures
+
+        def failing(real: Callable[..., object]) -> Callable[..., object]:
+            def call(*arguments: object, **more: object) -> object:
+                nonlocal left
+                left -= 1
+                if left == -1:
+                    raise OSError(number, os.strerror(number))
+                return real(*arguments, **more)
+
+            return call
+
+        opened = len(list(Path("/proc/self/fd").iterdir()))
+        with monkeypatch.context() as patch:
+            for owner, name in steps:
+                patch.setattr(owner, name, failing(getattr(owner, name)))
+            try:
+                taken = TransactionalIdPool("p", "c").take("x", 1)
+            except ConfigurationError as error:
+                message = str(error)
+            else:
+                break
+        assert message.startswith("Transactional ids need a file each, and the f")
+        assert f"in '{folder}' cannot be written ({os.strerror(number)}); free space there, or set TMPDIR" in message
+        assert len(list(Path("/proc/self/fd").iterdir())) == opened
+        assert {found.name for found in folder.iterdir()} <= {f"dynamic-kafka-{os.getuid()}"}
+        assert [found.name for found in folder.glob("*/*") if len(found.name) == 32] == []
+        shutil.rmtree(folder / f"dynamic-kafka-{os.getuid()}", ignore_errors=True)
+        failures += 1
+    assert failures > 4
+    taken.release()
+
+
+def test_a_disk_that_was_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The id that could not be written is the next one to be taken, by the same process too."""
+    pool = TransactionalIdPool("p", "c")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(ConfigurationError, match="No space left"):
+            pool.take("x", 1)
+    taken = pool.take("x", 1)
+    assert taken.name.endswith("-0")
+    taken.release()

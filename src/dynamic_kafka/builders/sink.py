@@ -90,8 +90,9 @@ class KafkaSink:
 
     def _registered(self, rows: DataFrame) -> str:
         """Register a data source class that carries the objects; once in a session, because `foreachBatch` calls often."""
-        from dynamic_kafka.spark.datasource import registered
+        from dynamic_kafka.spark.datasource import activate, registered
 
+        activate(rows.sparkSession)  # a new thread has none
         return registered(rows.sparkSession, self._id, sink_objects=self.objects)
 
 

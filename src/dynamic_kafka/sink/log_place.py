@@ -139,9 +139,9 @@ def choose(  # noqa: PLR0917
 
 
 def unknown_log(
-    prefix: str, cluster: str, transactional_id: str, *, topic: str, seen: Collection[str]
+    prefix: str, cluster: str, transactional_id: str, *, topic: str, seen: Collection[str], empty: Collection[str] = ()
 ) -> TransactionError:
-    """Return the error for a prefix that has been in use, and whose log is nowhere.
+    """Return the error for a prefix that has been in use, and whose log is nowhere, or has no records.
 
     Args:
         prefix: The prefix.
@@ -149,17 +149,26 @@ def unknown_log(
         transactional_id: That id.
         topic: The name of the log's topic.
         seen: The clusters that were asked for the topic.
+        empty: Those of them where the topic exists.
     """
+    used = f"Prefix '{prefix}' has been in use (cluster '{cluster}' knows its transactional id '{transactional_id}')"
+    if empty:
+        where = " and ".join(f"'{name}'" for name in sorted(empty))
+        return TransactionError(
+            f"{used}, but its commit log '{topic}' on cluster {where} exists and has no records: they were deleted, or the "
+            "topic was deleted and made again. So it is not known what was published. If the log is on another cluster, add "
+            "that one to the stream's metadata (it may be inactive). If its records are lost for good, set "
+            f"sink.lost-clusters={min(empty)} for one start"
+        )
     (only, *others) = sorted(seen)
     where = f"is not on cluster '{only}'" if not others else "is on none of the clusters that the metadata names"
     way = (
         f"sink.lost-clusters={only}" if not others else "sink.lost-clusters to the name of the cluster that it was on,"
     )
     return TransactionError(
-        f"Prefix '{prefix}' has been in use (cluster '{cluster}' knows its transactional id '{transactional_id}'), but its "
-        f"commit log '{topic}' {where}. So it is not known what was published. If it is on another cluster, add that one to "
-        "the stream's metadata (it may be inactive). If it had another name, set sink.commit-log.topic as before. If it was "
-        f"deleted or is lost for good, set {way} for one start"
+        f"{used}, but its commit log '{topic}' {where}. So it is not known what was published. If it is on another cluster, "
+        "add that one to the stream's metadata (it may be inactive). If it had another name, set sink.commit-log.topic as "
+        f"before. If it was deleted or is lost for good, set {way} for one start"
     )
 
 

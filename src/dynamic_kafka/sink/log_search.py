@@ -65,7 +65,10 @@ def find_log(settings: SinkSettings, clusters: _Properties, active: Collection[s
     first = Spot(min(active), settings.log_topic)
     choice = choose(settings.prefix, seen, silent, wished, first, settings.lost_clusters or ())
     if choice.create and len(choice.places) == 1 and not settings.lost_clusters:
-        _check_unused(settings, clusters)
+        empty = {
+            spot.cluster for spot, found in seen.items() if spot.topic == settings.log_topic and found.chain is not None
+        }
+        _check_unused(settings, clusters, empty)
     _prepare(settings, clusters, choice, exists=seen[choice.spot].chain is not None)
     found = _place(clusters, choice.spot, choice.places)
     source = None if choice.source is None else _place(clusters, choice.source, choice.places[:-1])
@@ -151,13 +154,13 @@ def _look(settings: SinkSettings, clusters: _Properties, spot: Spot, active: Col
         return Seen(kafka_id, log.read(), log.pointer) if exists else Seen(kafka_id)
 
 
-def _check_unused(settings: SinkSettings, clusters: _Properties) -> None:
-    """Raise if a cluster knows transactional ids of the prefix: then there was a log."""
+def _check_unused(settings: SinkSettings, clusters: _Properties, empty: Collection[str]) -> None:
+    """Raise if a cluster knows transactional ids of the prefix: then there was a log; `empty` have its topic."""
     for name, properties in sorted(clusters.items()):
         with closing(TransactionClient(name, properties, timeout_ms=_TIMEOUT_MS)) as client:
             known = next((found for found in sorted(client.list_all()) if belongs_to(settings.prefix, found)), None)
         if known is not None:
-            raise unknown_log(settings.prefix, name, known, topic=settings.log_topic, seen=clusters)
+            raise unknown_log(settings.prefix, name, known, topic=settings.log_topic, seen=clusters, empty=empty)
 
 
 def _prepare(settings: SinkSettings, clusters: _Properties, choice: Choice, *, exists: bool) -> None:

@@ -54,6 +54,8 @@ _ADVICE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic or partition does not exist; create it first",
     KafkaError._UNKNOWN_TOPIC: "the topic does not exist; create it first",
     KafkaError._UNKNOWN_PARTITION: "the partition does not exist",
+    KafkaError.INVALID_PRODUCER_ID_MAPPING: "the cluster has forgotten the transactional id, which was not used for "
+    "a while; raise transactional.id.expiration.ms of its brokers to more than a minute (default: 7 days)",
     KafkaError._QUEUE_FULL: "the record is larger than the producer's whole queue; raise buffer.memory",
 }
 _MAY_APPEAR = (*NO_SUCH_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)

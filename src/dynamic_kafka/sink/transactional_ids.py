@@ -30,7 +30,8 @@ import stat
 import tempfile
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -45,6 +46,7 @@ _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"(?P<prefix>.*)\.dk-[0-9a-f]{12}-[0-9]+", re.DOTALL)
 _UNANSWERED_S = 600.0
+_NO_ROOM = errno.ENOSPC, errno.EDQUOT
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -87,7 +89,8 @@ class TransactionalId:
         """Write into the file what is about to happen, before it does."""
         self.state, self.chain, self.generation = state, chain, generation
         text = json.dumps({"state": state, "chain": chain, "generation": generation, "at": time.time()}).encode()
-        os.pwrite(self.file, text.ljust(200), 0)  # always the same length: never a mixture of two
+        with _writable("the file of a transactional id"):
+            os.pwrite(self.file, text.ljust(200), 0)  # always the same length: never a mixture of two
 
     def is_free_for(self, chain: str, generation: int) -> bool:
         """Return whether a task of this generation may use it (rule 2)."""
@@ -119,7 +122,8 @@ class TransactionalIdPool:
         self._host = hashlib.sha256(place.encode()).hexdigest()[:12]
         owner = hashlib.sha256(f"{self._prefix}\0{self._cluster}".encode()).hexdigest()[:24]
         self._directory = folder / self._host / owner
-        self._directory.mkdir(parents=True, exist_ok=True)
+        with _writable(f"the folder '{self._directory}'"):
+            self._directory.mkdir(parents=True, exist_ok=True)
         self._generation = ("", 0)
         self._next = 0
 
@@ -127,7 +131,7 @@ class TransactionalIdPool:
         """Return the first id that is free for a transaction of this generation; it is `starting` already.
 
         Raises:
-            ConfigurationError: If the folder for temporary files cannot lock files.
+            ConfigurationError: If the folder for temporary files cannot lock files, or has no room.
         """
         if self._generation != (chain, generation):  # else what was not free before is not free now
             self._generation, self._next = (chain, generation), 0
@@ -135,9 +139,14 @@ class TransactionalIdPool:
             number, self._next = self._next, self._next + 1
             if (file := self._lock(number)) is not None:
                 found = _read(transactional_id(self._prefix, self._host, number), file)
-                if found.is_free_for(chain, generation):
-                    found.write("starting", chain, generation)
-                    return found
+                try:
+                    if found.is_free_for(chain, generation):
+                        found.write("starting", chain, generation)
+                        return found
+                except BaseException:
+                    found.release()
+                    self._next = number
+                    raise
                 found.release()
 
     def _lock(self, number: int) -> int | None:
@@ -145,7 +154,8 @@ class TransactionalIdPool:
         while True:
             path = self._directory / str(number)
             try:
-                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+                with _writable(f"the file '{path}'"):
+                    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             except FileNotFoundError:  # the folder was deleted
                 self._open()
                 continue
@@ -175,13 +185,18 @@ def _machine() -> tuple[Path, str]:
         machine = folder / "machine"
         if not machine.exists():
             new = folder / uuid.uuid4().hex
-            new.write_text(new.name)
-            with suppress(FileExistsError):
-                os.link(new, machine)  # whole: an empty one would be the same on every machine
-            new.unlink()
+            try:
+                new.write_text(new.name)
+                with suppress(FileExistsError):
+                    os.link(new, machine)  # whole: an empty one would be the same on every machine
+            finally:
+                new.unlink(missing_ok=True)
         return folder, machine.read_text()
     except OSError as error:
-        own = Path(tempfile.mkdtemp(prefix="dynamic-kafka-"))
+        with _writable(f"the folder '{folder}'"):
+            if error.errno in _NO_ROOM:
+                raise
+            own = Path(tempfile.mkdtemp(prefix="dynamic-kafka-"))
         _log.warning(
             "The folder '%s' cannot be used (%s), so this process has transactional ids of its own, which no other process "
             "uses again; remove the folder, or set TMPDIR to another one",
@@ -189,6 +204,20 @@ def _machine() -> tuple[Path, str]:
             error.strerror or error,
         )
         return own, uuid.uuid4().hex
+
+
+@contextmanager
+def _writable(what: str) -> Iterator[None]:
+    """Turn the error of a full disk into one that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise ConfigurationError(
+            f"Transactional ids need a file each, and {what} in '{tempfile.gettempdir()}' cannot be written "
+            f"({error.strerror}); free space there, or set TMPDIR for the executors to a folder with some"
+        ) from error
 
 
 def _check_is_ours(folder: Path) -> None:

@@ -89,8 +89,8 @@ class _TransactionalProducer:
             self.transactional_id.release()
 
 
-_ready = ClientPool[_TransactionalProducer]()
-"""Producers that can begin a transaction."""
+_ready = ClientPool[_TransactionalProducer](idle_limit_s=60.0)
+"""Producers that can begin a transaction. A cluster forgets one that is unused for `transactional.id.expiration.ms`."""
 
 _preparing: dict[Hashable, threading.Event] = {}
 _finishing: deque[threading.Thread] = deque()

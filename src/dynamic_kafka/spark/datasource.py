@@ -232,7 +232,8 @@ def register_format(spark: SparkSession) -> None:
 def activate(spark: SparkSession) -> None:
     """Make a session the active one of this thread: Spark looks for a format in the active session, not in the DataFrame's.
 
-    A new thread has no active session, and Spark takes the first session of the program.
+    A new thread has no active session. Then a batch takes the first session of the program, and the start of a stream finds
+    no data source in Python.
     """
     session: Any = spark
     with suppress(AttributeError):  # Spark Connect: its sessions are objects of this process

@@ -49,10 +49,11 @@ def _watch(spark: SparkSession) -> None:
             for query in spark.streams.active:
                 _stop_if_finished(query, next_check)
             failing = False
-        except Exception:  # noqa: BLE001  whatever Spark and Py4J raise; one failure must not end the watch
+        except Exception as error:  # noqa: BLE001  whatever Spark and Py4J raise; one failure must not end the watch
             if not _is_stopped(spark):
                 level = logging.DEBUG if failing else logging.WARNING
-                _log.log(level, "The session's queries could not be checked; trying again", exc_info=True)
+                _log.log(level, "The session's queries could not be checked (%s); trying again", type(error).__name__)
+                _log.debug("The cause", exc_info=True)
             failing = True
     _watched.discard(spark)
 
