@@ -105,3 +105,34 @@ proptest! {
         prop_assert_eq!(rows.column(1).as_string::<i32>().value(2), "ja");
     }
 }
+
+#[test]
+fn extreme_times_are_those_of_spark() {
+    for unit in ["millis", "micros"] {
+        for logical in ["timestamp", "local-timestamp"] {
+            let writer = format!(
+                r#"{{"type":"record","name":"w","fields":[{{"name":"t","type":{{"type":"long","logicalType":"{logical}-{unit}"}}}}]}}"#
+            );
+            for column in ["timestamp", "timestamp_ntz"] {
+                let schema = format!(r#"{{"fields":[{{"name":"t","type":"{column}"}}]}}"#);
+                let spec = format!(r#"{{"format":"avro","schema":{schema},"writer":{writer}}}"#);
+                let mut decoder = Decoder::new(&Spec::parse(&spec).unwrap()).unwrap();
+                let factor = if unit == "millis" { 1000 } else { 1 };
+                for value in
+                    [i64::MIN, i64::MIN + 1, i64::MIN / 1000 - 1, i64::MIN / 1000, 0, i64::MAX / 1000, i64::MAX]
+                {
+                    let mut left = ((value << 1) ^ (value >> 63)) as u64;
+                    let mut message = Vec::new();
+                    while left > 0x7F {
+                        message.push(left as u8 | 0x80);
+                        left >>= 7;
+                    }
+                    message.push(left as u8);
+                    let fits = value.checked_mul(factor).is_some_and(|micros| micros > i64::MIN);
+                    let expected = if fits { Decoded } else { Left };
+                    assert_eq!(decoder.append(Some(&message)), expected, "{value} {unit}");
+                }
+            }
+        }
+    }
+}

@@ -258,3 +258,24 @@ proptest! {
         prop_assert_eq!(rows.len(), 3);
     }
 }
+
+#[test]
+fn what_sparks_parser_refuses_for_its_size_is_left() {
+    let name = |length: usize| "n".repeat(length);
+    for (length, expected) in [(49_999, Decoded), (50_001, Left)] {
+        let long = name(length);
+        for message in [
+            format!("{{\"{long}\":1,\"a\":{{}}}}"),             // a field that is not wanted
+            format!("{{\"x\":{{\"{long}\":1}},\"a\":{{}}}}"),   // within one
+            format!("{{\"x\":[{{\"{long}\":1}}],\"a\":{{}}}}"), // and deeper
+            format!("{{\"a\":{{\"{long}\":\"v\"}}}}"),          // a key of a map
+        ] {
+            let mut decoder = decoder(vec![field("a", map(DataType::Utf8))]);
+            assert_eq!(decoder.append(Some(message.as_bytes())), expected, "{length}");
+        }
+    }
+    let around = "{\"a\":\"\"}".len();
+    for (length, expected) in [(20_000_000 - around, Decoded), (20_000_001 - around, Left)] {
+        assert_eq!(outcome(DataType::Utf8, &format!("\"{}\"", name(length))), expected, "{length}");
+    }
+}

@@ -39,6 +39,10 @@ __all__ = ["check_expressions", "finished", "read"]
 _log = logging.getLogger(__name__)
 
 _ROW = "__row"
+_CHANGED = (
+    "spark.sql.legacy.timeParserPolicy was set to LEGACY after this table was planned, and the native kernel has read its "
+    "values without it. Make the DataFrame of the table again"
+)
 
 
 @without_call_sites()
@@ -251,7 +255,10 @@ def _decoded(messages: DataFrame, table: KafkaTable, column: Callable[[str], Col
         if encoding.name != "value" or VALUE_ROW not in messages.columns:
             found[encoding.name] = once(_decode(encoding, column))
         elif encoding.format.decoder is None:
-            found[encoding.name] = once(F.coalesce(F.col(VALUE_ROW), _decode(encoding, column)))
+            left = F.coalesce(F.col(VALUE_ROW), _decode(encoding, column))
+            found[encoding.name] = once(
+                F.when(_has_legacy_times_at_run(), F.raise_error(F.lit(_CHANGED))).otherwise(left)
+            )
         else:  # it is decoded already
             found[encoding.name] = F.col(VALUE_ROW)
     return messages.select("*", *(column.alias(f"__{name}") for name, column in found.items()))
@@ -266,6 +273,14 @@ def _with_rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
         return decoded
     has_row = F.col("__value").isNotNull()
     return decoded.where(has_row | F.col(HISTORY_ROW).isNotNull() if HISTORY_ROW in decoded.columns else has_row)
+
+
+def _has_legacy_times_at_run() -> Column:
+    """Return the same as `has_legacy_times`, for the session as it is when the query runs.
+
+    Spark evaluates it once, when it optimizes the plan. Only the legacy writer shows the year 10000 without a plus.
+    """
+    return F.date_format(F.make_date(F.lit(10_000), F.lit(6), F.lit(15)), "yyyy") == "10000"
 
 
 def _is_tombstone(messages: DataFrame) -> Column:
