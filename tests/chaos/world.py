@@ -201,7 +201,11 @@ class World:
         self.auditor.renew()
         self.checkpoint = self.folder / f"checkpoint-{self._era}"
         self.tasks = 2
-        common = {"metadata-service": "file", "metadata-service.path": str(self.metadata.path)}
+        common = {
+            "metadata-service": "file",
+            "metadata-service.path": str(self.metadata.path),
+            "metadata-service.allowed-references": "file:/does/not/exist",  # a fault names it
+        }
         self.source = {
             **common,
             "stream-ids": "rows",

@@ -122,7 +122,9 @@ def test_one_stream_over_clusters_with_different_security(
             described[cluster] = {"bootstrapServers": given["bootstrap.servers"], "topics": [name], "properties": own}
         file = MetadataFile(tmp_path / "streams.yaml")
         file.write(s=described)
-        query = Query({**file.options(), "reader-implementation": implementation})
+        stores = Path(mutual["ssl.truststore.location"]).parent
+        allowed = {"metadata-service.allowed-references": f"file:{stores}/*"}
+        query = Query({**file.options(**allowed), "reader-implementation": implementation})
         query.run_until_rows(3)
         query.close()
     assert query.values() == ["mutual", "password", "plain"]

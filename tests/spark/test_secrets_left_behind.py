@@ -153,8 +153,12 @@ def _job(logins: KafkaBroker, plain: KafkaBroker, registry: SchemaRegistry, give
         "sink.transactional-id-prefix": "copies",
     }
     quick = {"kafka.default.api.timeout.ms": "8000"}
-    by_file = {"metadata-service": "file", "metadata-service.path": str(document), "startingOffsets": "earliest"}
-    by_http = {"metadata-service": "http", "metadata-service.url": url, "startingOffsets": "earliest"}
+    common = {
+        "startingOffsets": "earliest",
+        "metadata-service.allowed-references": f"env:PASSWORD;file:{document.parent}/*",
+    }
+    by_file = {"metadata-service": "file", "metadata-service.path": str(document), **common}
+    by_http = {"metadata-service": "http", "metadata-service.url": url, **common}
     token = {"metadata-service.auth-header": "Bearer ${env:TOKEN}"}
     table = f"""CREATE TABLE t (a BIGINT, b STRING) WITH (
       'connector' = 'kafka', 'topic' = 'table', 'properties.bootstrap.servers' = '{servers}',

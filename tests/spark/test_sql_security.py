@@ -166,7 +166,8 @@ def test_one_query_over_clusters_with_different_security(
                 for name, (broker, own) in brokers.items()
             }
         )
-        stream = spark.readStream.format("dynamic-kafka").options(**file.options(startingOffsets="earliest")).load()
+        allowed = {"metadata-service.allowed-references": f"file:{stores}/*", "startingOffsets": "earliest"}
+        stream = spark.readStream.format("dynamic-kafka").options(**file.options(**allowed)).load()
         query = stream.writeStream.format("memory").queryName("mixed").trigger(availableNow=True).start()
         query.awaitTermination(120)
         found = {(row["cluster"], bytes(row["value"]).decode()) for row in spark.table("mixed").collect()}
