@@ -186,6 +186,9 @@ class Rows:
         self.settings[key] = value
 
     def __getattr__(self, name: str) -> Callable[..., Rows]:
+        if name.startswith("_"):  # as of Spark Connect, where there is no JVM to ask
+            raise AttributeError(name)
+
         def ask(*args: Any, **kwargs: Any) -> Rows:
             self.asked.append((name, *args, *sorted(kwargs)))
             return self
