@@ -204,7 +204,7 @@ class World:
         common = {
             "metadata-service": "file",
             "metadata-service.path": str(self.metadata.path),
-            "metadata-service.allowed-references": "file:/does/not/exist",  # a fault names it
+            "metadata-service.allowed-references": f"file:{self.folder}/*;file:/does/not/exist",  # a fault names it
         }
         self.source = {
             **common,
