@@ -64,7 +64,9 @@ def read(folder: Folder, piece: HistoryPiece, columns: Mapping[str, pa.DataType]
     """
     file = piece.file
     with folder.open(file) as opened:
-        parquet = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)
+        parquet = pq.ParquetFile(
+            opened, coerce_int96_timestamp_unit="us", pre_buffer=True, page_checksum_verification=True
+        )
         if tuple(parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)) != file.rows:
             raise HistoryError(folder.shown(file.path), "was written again")
         groups, skipped, position = [], 0, 0

@@ -172,10 +172,11 @@ class DynamicKafkaDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, FBT001
         """Return the writer for `df.writeStream`. Complete mode appends each batch, as in Spark's own sink."""
         del overwrite
+        from dynamic_kafka.spark.identity import run_of
         from dynamic_kafka.spark.writers import stream_writer
 
         # In the process that only commits batches, Spark did not create this object but unpickled it.
-        return stream_writer(*self._sink_settings(schema), plans=self._made_here)
+        return stream_writer(*self._sink_settings(schema), run_of(self.options), plans=self._made_here)
 
     def _sink_settings(self, schema: StructType) -> tuple[SinkSettings, Mapping[str, str]]:
         """Return the settings, and the specs of the columns whose rows the sink encodes."""
