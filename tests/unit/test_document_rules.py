@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -555,3 +556,37 @@ def test_nothing_is_opened_to_find_what_is_refused(tmp_path: Path) -> None:
     own = {**SERVERS, "ssl.ca.location": f"{tmp_path}/pipe", "sasl.password": f"${{file:{tmp_path}/pipe}}"}
     assert len(list(refused(own, {}, NONE))) == 2
     assert list(refused(own, {}, DocumentRules(references=(f"file:{tmp_path}/*",)))) == []
+
+
+# --- large texts ------------------------------------------------------------------------------------------------------
+
+PIECES = ["${env:", "${file:", "://", "/*", '"', "\\", "managedkafka.", "kafka.", "-----BEGIN A-----", "/../", "*"]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_large_text_is_judged_in_a_time_that_grows_with_its_length(piece: str) -> None:
+    """As each kind of property, as a name, and in what is shown and stored. One pattern that goes back takes minutes."""
+    text = piece * (2**17 // len(piece))
+    rules = {"references": ("env:K*", "file:/run/*a*b"), "token_urls": ("https://*.a/*b*c",), "servers": ("*.a*b:1",)}
+    began = time.thread_time()
+    for name in ("client.id", "sasl.password", "ssl.ca.location", "sasl.oauthbearer.token.endpoint.url", text):
+        why_refused({name: text}, **rules)
+    for jaas in (text, f"a.IAMLoginModule required a='{text}", f"a.IAMLoginModule required awsRoleArn={text}"):
+        why_refused({**MSK, "sasl.jaas.config": jaas}, **rules)
+    why_refused({**GOOGLE, "bootstrap.servers": f"a.{text}"}, **rules)
+    secrets.redact({"client.id": text})
+    secrets.storable({"client.id": text, "sasl.jaas.config": text})
+    assert time.thread_time() - began < 5
+
+
+def test_a_broker_of_aws_has_the_name_of_a_region() -> None:
+    """Other services let their users choose names under the same domain."""
+    for host in (
+        "b-1.demo.kafka.s3.amazonaws.com",
+        "x.kafka.evil.amazonaws.com",
+        "b.kafka.eu-west-1.amazonaws.com.evil.com",
+    ):
+        assert "is not a broker of AWS" in why_refused({**MSK, "bootstrap.servers": f"{host}:9098"})
+    for region in ("us-gov-west-1", "cn-north-1", "ap-southeast-3"):
+        host = f"b-1.demo.abc.c2.kafka.{region}.amazonaws.com"
+        assert why_refused({**MSK, "bootstrap.servers": f"{host}:9098"}) == ""

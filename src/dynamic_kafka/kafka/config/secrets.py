@@ -37,8 +37,10 @@ __all__ = [
 ]
 
 _HIDDEN = "***"
-_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
-_ONLY_REFERENCES = re.compile(r"(?:\$\{(?:env|file):[^}]+\})+")
+# Texts of metadata are matched, so no pattern may begin anew at each place and go on to the end of a text: a name has no
+# braces, and a login is looked for word by word.
+_REFERENCE = re.compile(r"\$\{(env|file):([^{}]*)\}")
+_ONLY_REFERENCES = re.compile(r"(?:\$\{(?:env|file):[^{}]+\})+")
 _SECRET = re.compile(
     r"password|passphrase|passwd|(?:^|[._-])pwd|secret|token|jaas|credential|private|authorization|auth[._-]?header"
     r"|api[._-]?key|access[._-]?key|ssl\.key\.|ssl\.keystore\.key|user[._-]info|oauthbearer\.config|kinit\.cmd"
@@ -46,7 +48,7 @@ _SECRET = re.compile(
 )
 # A path, a URL or a class is not the secret it leads to.
 _POINTS_TO_SECRET = (".location", ".type", ".url", ".file", ".class")
-_URL_CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)")
+_WORD = re.compile(r"\S+")
 _PRIVATE_KEY = "PRIVATE KEY"
 _JAAS = "sasl.jaas.config"
 _NAMES_A_FILE = (".location", ".keytab", ".file")
@@ -149,7 +151,7 @@ def redact(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         key: (_without_literals(key, value) or _HIDDEN)
         if is_secret(key) or _PRIVATE_KEY in value or _has_secret(key, value)
-        else _URL_CREDENTIALS.sub(_HIDDEN, value)
+        else _WORD.sub(_without_login, value)
         for key, value in properties.items()
     }
 
@@ -167,7 +169,17 @@ def is_secret(key: str) -> bool:
 
 def has_login(value: str) -> bool:
     """Return whether a value has an address with a login in it, such as `https://me:secret@host/`."""
-    return _URL_CREDENTIALS.search(value) is not None
+    return any(_login_in(word) for word in value.split())
+
+
+def _login_in(word: str) -> str:
+    """Return what is between the first `://` and the last `@`; "" if that is no login."""
+    return word.partition("://")[2].rpartition("@")[0]
+
+
+def _without_login(word: re.Match[str]) -> str:
+    login = _login_in(word[0])
+    return word[0].replace(f"://{login}@", f"://{_HIDDEN}@", 1) if login else word[0]
 
 
 def storable(properties: Mapping[str, str]) -> dict[str, str]:
