@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config import jaas
-from dynamic_kafka.kafka.config.property_names import STORABLE
+from dynamic_kafka.kafka.config.property_names import ADDRESSES, STORABLE
 from dynamic_kafka.kafka.config.small_files import read_small_file
 
 __all__ = [
@@ -151,7 +151,7 @@ def redact(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         key: (_without_literals(key, value) or _HIDDEN)
         if is_secret(key) or _PRIVATE_KEY in value or _has_secret(key, value)
-        else _WORD.sub(_without_login, value)
+        else _without_logins(key, value)
         for key, value in properties.items()
     }
 
@@ -167,19 +167,23 @@ def is_secret(key: str) -> bool:
     return _SECRET.search(lower) is not None and not lower.endswith(_POINTS_TO_SECRET)
 
 
-def has_login(value: str) -> bool:
-    """Return whether a value has an address with a login in it, such as `https://me:secret@host/`."""
-    return any(_login_in(word) for word in value.split())
+def has_login(key: str, value: str) -> bool:
+    """Return whether a value has an address with a login in it: `https://me:secret@host/`, or of a broker `me:pw@host`."""
+    return _without_logins(key, value) != value
 
 
-def _login_in(word: str) -> str:
-    """Return what is between the first `://` and the last `@`; "" if that is no login."""
-    return word.partition("://")[2].rpartition("@")[0]
+def _without_logins(key: str, value: str) -> str:
+    """Return a value with `***` in the place of each login. Without `://`, only a property of addresses has them."""
+    if key.endswith(ADDRESSES):
+        return ",".join(_without_login(address, "") for address in value.split(","))
+    return _WORD.sub(lambda word: _without_login(word[0], "://"), value)
 
 
-def _without_login(word: re.Match[str]) -> str:
-    login = _login_in(word[0])
-    return word[0].replace(f"://{login}@", f"://{_HIDDEN}@", 1) if login else word[0]
+def _without_login(word: str, needed: str) -> str:
+    """Return a word without what is before its last `@` and after its first `://`, which may be needed or not."""
+    before, mark, rest = word.partition("://") if "://" in word or needed else ("", "", word)
+    login, at, host = rest.rpartition("@")
+    return f"{before}{mark}{_HIDDEN}{at}{host}" if login else word
 
 
 def storable(properties: Mapping[str, str]) -> dict[str, str]:
@@ -275,4 +279,4 @@ def _without_literals(key: str, value: str) -> str | None:
 def _is_public(key: str, value: str) -> bool:
     if key.endswith(_NUMERIC):
         return value.strip().lstrip("-").isdecimal()
-    return key in STORABLE and _PRIVATE_KEY not in value and not has_login(value)
+    return key in STORABLE and _PRIVATE_KEY not in value and not has_login(key, value)
