@@ -52,7 +52,9 @@ _URL_PATTERN = re.compile(r"(https?)://([^/:]+)(?::([0-9]{1,5}))?(/.*)?")
 _PORTS = {"http": "80", "https": "443"}
 _NAME = re.compile(r"[A-Za-z0-9._/@-]*", re.ASCII)
 _PATH = re.compile(r"/[\w./@+,:=-]*", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DEFAULT_PORT = "9092"
+_NO_ADDRESS = "an address that is not host:port"
 
 # What a login consists of. The query's own one is in force if a document leaves one of these as the options have it.
 _LOGIN = frozenset(
@@ -60,8 +62,10 @@ _LOGIN = frozenset(
     | {"sasl.oauthbearer.metadata.authentication.type", "sasl.oauthbearer.config"}
     | {f"sasl.oauthbearer.assertion.{name}" for name in ("file", "private.key.file", "private.key.pem")}
 )
-_TRANSPORT = ("security.protocol", "sasl.", "ssl.", "https.", "enable.s")
-_CERTIFICATES = ("ssl.ca.", "ssl.truststore.")
+# With another way to look up names, the certificate is compared with the name that an address has in reverse.
+_LOOKUP = "client.dns.lookup"
+_TRANSPORT = ("security.protocol", "sasl.", "ssl.", "https.", "enable.s", _LOOKUP)
+_RECEIVERS = ("ssl.ca.", "ssl.truststore.", _LOOKUP)
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ def _in_property(key: str, value: str, rules: DocumentRules) -> Iterator[Refused
                 yield Refused(
                     f"Property '{key}' has an address that the query does not allow, and would send secrets there",
                     "set it as an option of the query",
-                    f"{_TOKEN_URLS}={value if _URL.fullmatch(value) else 'https://host/path'}",
+                    f"{_TOKEN_URLS}={value if _is_url_of(value, value) else 'https://host/path'}",
                 )
         case "name":
             yield from _shell_name(key, value)
@@ -179,7 +183,9 @@ def _reference(what: str, reference: str, rules: DocumentRules) -> Iterator[Refu
     else:
         allowed = any(fnmatchcase(reference, pattern) for pattern in rules.references if pattern.startswith("env:"))
     if not allowed:
-        option = f"{_REFERENCES}={reference}" if kind == "env" or _is_plain(name) else ""
+        # Nobody shall be led to allow more by a name that is a pattern, or a list of them.
+        is_one = _VARIABLE.fullmatch(name) is not None if kind == "env" else _is_file_of(name, reference)
+        option = f"{_REFERENCES}={reference}" if is_one else ""
         yield Refused(
             f"{what}, which the query does not allow", "name something that it allows, as docs/security.md says", option
         )
@@ -246,10 +252,11 @@ def _logins(own: Mapping[str, str], given: Mapping[str, str], rules: DocumentRul
     cloud = tokens.cloud_of(merged)
     if lent:
         if others:
+            shown = _shown(others[0])
             yield Refused(
-                f"The login of the query's options ({lent[0]}) would go to {others[0]}, which the metadata names",
+                f"The login of the query's options ({lent[0]}) would go to {shown or _NO_ADDRESS}, which the metadata names",
                 "give the cluster a login of its own",
-                f"{_SERVERS}={others[0]}",
+                f"{_SERVERS}={shown}" if shown else "",
             )
         for key in sorted(own):
             if key.startswith(_TRANSPORT) and given.get(key) != own[key]:
@@ -260,13 +267,15 @@ def _logins(own: Mapping[str, str], given: Mapping[str, str], rules: DocumentRul
     elif cloud is not None:
         for server in others:
             if not cloud.owns(server.rpartition(":")[0]):
+                shown = _shown(server)
                 yield Refused(
-                    f"A token of {cloud.name} for this process would go to {server}, which is not a broker of {cloud.name}",
+                    f"A token of {cloud.name} for this process would go to {shown or _NO_ADDRESS}, which is not a broker of "
+                    f"{cloud.name}",
                     "name the cloud's brokers",
-                    f"{_SERVERS}={server}",
+                    f"{_SERVERS}={shown}" if shown else "",
                 )
         for key in sorted(own):
-            if key.startswith(_CERTIFICATES) and given.get(key) != own[key]:
+            if key.startswith(_RECEIVERS) and given.get(key) != own[key]:
                 yield Refused(
                     f"Property '{key}' would decide who may take a token of {cloud.name}",
                     "take it out, and set it as an option of the query if it is needed",
@@ -290,8 +299,17 @@ def _servers(properties: Mapping[str, str]) -> list[str]:
     return found
 
 
+def _shown(server: str) -> str:
+    """Return the address of a broker as it may be shown, and allowed; "" if it is a pattern, or may hold a login."""
+    return server if _SERVER.fullmatch(server) else ""
+
+
 def _is_listed(server: str, patterns: Iterable[str]) -> bool:
     if not _SERVER.fullmatch(server):
         return False
-    host = server.rpartition(":")[0]
-    return any(fnmatchcase(server, pattern.lower()) or fnmatchcase(host, pattern.lower()) for pattern in patterns)
+    names = (server, server.rpartition(":")[0])
+    # An IPv6 address is in brackets, which mean something in a pattern.
+    return any(
+        pattern.lower() in names if pattern.startswith("[") else any(fnmatchcase(n, pattern.lower()) for n in names)
+        for pattern in patterns
+    )

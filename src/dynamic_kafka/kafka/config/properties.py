@@ -222,7 +222,7 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
         )
     if key not in ALL_NAMES:
         raise UnknownOptionError(key, ALL_NAMES, what="Kafka property")
-    if (key in ADDRESSES or key.endswith(".url")) and secrets.has_login(value):
+    if (key in ADDRESSES or key.endswith(".url")) and secrets.has_login(key, value):
         raise ConfigurationError(
             f"Property '{key}' holds a login in an address, which brokers do not use and clients would log; remove it, and "
             "give the login with sasl.* properties"

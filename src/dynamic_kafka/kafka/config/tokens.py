@@ -40,10 +40,11 @@ _AWS_OPTIONS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName")
 _AWS_OPTIONS_WITHOUT_EFFECT = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")
 _AWS_SESSION = "dynamic-kafka"
 _AWS_BROKER = re.compile(
-    r"(?:[a-z0-9-]+\.)+kafka(?:-serverless)?\.([a-z0-9-]+)"
+    r"(?:[a-z0-9-]+\.)+kafka(?:-serverless)?\.([a-z]+(?:-[a-z]+)+-[0-9]+)"
     r"\.(?:amazonaws\.com(?:\.cn)?|api\.aws|api\.amazonwebservices\.com\.cn)"
 )
 _GOOGLE_BROKER = re.compile(r"(?:[a-z0-9-]+\.)+managedkafka\.[a-z0-9.-]+\.cloud\.goog")
+_LONGEST_HOST = 253
 _NOBODYS_BROKER = re.compile(r"(?!)")
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -73,7 +74,7 @@ class Cloud(NamedTuple):
 
     def owns(self, host: str) -> bool:
         """Return whether a host, in lower case, is one of its brokers, by its name."""
-        return self.brokers.fullmatch(host) is not None
+        return len(host) <= _LONGEST_HOST and self.brokers.fullmatch(host) is not None
 
 
 _AWS, _GOOGLE = Cloud("AWS", _AWS_BROKER), Cloud("Google Cloud", _GOOGLE_BROKER)
