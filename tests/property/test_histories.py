@@ -797,7 +797,7 @@ class AfterFiles(History):
 
     def freeze(self, _: HistorySettings) -> Frozen:
         """Some files, made from the clusters that answer."""
-        files = tuple(HistoryFile(f"f{i}", 1, 1, rows) for i, rows in enumerate([(3, 2), (), (6,)]))
+        files = tuple(HistoryFile(f"f{i}", 1, 1, 1, rows) for i, rows in enumerate([(3, 2), (), (6,)]))
         largest = {
             (name, topic, p): len(partition.times_ms) // 2 - 1
             for name, cluster in self.world.clusters.items()
