@@ -39,7 +39,7 @@ from dynamic_kafka.source.aligner import Aligner
 from dynamic_kafka.source.alignment import TimeAnswer, TimeRequest
 from dynamic_kafka.source.desired import desired_cluster, desired_clusters, desired_streams, to_monitor
 from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.model import ClusterView, OffsetAnswers, OffsetRequest
+from dynamic_kafka.source.model import ClusterView, KafkaRow, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, Packing, decode, encode, topic_id_text
 from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
 from dynamic_kafka.source.record_times import look_up
@@ -72,10 +72,11 @@ class Clock:
 
 @dataclass
 class Partition:
-    """A log: the time of each record in milliseconds."""
+    """A log: the time of each record in milliseconds, and the offset before which records were deleted."""
 
     times_ms: list[int] = field(default_factory=list)
     leader: bool = True
+    begin: int = 0
 
 
 @dataclass
@@ -110,8 +111,8 @@ class Cluster:
         return self.name
 
     def beginning_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """Nothing is ever deleted."""
-        return dict.fromkeys(partitions, 0)
+        """Where the logs begin."""
+        return {tp: self.topics[tp.topic].partitions[tp.partition].begin for tp in partitions}
 
     def end_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """The number of records."""
@@ -144,6 +145,11 @@ class World:
         """Make a topic, in place of the one there may be."""
         topic_id = f"{next(self._ids):011}-and-the-rest"
         self.clusters[name].topics[topic] = Topic(topic_id, [Partition() for _ in range(partitions)])
+
+    def row(self, name: str, tp: KafkaTopicPartition, offset: int) -> KafkaRow:
+        """The record at an offset."""
+        topic = self.clusters[name].topics[tp.topic]
+        return KafkaRow(topic.partitions[tp.partition].times_ms[offset], None, topic.topic_id.encode())
 
     def snapshot(self) -> Snapshot:
         """What the metadata service answers: two streams, of which each cluster may serve both."""
@@ -182,6 +188,12 @@ class ModelView:
     def access(self, clusters: Mapping[str, ClusterOffsets]) -> dict[str, ClusterAccess]:
         """What the document kept."""
         return {name: ClusterAccess(kept.properties, kept.kafka_id) for name, kept in clusters.items()}
+
+    def rows_at(
+        self, cluster: str, _: ClusterOffsets, offsets: Mapping[KafkaTopicPartition, int]
+    ) -> dict[KafkaTopicPartition, KafkaRow]:
+        """Records of which nothing but the time is known."""
+        return {tp: self._world.row(cluster, tp, offset) for tp, offset in offsets.items()}
 
     def with_stand_ins(self, groups: list[list[Range]], document: Document) -> tuple[list[list[Range]], list[str]]:
         """What is planned is read where it was planned."""
@@ -797,7 +809,7 @@ class AfterFiles(History):
 
     def freeze(self, _: HistorySettings) -> Frozen:
         """Some files, made from the clusters that answer."""
-        files = tuple(HistoryFile(f"f{i}", 1, 1, rows) for i, rows in enumerate([(3, 2), (), (6,)]))
+        files = tuple(HistoryFile(f"f{i}", 1, 1, 1, rows) for i, rows in enumerate([(3, 2), (), (6,)]))
         largest = {
             (name, topic, p): len(partition.times_ms) // 2 - 1
             for name, cluster in self.world.clusters.items()

@@ -29,8 +29,10 @@ from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.source import monitor
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER, Document, decode
+from dynamic_kafka.source.model import KafkaRow
+from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, decode
 from dynamic_kafka.source.planning import ReadTask
+from dynamic_kafka.source.view import SourceView
 from dynamic_kafka.spark.datasource import DynamicKafkaStreamReader
 from dynamic_kafka.testing.helpers import wait_until
 
@@ -96,10 +98,19 @@ class Connection:
         """Nothing to do."""
 
 
+def rows_at(
+    _: SourceView, cluster: str, __: ClusterOffsets, asked: Mapping[KafkaTopicPartition, int]
+) -> dict[KafkaTopicPartition, KafkaRow]:
+    """The records that a history has, too."""
+    rows = {tp: records(tp.topic, [at], partition=tp.partition, cluster=cluster)[0] for tp, at in asked.items()}
+    return {tp: KafkaRow(row["timestamp"] // 1000, row["key"], row["value"]) for tp, row in rows.items()}
+
+
 @pytest.fixture(autouse=True)
 def clusters(monkeypatch: pytest.MonkeyPatch) -> dict[str, Logs]:
     """The clusters: `kafka` has the topic `t` with two partitions."""
     monkeypatch.setattr(monitor, "ClusterConnection", Connection)
+    monkeypatch.setattr(SourceView, "rows_at", rows_at)
     found: dict[str, Logs] = {"kafka": {"t": [(0, 100), (0, 10)]}}
     monkeypatch.setattr(Connection, "clusters", found)
     return found
@@ -509,7 +520,7 @@ def test_the_history_comes_first_and_kafka_goes_on_behind_it(enumerator: Enumera
     assert "files" not in log[-1]["history"]
     progress = source.report()["history"]
     assert (progress["stage"], progress["read"]) == ("kafka", 95)
-    assert "behind the largest offset of each of 1 partitions" in progress["promise"]
+    assert "after the largest offset of each of 1 partitions" in progress["promise"]
     # Another process plans the same, without the options of the history and after the files are gone.
     shutil.rmtree(tmp_path)
     other = enumerator()

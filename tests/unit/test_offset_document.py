@@ -35,6 +35,7 @@ from dynamic_kafka.source.offsets import (
     topic_id_text,
 )
 from dynamic_kafka.source.planning import Range, plan
+from dynamic_kafka.source.promise import Promise, Seen
 
 TP = KafkaTopicPartition
 ID = "AbCdEfGhIjK"
@@ -84,7 +85,11 @@ def everything() -> Document:
         packing=Packing(1000, 2, 8),
         starting={"timestamp": 5},
         done=1,
-        history=HistoryStage(FrozenHistory("/h", "parquet", "2 files", 5, (), "c", TimeLimit("t", 7)), "exact", (5, 5)),
+        history=HistoryStage(
+            FrozenHistory("/h", "parquet", "2 files", 5, (), "c", TimeLimit("t", 7)),
+            Promise("Kafka goes on", 5, "if", (("ids", 2),), (Seen("twice", 3, 1, ("t-0: 1 to 3",)),)),
+            (5, 5),
+        ),
         frontier_ms=1_700_000_000_000,
     )
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from dynamic_kafka.history.model import FrozenHistory
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.evidence import Marks
+from dynamic_kafka.source.promise import Promise
 
 __all__ = ["ClusterOffsets", "Cursor", "Document", "HistoryStage", "Packing", "RetainedTopic"]
 
@@ -87,12 +88,12 @@ class HistoryStage:
 
     Args:
         history: What was frozen.
-        promise: What is guaranteed at the switch to Kafka, for people.
+        promise: What is guaranteed at the switch to Kafka.
         range: The rows of this batch, as positions in the history.
     """
 
     history: FrozenHistory
-    promise: str
+    promise: Promise
     range: tuple[int, int] = (0, 0)
 
 

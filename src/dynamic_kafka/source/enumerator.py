@@ -353,7 +353,9 @@ class SourceEnumerator:
         resolve = partial(self._resolve, None)
         if self._settings.history is None:
             return resolve(seen, self._policy)
-        return begin_with_history(self._settings.history, self._policy, seen, resolve, self._log_events)
+        return begin_with_history(
+            self._settings.history, self._policy, seen, resolve, self._view.rows_at, tell=self._log_events
+        )
 
     def _resolve(self, previous: Document | None, seen: SourceSnapshot, policy: ReadPolicy) -> Reconciled:
         """Reconcile until no request is open. A first start waits for the answers, later calls only for news."""

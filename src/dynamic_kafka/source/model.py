@@ -15,6 +15,7 @@ __all__ = [
     "ClusterView",
     "DesiredCluster",
     "Event",
+    "KafkaRow",
     "Move",
     "OffsetAnswers",
     "OffsetRequest",
@@ -43,6 +44,14 @@ class DesiredCluster:
     stopping: KafkaOffsetsInitializer | None = None
     partitions: frozenset[KafkaTopicPartition] | None = None
     continues: Continues | None = None
+
+
+class KafkaRow(NamedTuple):
+    """A record of Kafka: what is compared with a history."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,12 @@ from dynamic_kafka.source.desired import desired_cluster, desired_clusters, desi
 from dynamic_kafka.source.evidence import MoveRequest
 from dynamic_kafka.source.kept_marks import add_marks
 from dynamic_kafka.source.lasting import Lasting
-from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
+from dynamic_kafka.source.model import ClusterView, DesiredCluster, KafkaRow, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.monitor import ClusterMonitor, MonitorTarget
 from dynamic_kafka.source.movers import Movers
 from dynamic_kafka.source.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.planning import ClusterAccess
+from dynamic_kafka.source.record_log import OffsetSyncs, open_log
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["SourceSnapshot", "SourceView"]
@@ -195,6 +196,22 @@ class SourceView:
         properties = {name: self.metadata.properties(name, clusters[name].properties) for name in names}
         wait_s = self._settings.unavailable_after_ms / 1000 if patient else _NEWS_S
         return self._movers.request(requests, properties, wait_s)
+
+    def rows_at(
+        self, cluster: str, state: ClusterOffsets, offsets: Mapping[KafkaTopicPartition, int]
+    ) -> dict[KafkaTopicPartition, KafkaRow]:
+        """Return the records at offsets of a cluster; nothing where there is none, such as at a marker.
+
+        Raises:
+            ClusterUnavailableError: If the cluster does not answer.
+        """
+        settings = self._settings
+        properties = self.metadata.properties(cluster, state.properties)
+        timeout_s = settings.call_timeout_ms / 1000
+        with open_log(
+            cluster, properties, OffsetSyncs(), group_id=settings.consumer_group, timeout_s=timeout_s
+        ) as records:
+            return records.rows_at(offsets)
 
     def add_marks(self, document: Document, standby: Mapping[str, Collection[str]]) -> bool:
         """Add the last records before the end of each range to a document, for topics that another cluster may continue.
