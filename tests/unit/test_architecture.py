@@ -39,7 +39,14 @@ PURE = (
     *("source.alignment", "source.record_times"),
     *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
     *("source.document", "source.columns", "source.compact", "source.collector", "source.stage", "history.model"),
-    *("source.evidence", "source.matching", "source.placement", "source.kept_marks", "source.migration"),
+    *(
+        "source.evidence",
+        "source.matching",
+        "source.comparison",
+        "source.placement",
+        "source.kept_marks",
+        "source.migration",
+    ),
     *("source.lasting", "source.stand_in"),
     *("history.archive.model", "history.archive.plan"),
     *(
