@@ -40,7 +40,8 @@ PURE = (
     *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
     *("source.document", "source.columns", "source.compact", "source.collector", "source.stage", "history.model"),
     *("source.promise", "source.switch", "history.coverage"),
-    *("source.evidence", "source.matching", "source.placement", "source.kept_marks", "source.migration"),
+    *("source.evidence", "source.matching", "source.comparison", "source.placement", "source.kept_marks"),
+    *("source.migration",),
     *("source.lasting", "source.stand_in"),
     *("history.archive.model", "history.archive.plan"),
     *(

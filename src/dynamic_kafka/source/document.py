@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dynamic_kafka.history.model import FrozenHistory
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.evidence import Marks
+from dynamic_kafka.source.evidence import Anchor, Marks
 from dynamic_kafka.source.promise import Promise
 
 __all__ = ["ClusterOffsets", "Cursor", "Document", "HistoryStage", "Packing", "RetainedTopic"]
@@ -68,18 +68,20 @@ class ClusterOffsets:
     unseen: dict[str, int] = field(default_factory=dict)
     continues: Any = None
     marks: dict[KafkaTopicPartition, tuple[Marks, ...]] = field(default_factory=dict)
+    anchors: dict[KafkaTopicPartition, Anchor] = field(default_factory=dict)
 
     def partitions_by_topic(self) -> dict[str, list[KafkaTopicPartition]]:
         """Return the partitions that are read or wait for their first position, in order, by topic."""
         return {topic: list(tps) for topic, tps in groupby(sorted({*self.ranges, *self.unresolved}), itemgetter(0))}
 
     def forget(self, tps: Iterable[KafkaTopicPartition]) -> None:
-        """Remove the positions and stops of partitions."""
+        """Remove the positions and stops of partitions, and what is known of copies of them."""
         for tp in tps:
             self.ranges.pop(tp, None)
             self.stops.pop(tp, None)
             self.unresolved.pop(tp, None)
             self.marks.pop(tp, None)
+            self.anchors.pop(tp, None)
 
 
 @dataclass(frozen=True, slots=True)

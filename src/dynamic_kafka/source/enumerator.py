@@ -175,6 +175,7 @@ class SourceEnumerator:
         readable = backlog = _backlog(document, result.views, result.requests)
         if result.standby and not result.changed and not backlog:
             result.changed = self._view.add_marks(document, result.standby)
+            result.changed |= self._view.add_anchors(document, result.comparisons)
             self._note_unmarked(result)
         waits = not result.changed and (not backlog or (limited and self._hold_back(backlog)))
         if self._aligner is not None and not waits:
@@ -214,6 +215,7 @@ class SourceEnumerator:
         result.document.packing = self._settings.packing
         if result.standby:
             self._view.add_marks(result.document, result.standby)
+            self._view.add_anchors(result.document, result.comparisons)
         self._note_unmarked(result)
         self._view.forget_answers(result.requests)
         self._last_batch_at = time.monotonic()

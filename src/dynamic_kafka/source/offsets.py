@@ -26,6 +26,8 @@ Layout of version 1::
         "continues": see `continuation`, "marks": {topic: {partition: [[until, [record, ...]], ...]}},
                      for topics that another cluster is ready to continue: the last records before offsets, of which none
                      is left out up to `until`; a record is [offset, time, hash, hash of headers],
+        "anchors": {topic: {"logs": [[cluster.id, topic id], ...], partition: [number of the log, ...]}}: where this log and
+                     another one are known to agree (`evidence.Anchor` has the numbers),
         "discovered": true once the first discovery is done, "since": ms (not reached at the first start),
         "topics": [...], "ids": [...], "partitions": [number of partitions, ...],
         "only": {topic: [partition, ...]} for topics of which a partition in the middle is not read (yet),
@@ -282,7 +284,7 @@ def decode(value: Mapping[str, Any]) -> Document:
             history=decode_stage(value["history"]) if "history" in value else None,
             frontier_ms=None if (frontier := value.get("frontier")) is None else int(frontier),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, zlib.error) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, zlib.error) as error:
         raise CheckpointError(
             f"The checkpoint's offsets are damaged ({type(error).__name__}: {error}): {_excerpt(value)}; "
             "restore the file in the checkpoint's 'offsets' folder, or start with a new checkpoint"
