@@ -84,6 +84,7 @@ def everything() -> Document:
         packing=Packing(1000, 2, 8),
         starting={"timestamp": 5},
         done=1,
+        last_row=1,
         history=HistoryStage(FrozenHistory("/h", "parquet", "2 files", 5, (), "c", TimeLimit("t", 7)), "exact", (5, 5)),
         frontier_ms=1_700_000_000_000,
     )
