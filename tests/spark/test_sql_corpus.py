@@ -140,10 +140,7 @@ def tables(spark: SparkSession, env: TableEnvironment) -> Iterator[TableEnvironm
 def table_of_rows(spark: SparkSession, name: str) -> DataFrame:
     """The rows of a table, with the columns that a table of Kafka has."""
     table = TABLES[name]
-    types = {
-        column: type_.replace("TIMESTAMP(3)", "TIMESTAMP" if column == table.get("time") else "TIMESTAMP_NTZ")
-        for column, type_ in table["columns"].items()
-    }
+    types = {column: type_.replace("TIMESTAMP(3)", "TIMESTAMP_NTZ") for column, type_ in table["columns"].items()}
     types = {column: re.sub(r"^ROW<(.*)>$", r"STRUCT<\1>", type_) for column, type_ in types.items()}
     rows = [
         (place, json.dumps({column: _named(value, types[column]) for column, value in zip(types, row, strict=True)}))

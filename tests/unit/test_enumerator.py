@@ -17,6 +17,7 @@ from tests.histories import records, write
 
 import dynamic_kafka.source.enumerator as enumerator_module
 from dynamic_kafka.errors import (
+    CheckpointError,
     ClusterUnavailableError,
     ConfigurationError,
     DynamicKafkaError,
@@ -124,12 +125,12 @@ def enumerator() -> Iterator[Enumerate]:
     """Make enumerators of `t` from its earliest offset on, and close them."""
     made = []
 
-    def make(objects: SourceObjects | None = None, **options: str) -> SourceEnumerator:
+    def make(objects: SourceObjects | None = None, *, last_row: bool = False, **options: str) -> SourceEnumerator:
         given = {} if objects else {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
         if "assign" in options:
             given.pop("subscribe")
         settings = configure_source(given | options, objects, default_starting=KafkaOffsetsInitializer.earliest())
-        made.append(SourceEnumerator(settings))
+        made.append(SourceEnumerator(replace(settings, last_row=last_row)))
         return made[-1]
 
     yield make
@@ -635,3 +636,56 @@ def test_all_clusters_answer_before_a_history_is_read(
         options |= {"startingOffsets": "earliest"}
     with pytest.raises(ClusterUnavailableError, match="Cluster 'b' does not answer, so it cannot be proved"):
         enumerator(of_clusters(a=None, b=None), **options).latest_offset(MARKER, limited=True)
+
+
+# --- the last row of a stream with an end ---
+
+
+def plans(
+    query: SourceEnumerator, start: Mapping[str, Any] = MARKER
+) -> Iterator[tuple[dict[str, Any], list[ReadTask]]]:
+    """Its batches up to the end: the document, and the tasks."""
+    while (end := batch(query, start)) != start:
+        yield end, query.tasks(start, end)
+        start = end
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_the_last_row_comes_once_behind_all_records_and_is_not_the_last_batch(
+    enumerator: Enumerate, *, available_now: bool
+) -> None:
+    """Spark has the watermark of the last row in the batch after it, so one more follows, also after a restart."""
+    source = enumerator(endingOffsets="latest", last_row=True, maxOffsetsPerTrigger="60")
+    if available_now:
+        source.prepare_available_now()
+    found = list(plans(source))
+    assert [[task.last_row for task in tasks] for _, tasks in found] == [[False], [False], [True], []]
+    assert [end.get("done", 0) for end, _ in found] == [0, 0, 1, 2]
+    assert not any(ranges(tasks) for _, tasks in found[2:])
+    assert list(plans(source, found[-1][0])) == []
+    for again in (found[2][0], found[3][0]):  # a restart after each of the two batches
+        later = list(plans(enumerator(endingOffsets="latest", last_row=True), again))
+        assert [[task.last_row for task in tasks] for _, tasks in later] == [[True], []]
+    # A repeated batch has the row, from its documents alone.
+    assert enumerator(last_row=True).tasks(found[1][0], found[2][0]) == found[2][1]
+
+
+@pytest.mark.parametrize("options", [{"endingOffsets": "latest", "last_row": False}, {"last_row": True}])
+def test_there_is_no_last_row_unless_it_is_asked_for_and_there_is_an_end(
+    enumerator: Enumerate, options: dict[str, Any]
+) -> None:
+    """A stream without an end has none, however often it has read everything."""
+    source = enumerator(**options)
+    found = list(plans(source))
+    assert not any(task.last_row or "last row" in end for end, tasks in found for task in tasks)
+    assert batch(source, found[-1][0]) == found[-1][0]
+
+
+def test_what_comes_after_the_last_row_is_an_error(enumerator: Enumerate, clusters: dict[str, Logs]) -> None:
+    """Such as without the end that it had, or with another topic: the query would drop it as late."""
+    ended = list(plans(enumerator(endingOffsets="latest", last_row=True)))[-1][0]
+    with pytest.raises(CheckpointError, match="had reached its end"):
+        batch(enumerator(last_row=True), ended)
+    clusters["kafka"]["u"] = [(0, 5)]
+    with pytest.raises(CheckpointError, match="Start it with a new checkpoint"):
+        batch(enumerator(endingOffsets="latest", last_row=True, subscribe="t,u"), ended)

@@ -89,6 +89,7 @@ def everything() -> Document:
         packing=Packing(1000, 2, 8),
         starting={"timestamp": 5},
         done=1,
+        last_row=1,
         history=HistoryStage(
             FrozenHistory("/h", "parquet", "2 files", 5, (), "c", TimeLimit("t", 7)),
             Promise("Kafka goes on", 5, "if", (("ids", 2),), (Seen("twice", 3, 1, ("t-0: 1 to 3",)),)),

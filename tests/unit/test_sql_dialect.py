@@ -260,14 +260,25 @@ def test_windows_of_days_where_clocks_change_are_refused() -> None:
     spark("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "America/Los_Angeles")
 
 
-def test_a_time_that_a_time_zone_leaves_out_is_an_error_there() -> None:
-    """Spark's functions would make another time of it."""
-    query = "SELECT DATE_FORMAT(u, 'HH:mm') AS h, DATE_FORMAT(ts, 'HH:mm') AS i FROM t"
-    assert "raise_error" not in spark(query)
-    assert spark(query, "Europe/Berlin") == (
-        "SELECT CASE WHEN CAST(CAST(u AS TIMESTAMP) AS TIMESTAMP_NTZ) <> u THEN raise_error('DATE_FORMAT of such a time or "
-        "date is not the same in Spark') ELSE date_format(u, 'HH:mm') END AS h, date_format(ts, 'HH:mm') AS i FROM t"
-    )
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "DATE_FORMAT(u, 'HH:mm')",
+        *(f"FLOOR(u TO {unit})" for unit in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "QUARTER", "YEAR")),
+        "TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm')",
+        "TO_DATE(s, 'dd.MM.yyyy')",
+        "CONVERT_TZ(s, 'UTC', 'Europe/Berlin')",
+        *(f"TIMESTAMPDIFF({unit}, u, u)" for unit in ("SECOND", "DAY", "MONTH", "YEAR")),
+        *(f"TIMESTAMPADD({unit}, 1, u)" for unit in ("SECOND", "DAY", "MONTH")),
+        "EXTRACT(HOUR FROM u)",
+        "u + INTERVAL '1' DAY",
+    ],
+)
+def test_what_is_done_with_a_wall_time_is_the_same_in_each_zone(expression: str) -> None:
+    """None of Spark's functions that read it in the session's time zone is used, and none of its guards."""
+    found = spark(f"SELECT {expression} AS x FROM t", "Europe/Berlin")
+    assert found == spark(f"SELECT {expression} AS x FROM t", "UTC")
+    assert not re.search(r"date_format|date_trunc|CAST\(u AS TIMESTAMP\)", found)
 
 
 def test_options_in_a_hint_are_those_of_a_view() -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
-from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql.dialect.query import parse_query
@@ -24,6 +33,8 @@ def ask(sql: str) -> DataType | None:
     row = re.match(r"SELECT struct\(`(\w+)`\.\*\) FROM", sql)
     if row:
         return StructType([StructField(name, type_) for name, type_ in TYPES["o"].items()])
+    if sql == "SELECT `at` FROM `rates__versions`":
+        return TYPES["r"]["at"]
     column = re.match(r"SELECT (\w)\.(\w+) FROM", sql)
     return TYPES[column[1]].get(column[2]) if column else None
 
@@ -50,6 +61,18 @@ class Tables:
 def spark(sql: str) -> str:
     """The query for Spark."""
     return translate(parse_query(sql), ask, zone="UTC", views={}, versions=Tables())
+
+
+def test_times_without_a_zone_do_not_depend_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two wall times are compared as they are. A wall time and an instant are not compared."""
+    monkeypatch.setitem(TYPES["o"], "ts", TimestampNTZType())
+    with pytest.raises(SqlError, match="different types: CAST this one"):
+        spark(JOIN.format("", "o.k = r.k"))
+    monkeypatch.setitem(TYPES["r"], "at", TimestampNTZType())
+    found = spark(JOIN.format("", "o.k = r.k"))
+    for time in ("o.ts", "`at`"):
+        assert f"unix_millis(timestamp_micros((({time}) - TIMESTAMP_NTZ '1970-01-01 00:00:00') DIV " in found
+    assert "AS TIMESTAMP)" not in found
 
 
 JOIN = "SELECT o.id, r.v FROM orders AS o {} JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON {}"

@@ -109,5 +109,6 @@ class Document:
     packing: Packing = field(default_factory=Packing)
     starting: Any = None
     done: int = 0
+    last_row: int = 0
     history: HistoryStage | None = None
     frontier_ms: int | None = None

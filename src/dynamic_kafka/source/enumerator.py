@@ -105,6 +105,7 @@ class SourceEnumerator:
             return start
         assert self._seen is not None
         result = self._next(previous, self._seen)
+        self._check_not_ended(previous, result)
         self._idle = False
         document = result.document
         if document.history is not None:
@@ -146,17 +147,35 @@ class SourceEnumerator:
         self._report_differences(previous, seen)
         self._commit(previous)
         result = self._resolve(previous, seen, self._policy)
-        result.document.history = previous.history
+        result.document.history, result.document.last_row = previous.history, previous.last_row
         return result
 
     def _count_done(self, previous: Document | None, result: Reconciled) -> None:
         """Have one batch show that all stopping offsets are reached, also if a finished query was started again.
 
-        See `spark.stop_finished`.
+        With a last row, that batch has it, and one more batch follows, in which the watermark is at its end. See
+        `spark.stop_finished` and `spark.last_row`.
         """
-        if result.document.done and not self._reported_done and not self._available_now:
-            result.document.done = (previous.done if previous is not None else 0) + 1
+        document, last_row = result.document, self._settings.last_row
+        if not document.done or (self._available_now and not last_row):
+            return
+        before = 0 if previous is None else previous.done
+        if not self._reported_done:
             self._reported_done = result.changed = True
+            document.done = before + 1
+            document.last_row = document.done if last_row else document.last_row
+        elif previous is not None and previous.done == previous.last_row:
+            result.changed = True
+            document.done = before + 1
+
+    @staticmethod
+    def _check_not_ended(previous: Document | None, result: Reconciled) -> None:
+        """Raise if there is more to read after the last row: a query has dropped its windows, and would drop new rows."""
+        if previous is not None and previous.last_row and not result.document.done:
+            raise CheckpointError(
+                "This stream had reached its end, and its query has given out all of its windows. Now there is more to "
+                "read, but the query would drop it as late. Start it with a new checkpoint"
+            )
 
     def _limits(self, *, limited: bool) -> dict[str, Any]:
         """Return the limits of a batch, as `admit` and `load` take them."""
@@ -232,7 +251,8 @@ class SourceEnumerator:
         document = self._decoded(end)
         if before is not None:
             check_chain(before, document)
-        return self._packed(document)
+        last = [ReadTask([], {}, last_row=True)] if document.last_row and document.last_row == document.done else []
+        return [*self._packed(document), *last]
 
     def batch_tasks(self) -> list[ReadTask]:
         """Return the tasks of a batch read: the history, and Kafka from the starting to the stopping offsets."""

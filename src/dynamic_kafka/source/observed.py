@@ -120,7 +120,7 @@ class ObservedEnumerator(SourceEnumerator):
     def _commit(self, finished: Document) -> None:
         super()._commit(finished)
         self._finished = finished
-        if finished.done:
+        if finished.done != finished.last_row:
             self._ended = "finished", ""
 
     @contextmanager

@@ -37,7 +37,8 @@ Layout of version 1::
         "draining": [topic, ...], "resets": {topic: [partition, ...]},
         "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
      "cursor": {...}, "packing": [records per task, minimum tasks, maximum tasks, cuts],
-     "starting": the starting offsets of the first start, "done": number of runs that found every stop reached,
+     "starting": the starting offsets of the first start, "done": number of batches that found every stop reached,
+     "last row": the number "done" of the last batch that had the row after the last record (see `spark.last_row`),
      "history": what is read before Kafka (see `stage`), if there is a history,
      "frontier": with watermark alignment, the time in ms that nothing is older than which is still to be read}
 
@@ -157,6 +158,8 @@ def encode(document: Document) -> dict[str, Any]:
         result["starting"] = document.starting
     if document.done:
         result["done"] = document.done
+    if document.last_row:
+        result["last row"] = document.last_row
     if document.history is not None:
         result["history"] = encode_stage(document.history)
     if document.frontier_ms is not None:
@@ -281,6 +284,7 @@ def decode(value: Mapping[str, Any]) -> Document:
             packing=_packing(value["packing"]),
             starting=value.get("starting"),
             done=int(value.get("done", 0)),
+            last_row=int(value.get("last row", 0)),
             history=decode_stage(value["history"]) if "history" in value else None,
             frontier_ms=None if (frontier := value.get("frontier")) is None else int(frontier),
         )

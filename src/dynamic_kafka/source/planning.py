@@ -85,11 +85,12 @@ class ClusterAccess:
 
 
 class ReadTask(NamedTuple):
-    """The work of a Spark task: ranges, and the access to their clusters; or rows of a history."""
+    """The work of a Spark task: ranges, and the access to their clusters; or rows of a history; or the last row."""
 
     ranges: list[Range]
     clusters: Mapping[str, ClusterAccess]
     history: HistoryTask | None = None
+    last_row: bool = False
 
 
 @without_collector

@@ -51,6 +51,7 @@ class SourceSettings:
         unavailable_after_ms: The time without an answer after which a cluster counts as unavailable.
         metrics: What is reported to the metrics server; None for nothing.
         history: What is read before Kafka; None for nothing.
+        last_row: Whether a row follows the last record; see `spark.last_row`.
     """
 
     service: Callable[[], KafkaMetadataService] = field(repr=False)
@@ -71,6 +72,7 @@ class SourceSettings:
     unavailable_after_ms: int = 60_000
     metrics: MetricsSettings | None = None
     history: HistorySettings | None = None
+    last_row: bool = False
 
     # following the metadata
     metadata_interval_ms: int = option(

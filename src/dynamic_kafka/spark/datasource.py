@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -54,6 +55,7 @@ __all__ = [
     "ARCHIVE_PLAN",
     "COLUMN_TYPES",
     "HISTORY_ROW",
+    "LAST_ROW",
     "NAME",
     "UNDECODED",
     "UNDECODED_TYPE",
@@ -93,6 +95,8 @@ all others, because a null costs Spark less than five columns. `sql.scan` asks f
 HISTORY_ROW = "history_row"
 """The column `history.reader.HISTORY_ROW`. Its metadata names the columns that files may lack."""
 _OPTIONAL = "optional"
+LAST_ROW = "__last_row"
+"""A column that is true in one row after the last record of a stream, and null in all others; see `last_row`."""
 UNDECODED_TYPE = StructType(
     [StructField(name, COLUMN_TYPES[name]) for name in ("value", "cluster", "topic", "partition", "offset")]
 )
@@ -265,6 +269,8 @@ def _checked(schema: StructType) -> tuple[tuple[str, ...], StructField | None]:
             continue
         if column.name == HISTORY_ROW and _OPTIONAL in column.metadata:
             continue
+        if column.name == LAST_ROW and column.dataType == BooleanType():
+            continue
         if column.name == UNDECODED and column.dataType == UNDECODED_TYPE and VALUE_ROW in schema.names:
             continue
         expected = COLUMN_TYPES.get(column.name)
@@ -283,11 +289,12 @@ def _checked(schema: StructType) -> tuple[tuple[str, ...], StructField | None]:
 
 
 def _with_columns(settings: SourceSettings, schema: StructType) -> SourceSettings:
-    """Return the settings with the columns that a history should have."""
+    """Return the settings with the columns that a history should have, and with the last row if there is a column for it."""
+    settings = replace(settings, last_row=LAST_ROW in schema.names)
     history = settings.history
     if history is None:
         return settings
-    history = history._replace(columns=tuple(schema.names))
+    history = history._replace(columns=tuple(name for name in schema.names if name != LAST_ROW))
     if HISTORY_ROW in schema.names:
         from dynamic_kafka.formats.arrow import arrow_type
 
@@ -325,12 +332,33 @@ class _ExecutorSide:
         acknowledge_at_once()
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark creates an empty partition if a plan has none
+        if LAST_ROW not in self._columns:
+            return self._read(partition, self._columns)
+        from dynamic_kafka.spark.last_row import last_row, with_column
+
+        if partition.task.last_row:
+            return iter((last_row(self._schema()),))
+        return with_column(self._read(partition, tuple(c for c in self._columns if c != LAST_ROW)), self._columns)
+
+    def _schema(self) -> pa.Schema:
+        """Return the Arrow types of all columns."""
+        import pyarrow as pa
+
+        from dynamic_kafka.formats.arrow import arrow_type
+        from dynamic_kafka.rows import COLUMNS
+
+        row = None if self._value_row is None else arrow_type(self._value_row.dataType)
+        history = None if self._settings.history is None else self._settings.history.row
+        others = {VALUE_ROW: row, HISTORY_ROW: history, UNDECODED: arrow_type(UNDECODED_TYPE), LAST_ROW: pa.bool_()}
+        return pa.schema([pa.field(name, COLUMNS.get(name, others.get(name))) for name in self._columns])
+
+    def _read(self, partition: DynamicKafkaInputPartition, wanted: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         tally = self._tally(partition)
         if self._value_row is None:
-            return self._batches(partition.task, tally, self._columns)
+            return self._batches(partition.task, tally, wanted)
         from dynamic_kafka.spark.value_rows import completed, counted, decoder_of, field_of, gathered
 
-        columns = self._columns
+        columns = wanted
         if UNDECODED in columns:
             columns = tuple(dict.fromkeys([*(c for c in columns if c != UNDECODED), *UNDECODED_TYPE.names]))
         decoder = decoder_of(self._value_row)
@@ -343,7 +371,7 @@ class _ExecutorSide:
         if decoder is not None:
             batches = completed(batches, decoder)
             batches = batches if tally is None else counted(batches, tally, "errors")
-        return gathered(batches, self._columns) if UNDECODED in self._columns else batches
+        return gathered(batches, wanted) if UNDECODED in wanted else batches
 
     def _batches(
         self,

@@ -13,11 +13,13 @@ from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL
-from dynamic_kafka.sql.dialect.kinds import is_whole, kind_of
+from dynamic_kafka.sql.dialect.kinds import is_whole, kind_of, read_as_utc
 from dynamic_kafka.sql.dialect.query import is_proctime, part_of_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.sql.types import DataType
 
     from dynamic_kafka.sql.dialect.scope import Scope
     from dynamic_kafka.sql.dialect.translator import Translator
@@ -112,7 +114,10 @@ def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versi
     source = scope.tables[0] + "".join(map(t.sql, joins[:index]))
     scope.tables.append(t.sql(join.this))
     keys, rest = _condition(t, join, right, source)
-    at = _millis(t.sql(time), "The time of a row in a temporal join is NULL")
+    written, kind = f"`{right.time}`", t.type_of(time)
+    if t.type_in(written, f"`{right.rows}`") != kind:
+        raise t.refuse(time, f"This time and the one of a version ({right.time}) have different types: CAST this one")
+    at = _millis(t.sql(time), kind, "The time of a row in a temporal join is NULL")
     of_rows = ", ".join(f"{value} AS __key{i}" for i, value in enumerate(keys))
     of_versions = ", ".join(f"`{column}` AS __key{i}" for i, column in enumerate(right.key))
     listed = ", ".join(f"__key{i}" for i in range(len(keys)))
@@ -120,7 +125,8 @@ def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versi
     of_tables = {table: _columns(t, scope.select, table, source) for table in before}
     columns = ", ".join(f"`{column}`" for column in right.columns)
     of_version = _millis(
-        f"`{right.time}`" if right.dated else f"CASE WHEN row_kind <> '-D' THEN `{right.time}` END",
+        written if right.dated else f"CASE WHEN row_kind <> '-D' THEN {written} END",
+        kind,
         f"The time ({right.time}) of a version or a deletion is not known. A deletion has one if the column is METADATA, "
         "such as METADATA FROM 'timestamp'",
     )
@@ -203,10 +209,11 @@ def _condition(t: Translator, join: exp.Join, right: Versioned, source: str) -> 
     return [keys[column] for column in right.key], rest
 
 
-def _millis(time: str, problem: str) -> str:
+def _millis(time: str, kind: DataType, problem: str) -> str:
     """Return a time as milliseconds, as Flink compares times. One that is NULL ends the query."""
     text = problem.replace("'", "\\'")
-    return f"coalesce(unix_millis(CAST({time} AS TIMESTAMP)), CAST(raise_error('{text}') AS BIGINT))"
+    instant = read_as_utc(f"({time})") if kind_of(kind) == "TimestampNTZType" else f"CAST({time} AS TIMESTAMP)"
+    return f"coalesce(unix_millis({instant}), CAST(raise_error('{text}') AS BIGINT))"
 
 
 def _full_name(table: exp.Table) -> str:
