@@ -851,7 +851,7 @@ def test_what_comes_back_after_its_retention_is_new_if_an_answer_lacked_it(busy:
     query = Query(retention_ms=DAY_MS)
     both = {"c": wants("t"), "d": wants("u")}
     query.look(both, {"c": view(t=[100]), "d": view("kd", u=[100])})
-    query.read("c", ("t", 0), 100)
+    query.read("c", TP("t", 0), 100)
     query.look({"d": wants("u")}, {"c": view(t=[100]), "d": view("kd", u=[100])})
     query.now_ms += DAY_MS
     for _ in range(polls):
