@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourcePatternType
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.testing import KafkaBroker
+from dynamic_kafka.testing import KafkaBroker, produce
 from tests.brokers import SECURED_USERS, grant, revoke_all
 
 pytestmark = pytest.mark.broker
@@ -65,6 +65,20 @@ def test_a_cluster_that_is_fit(cluster_a: KafkaBroker, topic: Topic, doctor: Doc
     assert found["clock"][0][1].startswith("the clock of controller 1 is at most ")
     assert len(found["rights"]) == 3
     assert commit_log_topic(name) not in admin.list_topics(timeout=10).topics
+
+
+def test_a_reader_of_what_transactions_have_aborted(cluster_a: KafkaBroker, topic: Topic, doctor: Doctor) -> None:
+    """A topic that a transaction has written last, if it is read uncommitted; other topics are not named."""
+    plain, aborted = topic(cluster_a), topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, plain, [(None, b"row")])
+    produce(cluster_a.bootstrap_servers, aborted, [(None, b"row")], transactional="abort")
+    options = ["-o", f"kafka.bootstrap.servers={cluster_a.bootstrap_servers}", "-o", f"subscribe={plain},{aborted}"]
+    code, found = doctor(*options)
+    assert code == 0
+    ((result, what),) = found["isolation"]
+    assert result == "warning"
+    assert what.startswith(f"{aborted}: written in transactions, and read with isolation.level=read_uncommitted")
+    assert "isolation" not in doctor(*options, "-o", "kafka.isolation.level=read_committed")[1]
 
 
 def test_a_sink_that_is_not_fit(cluster_a: KafkaBroker, topic: Topic, doctor: Doctor) -> None:

@@ -243,6 +243,25 @@ def test_deleted_records_are_an_error_or_a_warning(
     query.close()
 
 
+@pytest.mark.parametrize("deleted", [2, 10], ids=["some", "all"])
+def test_a_range_whose_records_are_deleted_before_the_start(
+    cluster_a: KafkaBroker, topic: Topic, caplog: pytest.LogCaptureFixture, deleted: int
+) -> None:
+    """Who names offsets that are gone gets an error with them, or what is left with a warning; Flink says nothing."""
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [(None, str(i).encode()) for i in range(10)])
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(name, 0, deleted)]).values():
+        future.result()
+    given = options(
+        cluster_a, name, startingOffsets=f'{{"{name}": {{"0": 1}}}}', endingOffsets=f'{{"{name}": {{"0": 3}}}}'
+    )
+    with pytest.raises(DataLossError, match=rf"'kafka', topic '{name}', partition 0, offsets \[1, {min(deleted, 3)}\)"):
+        read_batch(given)
+    assert [r["offset"] for r in read_batch(given | {"failOnDataLoss": "false"})] == list(range(deleted, 3))
+    assert "were deleted" in caplog.text
+
+
 def test_a_topic_made_again_is_never_read_at_old_offsets(cluster_a: KafkaBroker, topic: Topic) -> None:
     """The topic id tells: an error, or the new topic from its start; also if it is longer than the old one was."""
     name = topic(cluster_a)

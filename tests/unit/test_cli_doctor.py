@@ -373,7 +373,9 @@ def test_clusters_that_do_not_answer(run: Run, tmp_path: Path) -> None:
     said = {(f["cluster"], f["check"], f["result"]): f["what"] for f in found}
     assert said["ewr", "address", "error"] == "127.0.0.1:1: TCP fails: Connection refused"
     assert said["jfk", "address", "error"].startswith("no-such-host.invalid:9092: DNS fails:")
-    skipped = "not asked, because none of its addresses can be used: listeners, answer, clock, topics, rights"
+    skipped = (
+        "not asked, because none of its addresses can be used: listeners, answer, clock, topics, rights, isolation"
+    )
     assert said["jfk", "listeners", "unknown"] == skipped
     code, out, _ = run(*arguments, "--timeout", "2")
     lines = out.splitlines()

@@ -187,11 +187,11 @@ def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     )
     try:
         producer_id, producer_epoch = _initialize(producer, taken.name, log, task.settings.prefix, properties)
+        taken.write("ready", task.chain, task.generation)
     except BaseException:
         producer.drop()
         taken.release()  # its file says that an answer is missing: it is left alone for a while
         raise
-    taken.write("ready", task.chain, task.generation)
     return _TransactionalProducer(producer, taken, producer_id, producer_epoch)
 
 

@@ -462,7 +462,8 @@ class _Reconciliation:
         kept = desired.topics if desired is not None else frozenset()
         for topic, retained in list(state.retained.items()):
             if topic not in kept and self.is_over(retained):
-                del state.retained[topic]  # not worth a batch of its own: written with the next one
+                del state.retained[topic]
+                self.changed = True  # written down now: while the query idles, no later batch would forget them
                 self.events.append(Event("info", f"Cluster '{name}', topic '{topic}': its retained positions expired"))
 
     # --- addition ---

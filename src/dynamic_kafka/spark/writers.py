@@ -233,6 +233,8 @@ class _Writer:
             return found[0].claim, found[0].destinations, found[0].log
         if self._claim is not None and self._task is not None and self._task.log is not None:
             return self._claim, self._task.destinations, self._task.log
+        if not self._run:
+            raise TransactionError("Spark does not say which run this is (SPARK_LOCAL_DIRS is not set)")
         from dynamic_kafka.sink.log_search import find_log
 
         clusters = _clusters(self._settings)
