@@ -76,16 +76,16 @@ SAID: list[tuple[Mapping[str, str], Mapping[str, str], str]] = [
         {"bootstrap.servers": "me:x@a:1"},
         LENT,
         (
-            "The login of the query's options (sasl.password) would go to an address that is not host:port, which the metadata "
-            f"names; {OWN}"
+            "The login of the query's options (sasl.password) would go to an address that is not host:port, which the "
+            f"metadata names; {OWN}"
         ),
     ),
     (
         {"bootstrap.servers": "a:1"},
         GOOGLE,
         (
-            "A token of Google Cloud for this process would go to a:1, which is not a broker of Google Cloud; name the cloud's "
-            f"brokers, {ALLOW}servers=a:1"
+            "A token of Google Cloud for this process would go to a:1, which is not a broker of Google Cloud; name the "
+            f"cloud's brokers, {ALLOW}servers=a:1"
         ),
     ),
     (
@@ -100,8 +100,8 @@ SAID: list[tuple[Mapping[str, str], Mapping[str, str], str]] = [
         {"bootstrap.servers": "x.managedkafka.p.cloud.goog:1", "ssl.ca.pem": "x"},
         GOOGLE,
         (
-            "Property 'ssl.ca.pem' would decide who may take a token of Google Cloud; take it out, and set it as an option of "
-            "the query if it is needed"
+            "Property 'ssl.ca.pem' would decide who may take a token of Google Cloud; take it out, and set it as an option "
+            "of the query if it is needed"
         ),
     ),
 ]
@@ -151,8 +151,8 @@ UNVERIFIED = (
             "TLS_RSA_WITH_AES_128_CBC_SHA,TLS_AES_128_GCM_SHA256",
             (
                 "Property 'k' leaves out TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256, which connections by TLS 1.3 "
-                "would offer all the same; add it, or give OpenSSL's names (such as ECDHE-RSA-AES256-GCM-SHA384), which are about "
-                "TLS 1.2 only"
+                "would offer all the same; add it, or give OpenSSL's names (such as ECDHE-RSA-AES256-GCM-SHA384), which are "
+                "about TLS 1.2 only"
             ),
         ),
         (tls.cipher_list, THREE, "Property 'k' has no cipher of TLS 1.2, which is offered, too; add one of them"),
