@@ -230,3 +230,9 @@ def test_a_file_that_tells_no_size_is_not_cut(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(small_files, "_LARGEST", 100)
     with pytest.raises(OSError, match="larger than"):
         small_files.read_small_file("/proc/self/status")
+
+
+def test_the_parameters_of_a_url_are_shown_without_secrets() -> None:
+    """As people write them for JDBC."""
+    shown = secrets.redact({"url": "jdbc:postgresql://h/db?user=me&password=geheim;access.token=geheim&ssl=true"})
+    assert shown == {"url": "jdbc:postgresql://h/db?user=me&password=***;access.token=***&ssl=true"}

@@ -49,6 +49,7 @@ _SECRET = re.compile(
 # A path, a URL or a class is not the secret it leads to.
 _POINTS_TO_SECRET = (".location", ".type", ".url", ".file", ".class")
 _WORD = re.compile(r"\S+")
+_PARAMETER = re.compile(r"([?&;]([^=?&;\s]+)=)[^&;\s]+")
 _PRIVATE_KEY = "PRIVATE KEY"
 _JAAS = "sasl.jaas.config"
 _NAMES_A_FILE = (".location", ".keytab", ".file")
@@ -173,10 +174,14 @@ def has_login(key: str, value: str) -> bool:
 
 
 def _without_logins(key: str, value: str) -> str:
-    """Return a value with `***` in the place of each login. Without `://`, only a property of addresses has them."""
+    """Return a value with `***` in the place of each login: in an address, or as a parameter (`?password=...`) of a URL.
+
+    Without `://`, only a property of addresses has logins.
+    """
     if key.endswith(ADDRESSES):
         return ",".join(_without_login(address, "") for address in value.split(","))
-    return _WORD.sub(lambda word: _without_login(word[0], "://"), value)
+    shown = _WORD.sub(lambda word: _without_login(word[0], "://"), value)
+    return _PARAMETER.sub(lambda found: f"{found[1]}{_HIDDEN}" if is_secret(found[2]) else found[0], shown)
 
 
 def _without_login(word: str, needed: str) -> str:
