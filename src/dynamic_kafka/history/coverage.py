@@ -93,11 +93,11 @@ def part_of(offsets: np.ndarray[Any, np.dtype[np.int64]], rows: np.ndarray[Any, 
     """
     steps = np.diff(offsets)
     ordered = bool((steps > 0).all())
+    distinct, again, jumps = offsets, offsets[:0], steps
     if not ordered:
-        steps = np.diff(np.sort(offsets))
-    distinct = offsets if ordered else np.unique(offsets)
-    again = np.sort(offsets)[1:][steps == 0]
-    jumps = np.diff(distinct)
+        distinct = np.unique(offsets)
+        again = np.sort(offsets)[1:][np.diff(np.sort(offsets)) == 0]
+        jumps = np.diff(distinct)
     cuts = np.flatnonzero(jumps > 1)
     if len(cuts) > _MOST_GAPS:
         cuts = np.sort(cuts[np.argsort(-jumps[cuts], kind="stable")[:_MOST_GAPS]])
