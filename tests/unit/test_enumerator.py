@@ -31,7 +31,7 @@ from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.model import KafkaRow
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, decode
-from dynamic_kafka.source.planning import ReadTask
+from dynamic_kafka.source.planning import ReadTask, plan
 from dynamic_kafka.source.view import SourceView
 from dynamic_kafka.spark.datasource import DynamicKafkaStreamReader
 from dynamic_kafka.testing.helpers import wait_until
@@ -553,6 +553,33 @@ def test_a_batch_read_has_both(enumerator: Enumerate, tmp_path: Path) -> None:
     """The rows of the history are in its first tasks."""
     tasks = enumerator(**in_history(tmp_path, *range(98))).batch_tasks()
     assert [(task.history is not None, len(task.ranges)) for task in tasks] == [(True, 0), (False, 2)]
+
+
+def test_a_gap_of_the_history_is_read_from_kafka(enumerator: Enumerate, tmp_path: Path) -> None:
+    """In its place among the files, within the limit; also in a batch read, and under another name of the cluster."""
+    options = in_history(tmp_path / "a", *range(10, 20)) | in_history(tmp_path / "b", *range(10))
+    options |= in_history(tmp_path / "b" / "c", *range(26, 99)) | {"history.path": str(tmp_path)}
+    log: list[Any] = [dict(MARKER)]
+    source = enumerator(**options)
+    for _ in range(4):
+        log.append(batch(source, log[-1]))
+    seen = [rows_and_ranges(source, *pair) for pair in pairwise(log)]
+    assert seen == [([(0, 8)], []), ([(8, 10), (0, 6)], []), ([(6, 10)], [(0, 20, 24)]), ([(0, 6)], [(0, 24, 26)])]
+    assert source.report()["history"]["verdict"] == "exact"
+    document = decode(log[-2])
+    document.clusters["new"] = document.clusters.pop("kafka")
+    assert [r.cluster for ranges in plan(document) for r in ranges] == ["new"]
+    del document.clusters["new"]
+    with pytest.raises(
+        ClusterUnavailableError, match="the history has a gap at offsets 20 to 25, which is read from Kafka"
+    ):
+        plan(document)
+    tasks = enumerator(**options).batch_tasks()
+    assert [(r.partition, r.start, r.end) for task in tasks for r in task.ranges] == [
+        (0, 20, 26),
+        (0, 99, 100),
+        (1, 0, 10),
+    ]
 
 
 def test_nothing_is_read_if_kafka_does_not_go_on(

@@ -323,6 +323,14 @@ def test_another_record_is_of_another_topic(row: dict[str, object], differs: str
     assert found.value.cluster_id == "a"
 
 
+def test_a_record_of_one_partition_shows_which_topic_it_is() -> None:
+    """Partitions are not made anew alone. Other topics stay unknown."""
+    places = {**PLACES, ("a", "t", 1): ("a", P0._replace(partition=1)), ("a", "u", 0): ("a", P0._replace(topic="u"))}
+    compared, lacking = check_rows(places, {HERE: {"value": b"v"}}, {HERE: ROW, ("a", "t", 1): ROW})
+    assert compared.total() == 1
+    assert lacking == [Seen("not compared", 0, 1, ("a/u-0",))]
+
+
 def test_without_a_record_on_both_sides_nothing_is_shown() -> None:
     """Kafka may have deleted or compacted it, and a history may have nothing to compare."""
     for history, kafka in (({}, {HERE: ROW}), ({HERE: {"value": b"v"}}, {})):
