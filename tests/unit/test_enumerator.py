@@ -11,9 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.histories import records, write
+from tests.unit.test_archive import Folder
 
 import dynamic_kafka.source.enumerator as enumerator_module
 from dynamic_kafka.errors import (
@@ -22,10 +24,16 @@ from dynamic_kafka.errors import (
     DynamicKafkaError,
     OffsetResolutionError,
 )
+from dynamic_kafka.files import open_files
+from dynamic_kafka.history.archive import log as archive_log
+from dynamic_kafka.history.archive.data import write_parts
+from dynamic_kafka.history.archive.model import PartitionKey
+from dynamic_kafka.history.archive.plan import batch_of, decode_plan, encode_plan
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.rows import arrow_schema
 from dynamic_kafka.source import monitor
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
@@ -580,6 +588,39 @@ def test_a_gap_of_the_history_is_read_from_kafka(enumerator: Enumerate, tmp_path
         (0, 99, 100),
         (1, 0, 10),
     ]
+
+
+def archived(folder: Path, *ranges: tuple[int, int]) -> dict[str, str]:
+    """Options of a query with an archive that has read these ranges of a partition."""
+    made = Folder(folder, cluster=("id of kafka", "kafka"))
+    for start, end in ranges:
+        plan_ = made.plan({0: (PartitionKey("id of kafka", "t", f"{'t':x<11}", 0), start, end)})
+        rows = pa.Table.from_pylist(records("t", range(start, end)), arrow_schema(records("t", [0])[0])).to_batches()
+        parts = [write_parts(decode_plan(encode_plan(plan_)), rows)]
+        assert archive_log.create_record(open_files(made.path), made.query, plan_.record, batch_of(plan_, parts))
+    return {"history.path": str(folder), "maxOffsetsPerTrigger": "8"}
+
+
+def test_what_an_archive_has_never_read_is_read_from_kafka_or_is_an_error(
+    enumerator: Enumerate, tmp_path: Path, clusters: dict[str, Logs]
+) -> None:
+    """As other data loss, with the number and the range; tolerated, it is in the promise and a warning."""
+    options = archived(tmp_path, (0, 10), (20, 30))
+    source = enumerator(**options | {"maxOffsetsPerTrigger": "100"})
+    first = batch(source)
+    assert rows_and_ranges(source, MARKER, first) == ([(0, 10), (0, 10)], [(0, 10, 20)])
+    assert source.report()["history"]["verdict"] == "exact"
+    assert source.report()["history"]["promise"].endswith("recognized by cluster.id and topic id")
+
+    clusters["kafka"]["t"][0] = (16, 100)
+    said = "6 offsets were never read by the archive, and Kafka does not have them any more: kafka/t-0: 10 to 15"
+    with pytest.raises(OffsetResolutionError, match=rf"is not complete: {said}\. Nothing was read"):
+        batch(enumerator(**options))
+    tolerant = enumerator(**options, failOnDataLoss="false")
+    batch(tolerant)
+    assert tolerant.report()["history"]["verdict"] == "not exact"
+    assert f"Not exact: {said}; 4 offsets" in tolerant.report()["history"]["promise"]
+    assert f"The history: {said}" in events(tolerant)
 
 
 def test_nothing_is_read_if_kafka_does_not_go_on(
