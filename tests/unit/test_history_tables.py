@@ -263,7 +263,9 @@ def test_an_archive_with_other_records_than_its_log_says_is_refused(folder: Fold
     """Nobody knows which of its offsets are missing then."""
     record = Path(folder.path, "_dynamic_kafka", "batches", "query-1.json")
     record.write_text(record.read_text().replace("[0,0,10,9]", "[0,0,10,8]"))
-    with pytest.raises(ArchiveError, match="18 records of cluster 'eu', topic 'orders', partition 0, but 17 in its log"):
+    with pytest.raises(
+        ArchiveError, match="18 records of cluster 'eu', topic 'orders', partition 0, but 17 in its log"
+    ):
         frozen(folder.path)
 
 
