@@ -201,6 +201,9 @@ def test_files_are_in_the_order_of_offsets_and_then_of_times() -> None:
     gap = Node((), {"q": 4}, is_gap=True)
     assert arranged([*files, gap], by_offset=True) == [3, 2, 4, 1, 0]
     assert arranged([*files, gap], by_offset=False) == [3, 0, 2, 4, 1]
+    turned = [Node((1,), {"q": 9}), Node((2,), {"q": 0}), gap]
+    assert arranged(turned, by_offset=False) == [0, 1, 2]
+    assert arranged(turned, by_offset=True) == [1, 2, 0]
 
 
 @given(late=st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), max_size=8), data=st.data())
