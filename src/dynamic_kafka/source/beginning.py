@@ -160,15 +160,13 @@ def _compare(
         OffsetResolutionError: If one is another one.
     """
     places = {place: at for place, at in switched.places.items() if place in switched.without_id}
-    if not places:
-        return switched.recognized, []
     asked: dict[str, dict[KafkaTopicPartition, int]] = {}
     for place, (cluster, tp) in places.items():
-        found = asked.setdefault(cluster, {})
-        if begins.get((cluster, tp), frozen.largest[place] + 1) <= frozen.largest[place]:
-            found[tp] = frozen.largest[place]
+        last = frozen.largest[place]
+        if place in frozen.coverage and begins.get((cluster, tp), last + 1) <= last:
+            asked.setdefault(cluster, {})[tp] = last
     answers = {name: records_at(name, document.clusters[name], tps) for name, tps in asked.items()}
-    of_kafka = {place: answers[cluster][tp] for place, (cluster, tp) in places.items() if tp in answers[cluster]}
+    of_kafka = {place: answers[name][tp] for place, (name, tp) in places.items() if tp in answers.get(name, {})}
     of_history: dict[Place, dict[str, Any]] = {}
     some = [list(of)[:_COMPARED] for _, of in groupby(sorted(of_kafka), lambda place: place[:2])]
     for place, row in rows_at(frozen, {place for of in some for place in of}).items():
