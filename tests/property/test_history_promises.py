@@ -57,8 +57,9 @@ class Logs(World):
 
     def row(self, name: str, tp: KafkaTopicPartition, offset: int) -> KafkaRow:
         """A record that only this topic has."""
-        found = super().row(name, tp, offset)
-        return found._replace(value=f"{found.value!r}-{tp.partition}-{offset}".encode())
+        topic = self.clusters[name].topics[tp.topic]
+        value = f"{topic.topic_id}-{tp.partition}-{offset}".encode()
+        return KafkaRow(topic.partitions[tp.partition].times_ms[offset], None, value)
 
     def has(self, name: str, tp: KafkaTopicPartition, offset: int) -> bool:
         """Whether there is a record at an offset."""
@@ -250,17 +251,17 @@ def test_an_exact_promise_holds(draw: st.DataObject) -> None:
         if later:
             del world.metadata["b"]
         source = query_of(world, Path(folder), draw.draw(st.sampled_from([None, 3])))
-        log: list[Any] = [dict(MARKER)]
+        documents: list[Any] = [dict(MARKER)]
         try:
-            verdict, rows = run(source, world, log)
+            verdict, rows = run(source, world, documents)
         except OffsetResolutionError:
             event("refused")
             return  # nothing was read
         if later:
             world.metadata["b"] = {"t"}
-            rows += run(source, world, log)[1]
+            rows += run(source, world, documents)[1]
         wanted = {*kept, *world.all()}
-        first = {}
+        first: dict[tuple[str, int], int] = {}
         for record in kept:
             first[record[:2]] = min(record.offset, first.get(record[:2], record.offset))
         wanted |= {record for record in before if record[:2] in first and record.offset >= first[record[:2]]}
@@ -299,10 +300,10 @@ def test_a_whole_history_is_exact(tmp_path: Path, limit: int | None) -> None:
         rows = [{"value": r.value, "topic": "t", "partition": p, "offset": r.offset, "cluster": name} for r in found]
         write(tmp_path / f"{file}.parquet", rows)
     source = query_of(world, tmp_path, limit)
-    log: list[Any] = [dict(MARKER)]
-    verdict, rows_read = run(source, world, log)
+    documents: list[Any] = [dict(MARKER)]
+    verdict, rows_read = run(source, world, documents)
     assert verdict == "exact"
     world.metadata["b"] = {"t"}
-    rows_read += run(source, world, log)[1]
+    rows_read += run(source, world, documents)[1]
     assert Counter(rows_read) == Counter(world.all())
     assert in_order(rows_read)

@@ -91,8 +91,8 @@ def rows(partition: int, offsets: Sequence[int], day: int | None = 0) -> pa.Reco
 class Folder:
     """An archive whose batches are written as tasks and driver do it, but without Spark."""
 
-    def __init__(self, path: Path | str, query: str = "query") -> None:
-        self.path, self.query = str(path), query
+    def __init__(self, path: Path | str, query: str = "query", cluster: tuple[str, str] = ("id-eu", "eu")) -> None:
+        self.path, self.query, self.cluster = str(path), query, cluster
 
     def write(self, ranges: Mapping[int, tuple[int, int]], *tasks: Sequence[pa.RecordBatch]) -> None:
         """Write a batch: the range of each partition, and the rows of its tasks."""
@@ -102,12 +102,12 @@ class Folder:
             assert log.create_record(open_files(self.path, ArchiveError), self.query, plan.record, batch)
 
     def plan(self, ranges: Mapping[int, tuple[PartitionKey, int, int]]) -> Plan:
-        """How a batch is archived that reads these ranges of partitions of the cluster `eu`."""
+        """How a batch is archived that reads these ranges of partitions of the cluster."""
         state = log.read_archive(self.path) or Archive()
         return plan_batch(
             state,
-            {("eu", "orders", p): found for p, found in ranges.items()},
-            {"id-eu": "eu"},
+            {(self.cluster[1], found[0].topic, p): found for p, found in ranges.items()},
+            dict([self.cluster]),
             location=self.path,
             query=self.query,
             batch=state.batches.get(self.query, 0),

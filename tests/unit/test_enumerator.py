@@ -11,9 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.histories import records, write
+from tests.unit.test_archive import Folder
 
 import dynamic_kafka.source.enumerator as enumerator_module
 from dynamic_kafka.errors import (
@@ -23,16 +25,22 @@ from dynamic_kafka.errors import (
     DynamicKafkaError,
     OffsetResolutionError,
 )
+from dynamic_kafka.files import open_files
+from dynamic_kafka.history.archive import log as archive_log
+from dynamic_kafka.history.archive.data import write_parts
+from dynamic_kafka.history.archive.model import PartitionKey
+from dynamic_kafka.history.archive.plan import batch_of, decode_plan, encode_plan
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.rows import arrow_schema
 from dynamic_kafka.source import monitor
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.model import KafkaRow
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, decode
-from dynamic_kafka.source.planning import ReadTask
+from dynamic_kafka.source.planning import ReadTask, plan
 from dynamic_kafka.source.view import SourceView
 from dynamic_kafka.spark.datasource import DynamicKafkaStreamReader
 from dynamic_kafka.testing.helpers import wait_until
@@ -554,6 +562,66 @@ def test_a_batch_read_has_both(enumerator: Enumerate, tmp_path: Path) -> None:
     """The rows of the history are in its first tasks."""
     tasks = enumerator(**in_history(tmp_path, *range(98))).batch_tasks()
     assert [(task.history is not None, len(task.ranges)) for task in tasks] == [(True, 0), (False, 2)]
+
+
+def test_a_gap_of_the_history_is_read_from_kafka(enumerator: Enumerate, tmp_path: Path) -> None:
+    """In its place among the files, within the limit; also in a batch read, and under another name of the cluster."""
+    options = in_history(tmp_path / "a", *range(10, 20)) | in_history(tmp_path / "b", *range(10))
+    options |= in_history(tmp_path / "b" / "c", *range(26, 99)) | {"history.path": str(tmp_path)}
+    log: list[Any] = [dict(MARKER)]
+    source = enumerator(**options)
+    for _ in range(4):
+        log.append(batch(source, log[-1]))
+    seen = [rows_and_ranges(source, *pair) for pair in pairwise(log)]
+    assert seen == [([(0, 8)], []), ([(8, 10), (0, 6)], []), ([(6, 10)], [(0, 20, 24)]), ([(0, 6)], [(0, 24, 26)])]
+    assert source.report()["history"]["verdict"] == "exact"
+    document = decode(log[-2])
+    document.clusters["new"] = document.clusters.pop("kafka")
+    assert [r.cluster for ranges in plan(document) for r in ranges] == ["new"]
+    del document.clusters["new"]
+    with pytest.raises(
+        ClusterUnavailableError, match="the history has a gap at offsets 20 to 25, which is read from Kafka"
+    ):
+        plan(document)
+    tasks = enumerator(**options).batch_tasks()
+    assert [(r.partition, r.start, r.end) for task in tasks for r in task.ranges] == [
+        (0, 20, 26),
+        (0, 99, 100),
+        (1, 0, 10),
+    ]
+
+
+def archived(folder: Path, *ranges: tuple[int, int]) -> dict[str, str]:
+    """Options of a query with an archive that has read these ranges of a partition."""
+    made = Folder(folder, cluster=("id of kafka", "kafka"))
+    for start, end in ranges:
+        plan_ = made.plan({0: (PartitionKey("id of kafka", "t", f"{'t':x<11}", 0), start, end)})
+        rows = pa.Table.from_pylist(records("t", range(start, end)), arrow_schema(records("t", [0])[0])).to_batches()
+        parts = [write_parts(decode_plan(encode_plan(plan_)), rows)]
+        assert archive_log.create_record(open_files(made.path), made.query, plan_.record, batch_of(plan_, parts))
+    return {"history.path": str(folder), "maxOffsetsPerTrigger": "8"}
+
+
+def test_what_an_archive_has_never_read_is_read_from_kafka_or_is_an_error(
+    enumerator: Enumerate, tmp_path: Path, clusters: dict[str, Logs]
+) -> None:
+    """As other data loss, with the number and the range; tolerated, it is in the promise and a warning."""
+    options = archived(tmp_path, (0, 10), (20, 30))
+    source = enumerator(**options | {"maxOffsetsPerTrigger": "100"})
+    first = batch(source)
+    assert rows_and_ranges(source, MARKER, first) == ([(0, 10), (0, 10)], [(0, 10, 20)])
+    assert source.report()["history"]["verdict"] == "exact"
+    assert source.report()["history"]["promise"].endswith("recognized by cluster.id and topic id")
+
+    clusters["kafka"]["t"][0] = (16, 100)
+    said = "6 offsets were never read by the archive, and Kafka does not have them any more: kafka/t-0: 10 to 15"
+    with pytest.raises(OffsetResolutionError, match=rf"is not complete: {said}\. Nothing was read"):
+        batch(enumerator(**options))
+    tolerant = enumerator(**options, failOnDataLoss="false")
+    batch(tolerant)
+    assert tolerant.report()["history"]["verdict"] == "not exact"
+    assert f"Not exact: {said}; 4 offsets" in tolerant.report()["history"]["promise"]
+    assert f"The history: {said}" in events(tolerant)
 
 
 def test_nothing_is_read_if_kafka_does_not_go_on(

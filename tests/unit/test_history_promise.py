@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dynamic_kafka.errors import OffsetResolutionError
 from dynamic_kafka.history.coverage import Coverage, Node, Offsets, Part, arranged, covered, part_of
@@ -199,6 +201,39 @@ def test_files_are_in_the_order_of_offsets_and_then_of_times() -> None:
     gap = Node((), {"q": 4}, is_gap=True)
     assert arranged([*files, gap], by_offset=True) == [3, 2, 4, 1, 0]
     assert arranged([*files, gap], by_offset=False) == [3, 0, 2, 4, 1]
+    turned = [Node((1,), {"q": 9}), Node((2,), {"q": 0}), gap]
+    assert arranged(turned, by_offset=False) == [0, 1, 2]
+    assert arranged(turned, by_offset=True) == [1, 2, 0]
+
+
+@given(late=st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), max_size=8), data=st.data())
+def test_no_file_is_later_than_the_times_within_a_batch(late: list[list[int]], data: st.DataObject) -> None:
+    """Whatever the names of the files that a sink has written batch by batch. So a watermark loses nothing."""
+    files = [
+        Node(
+            (100 * batch + times[p],),
+            {p: 10 * batch, "": 30 * batch + p} if data.draw(st.booleans()) else {p: 10 * batch},
+        )
+        for batch, times in enumerate(late)
+        for p in range(3)
+    ]
+    named = data.draw(st.permutations(files))
+    order = [named[number] for number in arranged(named, by_offset=True)]
+    assert sorted(map(id, order)) == sorted(map(id, files))
+    newest = 0
+    for file in order:
+        assert file.key[0] >= newest - 9
+        newest = max(newest, file.key[0])
+
+
+@given(files=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 3)), max_size=12))
+def test_files_of_a_partition_are_in_the_order_of_offsets(files: list[tuple[int, int]]) -> None:
+    """If each file has one partition, that is always possible, whatever their times."""
+    nodes = [Node((time,), {p: 10 * number}) for number, (time, p) in enumerate(files)]
+    order = [nodes[number] for number in arranged(nodes, by_offset=True)]
+    for p in range(4):
+        starts = [node.starts[p] for node in order if p in node.starts]
+        assert starts == sorted(starts)
 
 
 def test_files_that_wait_for_each_other_are_in_the_order_of_times() -> None:
@@ -321,6 +356,14 @@ def test_another_record_is_of_another_topic(row: dict[str, object], differs: str
         "timestamp or starting-offsets"
     )
     assert found.value.cluster_id == "a"
+
+
+def test_a_record_of_one_partition_shows_which_topic_it_is() -> None:
+    """Partitions are not made anew alone. Other topics stay unknown."""
+    places = {**PLACES, ("a", "t", 1): ("a", P0._replace(partition=1)), ("a", "u", 0): ("a", P0._replace(topic="u"))}
+    compared, lacking = check_rows(places, {HERE: {"value": b"v"}}, {HERE: ROW, ("a", "t", 1): ROW})
+    assert compared.total() == 1
+    assert lacking == [Seen("not compared", 0, 1, ("a/u-0",))]
 
 
 def test_without_a_record_on_both_sides_nothing_is_shown() -> None:

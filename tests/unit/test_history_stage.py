@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import CheckpointError
-from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryTask, TimeLimit, pieces
+from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryGap, HistoryTask, TimeLimit, pieces
 from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.offsets import Document, Packing, check_chain, decode, encode
 from dynamic_kafka.source.promise import Promise
@@ -161,8 +161,12 @@ def test_only_on_request_a_part_is_cut() -> None:
 def test_the_document_keeps_the_stage(parts: list[list[int]], values: bool, limit: TimeLimit | None) -> None:  # noqa: FBT001
     """Through JSON and back, with the values in the names of folders and the time of the switch."""
     stage = stage_of(*parts, start=0)
-    files = tuple(f._replace(values={"day": "1", "x": None}) if values else f for f in stage.history.files)
-    stage = replace(stage, history=replace(stage.history, files=files, limit=limit, cluster="c"))
+    named = {"day": "1", "x": None} if values else {}
+    files = [f._replace(values=named) for f in stage.history.files if isinstance(f, HistoryFile)]
+    gaps = (HistoryGap("c", "id", "t", 1, 5, 9), HistoryGap("c", "", "t", 2, 0, 1))
+    stage = replace(stage, history=replace(stage.history, rows=stage.history.rows + 5))
+    mixed = (gaps[0], *files, gaps[1])
+    stage = replace(stage, history=replace(stage.history, files=mixed, limit=limit, cluster="c"))
     document = Document(history=stage)
     text = json.dumps(encode(document))
     assert decode(json.loads(text)) == document

@@ -259,6 +259,16 @@ def test_a_compaction_does_not_disturb_a_history_that_has_begun(folder: Folder) 
         read(found)
 
 
+def test_an_archive_with_other_records_than_its_log_says_is_refused(folder: Folder) -> None:
+    """Nobody knows which of its offsets are missing then."""
+    record = Path(folder.path, "_dynamic_kafka", "batches", "query-1.json")
+    record.write_text(record.read_text().replace("[0,0,10,9]", "[0,0,10,8]"))
+    with pytest.raises(
+        ArchiveError, match="18 records of cluster 'eu', topic 'orders', partition 0, but 17 in its log"
+    ):
+        frozen(folder.path)
+
+
 def test_what_an_archive_lacks_is_said(folder: Folder, tmp_path: Path) -> None:
     """Offsets that no batch has read, no records, two topics with one name, and a damaged log."""
     folder.write({0: (25, 30)}, [rows(0, range(25, 30))])

@@ -135,11 +135,12 @@ def parts_of(
         ConfigurationError: If a row has no offset, or does not say whose it is.
     """
     types = {cluster: COLUMNS["cluster"], **{name: COLUMNS[name] for name in ("topic", "partition", "offset")}}
-    columns = {
-        name: converted(pa.chunked_array(rows[name]).combine_chunks(), type_)
-        for name, type_ in types.items()
-        if name in rows.schema.names
-    }
+    columns = {}
+    for name, type_ in types.items():
+        if name in rows.schema.names:
+            column = pa.chunked_array(rows[name]).combine_chunks()
+            encoded = name in (cluster, "topic") and pa.types.is_dictionary(column.type) and not column.null_count
+            columns[name] = column if encoded else converted(column, type_)
     lacking = [name for name, found in columns.items() if found.null_count and name != cluster]
     if lacking or "offset" not in columns:
         raise ConfigurationError(
@@ -151,8 +152,11 @@ def parts_of(
         return []
     places = np.zeros(len(offsets), np.int64)  # a number for each combination of the others
     for column in columns.values():
-        encoded = pc.dictionary_encode(column, null_encoding="encode")
-        places = places * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+        encoded = column
+        if not pa.types.is_dictionary(column.type):
+            encoded = pc.dictionary_encode(pc.fill_null(column, "") if column.null_count else column)
+        if len(encoded.dictionary) > 1:
+            places = places * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
     order = np.argsort(places, kind="stable") if (places != places[0]).any() else np.arange(len(places))
     begins = [0, *(np.flatnonzero(np.diff(places[order])) + 1).tolist(), len(order)]
     found = []

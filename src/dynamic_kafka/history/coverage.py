@@ -93,11 +93,11 @@ def part_of(offsets: np.ndarray[Any, np.dtype[np.int64]], rows: np.ndarray[Any, 
     """
     steps = np.diff(offsets)
     ordered = bool((steps > 0).all())
+    distinct, again, jumps = offsets, offsets[:0], steps
     if not ordered:
-        steps = np.diff(np.sort(offsets))
-    distinct = offsets if ordered else np.unique(offsets)
-    again = np.sort(offsets)[1:][steps == 0]
-    jumps = np.diff(distinct)
+        distinct = np.unique(offsets)
+        again = np.sort(offsets)[1:][np.diff(np.sort(offsets)) == 0]
+        jumps = np.diff(distinct)
     cuts = np.flatnonzero(jumps > 1)
     if len(cuts) > _MOST_GAPS:
         cuts = np.sort(cuts[np.argsort(-jumps[cuts], kind="stable")[:_MOST_GAPS]])
@@ -146,7 +146,7 @@ def arranged(nodes: Sequence[Node], *, by_offset: bool) -> list[int]:
 
     Args:
         nodes: The files and gaps.
-        by_offset: Whether files are in the order of their offsets. Gaps are.
+        by_offset: Whether files are in the order of their offsets. A gap always follows what is before it.
     """
     of_place: dict[Any, list[tuple[int, int]]] = {}
     for number, node in enumerate(nodes):
@@ -156,7 +156,7 @@ def arranged(nodes: Sequence[Node], *, by_offset: bool) -> list[int]:
     waits = [0] * len(nodes)
     for chain in of_place.values():
         for (_, one), (_, other) in pairwise(sorted(chain)):
-            if by_offset or nodes[one].is_gap or nodes[other].is_gap:
+            if by_offset or nodes[other].is_gap:
                 after[one].append(other)
                 waits[other] += 1
     ready = sorted((not node.is_gap, node.key, number) for number, node in enumerate(nodes) if not waits[number])

@@ -188,7 +188,8 @@ def rows_at(frozen: Frozen, places: Collection[Place]) -> dict[Place, dict[str, 
 
     def row_of(entry: tuple[int, Inspected, Part]) -> dict[str, Any]:
         _, one, part = entry
-        types = {n: COLUMNS[n] for n in ("key", "value", "timestamp") if n in one.columns and n not in one.file.values}
+        names: tuple[str, ...] = ("key", "value", "timestamp")
+        types = {n: COLUMNS[n] for n in names if n in one.columns and n not in one.file.values}
         piece = HistoryPiece(one.file, part.last_row, part.last_row + 1)
         (row,) = read(piece, types) if types else [None]
         return {} if row is None else {str(n): converted(row[n], type_)[0] for n, type_ in types.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError, OffsetResolutionError
@@ -32,6 +33,9 @@ __all__ = ["RowsAt", "begin_with_history"]
 
 RowsAt = Callable[[str, ClusterOffsets, Mapping[KafkaTopicPartition, int]], Mapping[KafkaTopicPartition, KafkaRow]]
 """Returns the records at offsets of a cluster."""
+
+_COMPARED = 3
+"""The number of partitions of a topic of which a record is compared."""
 
 _NEVER_MS = 2**53
 """A time that does not come: positions since then are retained for ever."""
@@ -156,17 +160,16 @@ def _compare(
         OffsetResolutionError: If one is another one.
     """
     places = {place: at for place, at in switched.places.items() if place in switched.without_id}
-    if not places:
-        return switched.recognized, []
     asked: dict[str, dict[KafkaTopicPartition, int]] = {}
     for place, (cluster, tp) in places.items():
-        found = asked.setdefault(cluster, {})
-        if begins[cluster, tp] <= frozen.largest[place]:
-            found[tp] = frozen.largest[place]
+        last = frozen.largest[place]
+        if place in frozen.coverage and begins.get((cluster, tp), last + 1) <= last:
+            asked.setdefault(cluster, {})[tp] = last
     answers = {name: records_at(name, document.clusters[name], tps) for name, tps in asked.items()}
-    of_kafka = {place: answers[cluster][tp] for place, (cluster, tp) in places.items() if tp in answers[cluster]}
+    of_kafka = {place: answers[name][tp] for place, (name, tp) in places.items() if tp in answers.get(name, {})}
     of_history: dict[Place, dict[str, Any]] = {}
-    for place, row in rows_at(frozen, of_kafka.keys()).items():
+    some = [list(of)[:_COMPARED] for _, of in groupby(sorted(of_kafka), lambda place: place[:2])]
+    for place, row in rows_at(frozen, {place for of in some for place in of}).items():
         of_history[place] = {name: row[name].as_py() for name in ("key", "value") if name in row}
         if "timestamp" in row and row["timestamp"].is_valid:
             of_history[place]["timestamp_ms"] = row["timestamp"].value // 1000

@@ -365,7 +365,7 @@ def gaps_of(
     inside: list[tuple[Place, Offsets]] = []
     known = {place: found.spans for place, found in coverage.items()} if archived is None else archived
     for place, spans in sorted(known.items()):
-        begin = begins[places[place]] if place in places else spans[-1].end
+        begin = begins.get(places[place], spans[-1].end) if place in places else spans[-1].end
         inside += [(place, span._replace(rows=span.end - span.start - span.rows)) for span in spans if not span.whole]
         first = spans[0].start
         for gap in [Offsets(0, first, first), *gaps_between(spans)]:
@@ -394,25 +394,24 @@ def check_rows(
     of_history: Mapping[Place, Mapping[str, Any]],
     of_kafka: Mapping[Place, KafkaRow],
 ) -> tuple[Counter[str], list[Seen]]:
-    """Compare the last record of the history in each place with the one that Kafka has at its offset.
+    """Compare last records of the history with those that Kafka has at their offsets. One shows what topic it is.
 
     Args:
-        places: The places to compare, as in `Switched`.
+        places: The places of the topics to recognize, as in `Switched`.
         of_history: Timestamp in milliseconds, key and value in the history, as far as it has them.
         of_kafka: The same in Kafka, where it has a record at the offset.
 
     Returns:
-        What was compared, with the number of places, and what was not.
+        What was compared, with the number of places, and the places of topics of which nothing was.
 
     Raises:
         OffsetResolutionError: If two records differ: Kafka's topic is not the one of the history.
     """
     compared: Counter[str] = Counter()
-    unknown: list[str] = []
+    known: set[tuple[str, str]] = set()
     for place, (cluster, tp) in sorted(places.items()):
         kafka, history = of_kafka.get(place), of_history.get(place, {})
         if kafka is None or not history:
-            unknown.append(shown_place(place))
             continue
         differ = [name for name, value in history.items() if getattr(kafka, name) != value]
         names = [name.removesuffix("_ms") for name in (differ or history)]
@@ -425,4 +424,8 @@ def check_rows(
                 cluster_id=cluster,
             )
         compared[f"the last record of the history, which has the same {listed(names)} in Kafka"] += 1
+        known.add((cluster, tp.topic))
+    unknown = [
+        shown_place(place) for place, (cluster, tp) in sorted(places.items()) if (cluster, tp.topic) not in known
+    ]
     return compared, [Seen.of("not compared", unknown)] if unknown else []
