@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from os import cpu_count
@@ -286,8 +286,14 @@ def run(seed: int, *, honest: bool) -> Outcome:
             world.logs["b"].entries.append(
                 None if honest else world.new_record()._replace(content=f"own{random.random()}")
             )
-    acts = [world.produce, world.copy, world.go_on_reading, world.compare, world.mark_transaction]
-    weights = [4, 4, 4, 3, 0 if way == "same-offsets" else 1]
+    acts: list[Callable[[], None]] = [
+        world.produce,
+        world.copy,
+        world.go_on_reading,
+        world.compare,
+        world.mark_transaction,
+    ]
+    weights: list[float] = [4, 4, 4, 3, 0 if way == "same-offsets" else 1]
     if random.random() < 0.3:
         acts, weights = [*acts, world.delete, world.compact], [*weights, 0.5, 0 if honest else 0.3]
     if not honest:
@@ -343,8 +349,11 @@ def main(worlds: int) -> int:
     exact = could = 0
     wrong: list[str] = []
     with ProcessPoolExecutor(cpu_count()) as pool:
-        for found in pool.map(run_many, [range(n, min(n + step, worlds)) for n in range(0, worlds, step)]):
+        ranges = [range(n, min(n + step, worlds)) for n in range(0, worlds, step)]
+        for seeds, found in zip(ranges, pool.map(run_many, ranges), strict=True):
             exact, could, wrong = exact + found.exact, could + found.could, wrong + found.wrong
+            if seeds.stop % 50_000 == 0:
+                print(f"{seeds.stop:,} worlds, {exact:,} times exact, {len(wrong):,} wrong", flush=True)
     for text in wrong[:5]:
         print(text)
     print(

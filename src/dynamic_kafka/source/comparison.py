@@ -108,7 +108,8 @@ def _beginnings(request: MoveRequest, old: RecordLog, new: RecordLog) -> Iterato
 
     if request.by == "same-offsets":
         at = max(old_start, settled)
-        yield anchor(at, at, _differences("before", list(new.records(of_new, settled, at))))
+        if at <= request.position:
+            yield anchor(at, at, _differences("before", list(new.records(of_new, settled, at))))
         return
     for record in _not_older(old, of_old, first_new.time_ms, old_start, old_end):
         if record.same(first_new):
@@ -406,17 +407,17 @@ def look_after(request: MoveRequest, anchor: Anchor, old: RecordLog | None, new:
             number = numbers.popleft()
             follows |= count == 1 and number == 0
             found.add(number)
-        elif key in seen:
-            if key != before:  # else they are taken for records that their producer made the same
+        else:
+            if key in seen and key != before:  # one after the other, they are taken for two that were produced
                 twice.append(record)
-        elif record.time_ms <= anchor.newest_ms:
-            older.append(record)
+            if record.time_ms <= anchor.newest_ms:
+                older.append(record)
         seen.add(key)
         before = key
     again, unclear = _seen_before(tp, anchor, new, start, older)
     furthest = max(found, default=-1)
     lacks = [record for number, record in enumerate(unread[: furthest + 1]) if number not in found]
-    repeated = sorted((*twice, *again))
+    repeated = sorted({*twice, *again})
     return Rest(
         count,
         _differences("again", repeated),

@@ -40,6 +40,7 @@ from dynamic_kafka.source.evidence import (
     MoveRequest,
     Placement,
     RecordLog,
+    RecordPrint,
     Sync,
     evidence_around,
 )
@@ -78,7 +79,9 @@ def place(request: MoveRequest, old: RecordLog | None, new: RecordLog, most: int
     """
     request = _with_anchor(request, new)
     found = _compared(request, old, new, most)
-    if found is None or found.state == "differs":
+    if request.by == "same-offsets" and (found is None or found.state in ("differs", "lags")):
+        answer = _at_same_offset(request, found, old, new)
+    elif found is None or found.state == "differs":
         answer = _by_neighbours(request, old, new, found)
     elif found.state == "partial":
         text = (
@@ -246,6 +249,35 @@ def _by_neighbours(
     if request.by != "mirror-maker" or compared is not None:
         return answer
     return _by_sync(request, answer, sync, syncs_text, new)
+
+
+def _at_same_offset(
+    request: MoveRequest, compared: Comparison | None, old: RecordLog | None, new: RecordLog
+) -> Placement:
+    """Return the same offset, which is not proved, or why reading cannot go on there."""
+    tp, position = request.partition, request.position
+    start, end = new.bounds(tp)
+    if start > position:
+        return _unknown(f"the log starts at offset {start} on '{request.cluster}': records from {position} on are gone")
+    if end < position:
+        return _unknown(f"the log ends at offset {end} on '{request.cluster}', before {position}: the copy lags behind")
+    known = evidence_around(old, request.old_partition, position, request.marks)
+    expected = [record for record in known.before if record.offset >= start]
+    there = {r.offset: r for r in new.records(tp, expected[0].offset, position)} if expected else {}
+    differs = [record.offset for record in expected if not _is_at(record, there)]
+    if compared is not None:
+        differs.append(compared.anchor.old)
+    if differs:
+        return _unknown(
+            f"'{request.cluster}' has another record or none at offset {min(differs)}: it is not a copy with same offsets"
+        )
+    text = f"{_number(len(known.before))} before it {_are(len(known.before))} the same there" if known.before else ""
+    why = "what is before them was not compared" if known.before else _nothing_known(request, known)
+    return Placement(position, "unproved", None, "; ".join(filter(None, (text, why))))
+
+
+def _is_at(record: RecordPrint, there: Mapping[int, RecordPrint]) -> bool:
+    return record.offset in there and record.same(there[record.offset], headers=True)
 
 
 def _unknown(why: str) -> Placement:
