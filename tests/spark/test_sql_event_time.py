@@ -40,7 +40,7 @@ def wall_times(seed: int) -> Iterator[datetime]:
 WALL = """ts TIMESTAMP(3), id INT, k INT, s AS DATE_FORMAT(ts, 'dd.MM.yyyy HH:mm'),
 WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"""
 OF_ROWS = """SELECT ts, DATE_FORMAT(ts, 'E dd HH:mm:ss.SSS'), FLOOR(ts TO HOUR), TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm'),
-TO_DATE(s, 'dd.MM.yyyy'), EXTRACT(HOUR FROM ts), TIMESTAMPDIFF(MINUTE, TIMESTAMP '2010-01-31 02:30:00', ts),
+TO_DATE(DATE_FORMAT(ts, 'dd.MM.yyyy'), 'dd.MM.yyyy'), EXTRACT(HOUR FROM ts), TIMESTAMPDIFF(MINUTE, TIMESTAMP '2010-01-31 02:30:00', ts),
 TIMESTAMPDIFF(MONTH, TIMESTAMP '2010-01-31 02:30:00', ts), ts + INTERVAL '1' DAY, CAST(ts AS DATE) FROM t
 WHERE ts >= TIMESTAMP '2011-12-30 00:00:00' OR ts < TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm') + INTERVAL '1' HOUR"""
 BOUNDS = "window_start, window_end, window_time"

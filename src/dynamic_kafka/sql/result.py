@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 
 from dynamic_kafka.sql.connect import follow_by_memory, is_connect
+from dynamic_kafka.sql.script_errors import own_errors
 from dynamic_kafka.sql.stream_errors import await_end, of_streams
 
 if TYPE_CHECKING:
@@ -83,7 +84,10 @@ class TableResult:
         """Return an iterator of the rows; those of a stream as they arrive, until it ends or the iterator is closed."""
         if self.dataframe is None:
             return (Row(**dict(zip(self.columns, row, strict=True))) for row in self._rows)
-        return _follow(self.dataframe) if self.dataframe.isStreaming else iter(self.dataframe.collect())
+        if self.dataframe.isStreaming:
+            return _follow(self.dataframe)
+        with own_errors():
+            return iter(self.dataframe.collect())
 
     def print(self) -> None:
         """Print the rows to standard output; those of a stream as they arrive, until it ends."""
@@ -91,7 +95,8 @@ class TableResult:
             for row in _follow(self.dataframe):
                 _line(row)
         elif self.dataframe is not None:
-            self.dataframe.show(2**31 - 1, truncate=False)
+            with own_errors():
+                self.dataframe.show(2**31 - 1, truncate=False)
         else:
             for values in self._rows:
                 _line(values)
