@@ -98,7 +98,18 @@ _UNPLANNED = (
     [
         (_UNPLANNED, "cannot calculate with the rows of an aggregation.*upsert-kafka"),
         (
-            f"[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function. Reason: {_UNPLANNED}",
+            (
+                "[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch sink. "
+                "Reason: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+                f"  File 'x.py', line 1\npyspark.errors.exceptions.captured.AnalysisException: {_UNPLANNED}\n"
+            ),
+            "cannot calculate with the rows of an aggregation",
+        ),
+        (
+            (
+                "[FOREACH_BATCH_USER_FUNCTION_ERROR] Reason: Traceback:\npy4j.protocol.Py4JJavaError: An error occurred\n"
+                f": org.apache.spark.sql.AnalysisException: {_UNPLANNED}\n\tat org.apache.spark.x(y)\n"
+            ),
             "cannot calculate with the rows of an aggregation",
         ),
         ("Global aggregation with session window in streaming query is not supported.", "GROUP BY a column, too"),

@@ -9,13 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.script_errors import reason_of
 
 if TYPE_CHECKING:
-    from pyspark.errors import PySparkException
     from pyspark.sql.streaming import StreamingQuery
 
 __all__ = ["await_end", "of_streams"]
@@ -65,11 +64,13 @@ _NOT_IN_STREAMS: Mapping[str, str] = {
 """What Spark's streams do not have, by words of its messages. The first that fits the message of any output mode counts."""
 
 
-_OF_PLANNING = re.compile(
-    r"\[STREAM_FAILED\] [^\n]*? terminated with exception: (?:\[FOREACH_BATCH_USER_FUNCTION_ERROR\] [^\n\[]* Reason: )?"
-    r"(?:\[UNSUPPORTED_STREAMING_OPERATOR|Global aggregation with session window)"
+_OF_THE_QUERY = re.compile(
+    r"^(?:\[STREAM_FAILED\] Query \[[^\]\n]*\] terminated with exception: "
+    r"|(?:Caused by: |: )?(?:pyspark\.errors\.exceptions\.\w+|org\.apache\.spark\.sql)\.\w+: )"
+    r"(?P<problem>(?:\[UNSUPPORTED_STREAMING_OPERATOR|Global aggregation with session window).*)",
+    re.MULTILINE,
 )
-"""The beginning of an error of the first micro-batch that is about the query, and not about what it reads."""
+"""What Spark's error in the first micro-batch says of the query. In `foreachBatch`, it is in the trace of our function."""
 
 
 def await_end(query: StreamingQuery) -> None:
@@ -82,18 +83,19 @@ def await_end(query: StreamingQuery) -> None:
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
-        if _OF_PLANNING.match(str(error)) is None:
+        found = _OF_THE_QUERY.search(str(error).partition("\n=== Streaming Query ===")[0])
+        if found is None:
             raise
-        raise of_streams([error]) from error
+        raise of_streams([AnalysisException(found["problem"])]) from error
 
 
-def of_streams(errors: Sequence[PySparkException]) -> Exception:
+def of_streams(errors: Sequence[AnalysisException]) -> Exception:
     """Return the error for a stream that Spark cannot run in any of several output modes.
 
     Args:
         errors: Its error in each of them.
     """
-    messages = "\n".join(str(error).partition("\n=== Streaming Query ===")[0] for error in errors)
+    messages = "\n".join(map(str, errors))
     for pattern, problem in _NOT_IN_STREAMS.items():
         if re.search(pattern, messages):
             text = problem.replace("\n", " ")
