@@ -50,7 +50,7 @@ TUMBLE = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY))"
 
 def ask(sql: str) -> DataType | None:
     """The type of a column or of a whole number."""
-    column = re.match(r"SELECT (?:t\.)?(\w+) FROM", sql)
+    column = re.match(r"SELECT (?:\w\.)?(\w+) FROM", sql)
     if column and column[1] in COLUMNS:
         return COLUMNS[column[1]]
     if re.match(r"SELECT (coalesce\()?CAST\(NULL AS .*DECIMAL|SELECT (COALESCE\(|CASE WHEN b THEN )d", sql):
@@ -75,7 +75,6 @@ def spark(sql: str, zone: str = "UTC") -> str:
         "SELECT date_trunc('DAY', ts), s RLIKE 'x+', i DIV 2 FROM t",
         "SELECT COALESCE(s, 'x'), UPPER(s), COUNT(DISTINCT i) FROM t GROUP BY ALL",
         "FROM t |> WHERE i > 1",
-        'SELECT "a string of Spark" FROM t',
         "SELECT * FROM t PIVOT (SUM(x) FOR s IN ('a', 'b'))",
         "SELECT f > 0.1, f BETWEEN 0.1 AND 0.2, i + 1, x * 2 FROM t",
         "SELECT overlaps FROM t",
@@ -352,6 +351,8 @@ def test_each_function_has_one_verdict() -> None:
         ("SELECT a[0] FROM t", "from 1 on"),
         ("SELECT a[-1] FROM t", "from 1 on"),
         ("SELECT TIMESTAMP_LTZ '2024-01-01 00:00:00' FROM t", "TIMESTAMPLTZ is not known"),
+        ('SELECT "i" FROM t', 'does not have "double quotes"'),
+        ("SELECT i FROM t WHERE \"s\" = 'x'", 'does not have "double quotes"'),
         ("SELECT CASE f WHEN 0.1 THEN 1 END FROM t", "as a FLOAT"),
         ("SELECT d / COALESCE(d, l) FROM t", "BIGINT beside a DECIMAL"),
         ("SELECT d / CASE WHEN b THEN d ELSE l END FROM t", "BIGINT beside a DECIMAL"),
@@ -512,3 +513,50 @@ def test_rows_of_values_with_calls_are_selects() -> None:
 def test_characters_by_their_numbers() -> None:
     """Spark gets the characters."""
     assert spark(r"SELECT SPLIT(s, U&'\007C') FROM t") == spark("SELECT SPLIT(s, '|') FROM t")
+
+
+def test_windows_of_a_sub_query_are_grouped_again() -> None:
+    """By the columns with their bounds, under any name: Spark knows their time only by the windows themselves."""
+    hop = "TABLE(HOP(TABLE t, DESCRIPTOR(u), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
+    counts = (
+        f"SELECT i, COUNT(*) AS n, window_start AS a, window_end AS b FROM {hop} GROUP BY i, window_start, window_end"
+    )
+    text = spark(f"SELECT MAX(c.n) AS m, c.a, b FROM ({counts}) AS c GROUP BY c.a, c.b")
+    assert text.startswith(
+        "SELECT MAX(c.n) AS m, CAST(__window.start AS TIMESTAMP_NTZ) AS `a`, CAST(__window.end AS TIMESTAMP_NTZ) AS `b` FROM"
+    )
+    assert text.endswith("`__windowed`.__window) AS c GROUP BY __window")
+    assert "`__windowed`.__window AS __window FROM" in text
+    assert " __window" not in spark(f"SELECT MAX(c.n) AS m, i FROM ({counts}) AS c GROUP BY c.i").partition("AS c")[2]
+    session = counts.replace(hop, "t").replace("window_start AS a, window_end AS b", "SESSION_START(u, x) AS a, 1 AS b")
+    session = session.replace("window_start, window_end", "SESSION(u, x)").replace("x)", "INTERVAL '5' MINUTE)")
+    with pytest.raises(SqlError, match="GROUP BY the end of a session, too"):
+        spark(f"SELECT MAX(c.n) AS m, c.a FROM ({session}) AS c GROUP BY c.a")
+
+
+@pytest.mark.parametrize(
+    ("side", "kept", "limits"),
+    [
+        ("LEFT", ["o"], ["s.u <= `o`"]),
+        ("RIGHT", ["s"], ["o.u <= `s`"]),
+        ("FULL", ["o", "s"], ["s.u <= `o`", "o.u <= `s`"]),
+    ],
+)
+def test_spark_sees_the_limit_in_time_of_an_outer_join(side: str, kept: list[str], limits: list[str]) -> None:
+    """It looks for one that is not hidden in its own casts. No column of it is seen in a `*`."""
+    text = spark(f"SELECT *, s.* FROM t o {side} JOIN t s ON o.i = s.i AND s.u BETWEEN o.u AND o.u + INTERVAL '4' HOUR")
+    assert text.startswith(f"SELECT * EXCEPT ({', '.join(f'`{name}`.__forever' for name in kept)}), ")
+    assert ("s.* FROM" in text) == ("s" not in kept)
+    assert ("`s`.* EXCEPT (__forever) FROM" in text) == ("s" in kept)
+    assert all(f"AND {limit}.__forever" in text for limit in limits)
+    assert text.count("__forever FROM t AS") == text.count("<= `") == len(kept)
+
+
+def test_other_joins_stay_as_they_are() -> None:
+    """Inner ones, those by a TIMESTAMP_LTZ, and those without an interval."""
+    for join in (
+        "JOIN t s ON s.u <= o.u + INTERVAL '4' HOUR",
+        "LEFT JOIN t s ON s.ts <= o.ts + INTERVAL '4' HOUR",
+        "LEFT JOIN t s ON s.u <= o.u",
+    ):
+        assert "__forever" not in spark(f"SELECT o.i / 2 FROM t o {join}")

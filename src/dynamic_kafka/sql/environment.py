@@ -342,7 +342,7 @@ class TableEnvironment:
                 "Groups that no longer satisfy HAVING are not deleted from table %s: Spark's update mode does not emit them",
                 qualified(table.definition.name),
             )
-        if table.upsert and rows.isStreaming and statement.query in self._queries.ranks:
+        if rows.isStreaming and statement.query in self._queries.ranks:
             check_key(table, statement.columns, rows.columns, self._queries.ranks[statement.query])
         if isinstance(table, KafkaTable):
             return table, to_sink_rows(rows, table, statement.columns)

@@ -338,12 +338,17 @@ def _with_rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
     is_last = F.col(LAST_ROW) if LAST_ROW in decoded.columns else F.lit(False)
     if table.upsert:  # skip messages without a key; a value skipped by the format is not a tombstone
         read = _is_tombstone(decoded) | F.col("__value").isNotNull()
-        return decoded.where((F.col("__key").isNotNull() & read) | is_last)
+        return decoded.where((_has_key() & read) | is_last)
     if table.value.format.changelog:
         return decoded
     has_row = F.col("__value").isNotNull()
     has_row |= F.col(HISTORY_ROW).isNotNull() if HISTORY_ROW in decoded.columns else F.lit(False)
     return decoded.where(has_row | is_last)
+
+
+def _has_key() -> Column:
+    """Return whether a message has a key. The format `raw` makes a row of one without bytes, too."""
+    return F.col("key").isNotNull() & F.col("__key").isNotNull()
 
 
 def _has_legacy_times_at_run() -> Column:
@@ -388,7 +393,7 @@ def _parts(table: KafkaTable) -> list[Part]:
 def _nulls_in_key(key: Encoding) -> Iterator[Column]:
     """Yield for each column of the key the reason why a message without it cannot be read: all are in the PRIMARY KEY."""
     for column, field in zip(key.columns, key.schema.names, strict=True):
-        is_null = F.col("__key").isNotNull() & F.col(f"__key.{quoted(field)}").isNull()
+        is_null = _has_key() & F.col(f"__key.{quoted(field)}").isNull()
         yield F.when(is_null, f"Column '{column}' is NULL, but it is in the PRIMARY KEY")
 
 

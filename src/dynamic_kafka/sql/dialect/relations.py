@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from dynamic_kafka.sql.dialect.windows import BOUNDS, GROUP_WINDOWS, WINDOW, ali
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator
 
-__all__ = ["elements", "exported_window", "joined", "windowed"]
+__all__ = ["elements", "export_window", "exported_window", "joined", "windowed"]
 
 
 def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
@@ -64,13 +64,53 @@ def _has_windows(t: Translator, data: exp.Expr, time: str) -> bool:
     if not isinstance(query, exp.Select) or query.args.get("group") is None:
         return False
     for part in query.expressions:
-        value = part.unalias()
-        name = str(value.this).upper() if isinstance(value, exp.Anonymous) else value.name.lower()
-        of_window = BOUNDS.get(name) == "_ROWTIME" or GROUP_WINDOWS.get(name, ("", ""))[1] == "_ROWTIME"
-        if of_window and part.alias_or_name.lower() == time.replace("`", "").lower():
+        if suffix_of(part.unalias()) == "_ROWTIME" and part.alias_or_name.lower() == time.replace("`", "").lower():
             t.exported.add(id(query))
             return True
     return False
+
+
+def export_window(t: Translator, select: exp.Select, by: Sequence[exp.Expr]) -> Mapping[str, str]:
+    """Let a sub-query that is grouped by windows return them, too, if a SELECT of it is grouped or ranked by their bounds.
+
+    Spark knows the event time of these rows only by the windows themselves.
+
+    Args:
+        t: The translator.
+        select: The SELECT.
+        by: What it is grouped by, or its rank is partitioned by.
+
+    Returns:
+        The columns with the bounds, in lower case, and which of them each is.
+    """
+    relation = select.args["from_"].this if select.args.get("from_") else None
+    query = relation.this if isinstance(relation, exp.Subquery) else None
+    group = query.args.get("group") if isinstance(query, exp.Select) else None
+    if not isinstance(query, exp.Select) or group is None or select.args.get("joins"):
+        return {}
+    if select.args.get("group") and t.has_cumulate(query):  # its windows have another start
+        return {}
+    bounds = {
+        part.alias_or_name.lower(): suffix
+        for part in query.expressions
+        if (suffix := suffix_of(part.unalias())) in ("_START", "_END")
+    }
+    if not any(isinstance(part, exp.Column) and part.name.lower() in bounds for part in by):
+        return {}
+    given = {bounds.get(part.name.lower()) for part in by if isinstance(part, exp.Column)}
+    calls = {str(call.this).upper() for call in query.find_all(exp.Anonymous)}
+    if calls & {"SESSION", "SESSION_START", "SESSION_END"} and not {"_START", "_END"} <= given:
+        raise t.refuse(select, "Two sessions may have the same start: GROUP BY the end of a session, too")
+    t.exported.add(id(query))
+    return bounds
+
+
+def suffix_of(value: exp.Expr) -> str:
+    """Return which part of a window an expression is: `_START`, `_END` or `_ROWTIME`. Empty for anything else."""
+    if isinstance(value, exp.Column):
+        return BOUNDS.get(value.name.lower(), "")
+    name = str(value.this).upper() if isinstance(value, exp.Anonymous) else ""
+    return GROUP_WINDOWS.get(name, ("", ""))[1]
 
 
 def exported_window(t: Translator) -> str:

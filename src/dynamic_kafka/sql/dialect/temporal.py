@@ -137,9 +137,9 @@ def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versi
         f"last(__version, true) OVER (PARTITION BY {listed} ORDER BY __at, __side, __arrival "
         "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS __version FROM ("
         f"SELECT {of_rows}, {at} AS __at, 1 AS __side, 0L AS __arrival, struct({left}) AS __left, NULL AS __version "
-        f"FROM {source} UNION ALL "
+        f"FROM {source} WHERE {_each(at)} UNION ALL "
         f"SELECT {of_versions}, {of_version}, 0, {ARRIVAL}, NULL, struct(row_kind = '-D' AS gone, struct({columns}) AS row) "
-        f"FROM `{right.rows}` WHERE row_kind <> '-U' AND {with_key})) WHERE __left IS NOT NULL"
+        f"FROM `{right.rows}` WHERE row_kind <> '-U' AND {with_key} AND {_each(of_version)})) WHERE __left IS NOT NULL"
     )
 
     def with_columns(text: str) -> str:
@@ -214,6 +214,14 @@ def _millis(time: str, kind: DataType, problem: str) -> str:
     text = problem.replace("'", "\\'")
     instant = read_as_utc(f"({time})") if kind_of(kind) == "TimestampNTZType" else f"CAST({time} AS TIMESTAMP)"
     return f"coalesce(unix_millis({instant}), CAST(raise_error('{text}') AS BIGINT))"
+
+
+def _each(time: str) -> str:
+    """Return a condition that asks for the time of each row, also if a query needs no version, such as COUNT(*).
+
+    Spark does not move a condition of the query below one that depends on the partition.
+    """
+    return f"CASE WHEN spark_partition_id() >= 0 THEN {time} IS NOT NULL END"
 
 
 def _full_name(table: exp.Table) -> str:
