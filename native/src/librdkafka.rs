@@ -131,7 +131,7 @@ macro_rules! api {
         impl Api {
             /// SAFETY: the library has to be librdkafka: the types below are those of its header.
             unsafe fn of(library: &Library) -> Result<Self, String> {
-                Ok(Self { $($name: *unsafe { library.get(concat!("rd_kafka_", stringify!($name))) }
+                Ok(Self { $($name: *unsafe { library.get(concat!("rd_kafka_", stringify!($name)).as_bytes()) }
                     .map_err(|_| format!("{OUTDATED} rd_kafka_{}", stringify!($name)))?,)* })
             }
         }

@@ -87,6 +87,11 @@ impl Client {
             }
             (api.set_log_queue)(handle, null_mut()); // its main queue
             let (messages, reports) = ((api.queue_get_consumer)(handle), (api.queue_get_main)(handle));
+            if messages.is_null() {
+                (api.queue_destroy)(reports);
+                (api.destroy_flags)(handle, NO_CONSUMER_CLOSE);
+                return Err(Error::new(INVALID_ARG, "a consumer needs a group.id"));
+            }
             Ok(Self { api, handle, messages, reports })
         }
     }
