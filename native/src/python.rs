@@ -74,7 +74,7 @@ pub(crate) fn guarded<T: Send>(py: Python<'_>, call: impl FnOnce() -> T + Send) 
 }
 
 /// A batch, which pyarrow takes over by the Arrow C data interface.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 pub(crate) struct Batch {
     pub(crate) batch: RecordBatch,
 }
@@ -98,7 +98,7 @@ impl Batch {
 }
 
 /// The result of a fetch.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Fetched {
     #[pyo3(get)]
     positions: Vec<(String, i32, i64)>,
@@ -138,7 +138,7 @@ impl Fetched {
 }
 
 /// A consumer of ranges.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Consumer {
     consumer: Mutex<Option<consumer::Consumer>>,
 }
@@ -266,7 +266,7 @@ impl Consumer {
 }
 
 /// Rows for one cluster, of which a producer takes one after the other.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Rows {
     rows: Mutex<rows::Rows>,
 }
@@ -282,7 +282,7 @@ impl Rows {
 }
 
 /// A producer. Its calls may come from several threads.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Producer {
     producer: Mutex<Option<Arc<producer::Producer>>>,
 }
@@ -438,7 +438,7 @@ fn can_decode(spec: &str) -> bool {
 
 /// The native kernel.
 #[pymodule]
-fn dynamic_kafka_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(load_librdkafka, module)?)?;

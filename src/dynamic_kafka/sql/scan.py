@@ -76,7 +76,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             "another start: a batch query reads up to the latest offset, so it would read nothing",
         )
     reader = spark.readStream if streaming else spark.read
-    value_row = _value_row(spark, table) if settings.reader_implementation != "python" else None
+    value_row = _value_row(spark, table)
     messages = reader.format(NAME).schema(_needed(table, value_row)).options(**options).load()
     dead_letter = None if table.letters is None else set_aside(table.letters)
     of_message = _columns_of(messages)
