@@ -74,7 +74,7 @@ def test_an_avro_table_is_decoded_where_it_is_read(
 ) -> None:
     """With the same types, rows and errors, whoever decodes; and no Python function is left in the plan."""
     fine = [b"\x02\x02\x02a\x02\x04\x02x\x02y\x00", b"\x04\x00\x00"]
-    # A number of 10 bytes with bits that do not fit is read by Python alone, and as it is there.
+    # A number of 10 bytes with bits that do not fit is decoded by Python alone, and as it is there.
     odd = b"\xff" * 9 + b"\x03\x00\x00"
     bad = [b"\x04\x00\x00!", b"\x02\x02\x04\xff\xff\x00", b"", b"\x02\x02\x02a\x02\xff\xff\xff\xff\x0f"]
     name = topic(cluster_a)
