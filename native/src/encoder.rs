@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use crate::python::{Batch, guarded};
 
 /// Turns rows into messages.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 pub(crate) struct Encoder {
     encoder: encode::Encoder,
 }

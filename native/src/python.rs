@@ -13,7 +13,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use crate::columns::{Column, Columns, Problem, caught};
 use crate::consumer::{self, Failure, Span};
 use crate::encoder::Encoder;
-use crate::librdkafka::{self, Report, producer};
+use crate::librdkafka::{self, Report, Token, producer};
 use crate::producer::{self as rows, Stop};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
@@ -21,8 +21,8 @@ const INTERFACE: u32 = 8;
 
 type Range = (String, i32, i64, i64);
 type Run = (String, i32, usize, Option<i64>);
-/// Errors (code and text), lines of the log, and the last statistics.
-type Reports = (Vec<(i32, String)>, Vec<String>, Option<String>);
+/// Errors (code and text), lines of the log, the last statistics, and whether a token is wanted.
+type Reports = (Vec<(i32, String)>, Vec<String>, Option<String>, bool);
 /// Of a task: its number, how many records, and of the first one the code, topic, partition and size of the key.
 type Failures = (u32, u64, i32, String, i32, Option<usize>);
 
@@ -74,7 +74,7 @@ pub(crate) fn guarded<T: Send>(py: Python<'_>, call: impl FnOnce() -> T + Send) 
 }
 
 /// A batch, which pyarrow takes over by the Arrow C data interface.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 pub(crate) struct Batch {
     pub(crate) batch: RecordBatch,
 }
@@ -98,7 +98,7 @@ impl Batch {
 }
 
 /// The result of a fetch.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Fetched {
     #[pyo3(get)]
     positions: Vec<(String, i32, i64)>,
@@ -138,7 +138,7 @@ impl Fetched {
 }
 
 /// A consumer of ranges.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Consumer {
     consumer: Mutex<Option<consumer::Consumer>>,
 }
@@ -158,10 +158,11 @@ impl Consumer {
 
 #[pymethods]
 impl Consumer {
-    /// Make a consumer from librdkafka's properties.
+    /// Make a consumer from librdkafka's properties. With `wants_tokens` it reports when it wants a token.
     #[new]
-    fn new(py: Python<'_>, properties: Vec<(String, String)>) -> PyResult<Self> {
-        let made = guarded(py, || consumer::Consumer::new(&properties))?.map_err(|error| raised(py, &error))?;
+    fn new(py: Python<'_>, properties: Vec<(String, String)>, wants_tokens: bool) -> PyResult<Self> {
+        let made =
+            guarded(py, || consumer::Consumer::new(&properties, wants_tokens))?.map_err(|error| raised(py, &error))?;
         Ok(Self { consumer: Mutex::new(Some(made)) })
     }
 
@@ -232,7 +233,28 @@ impl Consumer {
         self.detached(py, |consumer| consumer.client().look_up(topic, seconds(timeout_s)))
     }
 
-    /// Return the errors (code and text) and the lines of the log since the last call, and the last statistics if there are new ones.
+    /// Give the client the token that it wants: the text, when it expires in milliseconds since 1970, the principal, and the
+    /// extensions by name.
+    #[pyo3(signature = (text, expires_at_ms, principal, extensions))]
+    fn give_token(
+        &self,
+        py: Python<'_>,
+        text: String,
+        expires_at_ms: i64,
+        principal: String,
+        extensions: Vec<(String, String)>,
+    ) -> PyResult<()> {
+        let token = Token { text, expires_at_ms, principal, extensions };
+        self.detached(py, |client| client.client().give_token(Ok(&token)))
+    }
+
+    /// Tell the client that there is no token, with the reason.
+    fn refuse_token(&self, py: Python<'_>, reason: &str) -> PyResult<()> {
+        self.detached(py, |client| client.client().give_token(Err(reason)))
+    }
+
+    /// Return the errors (code and text) and the lines of the log since the last call, the last statistics if there are new
+    /// ones, and whether a token is wanted.
     fn reports(&self, py: Python<'_>) -> PyResult<Reports> {
         Ok(separated(self.detached(py, |consumer| Ok(consumer.client().reports()))?))
     }
@@ -244,7 +266,7 @@ impl Consumer {
 }
 
 /// Rows for one cluster, of which a producer takes one after the other.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Rows {
     rows: Mutex<rows::Rows>,
 }
@@ -260,7 +282,7 @@ impl Rows {
 }
 
 /// A producer. Its calls may come from several threads.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Producer {
     producer: Mutex<Option<Arc<producer::Producer>>>,
 }
@@ -283,10 +305,11 @@ impl Producer {
 
 #[pymethods]
 impl Producer {
-    /// Make a producer from librdkafka's properties.
+    /// Make a producer from librdkafka's properties. With `wants_tokens` it reports when it wants a token.
     #[new]
-    fn new(py: Python<'_>, properties: Vec<(String, String)>) -> PyResult<Self> {
-        let made = guarded(py, || producer::Producer::new(&properties))?.map_err(|error| raised(py, &error))?;
+    fn new(py: Python<'_>, properties: Vec<(String, String)>, wants_tokens: bool) -> PyResult<Self> {
+        let made =
+            guarded(py, || producer::Producer::new(&properties, wants_tokens))?.map_err(|error| raised(py, &error))?;
         Ok(Self { producer: Mutex::new(Some(Arc::new(made))) })
     }
 
@@ -337,7 +360,28 @@ impl Producer {
         self.detached(py, |producer| producer.abort_transaction(seconds(timeout_s)))
     }
 
-    /// Return the errors (code and text) and the lines of the log since the last call, and the last statistics if there are new ones.
+    /// Give the client the token that it wants: the text, when it expires in milliseconds since 1970, the principal, and the
+    /// extensions by name.
+    #[pyo3(signature = (text, expires_at_ms, principal, extensions))]
+    fn give_token(
+        &self,
+        py: Python<'_>,
+        text: String,
+        expires_at_ms: i64,
+        principal: String,
+        extensions: Vec<(String, String)>,
+    ) -> PyResult<()> {
+        let token = Token { text, expires_at_ms, principal, extensions };
+        self.detached(py, |client| client.give_token(Ok(&token)))
+    }
+
+    /// Tell the client that there is no token, with the reason.
+    fn refuse_token(&self, py: Python<'_>, reason: &str) -> PyResult<()> {
+        self.detached(py, |client| client.give_token(Err(reason)))
+    }
+
+    /// Return the errors (code and text) and the lines of the log since the last call, the last statistics if there are new
+    /// ones, and whether a token is wanted.
     fn reports(&self, py: Python<'_>) -> PyResult<Reports> {
         Ok(separated(self.detached(py, |producer| Ok(producer.take_reports()))?))
     }
@@ -365,15 +409,16 @@ fn seconds(time: f64) -> Duration {
 }
 
 fn separated(reports: Vec<Report>) -> Reports {
-    let (mut errors, mut lines, mut statistics) = (Vec::new(), Vec::new(), None);
+    let (mut errors, mut lines, mut statistics, mut is_token_wanted) = (Vec::new(), Vec::new(), None, false);
     for report in reports {
         match report {
             Report::Failed(error) => errors.push((error.code, error.text)),
             Report::Logged(level, facility, text) => lines.push(format!("{facility} [{level}] {text}")),
             Report::Statistics(text) => statistics = Some(text),
+            Report::TokenWanted => is_token_wanted = true,
         }
     }
-    (errors, lines, statistics)
+    (errors, lines, statistics, is_token_wanted)
 }
 
 /// Load librdkafka from a file, if it has this version.
@@ -393,7 +438,7 @@ fn can_decode(spec: &str) -> bool {
 
 /// The native kernel.
 #[pymodule]
-fn dynamic_kafka_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(load_librdkafka, module)?)?;

@@ -13,21 +13,14 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import CheckpointError, DataLossError, OffsetResolutionError
 from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests import engine
 from tests.engine import Query, read_batch
 
 pytestmark = pytest.mark.broker
 
 Topic = Callable[..., str]
 FOR_EVER = {"retention.ms": "-1"}  # records with old times would be deleted at once
-
-
-@pytest.fixture(autouse=True)
-def _implementation(implementation: Implementation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "IMPLEMENTATION", implementation)
 
 
 def options(broker: KafkaBroker, topic: str, **more: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Tables with the formats `avro` and `avro-confluent`: the native kernel reads the same rows and errors as Python."""
+"""Tables with the formats `avro` and `avro-confluent`: the native kernel decodes the same rows and errors as Python."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ import pytest
 from pyspark.errors import PySparkException
 
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.native import kernel
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.schema_registry import Proxy, SchemaRegistry
-from tests.spark.tables import Topic, as_batches, create, on, rows
+from tests.spark.tables import Topic, as_batches, create, each_decoder, on, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
-READERS = ("python", "native")
 SECRET = "me:hunter2"
 COLUMNS = "id BIGINT NOT NULL, name STRING, `more` ARRAY<STRING NOT NULL>, p INT METADATA FROM 'offset'"
 
@@ -36,8 +34,6 @@ def server() -> Iterator[SchemaRegistry]:
 @pytest.fixture
 def proxy(server: SchemaRegistry) -> Iterator[Proxy]:
     """A proxy before it, of the test's own."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
     with Proxy(server.url) as running:
         yield running
 
@@ -73,35 +69,40 @@ def error(env: TableEnvironment, query: str) -> str:
     return next(line for line in str(caught.value).splitlines() if "Error: " in line or "cannot be read" in line)
 
 
-def test_an_avro_table_is_decoded_where_it_is_read(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """With the same types, rows and errors, whatever reads; and no Python function is left in the plan."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
+def test_an_avro_table_is_decoded_where_it_is_read(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same types, rows and errors, whoever decodes; and no Python function is left in the plan."""
     fine = [b"\x02\x02\x02a\x02\x04\x02x\x02y\x00", b"\x04\x00\x00"]
-    # A number of 10 bytes with bits that do not fit is read by Python alone, and as it is there.
+    # A number of 10 bytes with bits that do not fit is decoded by Python alone, and as it is there.
     odd = b"\xff" * 9 + b"\x03\x00\x00"
     bad = [b"\x04\x00\x00!", b"\x02\x02\x04\xff\xff\x00", b"", b"\x02\x02\x02a\x02\xff\xff\xff\xff\x0f"]
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(b"k", v) for v in (*fine, odd, None, *bad)], partition=0)
     found: dict[str, list[Any]] = {}
-    for reader in READERS:
-        options = on(cluster_a, name, format="avro") | {"reader-implementation": reader}
+    for reader in each_decoder(monkeypatch):
+        options = on(cluster_a, name, format="avro")
         create(env, reader, COLUMNS, options | {"format.on-error": "skip"})
         create(env, f"strict_{reader}", COLUMNS, options)
         assert ("value_row" in plan(env, f"SELECT id FROM {reader}")) == (reader == "native")
-        assert ("ArrowEvalPython" in plan(env, f"SELECT id FROM {reader}")) == (reader == "python")
+        assert ("ArrowEvalPython" in plan(env, f"SELECT id FROM {reader}")) == (reader == "spark")
         found[reader] = [
             rows(env, f"SELECT * FROM {reader}"),
             error(env, f"SELECT * FROM strict_{reader}"),
             env.from_path(reader).schema,
         ]
-    assert found["native"] == found["python"]
+    assert found["native"] == found["spark"]
     assert found["native"][0] == [(-(2**63), None, None, 2), (1, "a", ["x", "y"], 0), (2, None, None, 1)]
     assert "offset 4: the value cannot be read as avro: bytes are left over behind the record" in found["native"][1]
 
 
 def test_schemas_of_a_registry_are_learned_as_they_appear(
-    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, server: SchemaRegistry, proxy: Proxy
+    env: TableEnvironment,
+    cluster_a: KafkaBroker,
+    topic: Topic,
+    server: SchemaRegistry,
+    proxy: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also while a stream runs. Each is asked for once, messages with damaged ids are errors, and no plan shows a secret."""
     name = topic(cluster_a)
@@ -129,9 +130,9 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
     }
     proxy.authorization = "Basic bWU6aHVudGVyMg=="
     found: dict[str, list[Any]] = {}
-    for reader in READERS:
-        create(env, reader, COLUMNS, options | {"reader-implementation": reader, "format.on-error": "skip"})
-        create(env, f"strict_{reader}", COLUMNS, options | {"reader-implementation": reader})
+    for reader in each_decoder(monkeypatch):
+        create(env, reader, COLUMNS, options | {"format.on-error": "skip"})
+        create(env, f"strict_{reader}", COLUMNS, options)
         proxy.requests.clear()
         found[reader] = [
             rows(env, f"SELECT * FROM {reader}"),
@@ -139,7 +140,7 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
             env.from_path(reader).schema,
         ]
         assert SECRET not in plan(env, f"SELECT * FROM {reader}") + str(env.from_path(reader)._jdf.toString())
-    assert found["native"] == found["python"]
+    assert found["native"] == found["spark"]
     expected = [(1, "a", None, 0), (2, None, ["x"], 1), (3, "c", None, 2), (6, "f", None, 7)]
     assert found["native"][0] == expected
     assert "offset 3: the value cannot be read as avro-confluent: it ends within name" in found["native"][1]
@@ -159,7 +160,12 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
 
 
 def test_a_registry_that_is_down_fails_the_query_as_before(
-    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, server: SchemaRegistry, proxy: Proxy
+    env: TableEnvironment,
+    cluster_a: KafkaBroker,
+    topic: Topic,
+    server: SchemaRegistry,
+    proxy: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With its own error, and not with an error of each message; once it answers again, the query succeeds."""
     name = topic(cluster_a)
@@ -172,20 +178,20 @@ def test_a_registry_that_is_down_fails_the_query_as_before(
         "format.on-error": "skip",
     }
     errors = {}
-    for reader in READERS:
-        create(env, reader, "id BIGINT", options | {"reader-implementation": reader})
+    for reader in each_decoder(monkeypatch):
+        create(env, reader, "id BIGINT", options)
         proxy.failures = [503, 503]
         errors[reader] = error(env, f"SELECT * FROM {reader}")
         assert proxy.failures == []  # as many attempts as before
         assert rows(env, f"SELECT * FROM {reader}") == [(i,) for i in range(10)]
-    assert errors["native"] == errors["python"]
+    assert errors["native"] == errors["spark"]
     assert "RegistryError: Schema registry " in errors["native"]
 
     unfit = record(("id", "string"))
     other = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, other, [(b"k", register(server, other, unfit) + b"\x02a")], partition=0)
-    for reader in READERS:
-        create(env, f"unfit_{reader}", "id BIGINT", options | {"topic": other, "reader-implementation": reader})
+    for reader in each_decoder(monkeypatch):
+        create(env, f"unfit_{reader}", "id BIGINT", options | {"topic": other})
         errors[reader] = error(env, f"SELECT * FROM unfit_{reader}")
-    assert errors["native"] == errors["python"]
+    assert errors["native"] == errors["spark"]
     assert "does not fit the columns: id is written as string and is long here" in errors["native"]

@@ -351,6 +351,20 @@ def test_a_cloud_token_goes_to_brokers_of_that_cloud(cloud: str, by_document: bo
         assert "who may take a token" in why_refused({**own, "bootstrap.servers": broker, name: "x"}, options)
 
 
+def test_a_function_that_makes_tokens_is_named_by_the_query_alone() -> None:
+    """It would be run; and its tokens are a login of the query's options, which goes to listed brokers only."""
+    for name in ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class"):
+        assert "names a function in Python" in why_refused({name: "os:abort"}, {}, properties=(name,))
+    given = {"sasl.mechanism": "OAUTHBEARER", "sasl.login.callback.handler.class": "my_tokens:make"}
+    given["security.protocol"] = "SASL_SSL"
+    own = {"bootstrap.servers": "evil.example.com:9093"}
+    assert "(sasl.login.callback.handler.class) would go to evil.example.com:9093" in why_refused(own, given)
+    assert why_refused(own, given, servers=("evil.example.com",)) == ""
+    assert "would change how the login" in why_refused(
+        own | {"security.protocol": "SASL_PLAINTEXT"}, given, servers=("evil.example.com",)
+    )
+
+
 def test_a_login_behind_a_reference_may_be_a_clouds() -> None:
     """With a mechanism of tokens, the text of the login has to be seen, or the brokers listed."""
     own = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": "${env:KAFKA_JAAS}"}

@@ -26,15 +26,9 @@ from dynamic_kafka.errors import RowError
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.encoding import encode, native_spec
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
-from dynamic_kafka.native import encoder, kernel
+from dynamic_kafka.native import encoder
 
 PREFIX = b"\0\0\0\0\7"
-
-
-@pytest.fixture(autouse=True)
-def _kernel() -> None:
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
 
 
 def check(schema: StructType, avro: AvroSchema, count: int, seed: int) -> tuple[int, int]:

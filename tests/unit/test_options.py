@@ -41,7 +41,6 @@ LATEST = KafkaOffsetsInitializer.latest()
 # A right value for each option, as text, and what it is read as.
 RIGHT: dict[str, tuple[str, Any]] = {
     "topic": ("a; b", ("a", "b")),
-    "reader-implementation": ("Python", "python"),
     "topic-pattern": ("a.*", re.compile("a.*")),
     "topic-partitions": ('{"a": [0]}', frozenset({("a", 0)})),
     "stream-ids": ("s;r", ("s", "r")),

@@ -82,7 +82,7 @@ def test_values_that_are_left_and_rows_with_an_error_are_counted_by_topic() -> N
             VALUE_ROW: pa.array(rows, TYPE),
         }
     )
-    tally = Tally("run", "native")
+    tally = Tally("run")
     batches = counted(counted(iter([batch, batch.slice(4)]), tally, "undecoded"), tally, "errors")
     assert list(batches) == [batch, batch.slice(4)]
     assert tally._report(False)["unread"] == {

@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
                 v.push(decimal(self.bytes(*size)?, *precision)?);
             }
             (Step::Text | Step::Bytes(_), Values::String(v)) => {
-                let text = str::from_utf8(self.text()?).map_err(|_| Uncertain)?;
+                let text = std::str::from_utf8(self.text()?).map_err(|_| Uncertain)?;
                 v.data.extend_from_slice(text.as_bytes());
                 v.end()?;
             }

@@ -101,7 +101,7 @@ os.register_at_fork(after_in_child=_finishing.clear)
 
 
 def _key(cluster: str, task: WriteTask) -> Hashable:
-    more = task.settings.prefix, task.chain, task.settings.writer_implementation
+    more = task.settings.prefix, task.chain
     return pool_key("write in transactions", cluster, task.destinations[cluster].properties, more)
 
 
@@ -181,7 +181,6 @@ def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     producer = ClusterProducer(
         cluster,
         properties,
-        task.settings.writer_implementation,
         config,
         statistics_ms=min(statistics_ms(task.settings), _STATISTICS_MS),
     )

@@ -17,7 +17,6 @@ from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, liste
 from dynamic_kafka.history.folder import is_at
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.config.secrets import storable
-from dynamic_kafka.native import implementation
 from dynamic_kafka.source.admission import admit, load
 from dynamic_kafka.source.aligner import Aligner
 from dynamic_kafka.source.batch import check_streams, open_ranges
@@ -58,7 +57,6 @@ class SourceEnumerator:
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
-        self._reader = implementation(settings.reader_implementation)
         self._policy = ReadPolicy(
             settings.starting, settings.stopping, settings.fail_on_data_loss, settings.retention_ms, settings.drain
         )
@@ -304,7 +302,6 @@ class SourceEnumerator:
             "commitsSucceeded": sum(m.commits.succeeded for m in self._view.monitors.values()),
             "commitsFailed": sum(m.commits.failed for m in self._view.monitors.values()),
             "done": bool(document.done),
-            "reader": self._reader,
             **({} if document.history is None else {"history": progress(document.history)}),
             **({} if self._aligner is None else {"alignment": self._aligner.status()}),
         }

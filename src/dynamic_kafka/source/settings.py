@@ -14,7 +14,6 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartiti
 from dynamic_kafka.kafka.config.documents import DocumentRules, cluster_properties
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.options import Parser, boolean, choice, duration_ms, integer, non_blank, option
 from dynamic_kafka.source.offsets import Packing
 from dynamic_kafka.source.planning import OffsetRange, parse_offset_ranges
@@ -180,13 +179,6 @@ class SourceSettings:
         "1 min",
         doc="With alignment: how long a partition that was read to its end, or a cluster that does not answer, still holds "
         "the others back. Without alignment it has no effect.",
-    )
-    reader_implementation: Implementation = option(
-        "reader-implementation",
-        choice(*get_args(Implementation)),
-        "auto",
-        doc="What reads the records on the executors: `native` is the native kernel (the extra `native`), `python` is plain "
-        "Python. `auto` is the kernel where it is installed. A cluster with tokens from Python code is read by Python.",
     )
     include_headers: bool = option("includeHeaders", boolean, "false", doc="If true, adds the column `headers`.")
     include_leader_epoch: bool = option(

@@ -36,6 +36,7 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.native import kernel
 
 # Every Spark session imports this module through pyspark_dynamic_kafka, so slow modules are imported where they are used.
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from dynamic_kafka.sink.settings import SinkSettings
     from dynamic_kafka.source.configure import SourceObjects
     from dynamic_kafka.source.enumerator import SourceEnumerator
-    from dynamic_kafka.source.fetching import LookUpSchemas
+    from dynamic_kafka.source.fetcher import LookUpSchemas
     from dynamic_kafka.source.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
     from dynamic_kafka.source.tally import Observation, Tally
@@ -111,6 +112,7 @@ class DynamicKafkaDataSource(DataSource):
 
     Raises:
         ConfigurationError: When created, that is at `.load()`, if an option is unknown, invalid, missing or in conflict.
+        DynamicKafkaError: The same, if the native kernel cannot be used on this machine.
     """
 
     short_name: ClassVar[str] = NAME
@@ -124,6 +126,7 @@ class DynamicKafkaDataSource(DataSource):
         self._made_here = True
         if ARCHIVE_PLAN not in options:
             self._check()
+            kernel()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_made_here"}
@@ -426,7 +429,7 @@ class _ExecutorSide:
         from dynamic_kafka.source.tally import tally_of
         from dynamic_kafka.spark.identity import query_of
 
-        tally = tally_of(partition.observation, self._settings)
+        tally = tally_of(partition.observation)
         tally.begin(*query_of(TaskContext.get()))
         return tally
 

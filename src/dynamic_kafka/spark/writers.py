@@ -146,12 +146,10 @@ class _Writer:
             published = self._publish(found) if exactly_once and found else None
             publications.extend([published] if published is not None else [])
         _log.info(
-            "Wrote %d records (%d bytes) in %d tasks (%s), of which the slowest took %.0f ms to write and %.0f ms to "
-            "flush; %s",
+            "Wrote %d records (%d bytes) in %d tasks, of which the slowest took %.0f ms to write and %.0f ms to flush; %s",
             sum(m.report.total.records for m in found),
             sum(m.report.total.bytes for m in found),
             len(found),
-            ", ".join(sorted({writer for m in found for writer in m.report.writers})) or "no rows",
             max((m.report.write_ms for m in found), default=0),
             max((m.report.flush_ms for m in found), default=0),
             published or f"{sum(m.report.errors for m in found)} errors",

@@ -103,7 +103,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             "another start: a batch query reads up to the latest offset, so it would read nothing",
         )
     reader = spark.readStream if streaming else spark.read
-    value_row = _value_row(spark, table) if settings.reader_implementation != "python" else None
+    value_row = _value_row(spark, table)
     needed = _needed(table, value_row)
     if streaming and settings.stopping is not None and table.definition.watermark is not None and _ends_alone(spark):
         needed = needed.add(LAST_ROW, BooleanType())

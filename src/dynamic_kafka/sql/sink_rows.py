@@ -205,8 +205,6 @@ def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | N
 
     The kernel encodes all rows of the types that it knows, so that no row is left to Spark.
     """
-    if configure_sink(table.sink).writer_implementation == "python":
-        return None
     if has_legacy_times(spark):
         return None
     # Spark spreads the rows over tasks by the bytes of their key.

@@ -1,7 +1,7 @@
 """Arrow columns to Avro's binary encoding: field by field, each for all rows of a batch at once.
 
-Where the native kernel is installed, it encodes the batches that it is certain about. Otherwise each field becomes a binary
-column; a record is the columns of its fields, joined row by row by Arrow. So no value becomes a Python object.
+The native kernel encodes the batches that it is certain about. Otherwise each field becomes a binary column; a record is the
+columns of its fields, joined row by row by Arrow. So no value becomes a Python object.
 """
 
 from __future__ import annotations

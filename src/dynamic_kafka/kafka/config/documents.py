@@ -11,6 +11,7 @@ the URL of tokens      only what `allowed-token-urls` lists
 a broker's address     host:port, without a protocol, because librdkafka would prefer that to security.protocol
 the query's own login  only to brokers that `allowed-servers` lists, and as the query's options say: the document sets no
                        property of the login or of TLS
+a function in Python   never, because it would be run
 a cloud's token        only to that cloud's own brokers and those that `allowed-servers` lists, with the certificates that
                        the query trusts. `tokens` adds, for any query: only by verified TLS
 a name for Kerberos    letters, digits and `. _ / @ -`, because it goes into a shell command
@@ -40,6 +41,7 @@ PREFIX = "metadata-service."
 
 _PROPERTIES, _REFERENCES = f"{PREFIX}allowed-properties", f"{PREFIX}allowed-references"
 _SERVERS, _TOKEN_URLS = f"{PREFIX}allowed-servers", f"{PREFIX}allowed-token-urls"
+_HANDLER = "sasl.login.callback.handler.class"
 _JAAS, _KEYTAB = "sasl.jaas.config", "keyTab"
 _NAMES_IN_JAAS = ("principal", "serviceName")
 _PROBE = "probe"  # librdkafka's word for the certificates of the system
@@ -143,6 +145,12 @@ def _in_property(key: str, value: str, rules: DocumentRules) -> Iterator[Refused
             f"Property '{key}' is not allowed in metadata",
             "take it out, and set it as an option of the query (properties.*) if it is needed",
             f"{_PROPERTIES}={key}" if key in ALL_NAMES else "",
+        )
+        return
+    if tokens.is_own_function(value) and key.endswith("callback.handler.class"):
+        yield Refused(
+            f"Property '{key}' names a function in Python, which would be run",
+            "take it out, and set it as an option of the query (properties.*) if it is needed",
         )
         return
     references = list(secrets.references(key, value))
@@ -249,6 +257,8 @@ def _logins(own: Mapping[str, str], given: Mapping[str, str], rules: DocumentRul
         return  # a ticket is of use for the broker of its name only
     others = [server for server in _servers(merged) if not _is_listed(server, rules.servers)]
     lent = sorted(key for key in _LOGIN if key in given and key not in own and not _is_open(key, given[key]))
+    if tokens.is_own_function(merged.get(_HANDLER, "")):  # a document has none
+        lent.append(_HANDLER)
     cloud = tokens.cloud_of(merged)
     if lent:
         if others:

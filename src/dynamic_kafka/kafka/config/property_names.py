@@ -132,7 +132,7 @@ JAVA_CODE: dict[str, str] = {
     "ssl.engine.factory.class": "use the ssl.truststore.* and ssl.keystore.* properties",
     "sasl.login.class": "use sasl.jaas.config with Kafka's own login modules",
     "sasl.login.callback.handler.class": "use Kafka's OAuthBearerLoginCallbackHandler, AWS MSK's or Google Cloud's "
-    "handler, SCRAM or certificates",
+    "handler, a function of your own in Python (package.module:function), SCRAM or certificates",
     "sasl.client.callback.handler.class": "use Kafka's OAuthBearerLoginCallbackHandler, AWS MSK's or Google Cloud's "
     "handler, SCRAM or certificates",
     "sasl.oauthbearer.jwt.retriever.class": "use Kafka's ClientCredentialsJwtRetriever",
