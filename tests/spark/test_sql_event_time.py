@@ -116,7 +116,7 @@ def test_wall_times_are_the_same_in_each_zone(
         create_json(env, "o", "ts TIMESTAMP(3)", cluster_a, written)
         env.execute_sql("INSERT INTO o SELECT ts FROM t")
         assert sorted(str(json.loads(got.value or b"")["ts"]) for got in records(cluster_a, written)) == [
-            at.isoformat(" ", "milliseconds").removesuffix(".000") for at in times
+            at.isoformat(" ", "milliseconds").rstrip("0").rstrip(".") for at in times
         ]
 
 
