@@ -40,9 +40,9 @@ def wall_times(seed: int) -> Iterator[datetime]:
 WALL = """ts TIMESTAMP(3), id INT, k INT, s AS DATE_FORMAT(ts, 'dd.MM.yyyy HH:mm'),
 WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"""
 OF_ROWS = """SELECT ts, DATE_FORMAT(ts, 'E dd HH:mm:ss.SSS'), FLOOR(ts TO HOUR), TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm'),
-TO_DATE(DATE_FORMAT(ts, 'dd.MM.yyyy'), 'dd.MM.yyyy'), EXTRACT(HOUR FROM ts), TIMESTAMPDIFF(MINUTE, TIMESTAMP '2010-01-31 02:30:00', ts),
-TIMESTAMPDIFF(MONTH, TIMESTAMP '2010-01-31 02:30:00', ts), ts + INTERVAL '1' DAY, CAST(ts AS DATE) FROM t
-WHERE ts >= TIMESTAMP '2011-12-30 00:00:00' OR ts < TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm') + INTERVAL '1' HOUR"""
+TO_DATE(DATE_FORMAT(ts, 'dd.MM.yyyy'), 'dd.MM.yyyy'), EXTRACT(HOUR FROM ts), ts + INTERVAL '1' DAY, CAST(ts AS DATE),
+TIMESTAMPDIFF(MINUTE, TIMESTAMP '2010-01-31 02:30:00', ts), TIMESTAMPDIFF(MONTH, TIMESTAMP '2010-01-31 02:30:00', ts)
+FROM t WHERE ts >= TIMESTAMP '2011-12-30 00:00:00' OR ts < TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm') + INTERVAL '1' HOUR"""
 BOUNDS = "window_start, window_end, window_time"
 SESSIONS = """SELECT SESSION_START(ts, INTERVAL '20' MINUTE), SESSION_END(ts, INTERVAL '20' MINUTE), k, COUNT(*), MIN(id)
 FROM t GROUP BY k, SESSION(ts, INTERVAL '20' MINUTE)"""
@@ -116,7 +116,7 @@ def test_wall_times_are_the_same_in_each_zone(
         create_json(env, "o", "ts TIMESTAMP(3)", cluster_a, written)
         env.execute_sql("INSERT INTO o SELECT ts FROM t")
         assert sorted(str(json.loads(got.value or b"")["ts"]) for got in records(cluster_a, written)) == [
-            at.isoformat(" ", "milliseconds").removesuffix(".000") for at in times
+            at.isoformat(" ", "milliseconds").rstrip("0").rstrip(".") for at in times
         ]
 
 

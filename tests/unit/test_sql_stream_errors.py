@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -78,6 +77,8 @@ def streaming(cause: str) -> StreamingQueryException:
 class Failed:
     """A query that has ended with an error."""
 
+    name = "t"
+
     def __init__(self, error: Exception) -> None:
         self.error = error
         self.isActive = False
@@ -124,7 +125,7 @@ def test_what_spark_finds_out_in_the_first_batch_is_said_in_the_same_words(cause
     assert "\n" not in str(raised.value)
     (statement,) = parse_script("INSERT INTO t SELECT 1")
     with pytest.raises(ConfigurationError, match=f"Line 1, job 't': .*{problem}"):
-        Job(SimpleNamespace(**vars(query), name="t", awaitTermination=query.awaitTermination), statement, "...").ended()
+        Job(query, statement, "...").ended()
 
 
 @pytest.mark.parametrize(
