@@ -156,7 +156,7 @@ class World:
                 if self.way == "same-offsets":
                     new.entries.append(None)
                 continue
-            if fault < 0.02:
+            if fault < 0.02 and not self.identical:
                 self.say(f"leave out {record.content}")
                 continue
             if fault < 0.04 and not self.identical:
