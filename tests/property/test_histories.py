@@ -184,9 +184,11 @@ class ModelView:
         """What the document kept."""
         return {name: ClusterAccess(kept.properties, kept.kafka_id) for name, kept in clusters.items()}
 
-    def rows_at(self, *_: object) -> Mapping[KafkaTopicPartition, KafkaRow]:
+    def rows_at(
+        self, cluster: str, _: ClusterOffsets, offsets: Mapping[KafkaTopicPartition, int]
+    ) -> dict[KafkaTopicPartition, KafkaRow]:
         """No record is compared, because topics have ids."""
-        raise AssertionError
+        raise AssertionError((cluster, offsets))
 
     def with_stand_ins(self, groups: list[list[Range]], document: Document) -> tuple[list[list[Range]], list[str]]:
         """What is planned is read where it was planned."""

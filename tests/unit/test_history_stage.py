@@ -165,7 +165,7 @@ def test_the_document_keeps_the_stage(parts: list[list[int]], values: bool, limi
     files = [f._replace(values=named) for f in stage.history.files if isinstance(f, HistoryFile)]
     gaps = (HistoryGap("c", "id", "t", 1, 5, 9), HistoryGap("c", "", "t", 2, 0, 1))
     stage = replace(stage, history=replace(stage.history, rows=stage.history.rows + 5))
-    mixed = (gaps[0], *files, gaps[1])
+    mixed: tuple[HistoryFile | HistoryGap, ...] = (gaps[0], *files, gaps[1])
     stage = replace(stage, history=replace(stage.history, files=mixed, limit=limit, cluster="c"))
     document = Document(history=stage)
     text = json.dumps(encode(document))
