@@ -55,6 +55,7 @@ class Log:
         self.start = 0
         self.entries: list[Record | None] = []
         self.copied: list[Sync] = []
+        self._readings = 0
 
     @property
     def end(self) -> int:
@@ -67,11 +68,15 @@ class Log:
 
     def offset_at(self, _: KafkaTopicPartition, time_ms: int) -> int | None:
         """See `RecordLog`."""
-        return next((print_.offset for print_ in self.records(TP, 0, self.end) if print_.time_ms >= time_ms), None)
+        kept = enumerate(self.entries[self.start :], self.start)
+        return next((offset for offset, record in kept if record is not None and record.time_ms >= time_ms), None)
 
     def records(self, _: KafkaTopicPartition, start: int, end: int) -> Iterator[RecordPrint]:
-        """See `RecordLog`."""
+        """See `RecordLog`. As with a consumer, only the last one that was begun may go on."""
+        self._readings += 1
+        mine = self._readings
         for offset in range(max(start, self.start), min(end, self.end)):
+            assert mine == self._readings, "it is read at another place by now"
             record = self.entries[offset]
             if record is not None:
                 yield RecordPrint(offset, record.time_ms, record.content, "")

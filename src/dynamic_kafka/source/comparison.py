@@ -111,14 +111,28 @@ def _beginnings(request: MoveRequest, old: RecordLog, new: RecordLog) -> Iterato
         if at <= request.position:
             yield anchor(at, at, _differences("before", list(new.records(of_new, settled, at))))
         return
-    for record in _not_older(old, of_old, first_new.time_ms, old_start, old_end):
-        if record.same(first_new):
-            yield anchor(record.offset, settled)
-    last, count = first_new.offset, 0
-    for record in islice(new.records(of_new, settled, new_end), _MOST):
-        if record.same(first_old):
-            yield anchor(old_start, record.offset, (Difference("before", first_new.offset, last, count),))
-        last, count = record.offset, count + 1
+    # A log is read at one place at a time, and each of these points is tried before the next one is looked for.
+    begin: int | None = old_start
+    while begin is not None:
+        ours = (
+            record for record in _not_older(old, of_old, first_new.time_ms, begin, old_end) if record.same(first_new)
+        )
+        found = next(ours, None)
+        if found is not None:
+            yield anchor(found.offset, settled)
+        begin = found.offset + 1 if found is not None else None
+    last, count, begin = first_new.offset, 0, settled
+    while begin is not None and count < _MOST:
+        at, begin = begin, None
+        for record in islice(new.records(of_new, at, new_end), _MOST - count):
+            if record.same(first_old):
+                before = (Difference("before", first_new.offset, last, count),) if count else ()
+                begin = record.offset
+                break
+            last, count = record.offset, count + 1
+        if begin is not None:
+            yield anchor(old_start, begin, before)
+            last, count, begin = begin, count + 1, begin + 1
 
 
 def _newest_before(tp: KafkaTopicPartition, old: RecordLog, begun: Anchor) -> int:
@@ -218,21 +232,22 @@ def _walk(
         digest="",
         besides=besides,
     )
+    lacks = 0
+    if state in ("lags", "differs"):
+        lacks, until, digest = 0, at_old, ""
+        while lacks < most and (ours := mine.first()) is not None and ours.offset < position:
+            mine.take()
+            lacks, until, digest = lacks + 1, ours.offset + 1, _chained(digest, ours, same_offsets=same_offsets)
+        if marks is not None and marks.until == position and (ours is None or ours.offset >= position):
+            until = position
+        reached = reached._replace(until=until, ahead=lacks, digest=digest)
     if anchor.newest_ms == ALL and count:  # what was read before the anchor is known again
         compared = max(time_ms for time_ms, _ in recent)
         newest_ms = _newest_before(tp, old, reached._replace(newest_ms=compared, began_old=at_old))
         reached = reached._replace(newest_ms=newest_ms, floor=at_new, floor_ms=newest_ms)
     if start_new > anchor.floor:
         reached = reached._replace(floor=at_new, floor_ms=newest_ms)
-    if state in ("complete", "partial"):
-        return Comparison(reached, state)
-    lacks, until, digest = 0, at_old, ""
-    while lacks < most and (ours := mine.first()) is not None and ours.offset < position:
-        mine.take()
-        lacks, until, digest = lacks + 1, ours.offset + 1, _chained(digest, ours, same_offsets=same_offsets)
-    if marks is not None and marks.until == position and (ours is None or ours.offset >= position):
-        until = position
-    return Comparison(reached._replace(until=until, ahead=lacks, digest=digest), state, lacks)
+    return Comparison(reached, state, lacks)
 
 
 def compare_counted(request: MoveRequest, anchor: Anchor, new: RecordLog) -> Comparison:

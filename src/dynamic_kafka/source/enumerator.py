@@ -205,7 +205,7 @@ class SourceEnumerator:
         if not waits:
             return readable
         done = not result.requests and not backlog and all(move.done for move in result.moves)
-        self._idle = done and not self._unmarked
+        self._idle = done and not self._unmarked and not result.comparisons
         if self._available_now:
             self._view.finish_commits()
         return None
