@@ -124,7 +124,7 @@ def test_rights_that_are_missing(secured: KafkaBroker, topic: Topic, doctor: Doc
     grant(secured, "clerk", ResourceType.TOPIC, name, AclOperation.READ, AclOperation.WRITE)
     grant(secured, "clerk", ResourceType.GROUP, name, AclOperation.READ)
     code, found = doctor(*arguments)
-    assert code == 0, "exactly-once is not asked for"
+    assert code == 0, f"exactly-once is not asked for: {found}"
     assert [result for result, _ in found["rights"]] == ["ok", "ok", "warning"], found["rights"]
     assert found["rights"][2][1] == (
         f"not enough for writing exactly once: missing is Describe, Write on TransactionalId '{name}.dk-*'; "
@@ -160,7 +160,8 @@ def test_a_wrong_password_is_tried_once(secured: KafkaBroker, doctor: Doctor) ->
     assert other[0] == "ok"
     assert "login" not in other[1]
     skipped = (
-        "not asked, because the login was refused: listeners, answer, clock, topics, rights, transactions, commit log"
+        "not asked, because the login was refused: listeners, answer, clock, topics, rights, isolation, transactions, "
+        "commit log"
     )
     assert found["listeners"] == [("unknown", skipped)]
 
