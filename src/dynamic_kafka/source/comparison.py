@@ -8,7 +8,8 @@
 3. Where they differ, the next place is looked for from which they are the same again. What lies between is a difference,
    with its number and its offsets. It stays with the anchor.
 4. The records of the old log that the new one does not have yet are counted, with a hash of them in their order. So they can
-   be compared when the old cluster does not answer any more. After them come the marks, if none is missing between.
+   be compared when the old cluster does not answer any more, or has removed some. After them come the marks, if none is
+   missing between.
 5. What the new log has after the position is looked at, too: a record that was read already, or that is there twice.
 
 Several places may be the beginning, if records are identical. The first one that nothing contradicts counts: from it, most
@@ -71,7 +72,13 @@ def compare(
         most: The largest number of records to compare now.
     """
     if anchor is not None:
-        return _walk(request, anchor, old, new, most)
+        if anchor.ahead and not _has_counted(request, anchor, old):
+            found = compare_counted(request, anchor, new)
+            if found.state not in ("complete", "uncounted"):
+                return found
+            anchor = found.anchor
+        # What was counted is compared as a whole: the old log may lose a part of it before the next time.
+        return _walk(request, anchor, old, new, max(most, anchor.ahead))
     best: Comparison | None = None
     for begin in islice(_beginnings(request, old, new), _BEGINNINGS):
         found = _walk(request, begin, old, new, most, strictly=True)
@@ -88,6 +95,19 @@ def compare(
         begun = begun._replace(floor=begun.new, floor_ms=newest_ms, newest_ms=newest_ms)
     best = best._replace(anchor=begun)
     return _walk(request, begun, old, new, most) if best.state == "differs" else best
+
+
+def _has_counted(request: MoveRequest, anchor: Anchor, old: RecordLog) -> bool:
+    """Return whether the old log still has all records that were counted. If not, their count is what is known of them."""
+    tp, same_offsets = request.old_partition, request.by == "same-offsets"
+    marks = max((m for m in request.marks if m.records and m.until <= request.position), default=None)
+    end = max(min(anchor.until, old.bounds(tp)[1]), anchor.old)
+    count, digest = 0, ""
+    for record in _with_marks(old.records(tp, anchor.old, end), marks, anchor.old):
+        if count == anchor.ahead:
+            break
+        count, digest = count + 1, _chained(digest, record, same_offsets=same_offsets)
+    return count == anchor.ahead and digest == anchor.digest
 
 
 def _beginnings(request: MoveRequest, old: RecordLog, new: RecordLog) -> Iterator[Anchor]:
