@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient
 from examples.migration.copier import PARTITIONS, Copier, ends
 from rich.console import Console
 
+from dynamic_kafka.source.checkpoint import read_checkpoint
 from dynamic_kafka.testing import KafkaBroker
 
 _TOPIC = "orders"
@@ -70,7 +71,8 @@ class Query:
         self.out = scratch / "out"
         self.document = scratch / "streams.yaml"
         self._log = (scratch / "query.log").open("ab")
-        self._arguments = [str(self.document), str(scratch / "checkpoint"), str(self.out)]
+        self._checkpoint = scratch / "checkpoint"
+        self._arguments = [str(self.document), str(self._checkpoint), str(self.out)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -107,6 +109,13 @@ class Query:
     def read(self, cluster: str | None = None) -> int:
         """Return the number of rows, of one cluster or of all."""
         return sum(count for (_, of), count in self.rows().items() if cluster in (None, of))
+
+    def has_compared(self, cluster: str) -> bool:
+        """Return whether the checkpoint knows all records before its positions on a cluster."""
+        checkpoint = read_checkpoint(str(self._checkpoint))
+        batch = checkpoint.batch(checkpoint.last)
+        state = batch.document(batch.source(None)).clusters[cluster]
+        return all(tp in state.anchors and state.anchors[tp].until == end for tp, (_, end) in state.ranges.items())
 
     def is_running(self) -> bool:
         """Return whether the process is there."""
@@ -159,7 +168,8 @@ def _story(say: Callable[..., None], query: Query, ledger: Ledger, east: KafkaBr
     for number in range(100):
         older.produce(_TOPIC, f"older-{number}", partition=number % PARTITIONS)
     older.flush()
-    deleted = AdminClient({"bootstrap.servers": west.bootstrap_servers}).delete_records(
+    admin = AdminClient({"bootstrap.servers": west.bootstrap_servers})
+    deleted = admin.delete_records(
         [TopicPartition(_TOPIC, p, end) for p, end in ends(west.bootstrap_servers, _TOPIC).items()]
     )
     for done in deleted.values():
@@ -175,7 +185,7 @@ def _story(say: Callable[..., None], query: Query, ledger: Ledger, east: KafkaBr
 
     ledger.write_to(None)
     wait(lambda: forth.copied == ledger.written == query.read("east"), "the copy")
-    time.sleep(1)
+    wait(lambda: query.has_compared("east"), "the comparison of the copy")
     back_from = ends(west.bootstrap_servers, _TOPIC)
     forth.stop()
     east.kill()
