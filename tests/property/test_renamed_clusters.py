@@ -137,6 +137,7 @@ class Renaming(History):
             assert self.named is not None
             self.forget_unmet(set(CLUSTERS))
             self.named.names = {cluster: f"{cluster}{len(self.log)}" for cluster in CLUSTERS}
+            self.world.service_up = True  # else the process does not learn of it
             return super().next_document()
 
     def forget_unmet(self, clusters: set[str]) -> None:
