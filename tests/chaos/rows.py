@@ -21,6 +21,7 @@ _TICK_S = 0.4
 _ROWS = 6
 _REFRESH_S = 2.0
 _FLUSH_S = 60.0
+_ANY_PARTITION = -1
 _DELIVERY_MS = 300_000  # longer than any fault: what was handed over is delivered once, or known as not delivered
 
 
@@ -68,6 +69,7 @@ class Feeder:
         payload: bytes = b"",
         headers: int = 0,
         header_bytes: int = 1,
+        partition: int = _ANY_PARTITION,
     ) -> None:
         """Write some rows at once.
 
@@ -78,6 +80,7 @@ class Feeder:
             payload: What comes behind the number.
             headers: How many headers each row has.
             header_bytes: The size of a header's value.
+            partition: The partition; by default the producer chooses one.
         """
         with self._lock:
             topic = topic or self.targets[cluster]
@@ -99,7 +102,7 @@ class Feeder:
 
                 value = b"%d %s" % (number, payload) if payload else b"%d" % number
                 try:
-                    producer.produce(topic, value, on_delivery=delivered, **more)
+                    producer.produce(topic, value, partition=partition, on_delivery=delivered, **more)
                 except (BufferError, KafkaException):
                     self._on_the_way.discard(number)
             producer.poll(0)
