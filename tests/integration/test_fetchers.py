@@ -16,9 +16,19 @@ from dynamic_kafka.errors import MissingDependencyError, RecordError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
 from dynamic_kafka.native import Implementation, Kernel, kernel
-from dynamic_kafka.rows import COLUMNS, SPEC, VALUE_ROW, arrow_schema
+from dynamic_kafka.rows import COLUMNS, VALUE_ROW, arrow_schema
 from dynamic_kafka.source.fetchers import make_fetcher
-from dynamic_kafka.source.fetching import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, Fetcher, FetchEvent, Run, Span
+from dynamic_kafka.source.fetching import (
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    DAMAGED,
+    Decoding,
+    Fetched,
+    Fetcher,
+    FetchEvent,
+    Run,
+    Span,
+)
 from dynamic_kafka.source.python_fetcher import PythonFetcher
 from dynamic_kafka.testing import KafkaBroker, MockCluster, produce, wait_until
 
@@ -93,11 +103,13 @@ def open_at(implementation: Implementation) -> Iterator[Callable[..., Fetching]]
         spans: dict[KafkaTopicPartition, Span],
         columns: Sequence[str] = tuple(COLUMNS),
         value_row: pa.Field | None = None,
+        decoding: Decoding | None = None,
     ) -> Fetching:
         properties = {"bootstrap.servers": servers}
         clients = ClusterClients(properties, consumer=SETTINGS)
         opened.append(clients)
-        fetcher = make_fetcher(implementation, clients, properties, "c", arrow_schema(columns, value_row))
+        schema = arrow_schema(columns, value_row)
+        fetcher = make_fetcher(implementation, clients, properties, "c", schema, decoding=decoding)
         fetcher.assign(spans)
         return Fetching(fetcher, clients)
 
@@ -110,13 +122,12 @@ def test_values_are_decoded_or_left(cluster: MockCluster, open_at: Open, impleme
     """A value is a row, or bytes for Spark; the Python fetcher leaves all of them."""
     fine, odd = b'{"a": 1, "b": "x"}', b'{"a": "1"}'
     produce(cluster.bootstrap_servers, "t", [(b"k", value) for value in (fine, odd, None, b"", fine)], partition=0)
-    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]
-    spec = json.dumps({"format": "json", "schema": {"type": "struct", "fields": fields}})
-    assert native.can_decode(spec) == (kernel().module is not None)
+    decoding = Decoding(pa.schema([("a", pa.int64()), ("b", pa.string())]), json.dumps({"format": "json"}))
+    assert native.can_decode(decoding.columns, decoding.spec) == (kernel().module is not None)
     row_type = pa.struct([("a", pa.int64()), ("b", pa.string()), ("__error", pa.string())])
-    value_row = pa.field(VALUE_ROW, row_type, metadata={SPEC: spec})
+    value_row = pa.field(VALUE_ROW, row_type)
     columns = ("value", "partition", "offset", VALUE_ROW)
-    fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 5)}, columns, value_row)
+    fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 5)}, columns, value_row, decoding)
     fetching.until(p0=5)
     row = {"a": 1, "b": "x", "__error": None}
     decoded = [(None, row), (odd, None), (None, None), (b"", None), (None, row)]  # an empty value is not a tombstone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -12,8 +13,7 @@ from dynamic_kafka.native import kernel
 from dynamic_kafka.sink import encoding
 from dynamic_kafka.sink.encoding import encoded
 
-FIELDS = [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]
-SPEC = json.dumps({"format": "json", "options": {}, "schema": {"type": "struct", "fields": FIELDS}})
+SPEC = json.dumps({"format": "json", "options": {}})
 
 
 def rows(count: int, text: str = "x") -> pa.RecordBatch:
@@ -58,6 +58,7 @@ def test_bytes_stay_as_they_are() -> None:
 
 def test_an_executor_without_the_kernel_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver has it, so it has left the encoding to the executors."""
-    monkeypatch.setattr(encoding, "encoder", lambda _: None)
+    missing = MissingDependencyError("pyspark-dynamic-kafka-native", "native", "to encode rows")
+    monkeypatch.setattr(encoding, "encoder", Mock(side_effect=missing))
     with pytest.raises(MissingDependencyError, match=r"needed on this executor, because the driver has it"):
         list(encoded(iter([rows(1)]), {"value": SPEC}))

@@ -6,7 +6,9 @@ Python as Arrow columns, and Spark writes no text of them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,27 +34,30 @@ def encoded(batches: Iterator[pa.RecordBatch], specs: Mapping[str, str]) -> Iter
         MissingDependencyError: If the native kernel is not installed here.
         RowError: If the message of a row would be longer than 2 GiB.
     """
-    encoders = {name: _encoder(spec) for name, spec in specs.items()}
+    encoders = {name: json.loads(spec) for name, spec in specs.items()}
     for batch in batches:
         n = batch.num_rows
         size = max(1, min(n, n * _SLICE_BYTES // max(1, batch.nbytes))) if encoders else max(1, n)
         for start in range(0, n, size):
             rows = batch.slice(start, size)
-            for name, encode in encoders.items():
+            for name, spec in encoders.items():
                 place = rows.schema.get_field_index(name)
-                messages, left = encode(rows.column(place), b"")
+                column = rows.column(place)
+                messages, left, errors = _encoder(column.type, spec)(column, b"")
+                if errors:
+                    raise RowError(errors[0][1], errors[0][2])
                 if left:
                     raise RowError(name, "is longer than a message can be")
                 rows = rows.set_column(place, pa.field(name, messages.type), messages)
             yield rows
 
 
-def _encoder(spec: str) -> Encode:
-    found = encoder(spec)
-    if found is None:
+def _encoder(columns: pa.StructType, spec: Mapping[str, Any]) -> Encode:
+    try:
+        return encoder(columns, spec)
+    except MissingDependencyError:
         raise MissingDependencyError(
             "pyspark-dynamic-kafka-native",
             "native",
             "on this executor, because the driver has it and leaves rows to it",
-        )
-    return found
+        ) from None

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dynamic_kafka.kafka.clients import ClusterClients, usable_implementation
 from dynamic_kafka.native import Implementation
-from dynamic_kafka.source.fetching import Fetcher, LookUpSchemas
+from dynamic_kafka.source.fetching import Decoding, Fetcher
 
 __all__ = ["make_fetcher"]
 
@@ -24,7 +24,7 @@ def make_fetcher(
     cluster: str,
     schema: pa.Schema,
     *,
-    look_up_schemas: LookUpSchemas | None = None,
+    decoding: Decoding | None = None,
 ) -> Fetcher:
     """Return the fetcher for a cluster, and log once in a process which one it is.
 
@@ -34,7 +34,7 @@ def make_fetcher(
         properties: The properties that the clients are made of.
         cluster: The name of the cluster.
         schema: The columns of the batches.
-        look_up_schemas: Looks up what the native kernel needs to decode values with ids of schemas.
+        decoding: How the native kernel decodes values, if the column `VALUE_ROW` is wanted.
 
     Raises:
         DynamicKafkaError: If the native kernel is wanted and not installed, or cannot be used.
@@ -45,7 +45,7 @@ def make_fetcher(
     if found == "native":
         from dynamic_kafka.source.native_fetcher import NativeFetcher
 
-        return NativeFetcher(clients, cluster, schema, look_up_schemas)
+        return NativeFetcher(clients, cluster, schema, decoding)
     from dynamic_kafka.source.python_fetcher import PythonFetcher
 
     return PythonFetcher(clients, cluster, schema)

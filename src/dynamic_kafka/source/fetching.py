@@ -14,15 +14,16 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.native import LookUp
 
 __all__ = [
     "BATCH_BYTES",
     "BATCH_RECORDS",
     "DAMAGED",
+    "Decoding",
     "FetchEvent",
     "Fetched",
     "Fetcher",
-    "LookUpSchemas",
     "Run",
     "Span",
 ]
@@ -36,12 +37,19 @@ DAMAGED = (-199, -198, 2)
 """The error codes of records that cannot be decoded: librdkafka's _BAD_MSG and _BAD_COMPRESSION, Kafka's CORRUPT_MESSAGE."""
 
 
-LookUpSchemas = Callable[[Collection[int]], Mapping[int, str | None]]
-"""Takes ids of schemas in the registry of the values' format, and returns the schemas for the native kernel's decoder.
+class Decoding(NamedTuple):
+    """How the native kernel decodes values to the column `rows.VALUE_ROW`.
 
-None is a schema whose values the kernel leaves. An id that is left out may be asked for again. It raises what the format
-raises if the registry cannot be asked.
-"""
+    Attributes:
+        columns: The columns of the values.
+        spec: What the kernel is told.
+        look_up: Looks up schemas, once for each batch that has values of schemas that the kernel does not know yet. None if
+            values have no ids of schemas.
+    """
+
+    columns: pa.Schema
+    spec: str
+    look_up: LookUp | None = None
 
 
 Run = tuple[str, int, int, int | None]

@@ -11,8 +11,7 @@ from confluent_kafka import KafkaException
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
-from dynamic_kafka.rows import SPEC, VALUE_ROW
-from dynamic_kafka.source.fetching import Fetched, FetchEvent, LookUpSchemas, Span
+from dynamic_kafka.source.fetching import Decoding, Fetched, FetchEvent, Span
 
 __all__ = ["NativeFetcher"]
 
@@ -26,8 +25,7 @@ class NativeFetcher:
         clients: The clients of the cluster.
         cluster: The name of the cluster.
         schema: The columns of the batches, from `rows.arrow_schema`.
-        look_up_schemas: Called once for each batch that has values of schemas that the kernel does not know yet. None leaves
-            them.
+        decoding: How values are decoded, if the column `VALUE_ROW` is wanted.
     """
 
     def __init__(
@@ -35,18 +33,16 @@ class NativeFetcher:
         clients: ClusterClients,
         cluster: str,
         schema: pa.Schema,
-        look_up_schemas: LookUpSchemas | None = None,
+        decoding: Decoding | None = None,
     ) -> None:
         self._clients, self._cluster, self._columns = clients, cluster, list(schema.names)
-        self._look_up_schemas = look_up_schemas
-        self._decode: str | None = None
-        if VALUE_ROW in self._columns:
-            self._decode = (schema.field(VALUE_ROW).metadata or {})[SPEC].decode()
+        self._decoding = decoding
 
     def assign(self, spans: Mapping[KafkaTopicPartition, Span]) -> None:
         """See `Fetcher`."""
         ranges = [(*tp, *span) for tp, span in sorted(spans.items())]
-        self._clients.native_consumer.assign(ranges, self._columns, self._cluster, self._decode)
+        decode = None if self._decoding is None else (self._decoding.columns, self._decoding.spec)
+        self._clients.native_consumer.assign(ranges, self._columns, self._cluster, decode)
 
     def fetch(self, timeout_s: float) -> Fetched:
         """See `Fetcher`."""
@@ -77,9 +73,9 @@ class NativeFetcher:
 
     def _batch_of(self, found: Any) -> Callable[[Collection[str]], pa.RecordBatch | None]:
         def batch(without: Collection[str]) -> pa.RecordBatch | None:
-            if found.unknown_schemas and self._look_up_schemas is not None:
-                learned = self._look_up_schemas(found.unknown_schemas)
-                self._clients.native_consumer.learn(list(learned.items()))
+            look_up = None if self._decoding is None else self._decoding.look_up
+            if look_up is not None and (unknown := found.unknown_schemas()):
+                self._clients.native_consumer.learn(list(look_up(unknown).items()))
             made = found.batch(list(without))
             return None if made is None else pa.record_batch(made)
 

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StringType
 
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
 from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.configure import configure_sink
@@ -215,8 +215,13 @@ def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | N
     found = encoding.format.native_encode(encoding.schema, encoding.options)
     if found is None:
         return None
-    spec = json.dumps({**found, "schema": encoding.schema.jsonValue()})
-    return None if encoder(spec) is None else spec
+    from dynamic_kafka.formats.arrow import arrow_type  # imports pyarrow, which takes a while
+
+    try:
+        encoder(arrow_type(encoding.schema), found)
+    except (DynamicKafkaError, ValueError):
+        return None
+    return json.dumps(found)
 
 
 def _row(encoding: Encoding, values: dict[str, Column], kind: Column) -> Column:
