@@ -115,5 +115,5 @@ def test_protobuf_is_encoded_as_by_the_library(text: str, schema: StructType, ce
 def test_some_messages_are_left_to_the_library(field: str, schema: StructType) -> None:
     """They are of proto2 alone."""
     type_ = message(f'syntax = "proto2"; message M {{ {field} }}')
-    with pytest.raises(ValueError, match="message"):
+    with pytest.raises(ValueError, match="Protobuf"):
         native_encoder(arrow_type(schema), native_spec(type_, schema, ""))

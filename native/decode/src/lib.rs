@@ -37,10 +37,10 @@ pub enum Outcome {
     Decoded,
     /// It has no row, and no error: the row is null.
     Null,
-    /// It has an error, which is in the columns. Its bytes have to be kept, because the error shows how they begin.
-    Failed,
     /// It is left to Spark: the row is null, and its bytes have to be kept.
     Left,
+    /// It has an error, which is in the columns. Its bytes have to be kept, because the error shows how they begin.
+    Failed,
 }
 
 /// Turns messages into the columns of one batch after the other.

@@ -32,9 +32,9 @@ fn step(writer: &Value, column: Option<&Value>, steps: &mut Vec<Value>) -> usize
                     .push(json!({"name": field["name"], "column": place, "step": step(&field["type"], type_, steps)}));
             }
             steps.push(json!({"type": "null"}));
-            let null = steps.len() - 1;
+            let of_null = steps.len() - 1;
             let defaults: Vec<Value> =
-                left.iter().map(|column| json!({"column": column, "step": null, "data": ""})).collect();
+                left.iter().map(|column| json!({"column": column, "step": of_null, "data": ""})).collect();
             json!({"type": "record", "fields": fields, "defaults": defaults})
         }
         Some(kind) => {
