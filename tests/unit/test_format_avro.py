@@ -647,6 +647,45 @@ def test_a_schema_as_deep_as_allowed_is_read(levels: int, row: Any) -> None:
     assert decoded([message], writer, fields(("a", "long")), pa.struct({"a": pa.int64()})) == [row]
 
 
+def chained(levels: int, fields_of: Any) -> AvroSchema:
+    """A schema whose records have others as their fields, by their names, and then a column `a`."""
+    records = [{**R, "name": "r0", "fields": [{"name": "x", "type": "int"}]}]
+    records += [{**R, "name": f"r{i}", "fields": fields_of(f"r{i - 1}")} for i in range(1, levels)]
+    return fields(*((f"f{i}", record) for i, record in enumerate(records)), ("a", "long"))
+
+
+def test_a_schema_with_names_for_large_parts_has_a_short_plan() -> None:
+    """Each record has the one before it twice, so the last one has 2**40 numbers, of which a message may have a few."""
+    twice = chained(40, lambda name: [{"name": "x", "type": ["null", name]}, {"name": "y", "type": ["null", name]}])
+    plan = plan_of(twice, fields(("a", "long")), pa.struct({"a": pa.int64()}))
+    assert len(json.dumps(plan)) < 20_000
+    message = b"\x00" + b"\x00\x00" * 39 + b"\x0e"
+    assert decoded([message, b""], twice, fields(("a", "long")), pa.struct({"a": pa.int64()})) == [
+        {"a": 7},
+        "it ends within f0.x",
+    ]
+
+
+def test_records_without_bytes_take_no_time() -> None:
+    """A message would have 2**40 of them."""
+    nothing = {**R, "name": "r0", "fields": [{"name": "x", "type": "null"}]}
+    twice = [{"name": name, "type": "r{}"} for name in "xy"]
+    records = [
+        nothing,
+        *({**R, "name": f"r{i}", "fields": [f | {"type": f"r{i - 1}"} for f in twice]} for i in range(1, 40)),
+    ]
+    schema = fields(*((f"f{i}", record) for i, record in enumerate(records)), ("a", "long"))
+    assert decoded([b"\x0e"], schema, fields(("a", "long")), pa.struct({"a": pa.int64()})) == [{"a": 7}]
+
+
+def test_a_long_chain_of_records_is_an_error_of_the_schema() -> None:
+    """And not one of Python's stack."""
+    chain = chained(3000, lambda name: [{"name": "x", "type": name}])
+    backwards = {**R, "fields": [*reversed(chain.root["fields"])]}
+    with pytest.raises(UnreadableError, match="nested too deeply in each other"):
+        plan_of(AvroSchema(backwards, chain.names), fields(("a", "long")), pa.struct({"a": pa.int64()}))
+
+
 @given(table=tables(), data=st.data())
 def test_columns_that_are_not_wanted_are_skipped(
     table: tuple[spark.StructType, list[Any], list[Any]], data: st.DataObject

@@ -64,7 +64,10 @@ def plan_of(writer: AvroSchema, schema: AvroSchema, target: pa.StructType) -> Pl
         UnreadableError: If no data of the writer's schema can be read as the reader's, or that one does not fit the
             columns.
     """
-    return _Steps(writer, schema).plan(target)
+    try:
+        return _Steps(writer, schema).plan(target)
+    except RecursionError:
+        raise UnreadableError("its records are nested too deeply in each other") from None
 
 
 def unreadable(reason: str) -> Plan:
