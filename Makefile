@@ -9,7 +9,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-KERNEL := $(VENV)/.kernel
+KERNEL := src/dynamic_kafka/_kernel.abi3.so
 KERNEL_SOURCES := $(shell find native -path native/target -prune -o -path native/fuzz -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name Cargo.lock \) -print)
 OBSERVERS := $(VENV)/.observers
 
@@ -38,27 +38,27 @@ help: ## Show this list
 
 install: $(STAMP) $(KERNEL) $(OBSERVERS) ## Make .venv with the project (editable) and all that developing it needs
 
-# Done again only when pyproject.toml has changed.
+# It builds the kernel, too. Done again only when pyproject.toml has changed.
 $(STAMP): pyproject.toml
 	@PYTHON='$(PYTHON)' sh scripts/check-tools
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'  # the first with --group
-	$(BIN)/python -m pip install --quiet --editable '.[spark,http,jks,rich,sql]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[spark,http,jks,rich]' --group dev
 	@touch $@
 
-# Done again only when the kernel's sources have changed.
+# Built again only when its sources have changed.
 $(KERNEL): $(KERNEL_SOURCES) | $(STAMP)
-	@echo 'Building the native kernel, once (native/)'
-	$(BIN)/python -m pip install --quiet ./native
+	@echo 'Building the native kernel (native/)'
+	@PYTHON='$(PYTHON)' sh scripts/check-tools
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	@touch $@
 
 # Without them some tests do not run, so what cannot be brought ends nothing here. It is tried again the next time.
 $(OBSERVERS): scripts/get-observers | $(STAMP)
 	@if sh scripts/get-observers; then touch $@; fi
 
-wheel: install ## Make the wheels of the project and of the native kernel, in dist/
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings=build-args='--compatibility pypi' ./native
+wheel: install ## Make the project's wheel, with the kernel, in dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings=build-args='--compatibility pypi' .
 
 ##@ Checks
 
@@ -129,6 +129,6 @@ bench: install ## Measure, e.g. BENCH_ARGS='--help'
 ##@ Housekeeping
 
 clean: ## Remove builds, caches and what Spark left behind; .venv stays
-	rm -rf build dist artifacts native/target mutants spark-warehouse metastore_db derby.log
+	rm -rf build dist artifacts native/target $(KERNEL) mutants spark-warehouse metastore_db derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path "./.venv*" -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -exec rm -rf {} +

@@ -75,12 +75,10 @@ def throughput(sizes: Sizes, count: int, against: str | None, tell: Tell) -> Ite
     with KafkaBroker(heap="1g") as broker, both(against) as drivers:
         tell("writing the records")
         options = _filled(broker, "throughput", partitions=8, records=sizes.records)
-        by_python = {"reader-implementation": "python"}  # an option that the JVM connector does not know
         first: list[tuple[str, str, bool, dict[str, str]]]
         first = [("batch to noop", "batch", False, {})] if against else []  # `rivals.shapes` has it, if not
         for name, function, aggregate, more in (
             *first,
-            ("batch to noop, Python reads", "batch", False, by_python),
             ("batch, count and sum", "batch", True, {}),
             ("AvailableNow to noop", "available_now", False, {}),
             ("AvailableNow, count and sum", "available_now", True, {}),

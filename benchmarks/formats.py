@@ -1,4 +1,4 @@
-"""Formats: (h) JSON beside `from_json` and Flink SQL, (i) Avro on one core, (n) Debezium's changes, (o) encoding."""
+"""Formats: (h) JSON beside `from_json` and Flink SQL, (i) Avro on one core, (o) encoding."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from statistics import median
 
 import fastavro
 import pyarrow as pa
-from benchmarks.drivers import OURS, Child, Driver, alternate
+from benchmarks.drivers import Child, Driver
 from benchmarks.flink import FLINK
-from benchmarks.records import fill, fill_changes
-from benchmarks.report import Result, compare
+from benchmarks.records import fill
+from benchmarks.report import Result
 from benchmarks.rivals import Measure, Target, all_three, compared
 from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructType
 
@@ -26,7 +26,7 @@ from dynamic_kafka.formats.avro.schemas import parse_schema, schema_text
 from dynamic_kafka.native import encoder
 from dynamic_kafka.testing import KafkaBroker
 
-__all__ = ["avro_decoding", "changes_decoding", "encoding", "json_decoding"]
+__all__ = ["avro_decoding", "encoding", "json_decoding"]
 
 _COLUMNS = "`id` BIGINT, `user` STRING, `session` STRING, `amount` INT, `x` STRING"
 _SCHEMA = (
@@ -68,27 +68,6 @@ def json_decoding(records: int, count: int, tell: Tell) -> Iterator[Result]:
         }
         targets: dict[str, Target] = {"JVM": (3.0, "at least"), FLINK: (1.5, "at least")}
         yield from compared("h", "JSON to columns, SQL API", measures, targets, records=records, count=count, tell=tell)
-
-
-def changes_decoding(records: int, count: int, tell: Tell) -> Iterator[Result]:
-    """Measure case (n): messages of Debezium to rows of five columns, decoded by the kernel and by Spark."""
-    with KafkaBroker(heap="1g") as broker, Driver(OURS) as driver:
-        driver.wait_until_ready()
-        broker.create_topic("changes", 8)
-        tell("writing the messages")
-        fill_changes(broker.bootstrap_servers, "changes", partitions=8, records=records)
-        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "changes"}
-
-        def measure(reader: str) -> float:
-            table = {"format": "debezium-json", "reader-implementation": reader}
-            return float(driver("decode", options=options, columns=_COLUMNS, table=table)["seconds"])
-
-        measures = {reader: partial(measure, reader) for reader in ("native", "python")}
-        alternate(measures, 2, tell)  # warms up
-        found = alternate(measures, count, tell)
-    name = "Debezium JSON to rows, decoded natively"
-    ours, theirs = found["native"], found["python"]
-    yield compare("n", name, ours, theirs, unit="s", target=2.0, better="at least", rival="decoded by Spark")
 
 
 def avro_decoding(count: int, tell: Tell) -> Iterator[Result]:

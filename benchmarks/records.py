@@ -1,6 +1,6 @@
-"""Write the records of the benchmarks, in its own process: `python -m benchmarks.records fill|avro|changes|steady ...`.
+"""Write the records of the benchmarks, in its own process: `python -m benchmarks.records fill|avro|steady ...`.
 
-`fill`, `avro` and `changes` write a topic as fast as possible. `steady` writes at an even rate until stdin ends.
+`fill` and `avro` write a topic as fast as possible. `steady` writes at an even rate until stdin ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import fastavro
 from confluent_kafka import KafkaError, KafkaException, Producer
 from scripts.spark42 import ROOT
 
-__all__ = ["AVRO_SCHEMA", "VALUE_BYTES", "fill", "fill_avro", "fill_changes", "produce_one_each", "steady"]
+__all__ = ["AVRO_SCHEMA", "VALUE_BYTES", "fill", "fill_avro", "produce_one_each", "steady"]
 
 VALUE_BYTES = 120
 _FIELDS = {"id": "long", "user": "string", "session": "string", "amount": "int", "x": "string"}
@@ -46,11 +46,6 @@ def fill(servers: str, topic: str, *, partitions: int, records: int, value_bytes
 def fill_avro(servers: str, topic: str, *, partitions: int, records: int, schema_id: int) -> None:
     """Write the same records as `fill` as Avro messages, with the id that a registry gave to `AVRO_SCHEMA`."""
     _call("avro", servers, topic, partitions, records, schema_id)
-
-
-def fill_changes(servers: str, topic: str, *, partitions: int, records: int) -> None:
-    """Write `records` messages of Debezium in the same way, with rows of 120 bytes; of four messages, two are updates."""
-    _call("changes", servers, topic, partitions, records)
 
 
 @contextmanager
@@ -118,20 +113,6 @@ def _avro(i: int, schema_id: int, schema: Any) -> bytes:
     return message.getvalue()
 
 
-def _change(i: int) -> bytes:
-    row = _value(i, VALUE_BYTES).decode()
-    before, after, op = (("null", row, "c"), (row, row, "u"), (row, row, "u"), (row, "null", "d"))[i % 4]
-    source = (
-        '{"version":"3.0.8.Final","connector":"postgresql","name":"shop","ts_ms":1795287122800,"snapshot":"false",'
-        '"db":"postgres","sequence":"[null,\\"22220296\\"]","ts_us":1795287122800981,"ts_ns":1795287122800981000,'
-        f'"schema":"public","table":"orders","txId":{700 + i // 10},"lsn":{22220296 + i},"xmin":null}}'
-    )
-    return (
-        f'{{"before":{before},"after":{after},"source":{source},"transaction":null,"op":"{op}","ts_ms":1795287123025,'
-        '"ts_us":1795287123025050,"ts_ns":1795287123025050976}'
-    ).encode()
-
-
 def _steady(servers: str, topic: str, partitions: int, rate: int) -> None:
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
     value, sent, began = b"x" * VALUE_BYTES, 0, time.monotonic()
@@ -162,8 +143,6 @@ if __name__ == "__main__":
     partitions, number, *more = map(int, numbers)
     if what == "fill":
         _fill(to, topic, partitions, number, partial(_value, size=more[0]))
-    elif what == "changes":
-        _fill(to, topic, partitions, number, _change)
     elif what == "avro":
         _fill(
             to, topic, partitions, number, partial(_avro, schema_id=more[0], schema=fastavro.parse_schema(AVRO_SCHEMA))

@@ -15,9 +15,8 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 from benchmarks.cases import FULL, QUICK, latency, many_partitions, throughput  # noqa: E402
 from benchmarks.drivers import RIVAL  # noqa: E402
 from benchmarks.flink import FLINK_POM  # noqa: E402
-from benchmarks.formats import avro_decoding, changes_decoding, encoding, json_decoding  # noqa: E402
+from benchmarks.formats import avro_decoding, encoding, json_decoding  # noqa: E402
 from benchmarks.protobuf import protobuf_decoding  # noqa: E402
-from benchmarks.reading import reading  # noqa: E402
 from benchmarks.report import Result, save, show  # noqa: E402
 from benchmarks.rivals import avro, cluster_counts, first_batch, shapes  # noqa: E402
 from benchmarks.scaling import growth, memory  # noqa: E402
@@ -60,8 +59,6 @@ def main() -> int:
         "h": partial(json_decoding, 100_000 if quick else 2_000_000, count),
         "i": partial(avro_decoding, count),
         "o": partial(encoding, count),
-        "k": partial(reading, 100_000 if quick else 4_000_000, count),
-        "n": partial(changes_decoding, 50_000 if quick else 1_000_000, count),
         "g": partial(exactly_once_cost, 50_000 if quick else 1_000_000, count, 10 if quick else 60),
         "l": partial(avro, 100_000 if quick else 2_000_000, count),
         "m": partial(protobuf_decoding, 20_000 if quick else 200_000, count),

@@ -27,7 +27,6 @@ def sink_throughput(rows: int, count: int, against: str | None, tell: Tell) -> I
         guarantees = [("write, at-least-once", {}, 2.0 if against is None else 1.0)]
         if against is None:  # the JVM sink only has at-least-once
             guarantees.append(("write, our exactly-once beside at-least-once", _EXACTLY_ONCE, 1.5))
-            guarantees.append(("write, at-least-once by Python", {"writer-implementation": "python"}, 1.0))
         for name, more, target in guarantees:
 
             def measure(driver: Driver, more: dict[str, str] = more) -> float:

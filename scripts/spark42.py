@@ -31,9 +31,7 @@ def python() -> str:
         print(f"creating {_VENV.name} (only once) ...", file=sys.stderr, flush=True)
         _run("python -m venv", [sys.executable, "-m", "venv", str(_VENV)])
         install = [str(_PYTHON), "-m", "pip", "install", "--quiet", _PYSPARK, "--editable"]
-        _run("pip", [*install, f"{ROOT}[sql,avro,rich,delta]"])
-        if shutil.which("cargo"):
-            _run("pip (native kernel)", [str(_PYTHON), "-m", "pip", "install", "--quiet", str(ROOT / "native")])
+        _run("pip", [*install, f"{ROOT}[avro,rich,delta]"])
         stamp.write_text(recipe)
     return str(_PYTHON)
 

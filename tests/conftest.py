@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from dynamic_kafka.native import Implementation, kernel
 from dynamic_kafka.testing import KafkaBroker
 from tests.brokers import SECURED_USERS
 from tests.tools import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401  (hooks)
@@ -107,15 +106,6 @@ def _shared_mortal() -> Iterator[KafkaBroker]:
 def mortal(_mortal: KafkaBroker) -> KafkaBroker:
     """A cluster that a test may restart, kill or pause, and may leave dead, but not paused; with topics of other tests."""
     return _mortal.start()
-
-
-@pytest.fixture(params=["python", "native"])
-def implementation(request: pytest.FixtureRequest) -> Implementation:
-    """What reads the records: for the tests for which it matters. Others take the native kernel if it is installed."""
-    wanted: Implementation = request.param
-    if wanted == "native" and kernel().module is None:
-        pytest.skip("the native kernel is not installed")
-    return wanted
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from typing import Any
 import yaml
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
@@ -25,8 +24,6 @@ from dynamic_kafka.source.reader import read
 
 Row = dict[str, Any]
 SCHEMA = arrow_schema(COLUMNS)
-IMPLEMENTATION: Implementation = "auto"
-"""What reads the records of all queries, unless their options say it: tests of both set it."""
 
 
 class Query:
@@ -47,8 +44,7 @@ class Query:
     @property
     def settings(self) -> Any:
         """The checked settings."""
-        given = {"reader-implementation": IMPLEMENTATION, **self.options}
-        return configure_source(given, self.objects, default_starting=KafkaOffsetsInitializer.earliest())
+        return configure_source(self.options, self.objects, default_starting=KafkaOffsetsInitializer.earliest())
 
     @property
     def enumerator(self) -> SourceEnumerator:

@@ -20,7 +20,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import yaml
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from examples.migration.copier import PARTITIONS, Copier, ends
 from rich.console import Console
 
@@ -158,6 +159,11 @@ def _story(say: Callable[..., None], query: Query, ledger: Ledger, east: KafkaBr
     for number in range(100):
         older.produce(_TOPIC, f"older-{number}", partition=number % PARTITIONS)
     older.flush()
+    deleted = AdminClient({"bootstrap.servers": west.bootstrap_servers}).delete_records(
+        [TopicPartition(_TOPIC, p, end) for p, end in ends(west.bootstrap_servers, _TOPIC).items()]
+    )
+    for done in deleted.values():
+        done.result(30)  # what follows has other offsets
     forth = Copier(east.bootstrap_servers, west.bootstrap_servers, _TOPIC, {})
     to_west = entry(west, continues={"cluster": "east", "by": "records"})
     to_east = entry(east, continues={"cluster": "west", "by": "records"})

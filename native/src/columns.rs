@@ -471,7 +471,7 @@ impl Columns {
             return Arc::new(StringArray::new_repeated(&*run.topic, self.records));
         }
         let topics = self.runs.iter().flat_map(|run| std::iter::repeat_n(&*run.topic, run.records));
-        Arc::new(StringArray::from_iter_values(topics))
+        Arc::new(StringArray::from_iter_values(topics.collect::<Vec<_>>())) // it asks how many they are
     }
 
     fn partitions(&self) -> ArrayRef {

@@ -122,8 +122,8 @@ impl Consumer {
     ///
     /// # Errors
     /// If librdkafka does not accept the properties.
-    pub fn new(properties: &[(String, String)]) -> Result<Self, Error> {
-        let client = Arc::new(Client::new(properties)?);
+    pub fn new(properties: &[(String, String)], wants_tokens: bool) -> Result<Self, Error> {
+        let client = Arc::new(Client::new(properties, wants_tokens)?);
         Ok(Self {
             arrived: Messages::none(&client),
             client,

@@ -39,7 +39,7 @@ impl From<Key> for SchemaId {
 }
 
 /// Turns messages into rows.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 pub(crate) struct Decoder {
     spec: Spec,
     decoder: Mutex<decode::Decoder>,

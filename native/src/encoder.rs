@@ -15,7 +15,7 @@ use crate::python::{Batch, guarded};
 type Encoded = (Batch, Vec<usize>, Vec<(usize, String, String)>);
 
 /// Turns rows into messages.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 pub(crate) struct Encoder {
     encoder: encode::Encoder,
 }

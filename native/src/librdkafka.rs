@@ -60,6 +60,7 @@ const OUTDATED: &str = "librdkafka has no function";
 const EVENT_LOG: c_int = 0x4;
 const EVENT_ERROR: c_int = 0x8;
 const EVENT_STATS: c_int = 0x40;
+const EVENT_TOKEN_WANTED: c_int = 0x100;
 const PRODUCER: c_int = 0;
 const CONSUMER: c_int = 1;
 const CONF_OK: c_int = 0;
@@ -130,7 +131,7 @@ macro_rules! api {
         impl Api {
             /// SAFETY: the library has to be librdkafka: the types below are those of its header.
             unsafe fn of(library: &Library) -> Result<Self, String> {
-                Ok(Self { $($name: *unsafe { library.get(concat!("rd_kafka_", stringify!($name))) }
+                Ok(Self { $($name: *unsafe { library.get(concat!("rd_kafka_", stringify!($name)).as_bytes()) }
                     .map_err(|_| format!("{OUTDATED} rd_kafka_{}", stringify!($name)))?,)* })
             }
         }
@@ -184,6 +185,9 @@ api! {
     conf_set_error_cb(*mut Conf, Option<unsafe extern "C" fn(*mut Handle, c_int, *const c_char, *mut c_void)>);
     conf_set_stats_cb(*mut Conf, Option<unsafe extern "C" fn(*mut Handle, *mut c_char, usize, *mut c_void) -> c_int>);
     conf_set_log_cb(*mut Conf, Option<unsafe extern "C" fn(*const Handle, c_int, *const c_char, *const c_char)>);
+    conf_set_oauthbearer_token_refresh_cb(*mut Conf, Option<unsafe extern "C" fn(*mut Handle, *const c_char, *mut c_void)>);
+    oauthbearer_set_token(*mut Handle, *const c_char, i64, *const c_char, *const *const c_char, usize, *mut c_char, usize) -> c_int;
+    oauthbearer_set_token_failure(*mut Handle, *const c_char) -> c_int;
     opaque(*const Handle) -> *mut c_void;
     poll(*mut Handle, c_int) -> c_int;
     flush(*mut Handle, c_int) -> c_int;
@@ -289,6 +293,53 @@ fn configured<'a>(api: &Api, properties: impl IntoIterator<Item = &'a (String, S
     Ok(conf)
 }
 
+/// A token for SASL's OAUTHBEARER.
+pub struct Token {
+    /// The token.
+    pub text: String,
+    /// When it expires, in milliseconds since 1970.
+    pub expires_at_ms: i64,
+    /// Whom it is for.
+    pub principal: String,
+    /// The extensions of RFC 7628, by name.
+    pub extensions: Vec<(String, String)>,
+}
+
+/// Give a client the token that it wants, or the reason why there is none.
+///
+/// SAFETY: the handle is valid.
+unsafe fn give_token(api: &Api, handle: *mut Handle, token: Result<&Token, &str>) -> Result<(), Error> {
+    let mut problem: [c_char; TEXT_BYTES] = [0; TEXT_BYTES];
+    let code = match token {
+        Ok(token) => {
+            let (value, principal) = (c_text(&token.text)?, c_text(&token.principal)?);
+            let texts = token.extensions.iter().flat_map(|(name, value)| [name, value]);
+            let texts = texts.map(|text| c_text(text)).collect::<Result<Vec<_>, _>>()?;
+            let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+            // SAFETY: all texts live during the call, which copies them.
+            unsafe {
+                (api.oauthbearer_set_token)(
+                    handle,
+                    value.as_ptr(),
+                    token.expires_at_ms,
+                    principal.as_ptr(),
+                    pointers.as_ptr(),
+                    pointers.len(),
+                    problem.as_mut_ptr(),
+                    TEXT_BYTES,
+                )
+            }
+        }
+        Err(reason) => {
+            let reason = c_text(reason)?;
+            // SAFETY: as above.
+            unsafe { (api.oauthbearer_set_token_failure)(handle, reason.as_ptr()) }
+        }
+    };
+    // SAFETY: librdkafka ends its text with a zero.
+    if code == 0 { Ok(()) } else { Err(Error::new(code, unsafe { text(problem.as_ptr()) })) }
+}
+
 /// What a client reports outside of any call.
 #[derive(Debug)]
 pub enum Report {
@@ -298,4 +349,6 @@ pub enum Report {
     Logged(i32, String, String),
     /// Its statistics, as JSON. They come if `statistics.interval.ms` asks for them.
     Statistics(String),
+    /// It wants a new token.
+    TokenWanted,
 }

@@ -6,7 +6,7 @@ const SHIFT: u32 = 24;
 
 /// Return the partition of a key, of so many partitions (at least one).
 pub fn partition_of(key: &[u8], partitions: i32) -> i32 {
-    (hash(key) & 0x7fff_ffff).cast_signed() % partitions.max(1)
+    (hash(key) & 0x7fff_ffff) as i32 % partitions.max(1)
 }
 
 fn hash(key: &[u8]) -> u32 {

@@ -15,7 +15,7 @@ use crate::columns::{Column, Columns, Problem, caught};
 use crate::consumer::{self, Failure, Span};
 use crate::decoder::{Decoder, SchemaId};
 use crate::encoder::Encoder;
-use crate::librdkafka::{self, Report, producer};
+use crate::librdkafka::{self, Report, Token, producer};
 use crate::producer::{self as rows, Stop};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
@@ -23,8 +23,8 @@ const INTERFACE: u32 = 9;
 
 type Range = (String, i32, i64, i64);
 type Run = (String, i32, usize, Option<i64>);
-/// Errors (code and text), lines of the log, and the last statistics.
-type Reports = (Vec<(i32, String)>, Vec<String>, Option<String>);
+/// Errors (code and text), lines of the log, the last statistics, and whether a token is wanted.
+type Reports = (Vec<(i32, String)>, Vec<String>, Option<String>, bool);
 /// Of a task: its number, how many records, and of the first one the code, topic, partition and size of the key.
 type Failures = (u32, u64, i32, String, i32, Option<usize>);
 
@@ -76,7 +76,7 @@ pub(crate) fn guarded<T: Send>(py: Python<'_>, call: impl FnOnce() -> T + Send) 
 }
 
 /// A batch, which pyarrow takes over by the Arrow C data interface.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 pub(crate) struct Batch {
     pub(crate) batch: RecordBatch,
 }
@@ -100,7 +100,7 @@ impl Batch {
 }
 
 /// The result of a fetch.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Fetched {
     #[pyo3(get)]
     positions: Vec<(String, i32, i64)>,
@@ -143,7 +143,7 @@ impl Fetched {
 }
 
 /// A consumer of ranges.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Consumer {
     consumer: Mutex<Option<consumer::Consumer>>,
 }
@@ -163,10 +163,11 @@ impl Consumer {
 
 #[pymethods]
 impl Consumer {
-    /// Make a consumer from librdkafka's properties.
+    /// Make a consumer from librdkafka's properties. With `wants_tokens` it reports when it wants a token.
     #[new]
-    fn new(py: Python<'_>, properties: Vec<(String, String)>) -> PyResult<Self> {
-        let made = guarded(py, || consumer::Consumer::new(&properties))?.map_err(|error| raised(py, &error))?;
+    fn new(py: Python<'_>, properties: Vec<(String, String)>, wants_tokens: bool) -> PyResult<Self> {
+        let made =
+            guarded(py, || consumer::Consumer::new(&properties, wants_tokens))?.map_err(|error| raised(py, &error))?;
         Ok(Self { consumer: Mutex::new(Some(made)) })
     }
 
@@ -239,7 +240,28 @@ impl Consumer {
         self.detached(py, |consumer| consumer.client().look_up(topic, seconds(timeout_s)))
     }
 
-    /// Return the errors (code and text) and the lines of the log since the last call, and the last statistics if there are new ones.
+    /// Give the client the token that it wants: the text, when it expires in milliseconds since 1970, the principal, and the
+    /// extensions by name.
+    #[pyo3(signature = (text, expires_at_ms, principal, extensions))]
+    fn give_token(
+        &self,
+        py: Python<'_>,
+        text: String,
+        expires_at_ms: i64,
+        principal: String,
+        extensions: Vec<(String, String)>,
+    ) -> PyResult<()> {
+        let token = Token { text, expires_at_ms, principal, extensions };
+        self.detached(py, |client| client.client().give_token(Ok(&token)))
+    }
+
+    /// Tell the client that there is no token, with the reason.
+    fn refuse_token(&self, py: Python<'_>, reason: &str) -> PyResult<()> {
+        self.detached(py, |client| client.client().give_token(Err(reason)))
+    }
+
+    /// Return the errors (code and text) and the lines of the log since the last call, the last statistics if there are new
+    /// ones, and whether a token is wanted.
     fn reports(&self, py: Python<'_>) -> PyResult<Reports> {
         Ok(separated(self.detached(py, |consumer| Ok(consumer.client().reports()))?))
     }
@@ -251,7 +273,7 @@ impl Consumer {
 }
 
 /// Rows for one cluster, of which a producer takes one after the other.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Rows {
     rows: Mutex<rows::Rows>,
 }
@@ -267,7 +289,7 @@ impl Rows {
 }
 
 /// A producer. Its calls may come from several threads.
-#[pyclass(frozen, module = "dynamic_kafka_native")]
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
 struct Producer {
     producer: Mutex<Option<Arc<producer::Producer>>>,
 }
@@ -290,10 +312,11 @@ impl Producer {
 
 #[pymethods]
 impl Producer {
-    /// Make a producer from librdkafka's properties.
+    /// Make a producer from librdkafka's properties. With `wants_tokens` it reports when it wants a token.
     #[new]
-    fn new(py: Python<'_>, properties: Vec<(String, String)>) -> PyResult<Self> {
-        let made = guarded(py, || producer::Producer::new(&properties))?.map_err(|error| raised(py, &error))?;
+    fn new(py: Python<'_>, properties: Vec<(String, String)>, wants_tokens: bool) -> PyResult<Self> {
+        let made =
+            guarded(py, || producer::Producer::new(&properties, wants_tokens))?.map_err(|error| raised(py, &error))?;
         Ok(Self { producer: Mutex::new(Some(Arc::new(made))) })
     }
 
@@ -344,7 +367,28 @@ impl Producer {
         self.detached(py, |producer| producer.abort_transaction(seconds(timeout_s)))
     }
 
-    /// Return the errors (code and text) and the lines of the log since the last call, and the last statistics if there are new ones.
+    /// Give the client the token that it wants: the text, when it expires in milliseconds since 1970, the principal, and the
+    /// extensions by name.
+    #[pyo3(signature = (text, expires_at_ms, principal, extensions))]
+    fn give_token(
+        &self,
+        py: Python<'_>,
+        text: String,
+        expires_at_ms: i64,
+        principal: String,
+        extensions: Vec<(String, String)>,
+    ) -> PyResult<()> {
+        let token = Token { text, expires_at_ms, principal, extensions };
+        self.detached(py, |client| client.give_token(Ok(&token)))
+    }
+
+    /// Tell the client that there is no token, with the reason.
+    fn refuse_token(&self, py: Python<'_>, reason: &str) -> PyResult<()> {
+        self.detached(py, |client| client.give_token(Err(reason)))
+    }
+
+    /// Return the errors (code and text) and the lines of the log since the last call, the last statistics if there are new
+    /// ones, and whether a token is wanted.
     fn reports(&self, py: Python<'_>) -> PyResult<Reports> {
         Ok(separated(self.detached(py, |producer| Ok(producer.take_reports()))?))
     }
@@ -372,15 +416,16 @@ fn seconds(time: f64) -> Duration {
 }
 
 fn separated(reports: Vec<Report>) -> Reports {
-    let (mut errors, mut lines, mut statistics) = (Vec::new(), Vec::new(), None);
+    let (mut errors, mut lines, mut statistics, mut is_token_wanted) = (Vec::new(), Vec::new(), None, false);
     for report in reports {
         match report {
             Report::Failed(error) => errors.push((error.code, error.text)),
             Report::Logged(level, facility, text) => lines.push(format!("{facility} [{level}] {text}")),
             Report::Statistics(text) => statistics = Some(text),
+            Report::TokenWanted => is_token_wanted = true,
         }
     }
-    (errors, lines, statistics)
+    (errors, lines, statistics, is_token_wanted)
 }
 
 /// Load librdkafka from a file, if it has this version.
@@ -400,7 +445,7 @@ fn can_decode(columns: PyArrowType<Schema>, spec: &str) -> bool {
 
 /// The native kernel.
 #[pymodule]
-fn dynamic_kafka_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(load_librdkafka, module)?)?;

@@ -121,7 +121,7 @@ def publish_delta(path: str) -> Published:
 
 
 def verify(path: str) -> Verified:
-    """Read the coordinates of all records, and say what is wrong, and which offsets the archive does not have.
+    """Read all files, and say what is wrong, and which offsets the archive does not have.
 
     Args:
         path: The archive's folder.

@@ -1,19 +1,17 @@
-"""The native kernel: whether it is installed and fits. The only module that imports `dynamic_kafka_native`.
-
-The kernel is a distribution of its own (`pyspark-dynamic-kafka-native`, extra `native`). Everything works without it.
-"""
+"""The native kernel, without which nothing is read or written. The only module that imports `dynamic_kafka._kernel`."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import logging
+import platform
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamic_kafka.errors import DynamicKafkaError, MissingDependencyError
+from dynamic_kafka.errors import DynamicKafkaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,21 +20,15 @@ __all__ = [
     "Decoder",
     "Encode",
     "Encoded",
-    "Implementation",
-    "Kernel",
     "LookUp",
     "SchemaId",
     "can_decode",
     "encode_all",
     "encoder",
-    "implementation",
     "kernel",
 ]
 
 _log = logging.getLogger(__name__)
-
-Implementation = Literal["auto", "native", "python"]
-"""What reads or writes: `auto` is the native kernel where it can be used."""
 
 
 class Encoded(NamedTuple):
@@ -62,33 +54,27 @@ LookUp = Callable[[Collection[SchemaId]], Mapping[SchemaId, str]]
 """Takes ids of schemas, and returns for each of them what the kernel is told (`learn` in `native/decode/src/spec.rs`). It
 raises what the format raises if the registry cannot be asked."""
 
+_MODULE = "dynamic_kafka._kernel"
 _INTERFACE = 9
-_REPAIR = "install the version of pyspark-dynamic-kafka-native that belongs to this pyspark-dynamic-kafka"
-
-
-class Kernel(NamedTuple):
-    """The kernel, or why there is none.
-
-    Attributes:
-        module: The module; None if it is not installed or cannot be used.
-        problem: Why it cannot be used, as a clause; "" if it can, or is not installed.
-    """
-
-    module: Any
-    problem: str = ""
+_REINSTALL = (
+    "install the wheel of pyspark-dynamic-kafka there again (pip install --force-reinstall), or build it from its source, "
+    "which needs cargo (make install)"
+)
 
 
 @cache
-def kernel() -> Kernel:
-    """Return the kernel with librdkafka loaded. Looked for once in a process."""
+def kernel() -> Any:
+    """Return the kernel's module with librdkafka loaded. It is loaded once in a process.
+
+    Raises:
+        DynamicKafkaError: If it cannot be used on this machine.
+    """
     try:
-        module = importlib.import_module("dynamic_kafka_native")
-    except ModuleNotFoundError:
-        return Kernel(None)
+        module = importlib.import_module(_MODULE)
     except ImportError as error:
-        return _unusable(f"it cannot be loaded ({error}); {_REPAIR}")
+        raise _unusable(f"{_MODULE} cannot be loaded ({error})", _REINSTALL) from error
     if module.INTERFACE != _INTERFACE:
-        return _unusable(f"its interface is {module.INTERFACE}, and {_INTERFACE} is needed; {_REPAIR}")
+        raise _unusable(f"its interface is {module.INTERFACE}, and {_INTERFACE} is needed", _REINSTALL)
     from confluent_kafka import libversion
 
     # A leftover file of another version may be beside the right one.
@@ -100,55 +86,21 @@ def kernel() -> Kernel:
             problems.append(f"{path}: {error}")
         else:
             _log.debug("The native kernel %s uses librdkafka %s of %s", module.__version__, version, path)
-            return Kernel(module)
-    problem = f"librdkafka {version} of confluent-kafka " + (
-        f"cannot be used ({'; '.join(problems)})" if problems else "was not found"
+            return module
+    what = f"cannot be used ({'; '.join(problems)})" if problems else "was not found"
+    raise _unusable(f"librdkafka {version} of confluent-kafka {what}", "install confluent-kafka from its wheel there")
+
+
+def _unusable(problem: str, remedy: str) -> DynamicKafkaError:
+    host = platform.node() or "this machine"
+    return DynamicKafkaError(
+        f"The native kernel of pyspark-dynamic-kafka cannot be used on {host}: {problem}; {remedy}"
     )
-    return _unusable(f"{problem}; install confluent-kafka from its wheel")
-
-
-def _unusable(problem: str) -> Kernel:
-    _log.warning("The native kernel is installed but cannot be used: %s", problem)
-    return Kernel(None, problem)
-
-
-def implementation(wanted: Implementation, option: str = "reader-implementation") -> Literal["native", "python"]:
-    """Return what reads or writes in this process, the native kernel or Python.
-
-    Args:
-        wanted: The user's wish.
-        option: The name of the option with the wish, for errors.
-
-    Raises:
-        MissingDependencyError: If the native kernel is wanted and not installed.
-        DynamicKafkaError: If it is wanted and cannot be used.
-    """
-    if wanted == "python":
-        return "python"
-    found = kernel()
-    if found.module is not None:
-        return "native"
-    if wanted == "native":
-        if found.problem:
-            raise DynamicKafkaError(f"Option '{option}' is native, but the kernel cannot be used: {found.problem}")
-        raise MissingDependencyError("pyspark-dynamic-kafka-native", "native", f"for {option}=native")
-    return "python"
 
 
 def can_decode(columns: pa.Schema, spec: str) -> bool:
-    """Return whether the kernel is there and decodes messages as a spec says (`native/decode/src/spec.rs`)."""
-    module = kernel().module
-    return module is not None and bool(module.can_decode(columns, spec))
-
-
-def _required(purpose: str) -> Any:
-    """Return the kernel's module."""
-    found = kernel()
-    if found.problem:
-        raise DynamicKafkaError(f"The native kernel cannot be used: {found.problem}")
-    if found.module is None:
-        raise MissingDependencyError("pyspark-dynamic-kafka-native", "native", purpose)
-    return found.module
+    """Return whether the native kernel decodes messages as a spec says (`native/decode/src/spec.rs`)."""
+    return bool(kernel().can_decode(columns, spec))
 
 
 class Decoder:
@@ -160,14 +112,13 @@ class Decoder:
         look_up: Looks up schemas, if messages have ids of them.
 
     Raises:
-        MissingDependencyError: If the kernel is not installed.
-        DynamicKafkaError: If it cannot be used.
+        DynamicKafkaError: If the kernel cannot be used.
     """
 
     def __init__(self, columns: pa.StructType, spec: Mapping[str, Any], look_up: LookUp | None = None) -> None:
         import pyarrow as pa
 
-        self._decoder = _required("to decode messages").Decoder(pa.schema(columns), json.dumps(spec))
+        self._decoder = kernel().Decoder(pa.schema(columns), json.dumps(spec))
         self._look_up = look_up
 
     def decode(
@@ -195,7 +146,7 @@ def encode_all(spec: Mapping[str, Any], rows: pa.StructArray, prefix: bytes = b"
     """Return a message for each row; None if there is no native encoder, or if it is not certain about one of the rows."""
     try:
         messages, left, _ = encoder(rows.type, spec)(rows, prefix)
-    except (DynamicKafkaError, ValueError):
+    except ValueError:
         return None
     return None if left else messages
 
@@ -204,8 +155,7 @@ def encoder(columns: pa.StructType, spec: Mapping[str, Any]) -> Encode:
     """Return what encodes rows as a spec says (`native/encode/src/spec.rs`).
 
     Raises:
-        MissingDependencyError: If the kernel is not installed.
-        DynamicKafkaError: If it cannot be used.
+        DynamicKafkaError: If the kernel cannot be used.
         ValueError: If it has no encoder for the spec and the columns.
     """
     return _encoder(columns, json.dumps(spec))
@@ -215,7 +165,7 @@ def encoder(columns: pa.StructType, spec: Mapping[str, Any]) -> Encode:
 def _encoder(columns: pa.StructType, spec: str) -> Encode:
     import pyarrow as pa
 
-    made = _required("to encode rows").Encoder(pa.schema(columns), spec)
+    made = kernel().Encoder(pa.schema(columns), spec)
 
     def encode(rows: pa.StructArray, prefix: bytes) -> Encoded:
         messages, left, errors = made.encode(rows.cast(_without_texts(rows.type)), prefix)

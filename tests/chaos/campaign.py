@@ -85,6 +85,7 @@ def run_fault(world: World, fault: Fault, say: Say) -> Result:
     if missing:
         return Result(fault.name, f"skipped: needs {', '.join(sorted(missing))}")
     told = set(world.reports())
+    world.broken.clear()
     watch = _Watch(world, fault, say)
     cause = fault.cause(world)
     for seconds in cause:
@@ -105,6 +106,7 @@ def run_fault(world: World, fault: Fault, say: Say) -> Result:
     if seen.recovery_s is not None and time.monotonic() - since > _HITCH_S:  # a second stop belongs to the recovery
         seen.recovery_s = time.monotonic() - ended
     seen.errors, seen.reports = watch.errors, [text for text in world.reports() if text not in told]
+    seen.broken = list(world.broken)
     balance = world.balance(mark)
     verdict = judge(fault.outcome, seen, balance)
     result = Result(

@@ -131,17 +131,19 @@ class Seen:
         recovery_s: The seconds from the fault's end until all rows written before it were published; None if they were not.
         flows: Whether rows that were written after the fault's end are published.
         reports: What the source reported about rows that it gave up.
+        broken: The promises that were broken, each in a few words.
     """
 
     errors: list[str] = field(default_factory=list)
     recovery_s: float | None = None
     flows: bool = True
     reports: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
 
 
 def judge(outcome: Outcome, seen: Seen, balance: Balance) -> str:
     """`ok`, or what is wrong in a few words."""
-    wrong = []
+    wrong = [*seen.broken]
     if balance.lost:
         wrong.append(f"{len(balance.lost)} rows lost" if seen.flows else f"{len(balance.lost)} rows do not come")
     if balance.twice:

@@ -6,13 +6,15 @@
 * `{"do": "end"}` ends the driver.
 
 It prints lines that begin with `@` and hold a JSON object: `{"started": run}`, `{"stopped": run}`, `{"failed": run,
-"error": text}`, and `{"told": text}` for what the source reports.
+"error": text}`, `{"told": text}` for what the source reports, and `{"promised": {place: word}}` for the guarantees of the
+positions that move to another cluster, and of the switch from a history.
 """
 
 from __future__ import annotations
 
 import json
 import queue
+import re
 import sys
 import threading
 from typing import Any
@@ -49,11 +51,22 @@ def tell_news(query: StreamingQuery, told: set[str]) -> None:
         return
     for source in progress["sources"]:
         report = source.get("latestOffset")
-        report = json.loads(report) if isinstance(report, str) else report
-        for event in (report or {}).get("events", ()):
+        report = (json.loads(report) if isinstance(report, str) else report) or {}
+        for event in report.get("events", ()):
             if event["text"] not in told:
                 told.add(event["text"])
                 say(told=event["text"])
+        promised = {
+            f"{name} {move['topic']} {move['partition']}": move["guarantee"]
+            for name, cluster in report.get("clusters", {}).items()
+            for move in cluster.get("continues", ())
+        }
+        if promise := (report.get("history") or {}).get("promise", ""):
+            said = re.sub("not exact", "", promise, flags=re.IGNORECASE)
+            promised["history"] = "exact" if re.search(r"\bexact\b", said, re.IGNORECASE) else promise
+        if promised and (text := json.dumps(promised)) not in told:
+            told.add(text)
+            say(promised=promised)
 
 
 def main() -> None:

@@ -57,6 +57,7 @@ class Query:
         self._state = "stopped"
         self._failures: list[str] = []
         self._told: list[str] = []
+        self._promised: dict[str, str] = {}
 
     @property
     def driver(self) -> _Driver:
@@ -101,6 +102,11 @@ class Query:
         self._look()
         return list(self._told)
 
+    def promised(self) -> dict[str, str]:
+        """The guarantee of each position that moves or has moved to another cluster, as it was told last."""
+        self._look()
+        return dict(self._promised)
+
     def kill(self) -> None:
         """Kill the driver with all its processes."""
         if self._driver is not None:
@@ -129,6 +135,8 @@ class Query:
             found = json.loads(line[1:])
             if "told" in found:
                 self._told.append(found["told"])
+            elif "promised" in found:
+                self._promised |= found["promised"]
             elif found.get("started") == self._run and self._state == "starting":
                 self._state = "started"
             elif found.get("stopped") == self._run:

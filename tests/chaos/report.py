@@ -30,6 +30,8 @@ are published. Meanwhile the faults happen one after the other. A seed decides t
 * Results of faults that did not go as expected are removed by hand after the mend, and the fault is caused again.
 
 What an operator met who had to put such accidents right is in [accidents.md](accidents.md).
+* Some faults make it hard to know whether a copy or an archive is whole. There the words of the query count, too: rows that
+  are lost or twice where it has promised `exact` are a broken promise. So is a transaction that is open after `stop()`.
 * Rows that a fault itself destroys (a deleted topic, retention) do not count as lost in the table. The query has to report
   them, and the campaign compares the number.
 * If the query stops with an error, the campaign does what the documentation says about this error, and starts it again.

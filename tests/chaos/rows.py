@@ -59,7 +59,16 @@ class Feeder:
         for producer in self._producers.values():
             producer.purge()
 
-    def write(self, cluster: str, rows: int, *, topic: str = "", payload: bytes = b"", headers: int = 0) -> None:
+    def write(
+        self,
+        cluster: str,
+        rows: int,
+        *,
+        topic: str = "",
+        payload: bytes = b"",
+        headers: int = 0,
+        header_bytes: int = 1,
+    ) -> None:
         """Write some rows at once.
 
         Args:
@@ -68,11 +77,14 @@ class Feeder:
             topic: Another topic than the target's.
             payload: What comes behind the number.
             headers: How many headers each row has.
+            header_bytes: The size of a header's value.
         """
         with self._lock:
             topic = topic or self.targets[cluster]
             producer = self._producer(cluster)
-            more: dict[str, Any] = {"headers": [(f"h{i}", b"v") for i in range(headers)]} if headers else {}
+            more: dict[str, Any] = (
+                {"headers": [(f"h{i}", b"v" * header_bytes) for i in range(headers)]} if headers else {}
+            )
             for _ in range(rows):
                 number = self.next
                 self.next += 1

@@ -7,11 +7,13 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from dynamic_kafka.kafka.transactions.client import TransactionClient
+from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import wait_until
 from tests.chaos.clusters import Cluster, make_clusters, unmount
 from tests.chaos.declared import first_line
@@ -46,21 +48,27 @@ class Entry:
         topic: The one topic.
         servers: The text of `bootstrapServers`; empty for the cluster's own.
         properties: More properties than the cluster's own.
+        continues: The name and the topic of the cluster whose positions move to this one, by the same records.
     """
 
     cluster: Cluster
     topic: str
     servers: str = ""
     properties: tuple[tuple[str, str], ...] = ()
+    continues: tuple[str, str] | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
         """As the document has them."""
-        return {
+        found = {
             "bootstrapServers": self.servers or self.cluster.servers,
             "topics": [self.topic],
             "properties": {**self.cluster.properties, **dict(self.properties)},
         }
+        if self.continues is not None:
+            cluster, topic = self.continues
+            found["continues"] = {"cluster": cluster, "by": "records", "topics": {topic: self.topic}}
+        return found
 
 
 class World:
@@ -84,6 +92,7 @@ class World:
         sink: Options of the sink.
         tasks: How many tasks write a batch.
         checkpoint: The checkpoint's folder.
+        broken: The promises that the query has broken during a fault, each in a few words.
     """
 
     def __init__(self, folder: Path, *, small: bool, say: Callable[[str], None]) -> None:
@@ -99,6 +108,7 @@ class World:
         self.sink: dict[str, str] = {}
         self.tasks = 2
         self.checkpoint = folder
+        self.broken: list[str] = []
         self.metadata = MetadataFile(folder / "streams.yaml")
         self._era = 0
         self._lock = threading.Lock()
@@ -179,8 +189,12 @@ class World:
 
     # --- topics and metadata ---
 
-    def renew(self) -> None:
-        """Begin with new topics, a new checkpoint and a new commit log."""
+    def renew(self, before_start: Callable[[], None] = lambda: None) -> None:
+        """Begin with new topics, a new checkpoint and a new commit log.
+
+        Args:
+            before_start: Called before the query is started, with the new topics.
+        """
         if self._era:
             self.query.kill()
         self._era += 1
@@ -228,12 +242,21 @@ class World:
             "properties.transaction.timeout.ms": "300000",
             "properties.max.request.size": "12000000",
         }
+        before_start()
         self.start()
 
     @property
     def log_topic(self) -> str:
         """The topic of the commit log, on the first cluster."""
         return f"__dynamic-kafka-commits-{self.sink['sink.transactional-id-prefix']}"
+
+    def open_transactions(self) -> list[str]:
+        """The sink's transactions that are open now, on all clusters."""
+        found: list[str] = []
+        for name, cluster in self.clusters.items():
+            with closing(TransactionClient(name, {"bootstrap.servers": cluster.direct}, timeout_ms=20_000)) as client:
+                found += [t for t in client.list_open() if belongs_to(self.sink["sink.transactional-id-prefix"], t)]
+        return found
 
     def write_metadata(self) -> None:
         """Write the document, as `inputs` and `outputs` are now."""

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourcePatternType
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.testing import KafkaBroker
+from dynamic_kafka.testing import KafkaBroker, produce
 from tests.brokers import SECURED_USERS, grant, revoke_all
 
 pytestmark = pytest.mark.broker
@@ -67,6 +67,20 @@ def test_a_cluster_that_is_fit(cluster_a: KafkaBroker, topic: Topic, doctor: Doc
     assert commit_log_topic(name) not in admin.list_topics(timeout=10).topics
 
 
+def test_a_reader_of_what_transactions_have_aborted(cluster_a: KafkaBroker, topic: Topic, doctor: Doctor) -> None:
+    """A topic that a transaction has written last, if it is read uncommitted; other topics are not named."""
+    plain, aborted = topic(cluster_a), topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, plain, [(None, b"row")])
+    produce(cluster_a.bootstrap_servers, aborted, [(None, b"row")], transactional="abort")
+    options = ["-o", f"kafka.bootstrap.servers={cluster_a.bootstrap_servers}", "-o", f"subscribe={plain},{aborted}"]
+    code, found = doctor(*options)
+    assert code == 0
+    ((result, what),) = found["isolation"]
+    assert result == "warning"
+    assert what.startswith(f"{aborted}: written in transactions, and read with isolation.level=read_uncommitted")
+    assert "isolation" not in doctor(*options, "-o", "kafka.isolation.level=read_committed")[1]
+
+
 def test_a_sink_that_is_not_fit(cluster_a: KafkaBroker, topic: Topic, doctor: Doctor) -> None:
     """A time-out above the brokers' limit, and a commit log that Kafka would clean up."""
     name = topic(cluster_a)
@@ -110,7 +124,7 @@ def test_rights_that_are_missing(secured: KafkaBroker, topic: Topic, doctor: Doc
     grant(secured, "clerk", ResourceType.TOPIC, name, AclOperation.READ, AclOperation.WRITE)
     grant(secured, "clerk", ResourceType.GROUP, name, AclOperation.READ)
     code, found = doctor(*arguments)
-    assert code == 0, "exactly-once is not asked for"
+    assert code == 0, f"exactly-once is not asked for: {found}"
     assert [result for result, _ in found["rights"]] == ["ok", "ok", "warning"], found["rights"]
     assert found["rights"][2][1] == (
         f"not enough for writing exactly once: missing is Describe, Write on TransactionalId '{name}.dk-*'; "
@@ -146,7 +160,8 @@ def test_a_wrong_password_is_tried_once(secured: KafkaBroker, doctor: Doctor) ->
     assert other[0] == "ok"
     assert "login" not in other[1]
     skipped = (
-        "not asked, because the login was refused: listeners, answer, clock, topics, rights, transactions, commit log"
+        "not asked, because the login was refused: listeners, answer, clock, topics, rights, isolation, transactions, "
+        "commit log"
     )
     assert found["listeners"] == [("unknown", skipped)]
 

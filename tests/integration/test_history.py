@@ -187,3 +187,50 @@ def test_switching_at_offsets_that_are_given(cluster_a: KafkaBroker, topic: Topi
     query.run_until_rows(13)
     assert [row["offset"] for row in query.rows] == [0, 3, 1, 4, 2, *range(12, 20)]
     query.close()
+
+
+def test_gaps_are_read_from_kafka_and_another_topic_of_the_name_is_refused(
+    cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
+) -> None:
+    """In their place among the files, which have random names. The last record shows that the topic is the same."""
+    name = topic(cluster_a)
+    fill(cluster_a, name, 0, 100, partitions=1)
+    found = read_batch(on(cluster_a, name))
+    for file, first, last in (("b", 0, 30), ("a", 40, 80)):
+        archive(tmp_path / "h" / file, found[first:last], files=1)
+    path = {"history.path": str(tmp_path / "h")}
+    query = Query(on(cluster_a, name, **path, maxOffsetsPerTrigger="7"))
+    query.run_until_rows(100)
+    read = [row["offset"] for row in query.rows]
+    assert sorted(read) == list(range(100))
+    assert all(
+        abs(offset - number) < 7 for number, offset in enumerate(read)
+    )  # in a batch, tasks read at the same time
+    said = query.enumerator.report()["history"]
+    assert said["verdict"] == "exact"
+    assert f"10 offsets that the history does not have are read from Kafka: kafka/{name}-0: 30 to 39" in said["promise"]
+    assert "by the last record of the history, which has the same key, value, timestamp in Kafka" in said["promise"]
+    query.close()
+
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    for deleted in admin.delete_records([TopicPartition(name, 0, 90)]).values():
+        deleted.result(10)
+    lossy = Query(on(cluster_a, name, **path, failOnDataLoss="false"))
+    lossy.step()
+    said = lossy.enumerator.report()["history"]
+    assert said["verdict"] == "not exact"
+    assert [seen["what"] for seen in said["seen"]] == ["deleted", "not compared", "in no file"]
+    assert any("10 offsets are in no file" in text for text in lossy.events())
+    lossy.close()
+
+    other = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, other, [(None, f"new-{i}".encode()) for i in range(200)])
+    renamed = [row | {"topic": other} for row in found[:80]]
+    archive(tmp_path / "other", renamed, files=1)
+    remade = Query(on(cluster_a, other, **{"history.path": str(tmp_path / "other")}))
+    with pytest.raises(
+        OffsetResolutionError, match="the record at the history's last offset has another value, timestamp"
+    ):
+        remade.step()
+    assert not remade.log
+    remade.close()

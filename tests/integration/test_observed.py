@@ -111,9 +111,11 @@ def test_a_cluster_that_is_gone_is_told_with_its_reason(
 def test_what_is_left_of_a_history_is_told(cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
     """After each finished batch, until Kafka is read; then nothing is left."""
     name = topic(cluster_a)
-    produce(cluster_a.bootstrap_servers, name, [("k", "v")] * 8)
+    rows = records(name, range(8))
+    last_ms = rows[-1]["timestamp"] // 1000
+    produce(cluster_a.bootstrap_servers, name, [(row["key"], row["value"]) for row in rows], timestamp_ms=last_ms)
     for first in (0, 4):
-        write(tmp_path / f"{first}.parquet", records(name, range(first, first + 4)))
+        write(tmp_path / f"{first}.parquet", rows[first : first + 4])
     limit = {"history.path": str(tmp_path), "maxOffsetsPerTrigger": "6"}
     query = Observed({"properties.bootstrap.servers": cluster_a.bootstrap_servers, "topic": name, **limit})
     told = []

@@ -13,21 +13,14 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import CheckpointError, DataLossError, OffsetResolutionError
 from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests import engine
 from tests.engine import Query, read_batch
 
 pytestmark = pytest.mark.broker
 
 Topic = Callable[..., str]
 FOR_EVER = {"retention.ms": "-1"}  # records with old times would be deleted at once
-
-
-@pytest.fixture(autouse=True)
-def _implementation(implementation: Implementation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "IMPLEMENTATION", implementation)
 
 
 def options(broker: KafkaBroker, topic: str, **more: str) -> dict[str, str]:
@@ -241,6 +234,25 @@ def test_deleted_records_are_an_error_or_a_warning(
     assert query.positions()[10:] == [("kafka", name, 0, i) for i in range(50, 100)]
     assert "were deleted" in caplog.text
     query.close()
+
+
+@pytest.mark.parametrize("deleted", [2, 10], ids=["some", "all"])
+def test_a_range_whose_records_are_deleted_before_the_start(
+    cluster_a: KafkaBroker, topic: Topic, caplog: pytest.LogCaptureFixture, deleted: int
+) -> None:
+    """Who names offsets that are gone gets an error with them, or what is left with a warning; Flink says nothing."""
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [(None, str(i).encode()) for i in range(10)])
+    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(name, 0, deleted)]).values():
+        future.result()
+    given = options(
+        cluster_a, name, startingOffsets=f'{{"{name}": {{"0": 1}}}}', endingOffsets=f'{{"{name}": {{"0": 3}}}}'
+    )
+    with pytest.raises(DataLossError, match=rf"'kafka', topic '{name}', partition 0, offsets \[1, {min(deleted, 3)}\)"):
+        read_batch(given)
+    assert [r["offset"] for r in read_batch(given | {"failOnDataLoss": "false"})] == list(range(deleted, 3))
+    assert "were deleted" in caplog.text
 
 
 def test_a_topic_made_again_is_never_read_at_old_offsets(cluster_a: KafkaBroker, topic: Topic) -> None:

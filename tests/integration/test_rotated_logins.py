@@ -13,7 +13,6 @@ import pytest
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.kafka import logins
 from dynamic_kafka.kafka.transactions.client import TransactionClient
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.testing import KafkaBroker
@@ -73,9 +72,9 @@ def ask_transactions(rotated: Rotated) -> tuple[Callable[[], object], Callable[[
     return client.list_open, client.close
 
 
-def ask_topic(rotated: Rotated, implementation: Implementation) -> tuple[Callable[[], object], Callable[[], None]]:
+def ask_topic(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
     """Look a topic up, as a task does before its first record."""
-    producer = ClusterProducer("c", rotated.properties, implementation)
+    producer = ClusterProducer("c", rotated.properties)
     return lambda: producer.partitions("out", at_least=2), producer.close  # more than there are, so it asks
 
 
@@ -96,9 +95,9 @@ def test_the_file_is_late(rotated: Rotated, questions: Callable[[Rotated], Any])
     goes_on(rotated, *questions(rotated))
 
 
-def test_the_file_is_late_for_a_task(rotated: Rotated, implementation: Implementation) -> None:
+def test_the_file_is_late_for_a_task(rotated: Rotated) -> None:
     """The same before its first record."""
-    goes_on(rotated, *ask_topic(rotated, implementation))
+    goes_on(rotated, *ask_topic(rotated))
 
 
 def test_the_cluster_is_late(rotated: Rotated, monkeypatch: pytest.MonkeyPatch) -> None:

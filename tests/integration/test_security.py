@@ -14,7 +14,6 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from dynamic_kafka.errors import ClusterUnavailableError
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.brokers import SECURED_USERS, grant
 from tests.engine import MetadataFile, Query, read_all
@@ -101,17 +100,15 @@ def test_a_group_without_access_delays_nothing(secured: KafkaBroker, topic: Topi
     query.close()
 
 
-def test_a_wrong_password_is_told_at_once_and_tried_once_or_twice(
-    secured: KafkaBroker, topic: Topic, implementation: Implementation
-) -> None:
+def test_a_wrong_password_is_told_at_once_and_tried_once_or_twice(secured: KafkaBroker, topic: Topic) -> None:
     """Reading and writing end within seconds: each further try could lock the account."""
     name = topic(secured)
     wrong = {**secured.client_properties("reader")}
     wrong["sasl.jaas.config"] = wrong["sasl.jaas.config"].replace(SECURED_USERS["reader"], "hunter2")
     attempts: list[Callable[[], object]] = [
-        lambda: read_values(name, wrong, implementation),
-        lambda: write_value(name, wrong, "1", sink(implementation)),
-        lambda: write_value(name, wrong, "1", sink(implementation, "exactly-once")),
+        lambda: read_values(name, wrong),
+        lambda: write_value(name, wrong, "1", sink()),
+        lambda: write_value(name, wrong, "1", sink("exactly-once")),
     ]
     for attempt in attempts:
         began = time.monotonic()
@@ -127,7 +124,7 @@ def test_one_stream_over_clusters_with_different_logins(
     """Each cluster of the metadata has security of its own; the login of one is not used for another."""
     name = topic(cluster_a, secured)
     login = secured.client_properties("admin")
-    write_value(name, login, "secured", sink("auto"))
+    write_value(name, login, "secured", sink())
     produce(cluster_a.bootstrap_servers, name, [(None, b"plain")])
     file = MetadataFile(tmp_path / "streams.yaml")
     servers = login.pop("bootstrap.servers")

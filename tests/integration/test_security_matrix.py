@@ -1,18 +1,26 @@
-"""Every way in, on a real broker: reading, writing, and exactly-once, with both kernels; and what is said if it is wrong."""
+"""Every way in, on a real broker: reading, writing, and exactly-once, and what is said if it is wrong."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 
-from dynamic_kafka.errors import DynamicKafkaError
-from dynamic_kafka.kafka.clients import calls_python
-from dynamic_kafka.native import Implementation
-from dynamic_kafka.testing import KafkaBroker
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
+from dynamic_kafka.kafka import clients as clients_module
+from dynamic_kafka.kafka.clients import BackgroundErrors, ClientSettings, ClusterClients
+from dynamic_kafka.kafka.config.tokens import Token, token_source
+from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.engine import MetadataFile, Query
 from tests.security.brokers import Secured, secured_broker
 from tests.security.document import check_row, clear, normal, shown
@@ -41,6 +49,7 @@ def _clouds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
     monkeypatch.setattr("google.auth.default", lambda **_: (GoogleCredentials(), "project"))
+    monkeypatch.setattr("boto3.Session.client", lambda *_, **__: Sts())
 
 
 class GoogleCredentials:
@@ -56,20 +65,90 @@ class GoogleCredentials:
         self.expiry = datetime.now(UTC).replace(tzinfo=None) + timedelta(minutes=30)
 
 
+class Sts:
+    """AWS's service that vouches for a machine, without AWS."""
+
+    def get_web_identity_token(self, **asked: Any) -> dict[str, object]:
+        """Return a token for ten minutes."""
+        claims = {"aud": asked["Audience"][0], "sub": "arn:aws:iam::1:role/reader"}
+        parts = (b'{"alg": "ES384"}', json.dumps(claims).encode(), b"signature")
+        token = ".".join(urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
+        return {"WebIdentityToken": token, "Expiration": datetime.now(UTC) + timedelta(minutes=10)}
+
+
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_ways_in(secured: Secured, topic: Topic, way: Way, implementation: Implementation) -> None:
+def test_ways_in(secured: Secured, topic: Topic, way: Way) -> None:
     """A record is read, and others are written and read, at least once and exactly once, within seconds."""
     if way.listener not in secured.addresses:
         pytest.skip("javac is not installed (a JDK has it): the broker's check of cloud tokens cannot be compiled")
     given = properties(way, secured)
     name = topic(secured.broker)
     began = time.monotonic()
-    write_value(name, given, "1", sink(implementation))
-    write_value(name, given, "2", sink(implementation, "exactly-once"))
-    assert read_values(name, given, implementation) == ["1", "2"]
+    write_value(name, given, "1", sink())
+    write_value(name, given, "2", sink("exactly-once"))
+    assert read_values(name, given) == ["1", "2"]
     assert time.monotonic() - began < 20
-    who = "Python" if calls_python(given) else "Python, native kernel"
-    check_row("ways", way.name, shown(way.properties), f"read, written at least once and exactly once ({who})")
+    check_row("ways", way.name, shown(way.properties), "read, written at least once and exactly once")
+
+
+def test_tokens_of_a_function_of_the_user(secured: Secured, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named in the query's options: records are read and written with its tokens, at least once and exactly once."""
+    if "CLOUD" not in secured.addresses:
+        pytest.skip("javac is not installed (a JDK has it): the broker's check of cloud tokens cannot be compiled")
+
+    def make() -> tuple[str, float]:
+        found = Sts().get_web_identity_token(Audience=["https://kafka"])
+        return str(found["WebIdentityToken"]), time.time() + 600
+
+    monkeypatch.setitem(sys.modules, "my_tokens", SimpleNamespace(make=make))
+    given = properties(next(way for way in WAYS if "Google" in way.name), secured)
+    given["sasl.login.callback.handler.class"] = "my_tokens:make"
+    name = topic(secured.broker)
+    write_value(name, given, "1", sink())
+    write_value(name, given, "2", sink("exactly-once"))
+    assert read_values(name, given) == ["1", "2"]
+
+
+@pytest.mark.parametrize("name", ["fetching_consumer", "record_producer"])
+def test_a_token_is_replaced_before_it_expires(secured: Secured, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that stays asks for the next one, and a failure is reported until there is one again."""
+    way = next(way for way in WAYS if "Google" in way.name)
+    if way.listener not in secured.addresses:
+        pytest.skip("javac is not installed (a JDK has it): the broker's check of cloud tokens cannot be compiled")
+    given, made, fails = properties(way, secured), [], False
+    real = token_source(given)
+    assert real is not None
+
+    def short_lived() -> Token:
+        if fails:
+            raise ConfigurationError("the cloud is down")
+        made.append(real()._replace(expires_at_s=time.time() + 2))
+        return made[-1]
+
+    monkeypatch.setattr(clients_module, "token_source", lambda _: short_lived)
+    group = ClientSettings(fixed={"group.id": "g"})
+    clients = ClusterClients(given, consumer=group)
+    client = getattr(clients, name)
+
+    def noted() -> BackgroundErrors:
+        if name == "record_producer":
+            client.poll(0.1)
+        clients.note_reports()
+        return clients.errors
+
+    clients.ask(lambda s: client.look_up(topic_of(secured), s), 10)
+    wait_until(lambda: noted().last == "" and len(made) >= 3, 20, "new tokens")
+    fails = True
+    wait_until(lambda: noted().last == "the cloud is down", 20, "the failure")
+    assert noted().authentication_failed
+    clients.close()
+
+
+def topic_of(secured: Secured) -> str:
+    """A topic that any of these tests may look up."""
+    with suppress(KafkaException):
+        secured.broker.create_topic("tokens")
+    return "tokens"
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
@@ -79,10 +158,10 @@ def test_wrong_ways(secured: Secured, topic: Topic, wrong: Wrong) -> None:
         pytest.skip("javac is not installed (a JDK has it): the broker's check of cloud tokens cannot be compiled")
     name, given = topic(secured.broker), properties(wrong, secured)
     attempts: dict[str, Callable[[], object]] = {
-        "read": lambda: read_values(name, given, "auto"),
+        "read": lambda: read_values(name, given),
         "stream": lambda: read_stream(name, given),
-        "write": lambda: write_value(name, given, "1", sink("auto")),
-        "exactly-once": lambda: write_value(name, given, "1", sink("auto", "exactly-once")),
+        "write": lambda: write_value(name, given, "1", sink()),
+        "exactly-once": lambda: write_value(name, given, "1", sink("exactly-once")),
     }
     if wrong.is_silent:  # it looks like a cluster that is down, for which is waited: here 3 s
         attempts = {what: attempts[what] for what in ("read", "stream")}
@@ -102,7 +181,7 @@ def test_wrong_ways(secured: Secured, topic: Topic, wrong: Wrong) -> None:
 
 
 def test_one_stream_over_clusters_with_different_security(
-    secured: Secured, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, implementation: Implementation
+    secured: Secured, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
 ) -> None:
     """Plain text, a certificate of the client, and a login by password on three clusters: one stream."""
     name = topic(secured.broker, cluster_a)
@@ -117,14 +196,14 @@ def test_one_stream_over_clusters_with_different_security(
         }
         described = {}
         for cluster, given in clusters.items():
-            write_value(name, given, cluster, sink(implementation))
+            write_value(name, given, cluster, sink())
             own = {key: value for key, value in given.items() if key != "bootstrap.servers"}
             described[cluster] = {"bootstrapServers": given["bootstrap.servers"], "topics": [name], "properties": own}
         file = MetadataFile(tmp_path / "streams.yaml")
         file.write(s=described)
         stores = Path(mutual["ssl.truststore.location"]).parent
         allowed = {"metadata-service.allowed-references": f"file:{stores}/*"}
-        query = Query({**file.options(**allowed), "reader-implementation": implementation})
+        query = Query(file.options(**allowed))
         query.run_until_rows(3)
         query.close()
     assert query.values() == ["mutual", "password", "plain"]

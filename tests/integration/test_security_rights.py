@@ -70,7 +70,7 @@ class World(NamedTuple):
 
     def write(self, guarantee: str, user: str = USER) -> None:
         """Write a row."""
-        settings = sink("auto", guarantee)
+        settings = sink(guarantee)
         if guarantee == "exactly-once":
             settings = replace(settings, prefix=self.prefix, log_topic=f"{self.prefix}-log")
         write_value(self.topic, self.broker.client_properties(user), "1", settings)
@@ -86,7 +86,7 @@ def world(secured: KafkaBroker, topic: Topic) -> Iterator[World]:
     """The user has no rights before and after."""
     revoke_all(secured, USER)
     name = topic(secured)
-    write_value(name, secured.client_properties("admin"), "0", sink("auto"))
+    write_value(name, secured.client_properties("admin"), "0", sink())
     yield World(secured, name, topic())
     revoke_all(secured, USER)
 
@@ -104,7 +104,7 @@ def told(error: DynamicKafkaError, world: World) -> str:
 def test_rights_to_read(world: World) -> None:
     """Read on the topic is enough; it implies Describe."""
     world.allow(*READ)
-    assert read_values(world.topic, world.properties, "auto") == ["0"]
+    assert read_values(world.topic, world.properties) == ["0"]
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_rights_to_commit_the_offsets_of_a_group(world: World, caplog: pytest.Lo
         first.run_until_rows(1)
         first.run_until(lambda: bool(first.enumerator.report()["commitsSucceeded"]))
         first.close()
-        write_value(world.topic, world.broker.client_properties("admin"), "1", sink("auto"))
+        write_value(world.topic, world.broker.client_properties("admin"), "1", sink())
         second = Query(given | {"startingOffsets": "committed"})
         second.run_until_rows(1)
         second.close()
@@ -156,16 +156,18 @@ def check(world: World, name: str, attempt: Callable[[], object], expected: str)
 
 def test_reading_without_describe(world: World) -> None:
     """A batch read fails."""
-    check(
-        world, "read: Describe on the topic", lambda: read_values(world.topic, world.properties, "auto"), "Describe and"
-    )
+    check(world, "read: Describe on the topic", lambda: read_values(world.topic, world.properties), "Describe and")
 
 
-def test_reading_without_read(world: World, implementation: str) -> None:
-    """The task that reads says so, with both readers."""
+def test_reading_without_read(world: World) -> None:
+    """The task that reads says so."""
     world.allow(Right(ResourceType.TOPIC, AclOperation.DESCRIBE, TOPIC))
-    reads = lambda: read_values(world.topic, world.properties, implementation)  # type: ignore[arg-type]  # noqa: E731
-    check(world, "read: Read on the topic", reads, f"Read topic '{world.topic}'")
+    check(
+        world,
+        "read: Read on the topic",
+        lambda: read_values(world.topic, world.properties),
+        f"Read topic '{world.topic}'",
+    )
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from confluent_kafka.cimpl import NewPartitions
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, RowError
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.sink import producers as pooling
 from dynamic_kafka.sink.dead_letters import record_sizes
 from dynamic_kafka.sink.partitioners import FixedPartitioner, KafkaPartitioner, RoundRobinPartitioner
@@ -44,15 +43,6 @@ TYPES: Mapping[str, pa.DataType] = {
 CREATE = {"allow.auto.create.topics": "true"}  # how topics come to be on a mock cluster
 
 
-wanted: Implementation = "auto"
-
-
-@pytest.fixture(autouse=True)
-def _implementation(implementation: Implementation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs with both implementations."""
-    monkeypatch.setattr(sys.modules[__name__], "wanted", implementation)
-
-
 @pytest.fixture(autouse=True)
 def pool() -> Iterator[None]:
     """Every test begins and ends with an empty pool."""
@@ -69,7 +59,7 @@ def rows(**columns: Sequence[Any]) -> pa.RecordBatch:
 
 def task_to(destinations: Mapping[str, Destination], **wishes: Any) -> WriteTask:
     """What a task is told."""
-    settings = SinkSettings(service=InMemoryMetadataService, stream="s", writer_implementation=wanted, **wishes)
+    settings = SinkSettings(service=InMemoryMetadataService, stream="s", **wishes)
     return WriteTask(destinations, settings)
 
 
@@ -469,9 +459,7 @@ def test_the_end_of_the_process_sends_the_rest() -> None:
             from dynamic_kafka.sink.writer import write
 
             properties = {{"bootstrap.servers": "{cluster.bootstrap_servers}", "linger.ms": "60000", **{CREATE}}}
-            settings = SinkSettings(
-                service=InMemoryMetadataService, stream="s", guarantee="none", writer_implementation="{wanted}"
-            )
+            settings = SinkSettings(service=InMemoryMetadataService, stream="s", guarantee="none")
             task = WriteTask({{"east": Destination(properties, "t")}}, settings)
             rows = pa.RecordBatch.from_pydict({{"value": [b"v"], "partition": pa.array([0], pa.int32())}})
             with PooledProducers(task) as producers:
@@ -486,7 +474,7 @@ def test_a_transactional_producer(cluster_a: KafkaBroker, topic: Callable[..., s
     name = topic(cluster_a)
     task = one_cluster(cluster_a.bootstrap_servers, name)
     properties = task.destinations["east"].properties
-    own = ClusterProducer("east", properties, wanted, {"transactional.id": name})
+    own = ClusterProducer("east", properties, {"transactional.id": name})
     own.client.init_transactions(30)
 
     class Transactional:

@@ -22,7 +22,6 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.observe.settings import MetricsSettings
 from dynamic_kafka.sink import transactional_producers as module
 from dynamic_kafka.sink.chain import Transaction
@@ -44,15 +43,6 @@ def _reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
 
 
-wanted: Implementation = "auto"
-
-
-@pytest.fixture(autouse=True)
-def _implementation(implementation: Implementation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs with both implementations."""
-    monkeypatch.setattr(sys.modules[__name__], "wanted", implementation)
-
-
 def task_to(broker: KafkaBroker, user: str | None = None) -> WriteTask:
     """A task that may write to any topic, with a prefix of its own."""
     prefix = f"transactional-{uuid.uuid4().hex}"
@@ -61,7 +51,6 @@ def task_to(broker: KafkaBroker, user: str | None = None) -> WriteTask:
         stream="s",
         guarantee="exactly-once",
         prefix=prefix,
-        writer_implementation=wanted,
     )
     return WriteTask({"east": Destination(broker.client_properties(user))}, settings, "chain", 1)
 
@@ -281,7 +270,6 @@ def test_a_worker_without_descriptors_says_so(cluster_a: KafkaBroker) -> None:
             stream="s",
             guarantee="exactly-once",
             prefix="descriptors",
-            writer_implementation=sys.argv[3],
         )
         task = WriteTask({"east": Destination({"bootstrap.servers": sys.argv[1]})}, settings, "chain", 1)
         module._id_pool("descriptors", "east")
@@ -293,7 +281,7 @@ def test_a_worker_without_descriptors_says_so(cluster_a: KafkaBroker) -> None:
             print(error)
     """)
     for spare in (0, 2):
-        command = [sys.executable, "-c", script, cluster_a.bootstrap_servers, str(spare), wanted]
+        command = [sys.executable, "-c", script, cluster_a.bootstrap_servers, str(spare)]
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
         assert re.search("ulimit -n|Too many open files", said), (spare, said)
 
@@ -305,7 +293,7 @@ def test_a_fenced_producer(cluster_a: KafkaBroker, topic: Callable[..., str]) ->
 
     def opened() -> ClusterProducer:
         properties = task.destinations["east"].properties
-        producer = ClusterProducer("east", properties, wanted, {"transactional.id": transactional_id})
+        producer = ClusterProducer("east", properties, {"transactional.id": transactional_id})
         producer.client.init_transactions(30)
         return producer
 
@@ -331,7 +319,6 @@ def test_a_fenced_producer(cluster_a: KafkaBroker, topic: Callable[..., str]) ->
     new.close()
 
 
-@pytest.mark.parametrize("implementation", ["python"])  # confluent-kafka's own: both use its librdkafka
 def test_librdkafka_speaks_transactions_v1(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
     """Its EndTxn leaves the epoch as it is (below version 5), also on a cluster with transactions V2.
 

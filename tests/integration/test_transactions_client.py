@@ -26,7 +26,6 @@ from dynamic_kafka.kafka.transactions.client import (
     TransactionState,
 )
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.sink.producers import PooledProducers
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.writer import flush, write
@@ -372,19 +371,17 @@ def test_oauthbearer_with_tokens_from_an_endpoint(tls: KafkaBroker, connect: Con
     assert asked == {("Basic bWU6c2VjcmV0", "grant_type=client_credentials&scope=kafka")}
 
 
-def test_tokens_from_an_endpoint_are_used_by_either_implementation(
-    tls: KafkaBroker, topic: Topic, implementation: Implementation
-) -> None:
-    """The library librdkafka asks for them itself, also for the native kernel, which calls no Python code."""
+def test_tokens_from_an_endpoint_are_used_for_records(tls: KafkaBroker, topic: Topic) -> None:
+    """Librdkafka asks for them itself."""
     name = topic(tls)
     with token_endpoint() as (login, asked):
         properties = secure(tls, **login)
-        sink = SinkSettings(service=InMemoryMetadataService, stream="s", writer_implementation=implementation)
+        sink = SinkSettings(service=InMemoryMetadataService, stream="s")
         task = WriteTask({"c": Destination(properties, name)}, sink)
         with PooledProducers(task) as producers:
             flush(write(iter([pa.RecordBatch.from_pydict({"value": [b"v"]})]), task, producers, task_number=0))
         options = {f"kafka.{key}": value for key, value in properties.items()}
-        rows = read_batch({"subscribe": name, "reader-implementation": implementation, **options})
+        rows = read_batch({"subscribe": name, **options})
         assert [row["value"] for row in rows] == [b"v"]
     assert {login for login, _ in asked} == {"Basic bWU6c2VjcmV0"}
 

@@ -11,19 +11,12 @@ from pathlib import Path
 import pytest
 
 from dynamic_kafka.errors import ClusterUnavailableError, DataLossError
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests import engine
 from tests.engine import MetadataFile, Query
 
 pytestmark = pytest.mark.broker
 
 Topic = Callable[..., str]
-
-
-@pytest.fixture(autouse=True)
-def _implementation(implementation: Implementation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "IMPLEMENTATION", implementation)
 
 
 def log_a_batch(query: Query) -> None:

@@ -7,7 +7,7 @@ What the explorer tries at every point:
 
 * any process takes its next step, or never takes one again (a crash, or a zombie that wakes up later);
 * the next driver starts with a checkpoint that was restored from a copy, so that batches have other rows than before;
-* a batch is given up before its tasks are done;
+* a batch is given up before its tasks are done, or the query is stopped then;
 * a request (append, end, abort) is executed, or lost, or executed later, at any time, or executed twice;
 * a broker aborts an open transaction that timed out, at once or in two steps;
 * somebody aborts open transactions by hand; the log is trimmed;
@@ -86,6 +86,7 @@ class Limits:
         two_steps: A task writes in two steps, so that its transaction can end between them.
         aborts: Times that somebody aborts all open transactions by hand, as the command line does.
         trims: Times that the log is trimmed to its head.
+        stops: Queries are stopped in the middle of their tasks, and their end knows no claim.
     """
 
     batches: int = 3
@@ -102,6 +103,7 @@ class Limits:
     two_steps: bool = False
     aborts: int = 0
     trims: int = 0
+    stops: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class Explorer:
     """What a new driver was seen to go on from."""
 
     def __post_init__(self) -> None:
-        self.runs = Runs(named=self.limits.named)
+        self.runs = Runs(named=self.limits.named, owned=self.limits.stops)
 
     def run(self) -> int:
         """Visit them; returns how many there are."""
@@ -339,6 +341,8 @@ class Explorer:
         """The next step of a driver, with all that can happen to it."""
         if driver.phase == "tasks":
             yield self.enter(world, driver, "abandon")  # a task has failed too often
+            if self.limits.stops:
+                yield self.enter(world, driver._replace(stopped=True), "abandon")
             return
         if driver.phase == "log":
             # Two drivers may write it: Spark's own checkpoint lets the first one win, and ends the other.
@@ -381,7 +385,19 @@ class Explorer:
             case End(transactions):
                 yield from self.requests(world, driver, [("commit", t) for t in transactions])
             case Abort(transactions):
+                self.check_abandoned(world, driver, transactions)
                 yield from self.requests(world, driver, [("abort", t) for t in transactions])
+
+    def check_abandoned(self, world: World, driver: Driver, transactions: tuple[Transaction, ...]) -> None:
+        """A query that is stopped ends no transaction of another one that has taken over."""
+        if not driver.stopped or driver.claim is None:
+            return
+        for t in transactions:
+            task, number = divmod(t.producer_id, SLOTS)
+            slot = world.slots[task][number]
+            is_open = slot.status == "open" and slot.epoch == t.producer_epoch
+            if is_open and slot.row is not None and slot.row.generation > driver.claim.generation:
+                raise ViolationError(f"a query that was stopped ends the transaction of a later claim: {slot.row}")
 
     def requests(self, world: World, driver: Driver, requests: list[tuple[str, Any]]) -> Iterator[World]:
         """A request for each, executed in order; at most one of them meets a fault."""
@@ -470,6 +486,8 @@ class Explorer:
                 world = replace(world, checkpoints=tuple(checkpoints))
             content = world.checkpoints[driver.checkpoint].plans[driver.batch]
         after = Driver(driver.number, driver.query, driver.batch, phase, checkpoint=driver.checkpoint, content=content)
+        if phase == "abandon" and driver.stopped:
+            after = after._replace(claim=driver.claim, stopped=True)
         if phase in ("tasks", "commit"):
             after = after._replace(claim=driver.claim)
         if phase in ("claim", "commit", "abandon"):

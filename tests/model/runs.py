@@ -55,10 +55,11 @@ class Runs:
 
     Args:
         named: True if batches have a `txnAppId`, which their claims know, and no consecutive numbers.
+        owned: True if claims say which driver has made them.
     """
 
-    def __init__(self, *, named: bool) -> None:
-        self._named = named
+    def __init__(self, *, named: bool, owned: bool) -> None:
+        self._named, self._owned = named, owned
         self._points: list[Point] = []
         self._point_numbers: dict[Any, int] = {}
         self._records: list[Record] = []
@@ -76,6 +77,9 @@ class Runs:
         """What the run at a point wants."""
         return self._points[at].next
 
+    def _owner(self, driver: Driver) -> str:
+        return f"run {driver.number}" if self._owned else ""
+
     def _resume(self, at: int, answer: Any) -> int:
         return self._run(self._points[at].driver, (*self._points[at].answers, answer))
 
@@ -84,7 +88,7 @@ class Runs:
         steps: Generator[Any, Any, Any]
         identity = Identity(f"query {driver.query}", driver.batch, consecutive=not self._named)
         if driver.phase == "claim":
-            steps = protocol.claim(name, identity if self._named else None, _POLICY)
+            steps = protocol.claim(name, identity if self._named else None, _POLICY, owner=self._owner(driver))
         elif driver.phase == "commit":
             assert claimed is not None
             prepared = tuple(t for t in driver.messages if t is not None)
@@ -92,7 +96,7 @@ class Runs:
             steps = protocol.commit(name, claimed, batch, _POLICY)
         else:
             assert claimed is not None
-            steps = protocol.abandon(name, claimed)
+            steps = protocol.abandon(name, self._owner(driver) if driver.stopped else claimed)
         wanted: Any
         try:
             wanted = next(steps)
@@ -114,7 +118,14 @@ class Runs:
 
     def _state_number(self, state: State) -> int:
         # The rest follows from these.
-        key = state.status, state.generation, state.transactions, *state.applied.items(), *state.rows.items()
+        key = (
+            state.status,
+            state.generation,
+            state.owner,
+            state.transactions,
+            *state.applied.items(),
+            *state.rows.items(),
+        )
         return _number(self._states, self._state_numbers, key, replace(state, chain=CHAIN))
 
     def chain(self, log: Log) -> Chain:

@@ -45,6 +45,8 @@ LONG = pytest.mark.crash
         pytest.param(Limits(batches=1, drivers=2, copies=1), id="a restored checkpoint", marks=LONG),
         pytest.param(Limits(batches=1, drivers=2, named=True, copies=1), id="versions"),
         pytest.param(Limits(batches=1, drivers=1, late_tasks=1, two_steps=True, aborts=1), id="aborts by hand"),
+        pytest.param(Limits(batches=1, drivers=2, stops=True), id="stops in the middle", marks=LONG),
+        pytest.param(Limits(batches=2, drivers=1, late_tasks=1, faults=1, stops=True), id="one driver that stops"),
     ],
 )
 def test_every_order_of_events_keeps_the_promises(limits: Limits) -> None:
@@ -194,6 +196,12 @@ def test_a_decision_that_nobody_can_finish_is_noticed(break_rule: Break) -> None
     """From each state a new driver has to get on by itself, or with a word of the user."""
     break_rule("claim", "if closed is not None:", "if False:")
     _is_found(Limits(batches=1, drivers=2))
+
+
+def test_who_stops_ends_the_claim_of_its_own_run_only(break_rule: Break) -> None:
+    """The claim at the head may be that of another driver, which has taken over and goes on."""
+    break_rule("abandon", "if not claimed or claimed != head.owner:", "if False:")
+    _is_found(Limits(batches=1, drivers=2, stops=True))
 
 
 def test_a_failed_batch_is_superseded_before_it_is_aborted(break_rule: Break) -> None:

@@ -109,6 +109,7 @@ class Driver(NamedTuple):
         claim: Of this batch.
         messages: The transactions that tasks have prepared for it, while it waits for them.
         at: Where the protocol stands in this phase; see `runs.Point`.
+        stopped: True if the query was stopped in the middle of the tasks: its end gives its run, and not its claim.
     """
 
     number: int
@@ -120,6 +121,7 @@ class Driver(NamedTuple):
     at: int = -1
     checkpoint: int = 0
     content: int = 0
+    stopped: bool = False
 
     @property
     def name(self) -> str:

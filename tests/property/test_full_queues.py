@@ -1,4 +1,4 @@
-"""A full queue of the native producer, whenever brokers acknowledge: what is refused, and what is waited for."""
+"""A full queue of the producer, whenever brokers acknowledge: what is refused, and what is waited for."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_kafka.sink import native_producer
-from dynamic_kafka.sink.native_producer import NativeProducer
+from dynamic_kafka.sink import record_producer
+from dynamic_kafka.sink.record_producer import RecordProducer
 from dynamic_kafka.sink.records import Records
 from dynamic_kafka.sink.report import Volume
 
@@ -64,11 +64,11 @@ def test_only_a_record_that_an_empty_queue_has_no_room_for_is_refused(
 ) -> None:
     """Whatever the brokers acknowledge between two calls; all rows before it are taken."""
     queue = Queue(most, acknowledged)
-    clients: Any = SimpleNamespace(native_producer=queue)
+    clients: Any = SimpleNamespace(record_producer=queue)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native_producer, "kernel", lambda: SimpleNamespace(module=SimpleNamespace(Rows=lambda *_: sizes)))
+        patch.setattr(record_producer, "kernel", lambda: SimpleNamespace(Rows=lambda *_: sizes))
         rows = Records(["t"], pa.record_batch({"value": pa.array([b""] * len(sizes))}), Volume())
-        refused = NativeProducer(clients).produce(rows, 1, queue.waiting.clear)
+        refused = RecordProducer(clients).produce(rows, 1, queue.waiting.clear)
     too_large = next((row for row, size in enumerate(sizes) if size > most), None)
     assert (None if refused is None else refused.row) == too_large
     assert queue.taken == sizes[:too_large]

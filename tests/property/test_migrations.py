@@ -27,7 +27,7 @@ from dynamic_kafka.source.enumerator import SourceEnumerator
 from dynamic_kafka.source.evidence import MARKS, Marks, MoveRequest, RecordPrint, Sync
 from dynamic_kafka.source.kept_marks import add_marks
 from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, decode, encode
-from dynamic_kafka.source.placement import place
+from dynamic_kafka.source.placement import follow, place
 from dynamic_kafka.source.settings import SourceSettings
 
 PARTITIONS = 2
@@ -125,6 +125,20 @@ class MovingView(ModelView):
                 for tp, (_, end) in kept.ranges.items():
                     marks = tuple(ModelLog(self._world, cluster).records(tp, 0, end))[-MARKS:]
                     added |= add_marks(kept, tp, Marks(end, marks))
+        return added
+
+    def add_anchors(self, document: Document, comparisons: Collection[MoveRequest]) -> bool:
+        """As the real one, at once."""
+        added = False
+        for request in comparisons:
+            old, new = (self._world.clusters[name] for name in (request.old_cluster, request.cluster))
+            if old.reachable and new.reachable:
+                anchor, _ = follow(request, ModelLog(self._world, old), ModelLog(self._world, new), 10**6)
+                anchors = document.clusters[request.old_cluster].anchors
+                before = anchors.get(request.old_partition)
+                if anchor is not None:
+                    anchors[request.old_partition] = anchor
+                    added |= before is None or before.until < anchor.until
         return added
 
 

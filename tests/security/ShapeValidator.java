@@ -10,7 +10,7 @@ import org.apache.kafka.common.security.oauthbearer.OAuthBearerExtensionsValidat
 import org.apache.kafka.common.security.oauthbearer.OAuthBearerToken;
 import org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallback;
 
-/** A broker's check of the tokens of two clouds by their shape; it does not know the clouds' keys. */
+/** A broker's check of the tokens of clouds by their shape; it does not know the clouds' keys. */
 public class ShapeValidator implements AuthenticateCallbackHandler {
     @Override
     public void configure(Map<String, ?> configs, String mechanism, List<AppConfigurationEntry> jaas) {}
@@ -32,7 +32,8 @@ public class ShapeValidator implements AuthenticateCallbackHandler {
 
     private static void check(OAuthBearerValidatorCallback callback) {
         String token = callback.tokenValue();
-        String principal = token.contains(".") ? google(token) : aws(token);
+        boolean isOfGoogle = token.contains(".") && text(token.split("\\.")[0]).contains("GOOG_OAUTH2_TOKEN");
+        String principal = isOfGoogle ? google(token) : token.contains(".") ? identity(token) : aws(token);
         if (principal == null) {
             callback.error("invalid_token", null, null);
             return;
@@ -60,11 +61,21 @@ public class ShapeValidator implements AuthenticateCallbackHandler {
     /** Google's head and claims, and behind them the access token: the principal is the account. */
     private static String google(String token) {
         String[] parts = token.split("\\.");
-        if (parts.length != 3 || !text(parts[0]).contains("GOOG_OAUTH2_TOKEN") || !text(parts[1]).contains("\"Google\"")
+        if (parts.length != 3 || !text(parts[1]).contains("\"Google\"")
             || !text(parts[1]).contains("\"kafka\"") || !text(parts[2]).startsWith("access-token-of-")) {
             return null;
         }
         return text(parts[2]).substring("access-token-of-".length());
+    }
+
+    /** A JSON Web Token of AWS: the principal is its subject. */
+    private static String identity(String token) {
+        String[] parts = token.split("\\.");
+        String claims = parts.length == 3 ? text(parts[1]) : "";
+        String begin = "\"sub\": \"";
+        int at = claims.indexOf(begin);
+        return claims.contains("\"https://kafka\"") && at > 0
+            ? claims.substring(at + begin.length(), claims.indexOf('"', at + begin.length())) : null;
     }
 
     private static String text(String encoded) {

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.sink import committer, producers, transactional_producers
 from dynamic_kafka.sink.committer import claim_batch, committer_for
 from dynamic_kafka.sink.identity import Identity
@@ -23,9 +22,9 @@ from tests.engine import Query, read_all
 __all__ = ["read_stream", "read_values", "sink", "with_prefix", "write_value"]
 
 
-def read_values(topic: str, given: Mapping[str, str], implementation: Implementation) -> list[str]:
+def read_values(topic: str, given: Mapping[str, str]) -> list[str]:
     """What a batch read finds."""
-    query = Query({"subscribe": topic, "reader-implementation": implementation, **with_prefix(given)})
+    query = Query({"subscribe": topic, **with_prefix(given)})
     try:
         rows = read_all(query.enumerator.batch_tasks(), query.settings)
     finally:
@@ -72,10 +71,8 @@ def _write(topic: str, given: Mapping[str, str], value: str, settings: SinkSetti
         driver.commit(claim, Batch(Identity("app", 0), 1, prepared))
 
 
-def sink(implementation: Implementation, guarantee: Any = "at-least-once") -> SinkSettings:
+def sink(guarantee: Any = "at-least-once") -> SinkSettings:
     """The settings of a sink with a prefix of its own."""
     name = f"matrix-{uuid.uuid4().hex}"
     wishes: dict[str, Any] = {"prefix": name, "log_topic": f"{name}-log"} if guarantee == "exactly-once" else {}
-    return SinkSettings(
-        service=InMemoryMetadataService, stream="s", guarantee=guarantee, writer_implementation=implementation, **wishes
-    )
+    return SinkSettings(service=InMemoryMetadataService, stream="s", guarantee=guarantee, **wishes)

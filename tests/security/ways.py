@@ -114,6 +114,19 @@ WAYS: tuple[Way, ...] = (
             **_trust("trust.jks"),
         ),
     ),
+    Way(
+        "SASL_SSL, AWS's identity of this machine",
+        "CLOUD",
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.metadata.authentication.type": "aws_iam",
+            "sasl.oauthbearer.config": "region=eu-north-1,audience=https://kafka",
+            "sasl.oauthbearer.extensions": "pool=blue",
+            **_trust("trust.jks"),
+        },
+    ),
 )
 
 

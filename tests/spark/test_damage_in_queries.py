@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from dynamic_kafka.errors import DynamicKafkaError
-from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.sql import TableEnvironment, scan
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.spark.tables import Topic, as_batches, create, first_rows, on, records, rows
 
@@ -107,22 +107,24 @@ def counted(env: TableEnvironment, query: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("format_name", "reader"), [*product(ROWS, ("native", "python"))])
+@pytest.mark.parametrize(("format_name", "decoder"), [*product(ROWS, ("native", "spark"))])
 def test_policies_hold_for_each_shape_of_query(
     env: TableEnvironment,
     cluster_a: KafkaBroker,
     damaged: Callable[..., str],
     format_name: str,
-    reader: str,
+    decoder: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`fail` ends each query. `skip` and `dead-letter` count the message once, and the rows are those of the good ones."""
     queries = [*QUERIES, *MORE_QUERIES]
-    implementation = {"reader_implementation": reader}
-    damaged(format_name, **implementation)
+    if decoder == "spark":
+        monkeypatch.setattr(scan, "can_decode", lambda _: False)
+    damaged(format_name)
     assert [query for query in queries if not fails(env, query)] == []
     wanted = {query: rows(env, query.replace(" t", " g AS t", 1)) for query in queries if " g" not in query}
     for policy in ("skip", "dead-letter"):
-        letters = damaged(format_name, format__on_error=policy, **implementation)
+        letters = damaged(format_name, format__on_error=policy)
         for query in queries:
             before = len(records(cluster_a, letters))
             count, seen = counted(env, query)

@@ -65,6 +65,38 @@ def test_a_count_goes_on_across_the_switch_and_a_restart(
     assert counted == dict(Counter(keys))
 
 
+@pytest.mark.slow
+def test_no_row_of_a_folder_of_sparks_own_sink_is_late(
+    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, checkpoint: str
+) -> None:
+    """Its files have random names. In the order of these, the watermark would run ahead of half of them."""
+    name = topic(cluster_a, config=FOR_EVER)
+    began_ms = 1_700_000_000_000
+    options = {"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "subscribe": name}
+    source = spark.readStream.format("dynamic-kafka").options(**options, startingOffsets="earliest")
+    for hour in range(6):
+        for i in range(20):
+            produce(cluster_a.bootstrap_servers, name, [(None, "v")], timestamp_ms=began_ms + 3_600_000 * hour + i)
+    written = source.option("maxOffsetsPerTrigger", 20).load().writeStream.format("parquet").trigger(availableNow=True)
+    written.option("checkpointLocation", f"{checkpoint}-sink").start(str(tmp_path / "h")).awaitTermination()
+
+    history = spark.readStream.format("dynamic-kafka").options(**options, **{"history.path": str(tmp_path / "h")})
+    counted = (
+        history.option("maxOffsetsPerTrigger", 20)
+        .load()
+        .withWatermark("timestamp", "30 minutes")
+        .groupBy(F.window("timestamp", "1 hour"))
+        .count()
+    )
+    sink = counted.writeStream.outputMode("update").format("memory").queryName("counted").trigger(availableNow=True)
+    query = sink.option("checkpointLocation", checkpoint).start()
+    query.awaitTermination()
+    latest = spark.table("counted").groupBy("window").agg(F.max("count").alias("n"))
+    assert [row["n"] for row in latest.collect()] == [20] * 6
+    progress = json.loads(query.recentProgress[-1].json)["sources"][0]["latestOffset"]
+    assert "not exact" not in json.dumps(progress).lower()
+
+
 def test_a_table_reads_its_own_columns_and_then_messages(
     spark: SparkSession, env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
 ) -> None:

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from dynamic_kafka.cli.main import main
-from dynamic_kafka.native import kernel
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile
@@ -190,8 +189,6 @@ def test_messages_that_are_not_decoded_are_counted(
     env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, checkpoint: str
 ) -> None:
     """The native kernel leaves an unusual one and a bad one to Spark. Of Avro it is known which ones are bad."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
     names = {"json": topic(cluster_a), "avro": topic(cluster_a)}
     good = {"json": b'{"id":1}', "avro": b"\x02\x02"}
     for form, name in names.items():

@@ -13,7 +13,6 @@ import pytest
 from pyspark.errors import PySparkException
 
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.native import kernel
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.schema_registry import Proxy, SchemaRegistry
@@ -35,8 +34,6 @@ def server() -> Iterator[SchemaRegistry]:
 @pytest.fixture
 def proxy(server: SchemaRegistry) -> Iterator[Proxy]:
     """A proxy before it, of the test's own."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
     with Proxy(server.url) as running:
         yield running
 
@@ -74,8 +71,6 @@ def error(env: TableEnvironment, query: str) -> str:
 
 def test_an_avro_table_is_decoded_where_it_is_read(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """No Python function is left in the plan."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
     fine = [b"\x02\x02\x02a\x02\x04\x02x\x02y\x00", b"\x04\x00\x00"]
     # A number of 10 bytes may have bits that do not fit, as in Java.
     odd = b"\xff" * 9 + b"\x03\x00\x00"
@@ -93,7 +88,12 @@ def test_an_avro_table_is_decoded_where_it_is_read(env: TableEnvironment, cluste
 
 
 def test_schemas_of_a_registry_are_learned_as_they_appear(
-    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, server: SchemaRegistry, proxy: Proxy
+    env: TableEnvironment,
+    cluster_a: KafkaBroker,
+    topic: Topic,
+    server: SchemaRegistry,
+    proxy: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also while a stream runs. Each is asked for once, messages with damaged ids are errors, and no plan shows a secret."""
     name = topic(cluster_a)

@@ -17,12 +17,11 @@ from pyspark.sql.types import StructType
 
 from dynamic_kafka.formats import ERROR, METADATA, ROWS, Format, format_named
 from dynamic_kafka.formats.expressions import decoded_struct
-from dynamic_kafka.native import kernel
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.native import DECODED, decode, differences
 from tests.spark.changelog_messages import FORMATS, SCHEMAS, messages
-from tests.spark.tables import DEBEZIUM, Topic, create, on, rows
+from tests.spark.tables import DEBEZIUM, Topic, create, each_decoder, on, rows
 from tests.spark.test_formats_changelog import SAMPLES, TABLES
 from tests.spark.texts import Message, checked, frame
 
@@ -33,11 +32,9 @@ SEED = 1
 
 
 def test_a_changelog_table_is_decoded_where_it_is_read(
-    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the same rows, metadata and errors, whatever reads: all that a real Debezium wrote of a table, and odd ones."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
+    """With the same rows, metadata and errors, whoever decodes: all that a real Debezium wrote of a table, and odd ones."""
     lines = map(json.loads, (DEBEZIUM / "schemaless.json").read_text(encoding="utf-8").splitlines())
     values = [line["value"] for line in lines if "customers" in line["topic"]]
     values += ['{"op":"c","after":{"id":"77"},"ts_ms":" 1 "}', '{"op":"t"}']
@@ -46,8 +43,8 @@ def test_a_changelog_table_is_decoded_where_it_is_read(
     columns = "id INT, name STRING, balance DECIMAL(10, 2), joined TIMESTAMP_LTZ(3), email STRING, "
     columns += "db STRING METADATA FROM 'value.source.database' VIRTUAL, p INT METADATA FROM 'partition' VIRTUAL"
     found, errors = [], []
-    for reader in ("python", "native"):
-        options = on(cluster_a, name, format="debezium-json") | {"reader-implementation": reader}
+    for reader in each_decoder(monkeypatch):
+        options = on(cluster_a, name, format="debezium-json")
         options |= {"debezium-json.timestamp-format.standard": "ISO-8601"}
         create(env, reader, columns, options | {"format.on-error": "skip"})
         create(env, f"strict_{reader}", columns, options)

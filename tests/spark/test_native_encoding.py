@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.formats import format_named
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.native import encoder, kernel
+from dynamic_kafka.native import encoder
 from dynamic_kafka.sql import TableEnvironment, sink_rows
 from dynamic_kafka.testing import KafkaBroker
 from tests.random_rows import random_rows
@@ -40,12 +40,6 @@ OPTIONS = [
 UPSERT = {"connector": "upsert-kafka", "key_format": "json", "value_format": "json"}
 COUNT = 5000
 SEED = 1
-
-
-@pytest.fixture(autouse=True)
-def _kernel() -> None:
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
 
 
 @pytest.mark.slow

@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.formats import format_named
-from dynamic_kafka.native import kernel
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.native import DECODED, decode, differences
 from tests.spark.json_messages import SCHEMAS, messages
-from tests.spark.tables import Topic, create, on, rows
+from tests.spark.tables import Topic, create, each_decoder, on, rows
 from tests.spark.texts import checked, frame, session
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -27,17 +26,17 @@ COUNT = 5000
 SEED = 1
 
 
-def test_a_json_table_is_decoded_where_it_is_read(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """With the same rows and errors, whatever reads; the plan says which it is."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
+def test_a_json_table_is_decoded_where_it_is_read(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same rows and errors, whoever decodes; the plan says which it is."""
     values = [b'{"id":1,"r":{"x":["a"]}}', b'{"id":"2","r":null}', None, b"", b'{"id":"x"}', b'{"r":{"x":[]},"id":3}']
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(b"k", value) for value in values], partition=0)
     columns = "id INT NOT NULL, r ROW<x ARRAY<STRING NOT NULL>>, p INT METADATA FROM 'partition'"
-    for reader in ("python", "native"):
-        create(env, reader, columns, on(cluster_a, name) | {"reader-implementation": reader, "format.on-error": "skip"})
-        create(env, f"strict_{reader}", columns, on(cluster_a, name) | {"reader-implementation": reader})
+    for reader in each_decoder(monkeypatch):
+        create(env, reader, columns, on(cluster_a, name) | {"format.on-error": "skip"})
+        create(env, f"strict_{reader}", columns, on(cluster_a, name))
         found = rows(env, f"SELECT id, r.x, p FROM {reader}")
         assert found == [(1, ["a"], 0), (2, None, 0), (3, [], 0)]
         with pytest.raises(PySparkException, match="offset 4: the value cannot be read as json"):

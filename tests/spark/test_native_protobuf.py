@@ -9,10 +9,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from dynamic_kafka.formats.protobuf.schemas import parse_schema
-from dynamic_kafka.native import kernel
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.spark.tables import Topic, as_batches, create, on, rows
+from tests.spark.tables import Topic, as_batches, create, each_decoder, on, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -39,11 +38,14 @@ ROWS = [
 
 @pytest.mark.parametrize("name", ["protobuf", "protobuf-confluent"])
 def test_a_protobuf_table_is_decoded_where_it_is_read(
-    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, name: str
+    env: TableEnvironment,
+    cluster_a: KafkaBroker,
+    topic: Topic,
+    tmp_path: Path,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the same rows and errors, whatever reads; the plan says which it is."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
+    """With the same rows and errors, whoever decodes; the plan says which it is."""
     file = tmp_path / "order.desc"
     files = parse_schema(TEXT, {}).SerializeToString()
     file.write_bytes(files)
@@ -57,9 +59,9 @@ def test_a_protobuf_table_is_decoded_where_it_is_read(
     produce(cluster_a.bootstrap_servers, at, [(b"k", value) for value in values], partition=0)
     options = on(cluster_a, at, format=name) | formats
     errors = []
-    for reader in ("python", "native"):
-        create(env, reader, COLUMNS, options | {"reader-implementation": reader, "format.on-error": "skip"})
-        create(env, f"strict_{reader}", COLUMNS, options | {"reader-implementation": reader})
+    for reader in each_decoder(monkeypatch):
+        create(env, reader, COLUMNS, options | {"format.on-error": "skip"})
+        create(env, f"strict_{reader}", COLUMNS, options)
         assert rows(env, f"SELECT o, id, item, lines, notes, kind FROM {reader}") == ROWS
         with pytest.raises(PySparkException) as raised:
             rows(env, f"SELECT id FROM strict_{reader}")
@@ -73,6 +75,6 @@ def test_a_protobuf_table_is_decoded_where_it_is_read(
         assert len(query.collect()) == len(ROWS)
         file.write_bytes(files)
         assert ("value_row" in plan) == (reader == "native")
-        assert ("ArrowEvalPython" in plan) == (reader == "python")
+        assert ("ArrowEvalPython" in plan) == (reader == "spark")
     assert errors[0] == errors[1]
-    assert env.from_path("python").schema == env.from_path("native").schema
+    assert env.from_path("spark").schema == env.from_path("native").schema

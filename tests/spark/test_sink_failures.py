@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dynamic_kafka.kafka.transactions.client import TransactionState
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.spark.sinks import fault, is_settled, once, transactions, write
+from tests.spark.sinks import Files, fault, is_settled, log, once, run, running, to, transactions, values, write
 from tests.spark.tables import Topic, records
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.spark]
@@ -66,6 +66,31 @@ def test_a_batch_that_fails_while_another_task_writes(
         opened.result()
     wait_until(lambda: is_settled(cluster_a, name), 20, "the abort")
     assert records(cluster_a, name) == []
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_a_query_that_is_stopped_in_a_batch(
+    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
+) -> None:
+    """Readers go on when `stop()` returns. Nothing is lost and nothing twice when the query starts again."""
+    name = topic(cluster_a, partitions=2)
+
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"value": ["x" * 10] * 20_000})  # Spark passes on 10,000 rows and 64 KiB
+            time.sleep(60)
+            yield batch
+
+    files.add("a")
+    rows = files.rows().repartition(2).mapInArrow(slow, "value string")
+    with running(rows, once(cluster_a, name, name), checkpoint):
+        wait_until(lambda: TransactionState.ONGOING in transactions(cluster_a, name).values(), 60, "a transaction")
+        assert log(cluster_a, name)[-1].state.owner
+    assert is_settled(cluster_a, name)
+    write(spark.createDataFrame([("other",)], "value string"), to(cluster_a, name))
+    assert values(cluster_a, name) == ["other"]
+    run(files.rows(), once(cluster_a, name, name), checkpoint)
+    assert values(cluster_a, name) == ["a", "other"]
 
 
 # --- not authorized -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.spark
 
 REFUSED = {
     "time as text": "DATE_FORMAT",
-    "differences of times": "CAST one of them",
     "a part of JSON": "JSON_QUERY",
     "JSON of columns": "JSON_OBJECT",
     "last value": "max_by",
@@ -109,9 +108,13 @@ def test_each_runs_as_a_stream_or_is_refused(streams: TableEnvironment) -> None:
 class Arrivals:
     """Tables with rows that do not change, and the places of the rows as offsets."""
 
-    def is_time(self, query: str) -> bool:
+    def time_of(self, query: str) -> str:
         """Whether it is the event time of a table."""
-        return any(query.startswith(f"SELECT {table.get('time')} ") for table in TABLES.values())
+        return "event" if any(query.startswith(f"SELECT {table.get('time')} ") for table in TABLES.values()) else ""
+
+    def first_rows(self, query: str, keys: Sequence[str]) -> str:
+        """These tables have no processing time."""
+        raise AssertionError(query, keys)
 
     def view(self, name: str) -> exp.Query | None:
         """Return no query: views are tables here."""
@@ -140,10 +143,7 @@ def tables(spark: SparkSession, env: TableEnvironment) -> Iterator[TableEnvironm
 def table_of_rows(spark: SparkSession, name: str) -> DataFrame:
     """The rows of a table, with the columns that a table of Kafka has."""
     table = TABLES[name]
-    types = {
-        column: type_.replace("TIMESTAMP(3)", "TIMESTAMP" if column == table.get("time") else "TIMESTAMP_NTZ")
-        for column, type_ in table["columns"].items()
-    }
+    types = {column: type_.replace("TIMESTAMP(3)", "TIMESTAMP_NTZ") for column, type_ in table["columns"].items()}
     types = {column: re.sub(r"^ROW<(.*)>$", r"STRUCT<\1>", type_) for column, type_ in types.items()}
     rows = [
         (place, json.dumps({column: _named(value, types[column]) for column, value in zip(types, row, strict=True)}))

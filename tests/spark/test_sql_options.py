@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dynamic_kafka.errors import ConfigurationError, OffsetResolutionError
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, OffsetResolutionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.transactions.client import TransactionClient
 from dynamic_kafka.sink.transactional_ids import belongs_to
@@ -257,7 +257,7 @@ def test_batch_queries_with_modes(env: TableEnvironment, numbers: dict[str, str]
     found = by_name(rows(env, union(list(tables), "id")), tables)
     assert found == {name: expected for name, (_, expected) in tables.items()}
     create(env, "new", "id INT", numbers | start("group-offsets") | {"properties.group.id": "new"})
-    with pytest.raises(PySparkException, match="has no committed offset"):
+    with pytest.raises(DynamicKafkaError, match="has no committed offset"):
         rows(env, "SELECT * FROM new")
     for options in (start("group-offsets"), start("earliest-offset") | stop("group-offsets")):
         create(env, "nobody", "id INT", numbers | options)

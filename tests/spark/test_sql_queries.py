@@ -51,7 +51,7 @@ def test_windows_of_a_stream(env: TableEnvironment, spark: SparkSession, cluster
 def test_streams_joined_by_a_comma(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Two streams with a comma between them are joined by the condition of WHERE, also where a part is translated."""
     source = topic(cluster_a)
-    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps({"id": n, "ms": 1000 * n})) for n in range(4)])
+    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps({"id": n, "ms": 1000 * n + 1})) for n in range(4)])
     columns = "id INT, ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
     for name in ("a", "b"):
         create_json(env, name, columns, cluster_a, source)

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.flink_answers.record_temporal import TEMPORAL, TEMPORAL_ANSWERS
-from tests.spark.tables import FOR_EVER, Topic, create_json, rows
+from tests.spark.tables import FOR_EVER, Topic, create_json, rows, write
 from tests.spark.test_sql_against_flink import same_rows
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -75,6 +76,12 @@ def test_each_row_meets_the_version_of_its_time(tables: TableEnvironment) -> Non
     check(tables, ONE)
     with pytest.raises(SqlError, match=r"streams have no temporal joins.*materialize"):
         tables.sql_query(ONE)
+    write(tables, "INSERT INTO orders (order_id) SELECT 'without a time'")
+    joined = "orders AS o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.order_time AS r ON o.currency = r.currency"
+    with pytest.raises(
+        PySparkException, match="The time of a row in a temporal join is NULL"
+    ):  # a row that nobody asks for
+        rows(tables, f"SELECT COUNT(*) FROM {joined} WHERE o.order_id = 'o0'")
     with pytest.raises(SqlError, match="looks rows up in a table as it is at the moment"):
         tables.sql_query(re.sub("AS OF o.order_time", "AS OF o.proc_time", ONE))
 

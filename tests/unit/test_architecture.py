@@ -39,7 +39,9 @@ PURE = (
     *("source.alignment", "source.record_times"),
     *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
     *("source.document", "source.columns", "source.compact", "source.collector", "source.stage", "history.model"),
-    *("source.evidence", "source.matching", "source.placement", "source.kept_marks", "source.migration"),
+    *("source.promise", "source.switch", "history.coverage"),
+    *("source.evidence", "source.matching", "source.comparison", "source.placement", "source.kept_marks"),
+    *("source.migration",),
     *("source.lasting", "source.stand_in"),
     *("history.archive.model", "history.archive.plan"),
     *(
@@ -196,9 +198,7 @@ def test_importing_the_package_alone_does_not_import_pyspark() -> None:
 
 def test_importing_what_reads_does_not_import_pandas() -> None:
     """Each new worker of Spark imports it before its first record, and pandas takes 120 ms."""
-    code = (
-        "import sys, dynamic_kafka.source.python_fetcher, dynamic_kafka.source.reader; print('pandas' in sys.modules)"
-    )
+    code = "import sys, dynamic_kafka.source.reader; print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -6,8 +6,11 @@ import datetime as dt
 import itertools
 import json
 import os
+import re
 import shutil
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +20,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.test_history_files import frozen, read
 
 from dynamic_kafka import archive
 from dynamic_kafka.cli.main import main
-from dynamic_kafka.errors import ArchiveError
+from dynamic_kafka.errors import ArchiveError, HistoryError
 from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.history.archive import log
 from dynamic_kafka.history.archive.data import write_parts
 from dynamic_kafka.history.archive.model import (
-    NOTHING,
     Archive,
     Batch,
     DataFile,
@@ -88,8 +91,8 @@ def rows(partition: int, offsets: Sequence[int], day: int | None = 0) -> pa.Reco
 class Folder:
     """An archive whose batches are written as tasks and driver do it, but without Spark."""
 
-    def __init__(self, path: Path | str, query: str = "query") -> None:
-        self.path, self.query = str(path), query
+    def __init__(self, path: Path | str, query: str = "query", cluster: tuple[str, str] = ("id-eu", "eu")) -> None:
+        self.path, self.query, self.cluster = str(path), query, cluster
 
     def write(self, ranges: Mapping[int, tuple[int, int]], *tasks: Sequence[pa.RecordBatch]) -> None:
         """Write a batch: the range of each partition, and the rows of its tasks."""
@@ -99,12 +102,12 @@ class Folder:
             assert log.create_record(open_files(self.path, ArchiveError), self.query, plan.record, batch)
 
     def plan(self, ranges: Mapping[int, tuple[PartitionKey, int, int]]) -> Plan:
-        """How a batch is archived that reads these ranges of partitions of the cluster `eu`."""
+        """How a batch is archived that reads these ranges of partitions of the cluster."""
         state = log.read_archive(self.path) or Archive()
         return plan_batch(
             state,
-            {("eu", "orders", p): found for p, found in ranges.items()},
-            {"id-eu": "eu"},
+            {(self.cluster[1], found[0].topic, p): found for p, found in ranges.items()},
+            dict([self.cluster]),
             location=self.path,
             query=self.query,
             batch=state.batches.get(self.query, 0),
@@ -281,27 +284,98 @@ def test_two_tasks_with_the_same_rows_are_refused(folder: Folder) -> None:
 def test_the_first_record_of_a_number_wins(folder: Folder) -> None:
     """A second driver of the same query adds nothing."""
     files = open_files(folder.path, ArchiveError)
-    batch = Batch({"day=1/a.parquet": DataFile("2013-01-01", 1, 1)}, {key(): [Span(0, 1, 1)]}, {})
+    batch = Batch({"day=1/a.parquet": DataFile("2013-01-01", 1, 1, "")}, {key(): [Span(0, 1, 1)]}, {}, 0)
     assert log.create_record(files, "query", 1, batch)
     assert not log.create_record(
-        files, "query", 1, batch._replace(files={"day=1/b.parquet": DataFile("2013-01-01", 1, 1)})
+        files, "query", 1, batch._replace(files={"day=1/b.parquet": DataFile("2013-01-01", 1, 1, "")})
     )
     assert folder.state().files.keys() == {"day=1/a.parquet"}
 
 
 def test_offsets_of_two_queries_at_once_are_an_error(folder: Folder) -> None:
-    """Both wrote the same offsets without seeing each other. Readers are told, and the remedy works at any later time."""
+    """Both wrote the same offsets without seeing each other. Readers are told, and the record with fewer is emptied."""
     files = open_files(folder.path, ArchiveError)
     for query, number, start, end in (("a", 1, 0, 1), ("b", 1, 0, 2), ("a", 2, 2, 3)):
         batch = Batch(
-            {f"day=1/{query}{number}.parquet": DataFile("2013-01-01", 1, 1)}, {key(): [Span(start, end, 1)]}, {}
+            {f"day=1/{query}{number}.parquet": DataFile("2013-01-01", 1, 1, "")}, {key(): [Span(start, end, 1)]}, {}, 1
         )
         assert log.create_record(files, query, number, batch)
     with pytest.raises(ArchiveError, match=r"offsets 0 to 0 of .* twice: in the record b-1\.json .* two queries"):
         folder.state()
-    Path(folder.path, "_dynamic_kafka", "batches", "a-1.json").write_text(NOTHING)
+    assert follow_the_words(folder) == ["a-1.json"]
     assert folder.state().spans == {key(): [Span(0, 3, 2)]}
     assert folder.state().files.keys() == {"day=1/b1.parquet", "day=1/a2.parquet"}
+
+
+def follow_the_words(folder: Folder) -> list[str]:
+    """Do what the errors of an archive say until there is none, and return the records that were emptied."""
+    emptied: list[str] = []
+    while True:
+        try:
+            folder.state()
+        except ArchiveError as error:
+            words = str(error)
+        else:
+            return emptied
+        found = re.search(r"replace the text of (\S+\.json) there by (\S+)\. Of", words)
+        assert found, words
+        assert found[1] not in emptied
+        emptied.append(found[1])
+        Path(folder.path, "_dynamic_kafka", "batches", found[1]).write_text(found[2])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 6), st.integers(1, 4)) | st.just("compact"),
+        min_size=2,
+        max_size=8,
+    )
+)
+def test_the_words_about_two_writers_work_at_any_time(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[str, int, int] | str]
+) -> None:
+    """Queries write without seeing each other, and states come in between: only what was emptied is missing then."""
+    folder = Folder(tmp_path_factory.mktemp("archive"))
+    files = open_files(folder.path, ArchiveError)
+    numbers = dict.fromkeys("abc", 0)
+    offsets: dict[str, set[int]] = {}
+    log.begin(files)
+    for step in history:
+        if isinstance(step, tuple):
+            query, start, count = step
+            numbers[query] += 1
+            batch = Batch({}, {key(): [Span(start, start + count, count)]}, {}, numbers[query])
+            assert log.create_record(files, query, numbers[query], batch)
+            offsets[f"{query}-{numbers[query]}.json"] = set(range(start, start + count))
+        else:
+            with suppress(ArchiveError):
+                log.write_state(files, folder.state())
+    for emptied in follow_the_words(folder):
+        del offsets[emptied]
+    there = [offset for span in folder.state().spans.get(key(), ()) for offset in range(span.start, span.end)]
+    assert sorted(there) == sorted(itertools.chain(*offsets.values()))
+
+
+def test_a_long_log_is_read_many_records_at_a_time(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is far away answers each request late: 4,000 batches are 250 requests one after the other."""
+    files = open_files(folder.path, ArchiveError)
+    log.begin(files)
+    records = Path(folder.path, "_dynamic_kafka", "batches")
+    records.mkdir()
+    for number in range(1, 4_001):
+        batch = Batch({}, {key(): [Span(number, number + 1, 1)]}, {}, number)
+        (records / f"query-{number}.json").write_text(encode_batch(batch))
+    rounds: list[int] = []
+    together, read = threading.Barrier(16, lambda: rounds.append(1), timeout=20), Files.read
+
+    def slow(self: Files, path: str) -> str:
+        if "/batches/" in path:
+            together.wait()  # the others have to be on their way, too
+        return read(self, path)
+
+    monkeypatch.setattr(Files, "read", slow)
+    assert folder.state().spans == {key(): [Span(1, 4_001, 4_000)]}
+    assert len(rounds) == 250
 
 
 class Rows:
@@ -501,23 +575,19 @@ def test_old_files_that_no_log_names_are_deleted(folder: Folder) -> None:
     assert [path.exists() for path in left] == [False, False, True]
 
 
-@pytest.mark.parametrize("what", ["row lost", "row doubled", "file lost", "file damaged", "offset that nobody read"])
-def test_a_compaction_that_would_lose_or_double_records_is_refused(folder: Folder, what: str) -> None:
+@pytest.mark.parametrize("what", ["file changed", "file lost", "file cut"])
+def test_a_file_that_was_changed_is_not_compacted(folder: Folder, what: str) -> None:
     """Its day stays as it is, other days are compacted, and `verify` finds the same."""
     small_files(folder)
     path = Path(sorted(archive.files(folder.path))[0])
     table = pq.read_table(path, partitioning=None)
     match what:
-        case "row lost":
-            pq.write_table(table.slice(1), path)
-        case "row doubled":
-            pq.write_table(pa.concat_tables([table.slice(1), table.slice(1)]), path)
-        case "offset that nobody read":
-            offsets = pa.array([7_000, 7_001], pa.int64())
-            pq.write_table(table.set_column(table.schema.get_field_index("offset"), "offset", offsets), path)
+        case "file changed":  # the coordinates are the same, and only a value is another one
+            values = pa.array([b"tampered", b"tampered"])
+            pq.write_table(table.set_column(table.schema.get_field_index("value"), "value", values), path)
         case "file lost":
             path.unlink()
-        case "file damaged":
+        case "file cut":
             path.write_bytes(path.read_bytes()[:-100])
     state = folder.state()
     with pytest.raises(ArchiveError, match=r"(2013-01-01|day=2013-01-01).* [12] other days were compacted"):
@@ -526,6 +596,67 @@ def test_a_compaction_that_would_lose_or_double_records_is_refused(folder: Folde
     now = folder.state().files
     assert first == {path: file for path, file in now.items() if file.day == "2013-01-01"}
     assert len(now) == len(first) + len({file.day for file in state.files.values()}) - 1
+    assert not archive.verify(folder.path).is_sound
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """An archive of several files, one of them compacted, that is sound."""
+    folder = Folder(tmp_path_factory.mktemp("sound") / "archive")
+    small_files(folder)
+    folder.compact(before=FIRST_DAY + dt.timedelta(days=1), keep=dt.timedelta(0))
+    assert archive.verify(folder.path).is_sound
+    return folder
+
+
+def test_a_history_finds_a_damaged_page(written: Folder, tmp_path: Path) -> None:
+    """The size is the same, and a value is another one: it is an error and no row."""
+    folder = Folder(Path(shutil.copytree(written.path, tmp_path / "archive")))
+    history = frozen(folder.path)
+    path = Path(archive.files(folder.path)[0])
+    data = bytearray(path.read_bytes())
+    column = pq.ParquetFile(path).metadata.row_group(0).column(1)
+    assert column.path_in_schema == "value"
+    data[column.dictionary_page_offset + column.total_compressed_size // 3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(HistoryError, match=r"all-.*cannot be read"):
+        list(read(history))
+
+
+@given(st.data())
+def test_no_change_of_a_file_is_sound(
+    written: Folder, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """A byte changed, added, cut off or exchanged with another file: `verify` names the file, and nothing is compacted."""
+    folder = Folder(Path(shutil.copytree(written.path, tmp_path_factory.mktemp("changed") / "archive")))
+    paths = [Path(path) for path in archive.files(folder.path)]
+    path, other = data.draw(st.permutations(paths))[:2]
+    before, others = path.read_bytes(), other.read_bytes()
+    at = data.draw(st.integers(0, len(before) - 1))
+    match data.draw(st.sampled_from(["byte", "cut", "more", "hole", "swap", "copy", "gone", "again"])):
+        case "byte":
+            flipped = before[at] ^ data.draw(st.integers(1, 255))
+            path.write_bytes(before[:at] + bytes([flipped]) + before[at + 1 :])
+        case "cut":
+            path.write_bytes(before[:at])
+        case "more":
+            path.write_bytes(before + b"\0")
+        case "hole":
+            path.write_bytes(before[:at] + before[at + 1 :])
+        case "swap":
+            path.write_bytes(others)
+            other.write_bytes(before)
+        case "copy":
+            path.write_bytes(others)
+        case "gone":
+            path.unlink()
+        case "again":  # the same rows, written once more by somebody else
+            pq.write_table(pq.read_table(path, partitioning=None), path)
+    found = archive.verify(folder.path)
+    assert not found.is_sound
+    assert any(str(path) in problem for problem in found.problems)
+    with suppress(ArchiveError):  # the file may be the only one of its day, which needs no compaction
+        folder.compact()
     assert not archive.verify(folder.path).is_sound
 
 
@@ -664,11 +795,14 @@ def test_what_is_missing_and_what_is_there_are_all(read: list[tuple[int, int]], 
 
 def test_texts_are_what_was_written() -> None:
     """A state and a batch with several clusters, topics and gaps."""
-    files = {"day=2013-01-01/a.parquet": DataFile("2013-01-01", 3, 100), "day=x/b.parquet": DataFile("", 1, 10)}
+    files = {
+        "day=2013-01-01/a.parquet": DataFile("2013-01-01", 3, 100, "e3"),
+        "day=x/b.parquet": DataFile("", 1, 10, "b0"),
+    }
     spans = {key(0): [Span(0, 3, 3), Span(5, 9, 1)], key(1): [Span(7, 7, 0)], key(0, "t2", ""): [Span(1, 2, 0)]}
-    batch = Batch(files, spans, {"id-eu": "eu"})
+    batch = Batch(files, spans, {"id-eu": "eu"}, 2)
     assert decode_batch(encode_batch(batch), "here") == batch
-    state = Archive(7, dict(files), dict(spans), {"id-eu": "eu"}, {"q": 3}, {"old": 12})
+    state = Archive(7, dict(files), dict(spans), {"id-eu": "eu"}, {"q": 3}, {"old": 12}, {"q": 2})
     assert decode_state(encode_state(state), 7, "here") == state
     with pytest.raises(ArchiveError, match="here is damaged"):
         decode_state(encode_batch(batch), 1, "here")
@@ -749,7 +883,7 @@ def test_what_is_no_archive_is_said(tmp_path: Path, output: Callable[..., tuple[
 )
 def test_the_log_of_an_archive_leads_to_no_file_outside_of_its_days(path: str) -> None:
     """Whoever can write the log could else have any file read, and its rows copied into the archive."""
-    file = DataFile("1", 1, 1)
+    file = DataFile("1", 1, 1, "")
     with pytest.raises(ArchiveError, match="is no path of a file of an archive"):
         decode_batch(encode_batch(Batch({path: file}, {}, {}, 1)), "here")
     with pytest.raises(ArchiveError, match="is no path of a file of an archive"):

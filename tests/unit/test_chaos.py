@@ -100,6 +100,7 @@ def test_destroyed_rows_are_missing_without_being_lost() -> None:
     [
         (GOES_ON, Seen(recovery_s=3), Balance(), "ok"),
         (GOES_ON, Seen(recovery_s=91), Balance(), "recovers after 90 s"),
+        (GOES_ON, Seen(recovery_s=3, broken=["1 rows lost under exact"]), Balance(), "1 rows lost under exact"),
         (GOES_ON, Seen(["DataLossError: x"], 3), Balance(), "stops"),
         (GOES_ON, Seen(recovery_s=None), Balance(lost=(1, 2)), "2 rows lost, does not recover"),
         (GOES_ON, Seen(flows=False), Balance(lost=(1,)), "1 rows do not come, does not go on"),

@@ -19,12 +19,11 @@ from dynamic_kafka.cli.checks import exactly_once, machine, network, rights
 from dynamic_kafka.cli.checks.findings import Finding, Result
 from dynamic_kafka.cli.checks.visit import TopicState
 from dynamic_kafka.cli.job import Job, Target, job_of
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka import probing
 from dynamic_kafka.kafka.probing import Clock, Probe
 from dynamic_kafka.kafka.transactions.connection import Step
 from dynamic_kafka.kafka.transactions.security import ConnectionSettings
-from dynamic_kafka.native import Kernel
 
 OK, WARNING, ERROR, UNKNOWN = Result.OK, Result.WARNING, Result.ERROR, Result.UNKNOWN
 ROOT = Path(__file__).parents[2]
@@ -89,22 +88,19 @@ def test_findings_about_the_machine(finding: Finding, result: Result, said: str)
     assert finding.remedy or result in (OK, UNKNOWN)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "wanted", "result", "said"),
-    [
-        (Kernel(object()), "auto", OK, "the native kernel 1.0"),
-        (Kernel(object()), "python", OK, "not used (reader-implementation=python)"),
-        (Kernel(None), "auto", OK, "Python reads and writes"),
-        (Kernel(None), "native", ERROR, "not installed"),
-        (Kernel(None, "its interface is 2"), "auto", WARNING, "its interface is 2"),
-        (Kernel(None, "its interface is 2"), "native", ERROR, "its interface is 2"),
-    ],
-)
-def test_findings_about_the_kernel(kernel: Kernel, wanted: str, result: Result, said: str) -> None:
-    """It may be missing, unless the options want it."""
-    found = machine.judge_kernel(kernel, "1.0", "reader-implementation", wanted)  # type: ignore[arg-type]
-    assert found.result is result
-    assert said in found.what
+def test_findings_about_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it nothing is read or written: the finding names the machine, and what to do."""
+    (found,) = machine.check_kernel(Job())
+    assert found.result is OK
+    assert re.fullmatch(r"the native kernel [\d.]+ with librdkafka [\d.]+", found.what)
+
+    def missing() -> None:
+        raise DynamicKafkaError("The native kernel cannot be used on host: it is missing; reinstall it")
+
+    monkeypatch.setattr(machine, "kernel", missing)
+    (found,) = machine.check_kernel(Job())
+    assert (found.result, found.remedy) == (ERROR, "reinstall it")
+    assert found.what == "The native kernel cannot be used on host: it is missing"
 
 
 def test_a_missing_feature_matters_where_it_is_needed() -> None:
@@ -373,7 +369,9 @@ def test_clusters_that_do_not_answer(run: Run, tmp_path: Path) -> None:
     said = {(f["cluster"], f["check"], f["result"]): f["what"] for f in found}
     assert said["ewr", "address", "error"] == "127.0.0.1:1: TCP fails: Connection refused"
     assert said["jfk", "address", "error"].startswith("no-such-host.invalid:9092: DNS fails:")
-    skipped = "not asked, because none of its addresses can be used: listeners, answer, clock, topics, rights"
+    skipped = (
+        "not asked, because none of its addresses can be used: listeners, answer, clock, topics, rights, isolation"
+    )
     assert said["jfk", "listeners", "unknown"] == skipped
     code, out, _ = run(*arguments, "--timeout", "2")
     lines = out.splitlines()

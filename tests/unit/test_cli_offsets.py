@@ -32,6 +32,7 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.checkpoint import read_checkpoint
 from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
+from dynamic_kafka.source.promise import Promise, Seen
 
 QUERY = "11111111-2222-3333-4444-555555555555"
 METADATA = '{"batchWatermarkMs":5,"batchTimestampMs":7,"conf":{"spark.sql.shuffle.partitions":"1"}}'
@@ -151,11 +152,13 @@ def test_a_change_after_a_finished_batch_reads_nothing_and_keeps_the_chain() -> 
 
 def test_rows_of_a_history_are_neither_skipped_nor_repeated() -> None:
     """The batch of a change reads none of them, and the next one goes on where they ended; an unfinished keeps its own."""
-    files = (HistoryFile("f", 1, 1, (10,)),)
-    stage = HistoryStage(FrozenHistory("/h", "parquet", "1 file", 10, files), "exact", (2, 5))
+    files = (HistoryFile("f", 1, 1, 1, (10,)),)
+    stage = HistoryStage(FrozenHistory("/h", "parquet", "1 file", 10, files), Promise("Kafka goes on", 10), (2, 5))
     document = replace(SECOND, history=stage)
     edited = with_positions(document, {Partition("eu", "orders", 0): 3}, unfinished=False)
-    assert edited.history == replace(stage, range=(5, 5))
+    by_hand = stage.promise.and_seen(Seen("set by hand", 0, 1, ("eu/orders/0",)))
+    assert edited.history == replace(stage, range=(5, 5), promise=by_hand)
+    assert str(by_hand) == "Kafka goes on. Not exact: positions were set by hand: eu/orders/0"
     check_chain(document, edited)
     assert with_positions(document, {}, unfinished=True, before=FIRST).history == stage
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError
 from tests.unit.test_sink_records import TYPES, batch
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, RowError
 from dynamic_kafka.formats import FORMATS, format_named
 from dynamic_kafka.formats.arrow import MESSAGE_OR_ERROR, or_errors
-from dynamic_kafka.kafka.clients import LIBRDKAFKA_LOG
+from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.dead_letters import record_sizes, with_letters
 from dynamic_kafka.sink.producers import ClusterProducer
-from dynamic_kafka.sink.python_producer import PythonProducer
+from dynamic_kafka.sink.record_producer import RecordProducer
 from dynamic_kafka.sink.records import DEAD_LETTER, HEADERS, Records, check_schema
 from dynamic_kafka.sink.report import TaskReport, Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings
@@ -190,12 +190,12 @@ def test_sizes_are_those_of_librdkafka(columns: dict[str, list[Any]]) -> None:
 
     def refused(most: int) -> bool:
         assert most >= 1000  # librdkafka's smallest limit
-        config = {"bootstrap.servers": "localhost:1", "message.max.bytes": most}
-        client = Producer(config, logger=LIBRDKAFKA_LOG)
-        clients: Any = SimpleNamespace(producer=client)
-        refusal = PythonProducer(clients).produce(records, 1, _no_room)
-        client.purge()
-        client.poll(0)
+        fixed = {"message.max.bytes": most}
+        clients = ClusterClients({"bootstrap.servers": "localhost:1"}, producer=ClientSettings({}, fixed))
+        producer = RecordProducer(clients)
+        refusal = producer.produce(records, 1, _no_room)
+        producer.purge()
+        clients.close()
         assert refusal is None or refusal.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
         return refusal is not None
 

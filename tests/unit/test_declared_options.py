@@ -73,12 +73,12 @@ REWORDED = {
 METRICS = {option.key for option in METRICS_OPTIONS}
 ADDED = {
     "sink": {
-        *("writer-implementation", "sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"),
+        *("sink.skip-batch", "sink.lost-clusters", "__txnConsecutive"),
         "sink.dead-letter.topic",
         *("register.producer.metrics", *METRICS),
     },
     "source": {
-        *("skip-offsets", "reader-implementation", "scan.watermark.idle-timeout", *METRICS),
+        *("skip-offsets", "scan.watermark.idle-timeout", *METRICS),
         *(f"scan.watermark.alignment.{name}" for name in ("group", "max-drift", "update-interval")),
         *(option.key for option in HISTORY_OPTIONS),
     },

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, UnknownOptionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.config import secrets, tokens
@@ -70,6 +73,14 @@ OTHER_CHOICES = (
         "metadata.broker.list",
     ),
     *("sasl.oauthbearer.config", "sasl.oauthbearer.metadata.authentication.type", "transactional.id"),
+    *("isolation.level", "check.crcs", "acks", "request.required.acks", "retries", "message.send.max.retries"),
+    *(
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "enable.idempotence",
+        "partitioner",
+        "partitioner.class",
+    ),
     *("allow.auto.create.topics", "enable.sasl.oauthbearer.unsecure.jwt", "ssl.ca.certificate.stores"),
     *("ssl.engine.factory.class", "sasl.login.class", "config.providers", "config.providers.env.class"),
 )
@@ -285,6 +296,7 @@ def test_the_login_of_the_options_goes_to_listed_brokers(servers: str, allowed: 
         {"sasl.mechanism": "OAUTHBEARER"},
         {"sasl.username": "other"},
         {"ssl.cipher.suites": "NULL"},
+        {"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"},
     ],
 )
 def test_a_document_does_not_change_how_the_login_of_the_options_travels(own: dict[str, str]) -> None:
@@ -335,8 +347,22 @@ def test_a_cloud_token_goes_to_brokers_of_that_cloud(cloud: str, by_document: bo
         assert "is not a broker of" in why_refused({**own, "bootstrap.servers": wrong}, options)
     listed = {**own, "bootstrap.servers": "psc.corp.example.com:9092"}
     assert why_refused(listed, options, servers=("*.corp.example.com",)) == ""
-    for name in ("ssl.ca.pem", "ssl.truststore.certificates"):
+    for name in ("ssl.ca.pem", "ssl.truststore.certificates", "client.dns.lookup"):
         assert "who may take a token" in why_refused({**own, "bootstrap.servers": broker, name: "x"}, options)
+
+
+def test_a_function_that_makes_tokens_is_named_by_the_query_alone() -> None:
+    """It would be run; and its tokens are a login of the query's options, which goes to listed brokers only."""
+    for name in ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class"):
+        assert "names a function in Python" in why_refused({name: "os:abort"}, {}, properties=(name,))
+    given = {"sasl.mechanism": "OAUTHBEARER", "sasl.login.callback.handler.class": "my_tokens:make"}
+    given["security.protocol"] = "SASL_SSL"
+    own = {"bootstrap.servers": "evil.example.com:9093"}
+    assert "(sasl.login.callback.handler.class) would go to evil.example.com:9093" in why_refused(own, given)
+    assert why_refused(own, given, servers=("evil.example.com",)) == ""
+    assert "would change how the login" in why_refused(
+        own | {"security.protocol": "SASL_PLAINTEXT"}, given, servers=("evil.example.com",)
+    )
 
 
 def test_a_login_behind_a_reference_may_be_a_clouds() -> None:
@@ -555,3 +581,131 @@ def test_nothing_is_opened_to_find_what_is_refused(tmp_path: Path) -> None:
     own = {**SERVERS, "ssl.ca.location": f"{tmp_path}/pipe", "sasl.password": f"${{file:{tmp_path}/pipe}}"}
     assert len(list(refused(own, {}, NONE))) == 2
     assert list(refused(own, {}, DocumentRules(references=(f"file:{tmp_path}/*",)))) == []
+
+
+# --- large texts ------------------------------------------------------------------------------------------------------
+
+PIECES = ["${env:", "${file:", "://", "/*", '"', "\\", "managedkafka.", "kafka.", "-----BEGIN A-----", "/../", "*"]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_large_text_is_judged_in_a_time_that_grows_with_its_length(piece: str) -> None:
+    """As each kind of property, as a name, and in what is shown and stored. One pattern that goes back takes minutes."""
+    text = piece * (2**17 // len(piece))
+    rules = {"references": ("env:K*", "file:/run/*a*b"), "token_urls": ("https://*.a/*b*c",), "servers": ("*.a*b:1",)}
+    began = time.thread_time()
+    for name in ("client.id", "sasl.password", "ssl.ca.location", "sasl.oauthbearer.token.endpoint.url", text):
+        why_refused({name: text}, **rules)
+    for jaas in (text, f"a.IAMLoginModule required a='{text}", f"a.IAMLoginModule required awsRoleArn={text}"):
+        why_refused({**MSK, "sasl.jaas.config": jaas}, **rules)
+    why_refused({**GOOGLE, "bootstrap.servers": f"a.{text}"}, **rules)
+    secrets.redact({"client.id": text})
+    secrets.storable({"client.id": text, "sasl.jaas.config": text})
+    assert time.thread_time() - began < 5
+
+
+def test_a_broker_of_aws_has_the_name_of_a_region() -> None:
+    """Other services let their users choose names under the same domain."""
+    for host in (
+        "b-1.demo.kafka.s3.amazonaws.com",
+        "x.kafka.evil.amazonaws.com",
+        "b.kafka.eu-west-1.amazonaws.com.evil.com",
+    ):
+        assert "is not a broker of AWS" in why_refused({**MSK, "bootstrap.servers": f"{host}:9098"})
+    for region in ("us-gov-west-1", "cn-north-1", "ap-southeast-3"):
+        host = f"b-1.demo.abc.c2.kafka.{region}.amazonaws.com"
+        assert why_refused({**MSK, "bootstrap.servers": f"{host}:9098"}) == ""
+
+
+# --- advice -----------------------------------------------------------------------------------------------------------
+
+ODD = st.sampled_from(
+    [
+        *(
+            "env:*",
+            "env:A;file:/*",
+            "env:[A-Z]",
+            "env:",
+            "env:A B",
+            "file:/a//b",
+            "file:/a/../b",
+            "file:/*",
+            "file:/a;b",
+        ),
+        *("env:A", "file:/a/b", "file:/a/./b"),
+    ]
+).map("${{{}}}".format)
+ODD_SERVERS = st.sampled_from(
+    [
+        "*:9092",
+        "*",
+        "[::1]:9092",
+        "[::1]",
+        "a;*:1",
+        "me:geheim@a:1",
+        "a:1",
+        "A.b",
+        "a:99999",
+        "[*]:1",
+        "?:1",
+        "SSL://a:1",
+    ]
+)
+ODD_URLS = st.sampled_from(
+    ["https://*/x", "https://a/*", "https://a?b", "https://a/?b=c", "https://a/..", "https://a;b/c", "https://a:1/b"]
+)
+
+
+@given(reference=ODD, servers=st.lists(ODD_SERVERS, min_size=1, max_size=2), url=ODD_URLS, lent=st.booleans())
+def test_what_an_error_says_to_allow_allows_that_and_nothing_more(
+    reference: str,
+    servers: list[str],
+    url: str,
+    lent: bool,  # noqa: FBT001
+) -> None:
+    """An author of metadata may choose names that look like a pattern or a list, so that the query's owner allows more."""
+    cases: list[tuple[dict[str, str], Mapping[str, str]]] = [
+        ({"sasl.password": reference}, {}),
+        ({"sasl.oauthbearer.token.endpoint.url": url}, {}),
+        ({"bootstrap.servers": ",".join(servers)}, LENT if lent else GOOGLE),
+    ]
+    other = {"sasl.password": "${env:OTHER}", "sasl.oauthbearer.token.endpoint.url": "https://other/x"}
+    for own, options in cases:
+        for fault in refused({**SERVERS, **own}, options, NONE):
+            assert "geheim" not in f"{fault.what} {fault.remedy} {fault.option}"
+            name, _, value = fault.option.removeprefix("metadata-service.allowed-").partition("=")
+            if not value or value == "https://host/path":
+                continue
+            allowed = DocumentRules(**{name.replace("-", "_"): tuple(value.split(";"))})
+            assert fault not in refused({**SERVERS, **own}, options, allowed)
+            assert len(list(refused({**SERVERS, **other}, {}, allowed))) == 2
+            assert list(refused({"bootstrap.servers": "other.example.com:9092"}, LENT, allowed))
+
+
+# --- what librdkafka says of its properties ---------------------------------------------------------------------------
+
+
+def test_what_librdkafka_loads_runs_reads_or_calls_has_a_rule(tmp_path: Path) -> None:
+    """By its own description of each property. One that a later librdkafka has, or describes so, fails here."""
+    library = ctypes.CDLL(next(path for path in native._candidates() if Path(path).exists()))
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    path = tmp_path / "properties"
+    file = ctypes.c_void_p(libc.fopen(str(path).encode(), b"w"))
+    library.rd_kafka_conf_properties_show(file)
+    libc.fclose(file)
+    rows = [
+        [cell.strip() for cell in line.split("|")] for line in path.read_text().splitlines() if line.count("|") >= 5
+    ]
+    assert len(rows) > 150
+    # They speak of another property, and their own values are words, names and passphrases.
+    of_tokens = ("method", "sub.claim.name", "grant.type", "assertion.algorithm", "assertion.private.key.passphrase")
+    others = {f"sasl.oauthbearer.{name}" for name in of_tokens}
+    dangerous = re.compile(
+        r"path|file|director|command|shell|librar|plugin|engine|provider|execut|\bload|\burl\b", re.I
+    )
+    found = {row[0] for row in rows if dangerous.search(row[0]) or dangerous.search(row[-1])} - others
+    assert {*CODE, *FILES} - {"ssl.truststore.location"} <= found
+    files = dict.fromkeys({*FILES} - {"ssl.truststore.location"}, "file")
+    allowed = {name: IN_DOCUMENTS[name] for name in found & IN_DOCUMENTS.keys()}
+    assert allowed == {**files, "sasl.oauthbearer.token.endpoint.url": "url"}

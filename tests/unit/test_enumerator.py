@@ -11,26 +11,37 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.histories import records, write
+from tests.unit.test_archive import Folder
 
 import dynamic_kafka.source.enumerator as enumerator_module
 from dynamic_kafka.errors import (
+    CheckpointError,
     ClusterUnavailableError,
     ConfigurationError,
     DynamicKafkaError,
     OffsetResolutionError,
 )
+from dynamic_kafka.files import open_files
+from dynamic_kafka.history.archive import log as archive_log
+from dynamic_kafka.history.archive.data import write_parts
+from dynamic_kafka.history.archive.model import PartitionKey
+from dynamic_kafka.history.archive.plan import batch_of, decode_plan, encode_plan
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.rows import arrow_schema
 from dynamic_kafka.source import monitor
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER, Document, decode
-from dynamic_kafka.source.planning import ReadTask
+from dynamic_kafka.source.model import KafkaRow
+from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, decode
+from dynamic_kafka.source.planning import ReadTask, plan
+from dynamic_kafka.source.view import SourceView
 from dynamic_kafka.spark.datasource import DynamicKafkaStreamReader
 from dynamic_kafka.testing.helpers import wait_until
 
@@ -96,10 +107,19 @@ class Connection:
         """Nothing to do."""
 
 
+def rows_at(
+    _: SourceView, cluster: str, __: ClusterOffsets, asked: Mapping[KafkaTopicPartition, int]
+) -> dict[KafkaTopicPartition, KafkaRow]:
+    """The records that a history has, too."""
+    rows = {tp: records(tp.topic, [at], partition=tp.partition, cluster=cluster)[0] for tp, at in asked.items()}
+    return {tp: KafkaRow(row["timestamp"] // 1000, row["key"], row["value"]) for tp, row in rows.items()}
+
+
 @pytest.fixture(autouse=True)
 def clusters(monkeypatch: pytest.MonkeyPatch) -> dict[str, Logs]:
     """The clusters: `kafka` has the topic `t` with two partitions."""
     monkeypatch.setattr(monitor, "ClusterConnection", Connection)
+    monkeypatch.setattr(SourceView, "rows_at", rows_at)
     found: dict[str, Logs] = {"kafka": {"t": [(0, 100), (0, 10)]}}
     monkeypatch.setattr(Connection, "clusters", found)
     return found
@@ -113,12 +133,12 @@ def enumerator() -> Iterator[Enumerate]:
     """Make enumerators of `t` from its earliest offset on, and close them."""
     made = []
 
-    def make(objects: SourceObjects | None = None, **options: str) -> SourceEnumerator:
+    def make(objects: SourceObjects | None = None, *, last_row: bool = False, **options: str) -> SourceEnumerator:
         given = {} if objects else {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
         if "assign" in options:
             given.pop("subscribe")
         settings = configure_source(given | options, objects, default_starting=KafkaOffsetsInitializer.earliest())
-        made.append(SourceEnumerator(settings))
+        made.append(SourceEnumerator(replace(settings, last_row=last_row)))
         return made[-1]
 
     yield make
@@ -509,7 +529,7 @@ def test_the_history_comes_first_and_kafka_goes_on_behind_it(enumerator: Enumera
     assert "files" not in log[-1]["history"]
     progress = source.report()["history"]
     assert (progress["stage"], progress["read"]) == ("kafka", 95)
-    assert "behind the largest offset of each of 1 partitions" in progress["promise"]
+    assert "after the largest offset of each of 1 partitions" in progress["promise"]
     # Another process plans the same, without the options of the history and after the files are gone.
     shutil.rmtree(tmp_path)
     other = enumerator()
@@ -542,6 +562,66 @@ def test_a_batch_read_has_both(enumerator: Enumerate, tmp_path: Path) -> None:
     """The rows of the history are in its first tasks."""
     tasks = enumerator(**in_history(tmp_path, *range(98))).batch_tasks()
     assert [(task.history is not None, len(task.ranges)) for task in tasks] == [(True, 0), (False, 2)]
+
+
+def test_a_gap_of_the_history_is_read_from_kafka(enumerator: Enumerate, tmp_path: Path) -> None:
+    """In its place among the files, within the limit; also in a batch read, and under another name of the cluster."""
+    options = in_history(tmp_path / "a", *range(10, 20)) | in_history(tmp_path / "b", *range(10))
+    options |= in_history(tmp_path / "b" / "c", *range(26, 99)) | {"history.path": str(tmp_path)}
+    log: list[Any] = [dict(MARKER)]
+    source = enumerator(**options)
+    for _ in range(4):
+        log.append(batch(source, log[-1]))
+    seen = [rows_and_ranges(source, *pair) for pair in pairwise(log)]
+    assert seen == [([(0, 8)], []), ([(8, 10), (0, 6)], []), ([(6, 10)], [(0, 20, 24)]), ([(0, 6)], [(0, 24, 26)])]
+    assert source.report()["history"]["verdict"] == "exact"
+    document = decode(log[-2])
+    document.clusters["new"] = document.clusters.pop("kafka")
+    assert [r.cluster for ranges in plan(document) for r in ranges] == ["new"]
+    del document.clusters["new"]
+    with pytest.raises(
+        ClusterUnavailableError, match="the history has a gap at offsets 20 to 25, which is read from Kafka"
+    ):
+        plan(document)
+    tasks = enumerator(**options).batch_tasks()
+    assert [(r.partition, r.start, r.end) for task in tasks for r in task.ranges] == [
+        (0, 20, 26),
+        (0, 99, 100),
+        (1, 0, 10),
+    ]
+
+
+def archived(folder: Path, *ranges: tuple[int, int]) -> dict[str, str]:
+    """Options of a query with an archive that has read these ranges of a partition."""
+    made = Folder(folder, cluster=("id of kafka", "kafka"))
+    for start, end in ranges:
+        plan_ = made.plan({0: (PartitionKey("id of kafka", "t", f"{'t':x<11}", 0), start, end)})
+        rows = pa.Table.from_pylist(records("t", range(start, end)), arrow_schema(records("t", [0])[0])).to_batches()
+        parts = [write_parts(decode_plan(encode_plan(plan_)), rows)]
+        assert archive_log.create_record(open_files(made.path), made.query, plan_.record, batch_of(plan_, parts))
+    return {"history.path": str(folder), "maxOffsetsPerTrigger": "8"}
+
+
+def test_what_an_archive_has_never_read_is_read_from_kafka_or_is_an_error(
+    enumerator: Enumerate, tmp_path: Path, clusters: dict[str, Logs]
+) -> None:
+    """As other data loss, with the number and the range; tolerated, it is in the promise and a warning."""
+    options = archived(tmp_path, (0, 10), (20, 30))
+    source = enumerator(**options | {"maxOffsetsPerTrigger": "100"})
+    first = batch(source)
+    assert rows_and_ranges(source, MARKER, first) == ([(0, 10), (0, 10)], [(0, 10, 20)])
+    assert source.report()["history"]["verdict"] == "exact"
+    assert source.report()["history"]["promise"].endswith("recognized by cluster.id and topic id")
+
+    clusters["kafka"]["t"][0] = (16, 100)
+    said = "6 offsets were never read by the archive, and Kafka does not have them any more: kafka/t-0: 10 to 15"
+    with pytest.raises(OffsetResolutionError, match=rf"is not complete: {said}\. Nothing was read"):
+        batch(enumerator(**options))
+    tolerant = enumerator(**options, failOnDataLoss="false")
+    batch(tolerant)
+    assert tolerant.report()["history"]["verdict"] == "not exact"
+    assert f"Not exact: {said}; 4 offsets" in tolerant.report()["history"]["promise"]
+    assert f"The history: {said}" in events(tolerant)
 
 
 def test_nothing_is_read_if_kafka_does_not_go_on(
@@ -624,3 +704,56 @@ def test_all_clusters_answer_before_a_history_is_read(
         options |= {"startingOffsets": "earliest"}
     with pytest.raises(ClusterUnavailableError, match="Cluster 'b' does not answer, so it cannot be proved"):
         enumerator(of_clusters(a=None, b=None), **options).latest_offset(MARKER, limited=True)
+
+
+# --- the last row of a stream with an end ---
+
+
+def plans(
+    query: SourceEnumerator, start: Mapping[str, Any] = MARKER
+) -> Iterator[tuple[dict[str, Any], list[ReadTask]]]:
+    """Its batches up to the end: the document, and the tasks."""
+    while (end := batch(query, start)) != start:
+        yield end, query.tasks(start, end)
+        start = end
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_the_last_row_comes_once_behind_all_records_and_is_not_the_last_batch(
+    enumerator: Enumerate, *, available_now: bool
+) -> None:
+    """Spark has the watermark of the last row in the batch after it, so one more follows, also after a restart."""
+    source = enumerator(endingOffsets="latest", last_row=True, maxOffsetsPerTrigger="60")
+    if available_now:
+        source.prepare_available_now()
+    found = list(plans(source))
+    assert [[task.last_row for task in tasks] for _, tasks in found] == [[False], [False], [True], []]
+    assert [end.get("done", 0) for end, _ in found] == [0, 0, 1, 2]
+    assert not any(ranges(tasks) for _, tasks in found[2:])
+    assert list(plans(source, found[-1][0])) == []
+    for again in (found[2][0], found[3][0]):  # a restart after each of the two batches
+        later = list(plans(enumerator(endingOffsets="latest", last_row=True), again))
+        assert [[task.last_row for task in tasks] for _, tasks in later] == [[True], []]
+    # A repeated batch has the row, from its documents alone.
+    assert enumerator(last_row=True).tasks(found[1][0], found[2][0]) == found[2][1]
+
+
+@pytest.mark.parametrize("options", [{"endingOffsets": "latest", "last_row": False}, {"last_row": True}])
+def test_there_is_no_last_row_unless_it_is_asked_for_and_there_is_an_end(
+    enumerator: Enumerate, options: dict[str, Any]
+) -> None:
+    """A stream without an end has none, however often it has read everything."""
+    source = enumerator(**options)
+    found = list(plans(source))
+    assert not any(task.last_row or "last row" in end for end, tasks in found for task in tasks)
+    assert batch(source, found[-1][0]) == found[-1][0]
+
+
+def test_what_comes_after_the_last_row_is_an_error(enumerator: Enumerate, clusters: dict[str, Logs]) -> None:
+    """Such as without the end that it had, or with another topic: the query would drop it as late."""
+    ended = list(plans(enumerator(endingOffsets="latest", last_row=True)))[-1][0]
+    with pytest.raises(CheckpointError, match="had reached its end"):
+        batch(enumerator(last_row=True), ended)
+    clusters["kafka"]["u"] = [(0, 5)]
+    with pytest.raises(CheckpointError, match="Start it with a new checkpoint"):
+        batch(enumerator(endingOffsets="latest", last_row=True, subscribe="t,u"), ended)

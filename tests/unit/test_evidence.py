@@ -12,9 +12,18 @@ from dynamic_kafka.continuation import Way
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source import matching
 from dynamic_kafka.source.document import ClusterOffsets
-from dynamic_kafka.source.evidence import MARKS, Marks, MoveRequest, Placement, RecordPrint, Sync, evidence_around
+from dynamic_kafka.source.evidence import (
+    MARKS,
+    Anchor,
+    Marks,
+    MoveRequest,
+    Placement,
+    RecordPrint,
+    Sync,
+    evidence_around,
+)
 from dynamic_kafka.source.kept_marks import add_marks, unmarked
-from dynamic_kafka.source.placement import place
+from dynamic_kafka.source.placement import follow, place
 
 T0 = KafkaTopicPartition("t", 0)
 
@@ -54,9 +63,16 @@ def alive(old: Log, position: int, new: Log, by: Way = "records", *, known: tupl
     return place(MoveRequest("b", T0, "a", T0, position, by, "", True, known), old, new)
 
 
-def dead(known: tuple[Marks, ...], position: int, new: Log, by: Way = "records") -> Placement:
+def dead(
+    known: tuple[Marks, ...], position: int, new: Log, by: Way = "records", anchor: Anchor | None = None
+) -> Placement:
     """It does not."""
-    return place(MoveRequest("b", T0, "a", T0, position, by, "", False, known), None, new)
+    return place(MoveRequest("b", T0, "a", T0, position, by, "", False, known, "", "", anchor), None, new)
+
+
+def compared(old: Log, position: int, new: Log, by: Way = "records") -> Anchor | None:
+    """How far both logs were compared while the old one answered."""
+    return follow(MoveRequest("b", T0, "a", T0, position, by, "", True, ()), old, new, 10**6)[0]
 
 
 @given(
@@ -162,7 +178,7 @@ def test_a_copier_that_repeats_its_tail_makes_it_at_least_once(
     new = Log(text + text[size - repeated :] + "".join(chr(5000 + n) for n in range(more)), start=7)
     placement = alive(Log(text), size, new) if readable else dead(marks(Log(text), size), size, new)
     assert placement.guarantee != "exact"
-    if placement.guarantee == "at-least-once":
+    if readable:
         assert placement[:3] == (7 + size, "at-least-once", repeated)
 
 
@@ -189,7 +205,8 @@ def test_a_record_of_the_future_does_not_hide_the_place(monkeypatch: pytest.Monk
     log.prints = [r._replace(time_ms=r.offset, content=str(r.offset)) for r in log.prints]
     log.prints[3] = log.prints[3]._replace(time_ms=99_999)
     assert alive(log, 6500, log)[:2] == (6500, "exact")
-    placement = alive(log, 2900, log)
+    assert alive(log, 2900, log)[:2] == (2900, "exact")
+    placement = dead(marks(log, 2900), 2900, log)
     assert placement.position is None
     assert "only offsets 0 to 2500 and 4500 to 7000" in placement.evidence
 
@@ -199,14 +216,22 @@ def test_marks_that_end_before_the_position_prove_nothing_about_what_is_between(
     text = "abcdefghijklmnop"
     new = Log(text + "?" * 100)
     assert dead(marks(Log(text), 16), 100, new, "same-offsets")[:2] == (100, "unproved")
-    assert dead(marks(Log(text), 16), 100, new)[:2] == (16, "at-least-once")
+    assert dead(marks(Log(text), 16), 100, new)[:2] == (16, "unproved")
+    placement = dead(marks(Log(text), 16), 100, new, anchor=compared(Log(text), 16, Log("abc")))
+    assert placement[:3] == (16, "at-least-once", 84)
+    assert "16 records from offset 0 of 'a' on, 0 on 'b', are the same; of the 84 offsets from 16" in placement.evidence
 
 
 def test_a_marker_of_a_transaction_before_the_position_is_known_to_be_one() -> None:
     """The marks say that no record is between, so the position is exact."""
     text = "abcdefghijklmnop"
-    assert dead(marks(Log(text + " "), 17), 17, Log("zz" + text))[:2] == (18, "exact")
-    assert alive(Log(text + " "), 17, Log("zz" + text))[:2] == (18, "exact")
+    old, new = Log(text + " "), Log("  " + text)
+    assert dead(marks(old, 17), 17, new, anchor=compared(old, 5, new))[:2] == (7, "at-least-once")
+    assert dead(marks(old, 17), 17, new, anchor=compared(old, 11, new))[:2] == (18, "exact")
+    assert dead((), 17, new, anchor=compared(old, 17, new))[:2] == (18, "at-least-once")
+    assert alive(old, 17, new)[:2] == (18, "exact")
+    assert alive(old, 17, Log("  " + text + "q"))[:2] == (18, "at-least-once")
+    assert alive(old, 17, Log("  " + text + "q"), known=marks(old, 17))[:2] == (18, "exact")
 
 
 def test_what_compaction_removed_before_the_position_may_be_on_the_copy() -> None:
@@ -223,7 +248,8 @@ def test_without_a_record_before_it_only_a_whole_log_is_exact() -> None:
     assert dead((), 0, new)[:2] == (300, "unproved")
     assert dead((), 0, Log("a"))[:2] == (0, "exact")
     assert alive(Log(""), 0, new)[:2] == (300, "unproved")
-    assert alive(Log(" " * 60 + "k"), 50, Log("n" * 50 + " " * 10 + "k"))[:2] == (60, "exact")
+    assert alive(Log(" " * 60 + "k"), 50, Log(" " * 60 + "k"))[:2] == (0, "exact")
+    assert alive(Log(" " * 60 + "k"), 50, Log("n" * 50 + " " * 10 + "k"))[:2] == (60, "unproved")
 
 
 def test_without_a_time_nothing_is_found_by_time() -> None:
@@ -231,17 +257,21 @@ def test_without_a_time_nothing_is_found_by_time() -> None:
     new = Log("abcdefgh", time_ms=-1)
     placement = dead(marks(Log("ab", time_ms=-1), 2), 2, new, "timestamp")
     assert (placement.position, placement.evidence) == (None, "the record next to it has no time")
-    assert dead(marks(Log("ab", time_ms=-1), 2), 2, new)[:2] == (2, "exact")
+    placement = dead(marks(Log("ab", time_ms=-1), 2), 2, new)
+    assert (placement.position, placement.guarantee, placement.alone) == (2, "unproved", True)
+    assert alive(Log("ab", time_ms=-1), 2, new)[:2] == (2, "exact")
     assert new.asked == []
 
 
-def test_a_log_that_was_truncated_needs_marks() -> None:
-    """Its last records are others now."""
+def test_a_log_that_was_truncated_proves_nothing() -> None:
+    """Its last records are others now. What was compared before counts, with the marks after it."""
     old, new = Log("abcdefghij"), Log("abcdefghijklmnopqrst")
     placement = alive(old, 20, new)
     assert placement.position is None
     assert "ends at offset 10, before 20: it was truncated" in placement.evidence
-    assert alive(old, 20, new, known=marks(new, 20))[:2] == (20, "exact")
+    assert alive(old, 20, new, known=marks(new, 20))[:2] == (20, "unproved")
+    request = MoveRequest("b", T0, "a", T0, 20, "records", "", True, marks(new, 20), "", "", compared(new, 17, new))
+    assert place(request, old, new)[:2] == (20, "exact")
 
 
 def test_marks_of_an_earlier_position_are_kept_and_told() -> None:

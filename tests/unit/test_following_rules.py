@@ -840,7 +840,26 @@ def test_expiry_only_after_a_fresh_answer() -> None:
     result = query.look(desired, views)
     assert result.document.clusters["c"].retained == {}
     assert query.said == ["info: Cluster 'c', topic 'u': its retained positions expired"]
-    assert not result.changed, "it rides with the next batch"
+    assert result.changed, "an idle query forgets them, too"
+    assert not query.look(desired, views).changed
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+@pytest.mark.parametrize("polls", [0, 1, 10])
+def test_what_comes_back_after_its_retention_is_new_if_an_answer_lacked_it(busy: bool, polls: int) -> None:  # noqa: FBT001
+    """It makes no difference whether there were records to read meanwhile. Without such an answer it is resumed."""
+    query = Query(retention_ms=DAY_MS)
+    both = {"c": wants("t"), "d": wants("u")}
+    query.look(both, {"c": view(t=[100]), "d": view("kd", u=[100])})
+    query.read("c", TP("t", 0), 100)
+    query.look({"d": wants("u")}, {"c": view(t=[100]), "d": view("kd", u=[100])})
+    query.now_ms += DAY_MS
+    for _ in range(polls):
+        found = query.look({"d": wants("u")}, {"d": view("kd", u=[100])})
+        if busy:  # Spark logs the document with what it reads; while the query idles, it logs only one that was changed
+            query.document = found.document
+    query.look(both, {"c": view(t=[300]), "d": view("kd", u=[100])})
+    assert query.positions() == {("t", 0): 0 if polls else 100}
 
 
 def test_expiry_never_of_a_topic_that_is_wanted_again() -> None:

@@ -21,6 +21,7 @@ from tests.histories import records, write
 
 from dynamic_kafka.errors import ConfigurationError, HistoryError
 from dynamic_kafka.history import parquet, reader
+from dynamic_kafka.history.coverage import Offsets, Part
 from dynamic_kafka.history.csv_text import Rfc4180Text
 from dynamic_kafka.history.folder import ListedFile, is_at, open_folder
 from dynamic_kafka.history.formats import Frozen, freeze
@@ -528,8 +529,8 @@ def test_files_of_a_table_may_be_on_another_file_system(tmp_path: Path) -> None:
     assert folder.location == "cat.ns.table"
     listed = ListedFile("memory://warehouse/t/a%20b.parquet", path.stat().st_size, 0)
     settings = HistorySettings("cat.ns.table", "iceberg", "coordinates", None, "")
-    found = parquet.inspect(folder, settings, listed, with_offsets=True)
-    assert found.largest == {("kafka", "t", 0): 2}
+    found = parquet.inspect(folder, settings, listed, cluster="cluster", with_offsets=True)
+    assert found.parts == ((("kafka", "t", 0), Part((Offsets(0, 3, 3),), last_row=2)),)
     for scheme in ("mock", "file"):
         place = folder._place(f"{scheme}:///warehouse/f.parquet")
         assert (place[0].type_name, place[1].lstrip("/")) == (scheme.replace("file", "local"), "warehouse/f.parquet")
@@ -648,7 +649,10 @@ def changed(path: Path) -> None:
 
 
 def rewritten(path: Path) -> None:
-    """The same bytes, at another time."""
+    """Other rows, with the same number of bytes."""
+    size = path.stat().st_size
+    write(path, [row | {"value": row["value"].upper()} for row in records("t", range(10))])
+    assert path.stat().st_size == size
     os.utime(path, ns=(1, 1))
 
 
@@ -682,6 +686,31 @@ def test_a_file_that_is_not_the_same_any_more(
     assert offsets(read(found, fail_on_data_loss=False, give_up=given_up.append)) == [10, 11]
     assert given_up == [10]
     assert "10 of its rows are given up" in caplog.text
+
+
+def test_a_file_that_was_restored_is_the_same(tmp_path: Path) -> None:
+    """Its size and its footer say so, or all of it where there is no footer. Nobody can restore the time of a change."""
+    for name in ("parquet", "csv", "json", "orc"):
+        path = tmp_path / name / f"a.{name}"
+        path.parent.mkdir()
+        if name == "parquet":
+            write(path, records("t", range(10)))
+        else:
+            write_as(path, [row | {"key": None} for row in records("t", range(10))])
+        found = frozen(path.parent, format=name)
+        data = path.read_bytes()
+        path.unlink()
+        with pytest.raises(HistoryError, match="was deleted"):
+            read(found)
+        path.write_bytes(data)
+        os.utime(path, ns=(1, 1))
+        assert offsets(read(found)) == list(range(10))
+        if name == "parquet":
+            rewritten(path)
+        else:
+            path.write_bytes(data.replace(b"t-0-3", b"t-0-9"))
+        with pytest.raises(HistoryError, match="was written again"):
+            read(found)
 
 
 def test_a_value_that_does_not_fit(tmp_path: Path) -> None:

@@ -11,20 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import CheckpointError
-from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryTask, TimeLimit, pieces
+from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryGap, HistoryTask, TimeLimit, pieces
 from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.offsets import Document, Packing, check_chain, decode, encode
+from dynamic_kafka.source.promise import Promise
 from dynamic_kafka.source.stage import decode_stage, encode_stage, left_of, next_stage, plan_stage, progress
 
+EXACT = Promise("Kafka goes on", 5)
+PROMISE = {"goes on": "Kafka goes on", "rows": 5, "only if": "", "recognized": [], "seen": []}
 FILES = st.lists(st.lists(st.integers(0, 5000), max_size=4), min_size=1, max_size=30)
 
 
 def stage_of(*parts: list[int], start: int = 0, end: int | None = None) -> HistoryStage:
     """A stage with a file for each list of parts."""
-    files = tuple(HistoryFile(f"f{i:04}", 10 * i, 7, tuple(rows)) for i, rows in enumerate(parts))
+    files = tuple(HistoryFile(f"f{i:04}", 10 * i, 7, i, tuple(rows)) for i, rows in enumerate(parts))
     rows = sum(map(sum, parts))
     history = FrozenHistory("/h", "parquet", f"{len(files)} files", rows, files)
-    return HistoryStage(history, "exact", (start, rows if end is None else end))
+    return HistoryStage(history, EXACT, (start, rows if end is None else end))
 
 
 def rows_of(tasks: list[HistoryTask]) -> list[tuple[str, int]]:
@@ -53,8 +56,8 @@ def test_a_range_is_its_rows_in_order(parts: list[list[int]], data: st.DataObjec
 )
 def test_what_is_left_is_counted_in_rows_files_and_bytes(read: int, left: tuple[int, int, int]) -> None:
     """A file counts until its last row is read, with its bytes by the share of its rows; an empty one never."""
-    files = tuple(HistoryFile(f"f{n}", n, 7, (n // 2, n // 2)) for n in (10, 0, 20, 30))
-    found = left_of(HistoryStage(FrozenHistory("/h", "parquet", "4 files", 60, files), "exact"), read)
+    files = tuple(HistoryFile(f"f{n}", n, 7, n, (n // 2, n // 2)) for n in (10, 0, 20, 30))
+    found = left_of(HistoryStage(FrozenHistory("/h", "parquet", "4 files", 60, files), EXACT), read)
     assert (found["rows_left"], found["files_left"], found["bytes_left"]) == left
     assert (found["rows"], found["location"]) == (60, "/h")
     assert isinstance(found["bytes_left"], int)
@@ -118,15 +121,15 @@ def test_rows_are_shared_among_tasks_in_this_way(parts: Any, packing: Packing, e
 
 
 def test_a_stage_has_this_text() -> None:
-    """Checkpoints of earlier versions have it, too."""
-    files = HistoryFile("a", 10, 7, (3, 4), {"day": "1"}), HistoryFile("b", 20, 8, (5,))
+    """Whoever looks at a checkpoint can read it."""
+    files = HistoryFile("a", 10, 7, 1, (3, 4), {"day": "1"}), HistoryFile("b", 20, 8, 2, (5,))
     history = FrozenHistory("/h", "parquet", "2 files", 12, files, "c", TimeLimit("time", 5), decoded=True)
-    stage = HistoryStage(history, "exact", (2, 9))
+    stage = HistoryStage(history, EXACT, (2, 9))
     value = {
-        "location": "/h", "format": "parquet", "evidence": "2 files", "promise": "exact", "rows": 12, "start": 2,
+        "location": "/h", "format": "parquet", "evidence": "2 files", "promise": PROMISE, "rows": 12, "start": 2,
         "count": 7, "cluster": "c", "before": ["time", 5], "decoded": True,
-        "files": {"paths": ["a", "b"], "sizes": [10, 20], "modified": [7, 8], "parts": [2, 1], "rows": [3, 4, 5],
-                  "values": [{"day": "1"}, {}]},
+        "files": {"paths": ["a", "b"], "sizes": [10, 20], "modified": [7, 8], "checksums": [1, 2],
+                  "parts": [2, 1], "rows": [3, 4, 5], "values": [{"day": "1"}, {}]},
     }  # fmt: skip
     assert json.dumps(encode_stage(stage)) == json.dumps(value)
     assert decode_stage(value) == stage
@@ -135,7 +138,14 @@ def test_a_stage_has_this_text() -> None:
 def test_a_stage_of_which_lists_are_cut_off_is_no_stage() -> None:
     """Whichever list it is."""
     value = encode_stage(stage_of([4, 4], [5], end=4))
-    for name, cut in (("paths", ["f0000"]), ("sizes", [1]), ("modified", [1]), ("parts", [2]), ("rows", [4, 4, 5, 0])):
+    for name, cut in (
+        ("paths", ["f0000"]),
+        ("sizes", [1]),
+        ("modified", [1]),
+        ("checksums", [1]),
+        ("parts", [2]),
+        ("rows", [4, 4, 5, 0]),
+    ):
         with pytest.raises(ValueError, match=r"zip|parts instead of"):
             decode_stage(value | {"files": value["files"] | {name: cut}})
 
@@ -151,8 +161,12 @@ def test_only_on_request_a_part_is_cut() -> None:
 def test_the_document_keeps_the_stage(parts: list[list[int]], values: bool, limit: TimeLimit | None) -> None:  # noqa: FBT001
     """Through JSON and back, with the values in the names of folders and the time of the switch."""
     stage = stage_of(*parts, start=0)
-    files = tuple(f._replace(values={"day": "1", "x": None}) if values else f for f in stage.history.files)
-    stage = replace(stage, history=replace(stage.history, files=files, limit=limit, cluster="c"))
+    named = {"day": "1", "x": None} if values else {}
+    files = [f._replace(values=named) for f in stage.history.files if isinstance(f, HistoryFile)]
+    gaps = (HistoryGap("c", "id", "t", 1, 5, 9), HistoryGap("c", "", "t", 2, 0, 1))
+    stage = replace(stage, history=replace(stage.history, rows=stage.history.rows + 5))
+    mixed: tuple[HistoryFile | HistoryGap, ...] = (gaps[0], *files, gaps[1])
+    stage = replace(stage, history=replace(stage.history, files=mixed, limit=limit, cluster="c"))
     document = Document(history=stage)
     text = json.dumps(encode(document))
     assert decode(json.loads(text)) == document
@@ -164,13 +178,14 @@ def test_ten_thousand_files_are_small() -> None:
     job = "c0ffee00-1234-5678-9abc-def012345678"
     files = tuple(
         HistoryFile(f"day=2013-0{1 + i // 1200}-01/part-{i:05}-{job}-c000.snappy.parquet", 10**8 + i * 7919 % 10**7,
-                    1_700_000_000_000_000_000 + i * 987_654_321, (1_048_576, 500_000 + i * 31 % 9999),
+                    1_700_000_000_000_000_000 + i * 987_654_321, i * 2_654_435_761 % 2**32,
+                    (1_048_576, 500_000 + i * 31 % 9999),
                     {"day": f"2013-0{1 + i // 1200}-01"})
         for i in range(10_000)
     )  # fmt: skip
     history = FrozenHistory("s3://b/h", "parquet", "10,000 files", sum(sum(f.rows) for f in files), files)
-    text = json.dumps(encode(Document(history=HistoryStage(history, "exact", (0, 10)))))
-    assert decode(json.loads(text)).history == HistoryStage(history, "exact", (0, 10))
+    text = json.dumps(encode(Document(history=HistoryStage(history, EXACT, (0, 10)))))
+    assert decode(json.loads(text)).history == HistoryStage(history, EXACT, (0, 10))
     assert len(text) < 600_000
 
 
@@ -213,7 +228,7 @@ def test_a_damaged_stage_is_an_error_with_words(change: dict[str, object]) -> No
 def test_progress_says_where_it_stands() -> None:
     """For `lastProgress`."""
     stage = stage_of([4, 4], end=4)
-    frozen = {"location": "/h", "evidence": "1 files", "promise": "exact"}
+    frozen = {"location": "/h", "evidence": "1 files", "promise": str(EXACT), "verdict": "exact", "seen": []}
     assert progress(stage) == {"stage": "history", "rows": 8, "read": 4, **frozen}
     done = next_stage(replace(stage, range=(4, 8)), None)
     assert progress(done)["stage"] == "kafka"

@@ -18,7 +18,7 @@ from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.model import ClusterView, DesiredCluster
 from dynamic_kafka.source.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.settings import SourceSettings
-from dynamic_kafka.source.switch import AfterHistory, check_answers, check_positions, next_offsets, promise
+from dynamic_kafka.source.switch import AfterHistory, Unread, check_answers, check_positions, next_offsets
 
 P0, P1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
 
@@ -59,7 +59,7 @@ def view(kafka_id: str = "A", **topics: int) -> ClusterView:
     return ClusterView(kafka_id, {name: f"id-{name}" for name in topics}, topics, {})
 
 
-def test_kafka_goes_on_behind_the_largest_offset() -> None:
+def test_kafka_goes_on_after_the_largest_offset() -> None:
     """Partitions that the history does not have start at their beginning."""
     after = AfterHistory(False, {"a": {P0: 10}})
     assert after.get_partition_offsets([P0, P1], Log({P0: (0, 20), P1: (3, 9)})) == {P0: 10, P1: 3}
@@ -105,12 +105,12 @@ def test_given_offsets_are_checked_too() -> None:
 def test_clusters_are_recognized_by_their_ids() -> None:
     """Whatever they are called today."""
     archive = {"old": {"id": "A", "topics": {"t": "id-t"}}}
-    found, events, recognized = next_offsets(
-        {("old", "t", 0): 9}, archive, {"a": desired(), "b": desired()}, {"a": view(), "b": view("B")}
-    )
-    assert found == {"a": {P0: 10}}
-    assert not events
-    assert recognized == {"cluster.id and topic id": 1}
+    found = next_offsets({("old", "t", 0): 9}, archive, {"a": desired(), "b": desired()}, {"a": view(), "b": view("B")})
+    assert found.offsets == {"a": {P0: 10}}
+    assert not found.events
+    assert found.recognized == {"cluster.id and topic id": 1}
+    assert found.places == {("old", "t", 0): ("a", P0)}
+    assert not found.without_id
 
 
 def test_files_without_a_cluster_are_of_the_only_one_of_the_archive() -> None:
@@ -166,11 +166,12 @@ def test_what_is_not_as_in_the_history_is_an_error(
 def test_rows_that_nothing_follows_are_named() -> None:
     """Of clusters, topics and partitions that the query does not read."""
     largest = {("gone", "t", 0): 1, ("a", "u", 0): 1, ("a", "t", 1): 1, ("a", "t", 0): 1}
-    found, events, _ = next_offsets(largest, {}, {"a": desired(partitions=frozenset([P0]))}, {"a": view()})
-    assert found == {"a": {P0: 2}}
-    texts = sorted(e.text for e in events)
-    assert "cluster 'a', topics t-1, u, which this query does not read" in texts[0]
-    assert "cluster 'gone', topics t" in texts[1]
+    archive = {"gone": {"id": "G", "topics": {"t": "id"}}}
+    found = next_offsets(largest, archive, {"a": desired(partitions=frozenset([P0]))}, {"a": view()})
+    assert found.offsets == {"a": {P0: 2}}
+    assert found.unread == {("gone", "t"): Unread("G", "id", {0: 2}), ("a", "u"): Unread("", "", {0: 2})}
+    assert found.without_id == {("a", "t", 0)}
+    assert len(found.events) == 3
 
 
 def test_a_partition_without_a_leader_stops_the_first_start() -> None:
@@ -200,25 +201,6 @@ def settings(**options: str) -> SourceSettings:
     """The source's settings with a history."""
     given = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "history.path": "/h"} | options
     return configure_source(given, default_starting=KafkaOffsetsInitializer.latest())
-
-
-def test_the_promise_says_what_is_exact() -> None:
-    """In words that name what they depend on."""
-    document = Document(clusters={"a": ClusterOffsets(ranges={P0: (1, 1), P1: (0, 0)})})
-    history = settings().history
-    assert history is not None
-    said = promise(history, document, {"a": {P0: 1}}, recognized={"cluster.id and topic id": 1})
-    assert (
-        "1 partitions in the history; 1 partitions that are not in it start at their beginning. Exact; clusters" in said
-    )
-    assert said.endswith("by cluster.id and topic id")
-    both = promise(history, document, {"a": {P0: 1}}, recognized={"x": 1, "y": 2}, given_up=["5 records were deleted"])
-    assert "Not exact: 5 records were deleted; failOnDataLoss=false" in both
-    assert both.endswith("by x (1 partitions) and by y (2 partitions)")
-    assert ". Exact" not in both
-    by_time = settings(**{"history.switch": "timestamp", "history.switch.timestamp-millis": "7"}).history
-    assert by_time is not None
-    assert "Exact only if 'timestamp' is the time" in promise(by_time, document, {}, recognized={})
 
 
 def test_what_is_not_in_the_history_starts_at_its_beginning() -> None:

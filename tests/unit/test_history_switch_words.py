@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.test_history_switch import P0, P1, Log, desired, settings, view
+from tests.unit.test_history_switch import P0, P1, Log, desired, view
 
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.model import Event
 from dynamic_kafka.source.offsets import ClusterOffsets, Document
-from dynamic_kafka.source.switch import AfterHistory, check_answers, check_positions, next_offsets, promise
+from dynamic_kafka.source.switch import AfterHistory, check_answers, check_positions, next_offsets
 
 _UNPROVED = "so it cannot be proved where Kafka goes on after the history"
 _WITHOUT = "Nothing was read. Use a history that goes further, or set failOnDataLoss=false to go on without them"
@@ -154,71 +154,19 @@ def test_one_cluster_may_have_two_names_if_they_agree() -> None:
 
 
 def test_rows_that_nothing_follows_are_a_warning() -> None:
-    """By cluster, if the history names them."""
-    rest = "which this query does not read from Kafka: after the history no more of their rows follow"
+    """By cluster, if the history names them. Where they may come later, it says how they go on."""
+    rest = "which this query does not read from Kafka now. Once it does, it goes on after the history's last offsets"
+    none = "which this query does not read from Kafka: after the history no more of their rows follow"
     found = next_offsets({("a", "t", 1): 1, ("a", "u", 0): 1}, {}, {"a": desired(partitions={P0})}, {"a": view()})
-    assert found.events == [Event("warning", f"The history has rows of cluster 'a', topics t-1, u, {rest}")]
+    assert found.events == [
+        Event("warning", f"The history has rows of cluster 'a', topics u, {rest}"),
+        Event("warning", f"The history has rows of cluster 'a', partitions t-1, {none}"),
+    ]
     many = next_offsets({("a", f"u{n}", 0): 1 for n in range(8)}, {}, {"a": desired()}, {"a": view()})
     assert "u4" in many.events[0].text
     assert "u5" not in many.events[0].text
-    found = next_offsets({("", "u", 0): 1}, {}, {"a": desired()}, {"a": view()})
-    assert found.events == [Event("warning", f"The history has rows of topics u, {rest}")]
-
-
-_LOST = "Not exact: 5 records were deleted; failOnDataLoss=false"
-_TIME = (
-    "Kafka goes on at the time 7. Exact only if 'timestamp' is the time of Kafka's record and the history is complete up to "
-    "that time; and a record that was written later with an earlier time is read from Kafka, too"
-)
-_ALSO = "1 partitions in the history; 1 partitions that are not in it start at their beginning"
-_BY = "clusters and topics were recognized by x"
-
-
-@pytest.mark.parametrize(
-    ("options", "exact", "inexact"),
-    [
-        (
-            {},
-            f"Kafka goes on behind the largest offset of each of {_ALSO}. Exact; {_BY}",
-            f"Kafka goes on behind the largest offset of each of {_ALSO}. {_LOST}; {_BY}",
-        ),
-        (
-            {"history.switch": "checkpoint", "history.switch.checkpoint": "/c"},
-            f"Kafka goes on where its checkpoint ended, in {_ALSO}. Exact; {_BY}",
-            f"Kafka goes on where its checkpoint ended, in {_ALSO}. {_LOST}; {_BY}",
-        ),
-        (
-            {"history.switch": "timestamp", "history.switch.timestamp-millis": "7"},
-            _TIME,
-            f"{_TIME}. {_LOST}",
-        ),
-        (
-            {"history.switch": "starting-offsets", "startingOffsets": "earliest"},
-            "Kafka goes on at the starting offsets that were given. Exact only if the history ends right before them",
-            f"Kafka goes on at the starting offsets that were given. {_LOST}",
-        ),
-    ],
-)
-def test_each_switch_has_its_promise(options: dict[str, str], exact: str, inexact: str) -> None:
-    """And none says "exact" of what was lost."""
-    history = settings(**options).history
-    assert history is not None
-    document = Document(clusters={"a": ClusterOffsets(ranges={P0: (1, 1), P1: (0, 0)})})
-    offsets = {"a": {P0: 1}}
-    assert promise(history, document, offsets, recognized={"x": 1}) == exact
-    assert promise(history, document, offsets, recognized={"x": 1}, given_up=["5 records were deleted"]) == inexact
-
-
-def test_a_promise_leaves_out_what_there_is_none_of() -> None:
-    """No new partitions, and nothing by which clusters were recognized."""
-    history = settings().history
-    assert history is not None
-    document = Document(clusters={"a": ClusterOffsets(ranges={P0: (1, 1)})})
-    said = "Kafka goes on behind the largest offset of each of 1 partitions in the history. Exact"
-    assert promise(history, document, {"a": {P0: 1}}, recognized={}) == said
-    assert promise(history, document, {"a": {P0: 1}}, recognized={"x": 2, "y": 1}).endswith(
-        ". Exact; clusters and topics were recognized by x (2 partitions) and by y (1 partitions)"
-    )
+    found = next_offsets({("", "t", 1): 1}, {}, {"a": desired(partitions={P0})}, {"a": view()})
+    assert found.events == [Event("warning", f"The history has rows of partitions t-1, {none}")]
 
 
 def test_a_cluster_that_the_history_does_not_have_starts_at_its_beginning() -> None:
@@ -240,12 +188,3 @@ def test_of_many_partitions_five_are_named(after: Callable[[Any], AfterHistory],
     with pytest.raises(DynamicKafkaError, match="t-4") as found:
         after(tps).get_partition_offsets(tps, Log(dict.fromkeys(tps, log), at_time=15))
     assert "t-5" not in str(found.value)
-
-
-def test_of_many_losses_a_promise_names_five() -> None:
-    """As errors do."""
-    history = settings().history
-    assert history is not None
-    said = promise(history, Document(), {}, recognized={}, given_up=[f"loss {n}" for n in range(8)])
-    assert "loss 4" in said
-    assert "loss 5" not in said

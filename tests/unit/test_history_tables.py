@@ -16,12 +16,14 @@ from tests.unit.test_history_files import frozen, offsets, read
 
 from dynamic_kafka import archive
 from dynamic_kafka.errors import ArchiveError, CheckpointError, ConfigurationError, HistoryError
+from dynamic_kafka.history.coverage import Offsets, gaps_between
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.rows import COLUMNS
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.document import HistoryStage
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, decode, encode
+from dynamic_kafka.source.promise import Promise
 from dynamic_kafka.source.recorded import Recorded, recorded_offsets
 
 deltalake = pytest.importorskip("deltalake")
@@ -257,10 +259,23 @@ def test_a_compaction_does_not_disturb_a_history_that_has_begun(folder: Folder) 
         read(found)
 
 
+def test_an_archive_with_other_records_than_its_log_says_is_refused(folder: Folder) -> None:
+    """Nobody knows which of its offsets are missing then."""
+    record = Path(folder.path, "_dynamic_kafka", "batches", "query-1.json")
+    record.write_text(record.read_text().replace("[0,0,10,9]", "[0,0,10,8]"))
+    with pytest.raises(
+        ArchiveError, match="18 records of cluster 'eu', topic 'orders', partition 0, but 17 in its log"
+    ):
+        frozen(folder.path)
+
+
 def test_what_an_archive_lacks_is_said(folder: Folder, tmp_path: Path) -> None:
     """Offsets that no batch has read, no records, two topics with one name, and a damaged log."""
     folder.write({0: (25, 30)}, [rows(0, range(25, 30))])
-    assert frozen(folder.path).history.evidence == "an archive of 3 files, which has not read 5 offsets in between"
+    found = frozen(folder.path)
+    assert found.history.evidence == "an archive of 3 files"
+    assert found.archived is not None
+    assert gaps_between(found.archived.spans["eu", "orders", 0]) == [Offsets(20, 25, 5)]
     empty = Folder(tmp_path / "empty")
     empty.write({0: (3, 3)})
     with pytest.raises(ConfigurationError, match="has no records yet"):
@@ -311,11 +326,11 @@ def test_a_checkpoint_says_where_its_query_ended(tmp_path: Path) -> None:
 
 def test_a_query_that_has_just_read_its_history_has_written_all(tmp_path: Path) -> None:
     """It has no batch of Kafka yet, but its positions."""
-    file = HistoryFile("f.parquet", 1, 1, (4,))
+    file = HistoryFile("f.parquet", 1, 1, 1, (4,))
     history = FrozenHistory("/h", "parquet", "1 file", 4, (file,))
     for end, name in ((4, "all"), (3, "some")):
         value = decode(document(5))
-        value.history = HistoryStage(history, "said", (0, end))
+        value.history = HistoryStage(history, Promise("said"), (0, end))
         path = write_checkpoint(tmp_path / name, encode(value), finished=1)
         if end == 4:
             assert dict(recorded_offsets(path).largest) == {("eu", "t", 0): 4}

@@ -24,6 +24,7 @@ STATE = State(
     applied={"app/ä": 7, "other": 0},
     places=("Old/log", "Xyz/log"),
     before=4,
+    owner="run",
 )
 RECORD = Record("r", 41, STATE)
 
@@ -36,7 +37,7 @@ def test_what_is_encoded_is_decoded(record: Record | Pointer) -> None:
 
 def test_a_new_field_is_left_out_while_it_is_empty() -> None:
     """So records that do not need it are those of the first version."""
-    assert not {"places", "before"} & json.loads(encode(Record("r", 0, State())))["state"].keys()
+    assert not {"places", "before", "owner"} & json.loads(encode(Record("r", 0, State())))["state"].keys()
 
 
 @pytest.mark.parametrize("text", [None, b"", b"\xff", b"{}", b"[]", b"1", b"null", b'{"version":"2"}', b'{"state":{}}'])

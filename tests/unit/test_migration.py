@@ -27,7 +27,7 @@ from dynamic_kafka.source.evidence import (
 )
 from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, Reconciled
 from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
-from dynamic_kafka.source.placement import place, translate
+from dynamic_kafka.source.placement import follow, place, translate
 from dynamic_kafka.source.planning import Range
 from dynamic_kafka.source.reconcile import reconcile
 from dynamic_kafka.source.record_log import parse_sync
@@ -96,34 +96,36 @@ def found_dead(position: int, old: Log, new: Log, by: Way = "records", *, marked
 def test_the_record_before_the_position_is_found_at_another_offset() -> None:
     """With markers of transactions in between, and with another start."""
     old = Log("a", "b", "c", None, "d", "e")
-    new = Log("x", "a", None, "b", "c", "d", "e", start=70)
+    new = Log(None, "a", None, "b", "c", "d", "e", start=70)
     assert found(1, old, new) == (72, "exact")
     assert found(3, old, new) == (75, "exact")
     assert found(4, old, new) == (75, "exact")
     assert found(6, old, new) == (77, "exact")
-    assert found(0, old, new) == (71, "exact")
+    assert found(0, old, new) == (70, "unproved")
     assert found(0, old, Log("x", "a", None, "b")) == (0, "exact")
 
 
-def test_identical_records_are_told_apart_by_their_neighbours() -> None:
-    """On both sides, if the old cluster can be read."""
+def test_identical_records_are_told_apart_by_their_order() -> None:
+    """From the first one on."""
     old = Log("a", "x", "x", "x", "b")
-    new = Log("z", "a", "x", "x", "x", "b")
+    new = Log(None, "a", "x", "x", "x", "b")
     for position in range(1, 6):
         assert found(position, old, new) == (position + 1, "exact"), position
 
 
-def test_identical_records_without_other_neighbours_are_not_unique() -> None:
-    """Nothing is guessed: the first place would repeat records, and their number is said."""
+def test_identical_records_that_nobody_has_written_are_not_unique() -> None:
+    """The old log has one more after the position, the copy has three: two may be repeated."""
     placement = place(request(2), Log(*"xxx"), Log(*"xxxxx"))
-    assert placement.guarantee == "at-least-once"
-    assert (placement.position, placement.overlap) == (2, 3)
-    assert "4 times" in placement.evidence
+    assert placement[:3] == (2, "at-least-once", 2)
+    assert "2 records on 'b' that are there before (offsets 3 to 4)" in placement.evidence
+    placement = found_dead(2, Log(*"xxx"), Log(*"xxxxx"))
+    assert placement.guarantee == "unproved"
+    assert "it is there 5 times, last at offset 4" in placement.evidence
 
 
 def test_a_copy_that_lags_behind_is_waited_for() -> None:
     """With the user's word reading goes on behind the last record that is there."""
-    placement = place(request(4), Log(*"abcd"), Log(*"zab"))
+    placement = place(request(4), Log(*"abcd"), Log(None, *"ab"))
     assert (placement.position, placement.guarantee, placement.overlap) == (3, "unproved", 2)
     placement = place(request(4), Log(*"abcd"), Log("z"))
     assert placement.position is None
@@ -136,13 +138,16 @@ def test_a_record_of_another_time_is_another_record() -> None:
     new = Log(("x", 5), ("x", 10), ("x", 20), ("x", 30))
     assert [found(position, old, new)[0] for position in (1, 2, 3)] == [2, 3, 4]
     new = Log(*[("other", 50)] * 3000, ("x", 90), ("y", 5), ("z", 80))
-    assert found(2, Log(("x", 90), ("y", 5)), new) == (3002, "exact")
+    assert found(2, Log(("x", 90), ("y", 5)), new) == (3002, "unproved")
 
 
 def test_without_records_before_it_the_first_one_behind_it_counts() -> None:
     """Retention has taken the others on the old cluster, and not on the new one."""
     old = Log("c", "d", start=2)
-    assert found(2, old, Log(*"zabcd")) == (3, "exact")
+    assert found(2, old, Log(*"cd", start=9)) == (9, "exact")
+    placement = place(request(2), old, Log(*"zabcd"))
+    assert placement[:2] == (3, "unproved")
+    assert "3 records on 'b' before the first one that was compared (offsets 0 to 2)" in placement.evidence
 
 
 def test_what_is_behind_lost_records_is_not_what_is_behind_the_position() -> None:
@@ -151,7 +156,9 @@ def test_what_is_behind_lost_records_is_not_what_is_behind_the_position() -> Non
     ways: tuple[Way, ...] = ("records", "timestamp", "mirror-maker", "same-offsets")
     assert [found(3, old, new, by)[1] for by in ways] == ["unproved"] * 4
     marks = (Marks(3, tuple(new.prints[:3])),)
-    assert place(request(3, marks=marks), old, new)[:2] == (3, "exact")
+    assert place(request(3, marks=marks), old, new)[:2] == (3, "unproved")
+    compared, _ = follow(request(3), new, new, 9)
+    assert place(request(3, marks=marks)._replace(anchor=compared), old, new)[:2] == (3, "exact")
 
 
 def test_tombstones_that_compaction_removed_at_the_end_are_known_by_marks() -> None:
@@ -161,19 +168,30 @@ def test_tombstones_that_compaction_removed_at_the_end_are_known_by_marks() -> N
     assert place(request(8, marks=marks), Log(*"abcde", None, None, None), whole)[:2] == (8, "exact")
 
 
-def test_with_the_old_cluster_dead_the_marks_prove_the_position() -> None:
+def test_with_the_old_cluster_dead_the_marks_show_a_place_and_an_anchor_proves_it() -> None:
     """Without marks nothing is known."""
     old, new = Log(*"abcdef"), Log(*"zzabcdefgh")
     placement = found_dead(5, old, new)
-    assert (placement.position, placement.guarantee) == (7, "exact")
+    assert (placement.position, placement.guarantee, placement.alone) == (7, "unproved", True)
+    assert "what is before them was not compared" in placement.evidence
+    new = Log(None, None, *"abcdefgh")
+    counted, is_all = follow(request(5), old, Log(None, None, "a"), 9)
+    assert is_all
+    assert counted is not None
+    assert (counted.old, counted.new, counted.until, counted.ahead) == (1, 3, 5, 4)
+    dead = request(5, readable=False)._replace(anchor=counted)
+    assert place(dead, None, new)[:2] == (7, "exact")
+    assert place(dead, None, Log(None, None, *"abXcdefgh")).guarantee == "unproved"
+    assert place(dead, None, Log(None, None, *"abc"))[:3] == (3, "unproved", 2)
     assert place(request(5, readable=False), None, new).position is None
     assert place(request(0, readable=False), None, new)[:2] == (0, "exact")
 
 
-def test_marks_that_are_older_than_the_position_are_at_least_once() -> None:
+def test_marks_that_are_older_than_the_position_are_told() -> None:
     """What is between them and the position may be read again."""
     placement = found_dead(5, Log(*"abcdef"), Log(*"zzabcdefgh"), marked_at=3)
-    assert placement[:3] == (5, "at-least-once", 2)
+    assert placement[:3] == (5, "unproved", 2)
+    assert "of the 2 offsets after it nothing is known" in placement.evidence
 
 
 def test_same_offsets_are_proved_by_the_records_around_them() -> None:
@@ -182,15 +200,19 @@ def test_same_offsets_are_proved_by_the_records_around_them() -> None:
     assert found(3, old, old, "same-offsets") == (3, "exact")
     assert found(3, old, Log(*"abcd"), "same-offsets") == (3, "exact")
     assert found(3, old, Log(*"bcdef", start=1), "same-offsets") == (3, "exact")
-    assert found_dead(3, old, old, "same-offsets")[:2] == (3, "exact")
+    assert found_dead(3, old, old, "same-offsets")[:2] == (3, "unproved")
     assert found_dead(5, old, old, "same-offsets", marked_at=3)[:2] == (5, "unproved")
+    counted, _ = follow(request(3, "same-offsets"), old, Log(*"a"), 9)
+    dead = request(3, "same-offsets", readable=False)._replace(anchor=counted)
+    assert place(dead, None, old)[:2] == (3, "exact")
+    assert place(dead, None, Log("a", None, "b", "c")).position is None
 
 
 @pytest.mark.parametrize(
     ("new", "words"),
     [
-        (Log(*"abXdef"), "another record at offset 2"),
-        (Log("a", "b", None, "d"), "no record at offset 2"),
+        (Log(*"abXdef"), "has another record or none at offset 2"),
+        (Log("a", "b", None, "d"), "has another record or none at offset 2"),
         (Log(*"ab"), "lags behind"),
         (Log(*"ef", start=4), "are gone"),
     ],
@@ -211,13 +233,15 @@ def test_same_offsets_without_evidence_are_unproved() -> None:
 def test_a_sync_of_mirror_maker_is_made_exact_by_records() -> None:
     """On either cluster; without records it is a lower bound, as in MirrorMaker's own library."""
     old = Log(*"abcdef")
-    new = Log(*"zzabcdef", syncs={"mm2-offset-syncs.a.internal": [Sync(0, 2), Sync(3, 5)]})
+    syncs = {"mm2-offset-syncs.a.internal": [Sync(0, 2), Sync(3, 5)]}
+    new = Log(None, None, *"abcdef", syncs=syncs)
     assert found(5, old, new, "mirror-maker") == (7, "exact")
     dead = place(request(5, "mirror-maker", readable=False), None, new)
     assert dead[:3] == (6, "at-least-once", 1)
-    assert place(request(3, "mirror-maker", readable=False), None, new)[:2] == (5, "exact")
-    assert place(request(4, "mirror-maker", readable=False), None, new)[:2] == (6, "exact")
-    assert found_dead(5, old, new, "mirror-maker")[:2] == (7, "exact")
+    assert place(request(3, "mirror-maker", readable=False), None, new)[:3] == (5, "at-least-once", 0)
+    assert place(request(4, "mirror-maker", readable=False), None, new)[:3] == (6, "at-least-once", 0)
+    assert "What only 'b' has was not looked for" in dead.evidence
+    assert found_dead(5, old, new, "mirror-maker")[:2] == (6, "at-least-once")
     assert place(request(5, "mirror-maker", readable=False), None, Log(*"zz")).position is None
 
 
@@ -252,8 +276,14 @@ def test_a_record_of_the_offset_syncs_topic_is_parsed() -> None:
 def test_a_time_is_at_least_once_and_the_overlap_is_counted() -> None:
     """The records of the same time, as far as they were read."""
     old = Log(("a", 10), ("b", 20), ("c", 20), ("d", 30))
-    new = Log(("z", 1), ("a", 10), ("b", 20), ("c", 20), ("d", 30))
+    new = Log(None, ("a", 10), ("b", 20), ("c", 20), ("d", 30))
     assert place(request(3, "timestamp"), old, new)[:3] == (2, "at-least-once", 2)
+    changed = Log(None, ("A", 10), ("B", 20), ("C", 20), ("D", 30))
+    placement = place(request(3, "timestamp"), old, changed)
+    assert placement[:3] == (2, "at-least-once", None)
+    assert "What only 'b' has was not looked for" in placement.evidence
+    early = Log(("a", 10), ("early", 15), ("b", 20), ("c", 20), ("d", 30))
+    assert place(request(3, "timestamp"), old, early).guarantee == "unproved"
 
 
 def test_evidence_looks_beyond_offsets_without_records() -> None:
@@ -520,22 +550,36 @@ def test_fail_back_does_not_go_on_at_the_positions_of_before() -> None:
     assert "b" not in query.document.clusters
 
 
-def test_where_nothing_was_read_retained_positions_say_what_was_read_before() -> None:
-    """The new cluster has records from its time before: from its start on they would be read again, which is not exact."""
-    state = ClusterOffsets("ka", discovered=True, retained={"t": RetainedTopic("ka-t", 1, {0: 5})})
-    query = Query(a=state, b=reading("kb", t=[0]))
-    query.answer = Placement(0, "exact", 0, "no record was read before it")
+def test_retained_positions_say_what_was_read_before() -> None:
+    """The new cluster has records from its time before. They are not read again, except if the topic was made again."""
     back = {"a": wants("t", continues=Continues("b", "records"))}
     views = {"a": view("ka", t=[200]), "b": view("kb", t=[0])}
-    query.look(back, views, quiet={("b", "t")})
-    assert query.positions("a") == {}
-    assert "would be at-least-once, with up to 5 records again" in query.said
-    assert "has read 'a' up to offset 5 earlier" in query.said
-    state.retained["t"] = RetainedTopic("another", 1, {0: 5})
-    query = Query(a=state, b=reading("kb", t=[0]))
-    query.answer = Placement(0, "exact", 0, "no record was read before it")
-    query.look(back, views, quiet={("b", "t")})
-    assert query.positions("a") == {("t", 0): 0}
+    for topic_id, read_to in (("ka-t", 5), ("another", 0)):
+        state = ClusterOffsets("ka", discovered=True, retained={"t": RetainedTopic(topic_id, 1, {0: 5})})
+        query = Query(a=state, b=reading("kb", t=[0]))
+        query.look(back, views, quiet={("b", "t")})
+        (move,) = query.result.moves
+        assert move.request.read_to == read_to
+        assert place(move.request, Log(), Log(*"abcdeUV"))[:2] == (read_to, "exact")
+
+
+def test_what_was_left_behind_is_known_on_the_way_back() -> None:
+    """Records that only the returned cluster has after the offset at which the query left it are told, with offsets."""
+    query = Query(a=reading("ka", t=[5]))
+    query.answer = Placement(5, "exact", 0, "because")
+    query.look({"b": wants("t", continues=RECORDS)}, {"b": view("kb", t=[9])}, inactive={"a"})
+    assert query.document.clusters["b"].anchors[T0][:4] == ("ka", "ka-t", 5, 5)
+    query.document.clusters["b"].ranges[T0] = 5, 8
+    query.answer = None
+    back = {"a": wants("t", continues=Continues("b", "records"))}
+    query.look(back, {"a": view("ka", t=[20]), "b": view("kb", t=[8])}, quiet={("b", "t")})
+    (move,) = query.result.moves
+    assert move.request.anchor is not None
+    a, b = Log(*"abcdeUVW", *"fgh"), Log(*"abcdefgh")
+    placement = place(move.request, b, a)
+    assert placement[:2] == (11, "unproved")
+    assert "3 records on 'a' that 'b' does not have there (offsets 5 to 7): are not read" in placement.evidence
+    assert place(move.request, b, Log(*"abcdefgh"))[:2] == (8, "exact")
 
 
 def test_a_cluster_that_waits_itself_is_waited_for() -> None:
@@ -642,7 +686,9 @@ def test_a_batch_of_a_dead_cluster_is_read_from_its_copy() -> None:
         [Range("b", "t", "", 0, 5, 8), Range("c", "t", "y", 0, 1, 2)],
         [Range("a", "u", "x", 0, 0, 1)],
     ]
-    assert said == ["Cluster 'a' does not answer. Its part of this batch is read from cluster 'b': t/0:5-8"]
+    (text,) = said
+    assert "Cluster 'a' does not answer. Its part of this batch is read from cluster 'b': t/0:5-8." in text
+    assert "what is between was not compared" in text
 
 
 def test_a_batch_from_the_start_of_a_log_needs_a_copy_of_the_same_length() -> None:

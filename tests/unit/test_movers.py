@@ -15,7 +15,7 @@ from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source import movers as movers_module
 from dynamic_kafka.source.document import ClusterOffsets
-from dynamic_kafka.source.evidence import Marks, MoveRequest, Placement, RecordPrint, Sync
+from dynamic_kafka.source.evidence import Anchor, Marks, MoveRequest, Placement, RecordPrint, Sync
 from dynamic_kafka.source.movers import Movers
 from dynamic_kafka.source.record_log import OffsetSyncs, SyncsOfTopic
 
@@ -151,4 +151,35 @@ def test_marks_that_were_read_before_the_position_went_back_are_not_used(far: Fa
     while movers._busy:
         time.sleep(0.001)
     assert movers._marks == {}
+    movers.close()
+
+
+def test_copies_are_compared_in_the_background_and_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is what is known by now; when the position goes back, it is forgotten and compared again."""
+    reached: list[int] = []
+
+    @contextmanager
+    def open_log(*_: Any, **__: Any) -> Iterator[None]:
+        yield None
+
+    def follow(request: MoveRequest, *_: Any) -> tuple[Anchor, bool]:
+        reached.append(request.position)
+        end = request.position
+        return Anchor("kb", "tb", end, end, 0, 0, end, 1, 0, -2, end), True
+
+    monkeypatch.setattr(movers_module, "open_log", open_log)
+    monkeypatch.setattr(movers_module, "follow", follow)
+    movers = Movers(group_id="g", timeout_ms=1000)
+    properties: dict[str, dict[str, str]] = {"a": {}, "b": {}}
+
+    def known(position: int) -> int | None:
+        request = REQUEST._replace(position=position)
+        found = movers.follow([request], properties)
+        while movers._busy:
+            time.sleep(0.001)
+        return found[request][0].until if found else None
+
+    assert [known(5), known(5)] == [None, 5]
+    assert [known(3), known(3)] == [None, 3]
+    assert reached == [5, 3]
     movers.close()

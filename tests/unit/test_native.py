@@ -1,7 +1,8 @@
-"""The native kernel is used only if it fits; without it Python reads."""
+"""The native kernel is used only if it fits; without it nothing is read or written, and each way in says why."""
 
 from __future__ import annotations
 
+import pickle
 import re
 import subprocess
 import sys
@@ -13,9 +14,17 @@ from typing import Any
 import pytest
 from confluent_kafka import libversion
 
-from dynamic_kafka import native
-from dynamic_kafka.errors import DynamicKafkaError, MissingDependencyError
-from dynamic_kafka.native import implementation, kernel
+from dynamic_kafka import (
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSource,
+    SimpleStringSchema,
+    native,
+)
+from dynamic_kafka.errors import DynamicKafkaError
+from dynamic_kafka.native import kernel
+from dynamic_kafka.spark.datasource import DynamicKafkaDataSource
+from dynamic_kafka.sql import TableEnvironment
 
 Install = Callable[[Any], None]
 
@@ -25,7 +34,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """A function that installs a module in place of the kernel; None installs none."""
 
     def installed(module: Any) -> None:
-        monkeypatch.setitem(sys.modules, "dynamic_kafka_native", module)
+        monkeypatch.setitem(sys.modules, native._MODULE, module)
         kernel.cache_clear()
 
     yield installed
@@ -45,9 +54,9 @@ def test_confluent_kafkas_librdkafka_is_found() -> None:
 
 
 def test_the_first_librdkafka_of_confluent_kafkas_version_is_used(
-    install: Install, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leftover file of another version is not; if no file can be used, the log has the reason for each of them."""
+    """A leftover file of another version is not; if no file can be used, the error has the reason for each of them."""
     monkeypatch.setattr(native, "_candidates", lambda: iter(["/old", "/broken", "/old", "/right", "/never"]))
     asked: list[str] = []
 
@@ -60,15 +69,19 @@ def test_the_first_librdkafka_of_confluent_kafkas_version_is_used(
     usable = "/right"
     module = SimpleNamespace(INTERFACE=native._INTERFACE, load_librdkafka=load, __version__="0.1.0")
     install(module)
-    assert kernel() == (module, "")
+    assert kernel() is module
     assert asked == ["/old", "/broken", "/right"]
     usable = ""
     kernel.cache_clear()
-    assert kernel().module is None
-    assert f"librdkafka {libversion()[0]} of confluent-kafka cannot be used (/old: no old one; /broken: " in caplog.text
+    said = re.escape(f"librdkafka {libversion()[0]} of confluent-kafka cannot be used (/old: no old one; /broken: ")
+    with pytest.raises(DynamicKafkaError, match=said):
+        kernel()
     monkeypatch.setattr(native, "_candidates", lambda: iter([]))
     kernel.cache_clear()
-    assert "confluent-kafka was not found; install confluent-kafka from its wheel" in kernel().problem
+    with pytest.raises(
+        DynamicKafkaError, match="confluent-kafka was not found; install confluent-kafka from its wheel"
+    ):
+        kernel()
 
 
 @pytest.mark.parametrize(
@@ -80,47 +93,60 @@ def test_the_first_librdkafka_of_confluent_kafkas_version_is_used(
 )
 def test_the_kernel_says_why_a_librdkafka_cannot_be_used(path: str | None, version: str | None, problem: str) -> None:
     """In a process that has loaded none yet: the reason of the system, or the version."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
     arguments = (path or next(native._candidates()), version or libversion()[0])
-    code = f"import dynamic_kafka_native as kernel; kernel.load_librdkafka(*{arguments!r})"
+    code = f"import dynamic_kafka._kernel as kernel; kernel.load_librdkafka(*{arguments!r})"
     failed = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False)
     assert re.search(f"RuntimeError: .*{problem}", failed.stderr)
-
-
-def test_without_the_kernel_python_reads(install: Install) -> None:
-    """Unless it is asked for."""
-    install(None)
-    assert implementation("auto") == implementation("python") == "python"
-    with pytest.raises(MissingDependencyError, match=r"pip install 'pyspark-dynamic-kafka\[native\]'"):
-        implementation("native")
 
 
 @pytest.mark.parametrize(
     ("module", "problem"),
     [
-        (SimpleNamespace(INTERFACE=0), f"its interface is 0, and {native._INTERFACE} is needed; install the version"),
+        (
+            None,
+            r"dynamic_kafka\._kernel cannot be loaded \(.*; install the wheel .* there again .*cargo",
+        ),
+        (SimpleNamespace(INTERFACE=0), f"its interface is 0, and {native._INTERFACE} is needed; install the wheel"),
         (SimpleNamespace(INTERFACE=native._INTERFACE, load_librdkafka=refuse), r"no function rd_kafka_x\); install"),
     ],
-    ids=["another version", "an old librdkafka"],
+    ids=["none", "another version", "an old librdkafka"],
 )
-def test_a_kernel_that_does_not_fit_is_not_used(
-    install: Install, caplog: pytest.LogCaptureFixture, module: Any, problem: str
+def test_a_kernel_that_cannot_be_used_is_an_error_of_each_way_in(
+    install: Install, monkeypatch: pytest.MonkeyPatch, module: Any, problem: str
 ) -> None:
-    """The log says why, once; so does the error if it is asked for."""
+    """One sentence says what is missing, on which machine, and what to do."""
+    monkeypatch.setattr("platform.node", lambda: "worker-7")
     install(module)
-    assert implementation("auto") == "python"
-    assert implementation("auto") == "python"
-    assert len(caplog.records) == 1
-    with pytest.raises(DynamicKafkaError, match=problem):
-        implementation("native")
-    assert implementation("python") == "python"
+    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
+    source = KafkaSource.builder().set_bootstrap_servers("b:1").set_topics("t")
+    serializer = KafkaRecordSerializationSchema.builder().set_topic("t")
+    serializer.set_value_serialization_schema(SimpleStringSchema())
+    sink = KafkaSink.builder().set_bootstrap_servers("b:1").set_record_serializer(serializer.build())
+    spark: Any = None
+    ways: list[Callable[[], object]] = [
+        kernel,
+        lambda: DynamicKafkaDataSource(options),
+        source.build,
+        sink.build,
+        lambda: TableEnvironment(spark),
+    ]
+    for way in ways:
+        with pytest.raises(DynamicKafkaError, match=rf"^The native kernel .* on worker-7: .*{problem}") as caught:
+            way()
+        assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
+
+
+def test_the_module_that_spark_imports_needs_no_kernel() -> None:
+    """Every Spark session of the machine imports it, also those that never use the format."""
+    code = "import sys; sys.modules['dynamic_kafka._kernel'] = None; import pyspark_dynamic_kafka"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_kernel_that_fits_is_used(install: Install) -> None:
-    """It gets the path and the version of confluent-kafka's librdkafka."""
+    """It gets the path and the version of confluent-kafka's librdkafka, once in a process."""
     given: list[tuple[str, str]] = []
     load = lambda *arguments: given.append(arguments)  # noqa: E731
-    install(SimpleNamespace(INTERFACE=native._INTERFACE, load_librdkafka=load, __version__="0.1.0"))
-    assert implementation("auto") == implementation("native") == "native"
+    module = SimpleNamespace(INTERFACE=native._INTERFACE, load_librdkafka=load, __version__="0.1.0")
+    install(module)
+    assert kernel() is kernel() is module
     assert given == [(next(native._candidates()), libversion()[0])]

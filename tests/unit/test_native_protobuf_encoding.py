@@ -24,7 +24,6 @@ from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.protobuf.descriptors import MessageType
 from dynamic_kafka.formats.protobuf.encoding import encoder, native_spec
 from dynamic_kafka.native import encoder as native_encoder
-from dynamic_kafka.native import kernel
 
 INT, LONG, TEXT, BYTES = IntegerType(), LongType(), StringType(), BinaryType()
 NUMBERS = """syntax = "proto3"; message Numbers {
@@ -63,12 +62,6 @@ REQUIRED = (
     'syntax = "proto2"; message R { required int32 a = 1; repeated In b = 2; message In { required string c = 1; } }'
 )
 REQUIRED_COLUMNS = columns(a=INT, b=ArrayType(columns(c=TEXT)))
-
-
-@pytest.fixture(autouse=True)
-def _kernel() -> None:
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
 
 
 def check(type_: MessageType, schema: StructType, count: int, seed: int) -> tuple[int, int]:

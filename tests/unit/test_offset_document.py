@@ -19,7 +19,7 @@ from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.history.model import FrozenHistory, TimeLimit
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.document import HistoryStage
-from dynamic_kafka.source.evidence import Marks, RecordPrint
+from dynamic_kafka.source.evidence import Anchor, Difference, Marks, RecordPrint
 from dynamic_kafka.source.offsets import (
     MARKER,
     ClusterOffsets,
@@ -35,6 +35,7 @@ from dynamic_kafka.source.offsets import (
     topic_id_text,
 )
 from dynamic_kafka.source.planning import Range, plan
+from dynamic_kafka.source.promise import Promise, Seen
 
 TP = KafkaTopicPartition
 ID = "AbCdEfGhIjK"
@@ -78,13 +79,22 @@ def everything() -> Document:
                 unseen={"y": 1_700_000_000_002, "x": 0},
                 continues={"cluster": "b", "by": "records"},
                 marks={TP("u", 0): (Marks(4, (RecordPrint(2, 5, "ab", ""), RecordPrint(3, 6, "cd", "ef"))),)},
+                anchors={
+                    TP("u", 0): Anchor("kb", ID, 1, 8, 0, 7, 1, 5, 7, -2, 3, 2, "ab", (Difference("again", 5, 6, 2),)),
+                    TP("t", 9): Anchor("kb", ID, 3, 9, 3, 9, 0, 5, 9, 5, 3),
+                },
             ),
         },
         cursor=Cursor("c", {"d": TP("t", 1), "c": TP("u", 0)}),
         packing=Packing(1000, 2, 8),
         starting={"timestamp": 5},
         done=1,
-        history=HistoryStage(FrozenHistory("/h", "parquet", "2 files", 5, (), "c", TimeLimit("t", 7)), "exact", (5, 5)),
+        last_row=1,
+        history=HistoryStage(
+            FrozenHistory("/h", "parquet", "2 files", 5, (), "c", TimeLimit("t", 7)),
+            Promise("Kafka goes on", 5, "if", (("ids", 2),), (Seen("twice", 3, 1, ("t-0: 1 to 3",)),)),
+            (5, 5),
+        ),
         frontier_ms=1_700_000_000_000,
     )
 

@@ -13,20 +13,23 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataLossError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.clients import ClientSettings
-from dynamic_kafka.rows import arrow_schema
-from dynamic_kafka.source import inquiry, python_fetcher, reader
+from dynamic_kafka.rows import COLUMNS, arrow_schema
+from dynamic_kafka.source import inquiry, reader
 from dynamic_kafka.source.configure import configure_source
+from dynamic_kafka.source.fetcher import DAMAGED
 from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
-from dynamic_kafka.source.python_fetcher import to_batch
 from dynamic_kafka.spark.datasource import DynamicKafkaInputPartition
 
 OLD, NEW = "old-topic-i", "new-topic-i"
+Arrival = tuple[int, int, int | None, str]
+"""A partition and an offset with a record, or with the code and the text of an event."""
 
 
 @dataclass
@@ -46,15 +49,19 @@ class Cluster:
         self.logs = list(logs)
         self.exists = self.reachable = True
         self.refuses_login, self.has_login = False, True
-        self.before_consume: Callable[[], None] = lambda: None
-        self.events: list[Message] = []
+        self.before_fetch: Callable[[], None] = lambda: None
+        self.before_batch: Callable[[], None] = lambda: None
+        self.events: list[Arrival] = []
         self.closed = self.outdated = False
         self.topics: set[str] = set()
         self.looked_up: list[str] = []
         self.dead_links = 0
         """How many connections in a row carry no records, while the admin client's answers arrive."""
+        self._columns: list[str] = []
+        self._spans: dict[int, tuple[int, int]] = {}
         self._fetching: dict[int, int] = {}
         self._at_end: set[int] = set()
+        self._damaged: set[int] = set()
         self.admin = SimpleNamespace(
             describe_topics=self._describe_topics,
             describe_cluster=self._describe_cluster,
@@ -86,11 +93,14 @@ class Cluster:
         """Close nothing."""
 
     @property
-    def consumer(self) -> Any:
-        """The consumer, which cannot be made without a login."""
+    def fetching_consumer(self) -> Any:
+        """The kernel's consumer, which cannot be made without a login."""
         if not self.has_login:
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "sasl.username and sasl.password must be set"))
         return self
+
+    def note_reports(self) -> None:
+        """Note nothing."""
 
     def renew_if_outdated(self) -> bool:
         """Make new clients, which the cluster answers, if a secret was replaced."""
@@ -134,35 +144,78 @@ class Cluster:
 
         return {tp: self._answer(partial(listed, tp, spec)) for tp, spec in asked.items()}
 
-    def list_topics(self, topic: str, **_: Any) -> None:
+    def look_up(self, topic: str, _timeout_s: float) -> None:
         """Refresh nothing."""
         self.looked_up.append(topic)
 
-    def assign(self, tps: list[TopicPartition]) -> None:
+    def assign(self, ranges: list[tuple[str, int, int, int]], columns: list[str], *_: Any) -> None:
         """Fetch these."""
-        self._fetching = {tp.partition: tp.offset for tp in tps}
+        self._columns, self._damaged = columns, set()
+        self._spans = {partition: (position, end) for _, partition, position, end in ranges}
+        self._fetching = {partition: position for partition, (position, _) in self._spans.items()}
 
-    def incremental_assign(self, tps: list[TopicPartition]) -> None:
-        """Fetch these too."""
-        self._fetching |= {tp.partition: tp.offset for tp in tps}
-        self._at_end -= {tp.partition for tp in tps}
+    def seek(self, _: str, partition: int, position: int, end: int) -> None:
+        """Fetch this from there on."""
+        self._spans[partition], self._fetching[partition] = (position, end), position
+        self._at_end.discard(partition)
+        self._damaged.discard(partition)
 
-    def incremental_unassign(self, tps: list[TopicPartition]) -> None:
+    def stop(self, tps: list[tuple[str, int]]) -> None:
         """Fetch these no more."""
-        for tp in tps:
-            self._fetching.pop(tp.partition, None)
+        for _, partition in tps:
+            self._spans.pop(partition, None)
+            self._fetching.pop(partition, None)
 
-    def position(self, asked: list[TopicPartition]) -> list[TopicPartition]:
-        """Return nothing that helps."""
-        return [TopicPartition("t", a.partition, -1001) for a in asked]
+    def fetch(self, _timeout_s: float) -> Any:
+        """Return what has arrived, as the kernel does: nothing after a damaged record."""
+        arrived = self._arrived()
+        rows, events = [], []
+        positions: dict[int, int] = {}
+        for partition, offset, code, text in arrived:
+            position, end = self._spans.get(partition, (0, 0))
+            if code in (None, KafkaError._PARTITION_EOF):
+                if partition in self._damaged or offset < position:
+                    continue
+                if code is None:
+                    rows += [(partition, offset)] * (offset < end)
+                    positions[partition] = min(offset + 1, end)
+                elif offset >= end:
+                    positions[partition] = end
+            else:
+                events.append(("t", partition, offset, code, text))
+                self._damaged |= {partition} if code in DAMAGED else set()
+        for partition, position in positions.items():
+            if partition in self._spans:
+                self._spans[partition] = (position, self._spans[partition][1])
+        done = [("t", partition) for partition, (position, end) in self._spans.items() if position >= end]
+        reached = [("t", partition, position) for partition, position in positions.items() if partition in self._spans]
+        self.stop(done)
 
-    def consume(self, count: int, _timeout: float) -> list[Message]:
+        def batch(without: list[str]) -> pa.RecordBatch | None:
+            self.before_batch()
+            if not rows or "t" in without:
+                return None
+            values = {"partition": [p for p, _ in rows], "offset": [offset for _, offset in rows]}
+            return pa.record_batch([pa.array(values[c], COLUMNS[c]) for c in self._columns], self._columns)
+
+        return SimpleNamespace(
+            positions=reached,
+            records=len(rows),
+            batch=batch,
+            runs=list,
+            events=events,
+            is_empty=not arrived,
+            unknown_schemas=[],
+        )
+
+    def _arrived(self) -> list[Arrival]:
         """Return records up to the first damaged one, then the next ones, as librdkafka does; and events."""
-        self.before_consume()
+        self.before_fetch()
         found, self.events = self.events, []
         if not self.reachable or self.dead_links:
             time.sleep(0.01)
             return []
+        count = sum(end - position for position, end in self._spans.values())
         for partition, position in list(self._fetching.items()):
             if not self.exists or partition >= len(self.logs):
                 del self._fetching[partition]
@@ -186,15 +239,14 @@ class Cluster:
         return found
 
 
-def record(partition: int, offset: int) -> Message:
+def record(partition: int, offset: int) -> Arrival:
     """A record of `t`."""
-    return Message(topic="t", partition=partition, offset=offset)
+    return partition, offset, None, ""
 
 
-def event(code: int, partition: int, offset: int = -1001, text: str | None = None) -> Message:
+def event(code: int, partition: int, offset: int = -1001, text: str = "") -> Arrival:
     """An event of `t`."""
-    error = KafkaError(code) if text is None else KafkaError(code, text)
-    return Message(topic="t", partition=partition, offset=offset, error=error)
+    return partition, offset, code, text or KafkaError(code).str()
 
 
 @pytest.fixture(autouse=True)
@@ -229,7 +281,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, int]]
                 "failOnDataLoss": str(not tolerant).lower(),
                 "kafkaConsumer.pollTimeoutMs": "400",
                 "fetchOffset.retryIntervalMs": "20",
-                "reader-implementation": "python",  # the cluster is made of Python's messages
                 **options,
             },
             default_starting=KafkaOffsetsInitializer.earliest(),
@@ -274,7 +325,7 @@ def test_a_topic_that_the_client_reads_for_the_first_time_is_looked_up(read: Rea
         def arrive(empty: Iterator[bool] = empty) -> None:
             cluster.dead_links = int(next(empty, False))
 
-        cluster.before_consume = arrive
+        cluster.before_fetch = arrive
         assert read(cluster) == offsets(50, 100)
         assert cluster.looked_up == looked_up
     quick = Cluster(Log(0, 200))
@@ -293,7 +344,7 @@ def test_a_few_records_are_read_with_a_client_that_fetches_little(monkeypatch: p
 
     monkeypatch.setattr(reader, "kept_clients", clients)
     monkeypatch.setattr(reader, "_record_bytes", {})
-    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "reader-implementation": "python"}
+    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
     settings = configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
     access = {"c": ClusterAccess({}, kafka_id="K"), "d": ClusterAccess({}, kafka_id="K")}
     schema = arrow_schema(["partition", "offset"])  # of 12 bytes
@@ -334,7 +385,7 @@ def test_a_secret_that_arrives_during_the_task_is_used(read: Read, first_end: in
         elif polls == 6:
             cluster.outdated, cluster.logs = True, [Log(0, 200)]
 
-    cluster.before_consume = pass_time
+    cluster.before_fetch = pass_time
     assert read(cluster) == offsets(50, 100)
 
 
@@ -392,9 +443,9 @@ def test_a_deleted_topic_is_recognised(read: Read) -> None:
     def wake_up() -> None:
         if next(polls) == 5:
             cluster.exists = True
-            cluster.incremental_assign([TopicPartition("t", 0, 50)])
+            cluster._fetching[0] = 50
 
-    cluster.before_consume = wake_up
+    cluster.before_fetch = wake_up
     assert read(cluster, **PATIENT) == offsets(50, 100)
 
 
@@ -461,7 +512,7 @@ def test_a_topic_that_is_recreated_while_it_is_read_fails_the_task(read: Read) -
         if len(polls) == 2:
             cluster.topic_id, cluster.logs[0].end = NEW, 500
 
-    cluster.before_consume = recreate
+    cluster.before_fetch = recreate
     with pytest.raises(DynamicKafkaError, match=r"recreated.*while it was read\. No row of this task is used"):
         read(cluster, tolerant=True)
     assert read(cluster, tolerant=True) == []
@@ -502,7 +553,7 @@ def test_a_cluster_that_comes_back_in_time_is_read(read: Read) -> None:
     def come_back() -> None:
         cluster.reachable = time.monotonic() - started > 0.2
 
-    cluster.before_consume = come_back
+    cluster.before_fetch = come_back
     assert read(cluster, tolerant=True) == offsets(50, 100)
 
 
@@ -571,7 +622,7 @@ def test_damage_behind_the_range_is_not_its_loss(read: Read) -> None:
             cluster.events = [*(record(0, offset) for offset in range(50, 95)), event(KafkaError._BAD_MSG, 0, 120)]
             cluster._fetching.clear()
 
-    cluster.before_consume = damage
+    cluster.before_fetch = damage
     assert read(cluster) == offsets(50, 95)
 
 
@@ -585,7 +636,7 @@ def test_records_that_are_damaged_on_the_way_are_fetched_again(read: Read) -> No
         if len(polls) == 3:
             cluster.logs[0].damaged.clear()
 
-    cluster.before_consume = heal
+    cluster.before_fetch = heal
     assert read(cluster) == offsets(50, 100)
 
 
@@ -601,7 +652,7 @@ def test_a_truncation_that_librdkafka_finds_is_told(read: Read, caplog: pytest.L
             cluster.events = [event(KafkaError._AUTO_OFFSET_RESET, 0, 50, text)]
 
     found: list[str] = []
-    cluster.before_consume = truncate
+    cluster.before_fetch = truncate
     with pytest.raises(DataLossError, match="truncated and written again"):
         read(cluster)
     found.clear()
@@ -612,14 +663,13 @@ def test_a_truncation_that_librdkafka_finds_is_told(read: Read, caplog: pytest.L
 # --- around it ---
 
 
-def test_rows_that_take_long_downstream_are_no_stall(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_take_long_downstream_are_no_stall(read: Read) -> None:
     """The time without progress begins when the reader goes on, not when it handed over its rows."""
     cluster = Cluster(Log(0, 60))
 
-    def slowly(*args: Any) -> Any:
+    def slowly() -> None:
         time.sleep(0.5)
-        cluster.before_consume = more
-        return to_batch(*args)
+        cluster.before_fetch = more
 
     def more() -> None:
         if more_at and time.monotonic() > more_at[0]:
@@ -628,7 +678,7 @@ def test_rows_that_take_long_downstream_are_no_stall(read: Read, monkeypatch: py
             more_at.append(time.monotonic() + 0.05)
 
     more_at: list[float] = []
-    monkeypatch.setattr(python_fetcher, "to_batch", slowly)
+    cluster.before_batch = slowly
     assert read(cluster, **{"fetchOffset.retryIntervalMs": "1 s"}) == offsets(50, 100)
 
 
@@ -642,7 +692,7 @@ def test_a_cluster_that_is_silent_lets_the_others_go_first(monkeypatch: pytest.M
         yield clusters[cluster]
 
     monkeypatch.setattr(reader, "kept_clients", clients)
-    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "reader-implementation": "python"}
+    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
     settings = configure_source(
         options | {"kafkaConsumer.pollTimeoutMs": "400"}, default_starting=KafkaOffsetsInitializer.earliest()
     )
@@ -672,7 +722,7 @@ def test_clients_are_given_back_if_another_cluster_fails(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(reader, "kept_clients", clients)
     settings = configure_source(
-        {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "reader-implementation": "python"},
+        {"kafka.bootstrap.servers": "b:1", "subscribe": "t"},
         default_starting=KafkaOffsetsInitializer.earliest(),
     )
     task = ReadTask([planned()._replace(cluster=c) for c in "ab"], dict.fromkeys("ab", ClusterAccess({})))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pb2, timestamp_pb2, type_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool, timestamp_pb2, type_pb2
+from pyspark.sql.types import StringType
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.formats.avro import columns as avro
 from dynamic_kafka.formats.avro.schemas import parse_schema
 from dynamic_kafka.formats.json import schemas as json_schema
+from dynamic_kafka.formats.json.semantic import plan_of_json_schema
 from dynamic_kafka.formats.protobuf import columns as protobuf
 from dynamic_kafka.sql.definition import TableDefinition
 from dynamic_kafka.sql.inferred import with_columns
@@ -152,6 +155,67 @@ def test_a_protobuf_message_is_columns() -> None:
     assert protobuf.columns_of(timestamp_pb2.Timestamp.DESCRIPTOR).simpleString() == "struct<seconds:bigint,nanos:int>"
     with pytest.raises(ConfigurationError, match=r"google\.protobuf\.DescriptorProto contains itself"):
         protobuf.columns_of(descriptor_pb2.DescriptorProto.DESCRIPTOR)
+
+
+def layers(count: int, width: int) -> dict[str, list[str]]:
+    """Names, and the names of the next layer that each of them has several times."""
+    return {f"L{i}": [f"L{i + 1}"] * width if i + 1 < count else [] for i in range(count)}
+
+
+def avro_bomb() -> None:
+    """Records that have the next one several times."""
+    inner: Any = "int"
+    for i in range(20):
+        fields = [{"name": "f0", "type": inner}, *({"name": f"f{k}", "type": inner} for k in range(1, 8))]
+        if isinstance(inner, dict):
+            fields[1:] = [{**field, "type": inner["name"]} for field in fields[1:]]
+        inner = {"type": "record", "name": f"R{i}", "fields": fields}
+    avro.columns_of(parse_schema(json.dumps(inner)))
+
+
+def json_bomb(of: Callable[[Any], object], key: str) -> None:
+    """Parts of the schema that refer to the next one several times."""
+    parts: dict[str, Any] = {}
+    for name, others in layers(14, 8).items():
+        refer = [{"$ref": f"#/definitions/{other}"} for other in others] or [{"type": "string"}]
+        of_key = refer if key == "oneOf" else {f"p{i}": part for i, part in enumerate(refer)}
+        parts[name] = {"type": "object", key: of_key}
+    of({"definitions": parts, **parts["L0"]})
+
+
+def protobuf_bomb() -> None:
+    """Messages that have the next one several times."""
+    file = descriptor_pb2.FileDescriptorProto(name="bomb.proto", syntax="proto3")
+    for name, others in layers(20, 8).items():
+        message = file.message_type.add(name=name)
+        for i, other in enumerate(others or [""]):
+            field = message.field.add(name=f"f{i}", number=i + 1, label=1, type=11 if other else 5)
+            if other:
+                field.type_name = f".{other}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    protobuf.columns_of(pool.FindMessageTypeByName("L0"))
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        avro_bomb,
+        protobuf_bomb,
+        lambda: json_bomb(lambda schema: json_schema.columns_of(json.dumps(schema)), "properties"),
+        lambda: json_bomb(lambda schema: plan_of_json_schema(schema, StringType()), "oneOf"),
+    ],
+)
+def test_a_short_schema_does_not_become_any_number_of_columns(bomb: Callable[[], None]) -> None:
+    """Names stand for whole schemas. With 8 of the next one in each of some layers there would be billions of columns."""
+    with pytest.raises(ConfigurationError, match="more than 10,000 parts"):
+        bomb()
+
+
+def test_a_json_schema_of_any_depth_is_refused() -> None:
+    """By words, and not by Python's own limit."""
+    with pytest.raises(ConfigurationError, match="nested too deeply"):
+        json_schema.columns_of("[" * 100_000 + "]" * 100_000)
 
 
 KAFKA = "'connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'properties.group.id' = 'g'"

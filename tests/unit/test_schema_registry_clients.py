@@ -6,7 +6,7 @@ import http.server
 import threading
 import traceback
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -146,15 +146,16 @@ def test_a_guid_is_asked_for_at_its_own_path() -> None:
         assert ("it does not know GUIDs (Confluent's does since 8.0)" in str(caught.value)) != unknown
 
 
-def test_schemas_that_refer_to_each_other_end_with_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry that others fill must not have a query ask for ever."""
-    asked: list[tuple[str, int]] = []
+def registry_of(
+    monkeypatch: pytest.MonkeyPatch, references: Callable[[str], list[str]]
+) -> tuple[schema_registry.Registry, list[str]]:
+    """A registry in which each subject refers to others, and the subjects that it is asked for."""
+    asked: list[str] = []
 
     class Client:
-        def get_version(self, subject: str, version: int) -> SimpleNamespace:
-            asked.append((subject, version))
-            other = SchemaReference("name", "b" if subject == "a" else "a", 1)
-            return SimpleNamespace(schema=Schema("{}", "AVRO", [other]))
+        def get_version(self, subject: str, _version: int) -> SimpleNamespace:
+            asked.append(subject)
+            return SimpleNamespace(schema=Schema("{}", "AVRO", [SchemaReference(n, n, 1) for n in references(subject)]))
 
     @contextmanager
     def asking(*_words: str) -> Iterator[Client]:
@@ -162,6 +163,32 @@ def test_schemas_that_refer_to_each_other_end_with_words(monkeypatch: pytest.Mon
 
     registry = schema_registry.client(settings())
     monkeypatch.setattr(registry, "_asking", asking)
+    return registry, asked
+
+
+def test_schemas_that_refer_to_each_other_end_with_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry that others fill must not have a query ask for ever."""
+    registry, asked = registry_of(monkeypatch, lambda subject: ["b" if subject == "a" else "a"])
     with pytest.raises(ConfigurationError, match="subject 'a' refers to itself"):
-        registry.references(schema_registry.RegisteredSchema("AVRO", "{}", (("name", "a", 1),)))
-    assert asked == [("a", 1), ("b", 1)]
+        registry.references(schema_registry.RegisteredSchema("AVRO", "{}", (("a", "a", 1),)))
+    assert asked == ["a", "b"]
+
+
+def test_schemas_that_share_others_ask_for_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two schemas in each of 40 layers, which refer to both of the next one: by paths they would be 2**40."""
+    layers = {f"{side}{i}": [f"a{i + 1}", f"b{i + 1}"] if i < 39 else [] for i in range(40) for side in "ab"}
+    registry, asked = registry_of(monkeypatch, layers.__getitem__)
+    top = schema_registry.RegisteredSchema("AVRO", "{}", (("a0", "a0", 1), ("b0", "b0", 1)))
+    names = list(registry.references(top))
+    assert sorted(asked) == sorted(names) == sorted(layers)
+    assert all(names.index(other) < names.index(name) for name, others in layers.items() for other in others)
+
+
+@pytest.mark.parametrize("width", [1, 2000])
+def test_a_schema_that_refers_to_any_number_of_others_is_refused(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """In a row or side by side; the words are not those of Python's own limit."""
+    registry, asked = registry_of(monkeypatch, lambda subject: [f"{int(subject) + 1}"] if width == 1 else [])
+    top = schema_registry.RegisteredSchema("AVRO", "{}", tuple((str(i), str(i), 1) for i in range(width)))
+    with pytest.raises(ConfigurationError, match="refers to more than 500 others"):
+        registry.references(top)
+    assert len(asked) == 500

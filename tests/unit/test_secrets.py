@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.kafka.config import jaas, secrets
+from dynamic_kafka.kafka.config import jaas, secrets, small_files
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -223,3 +223,16 @@ def test_no_literal_secret_is_ever_shown_or_stored(properties: dict[str, str]) -
     for key, value in secrets.storable(properties).items():
         assert value.startswith("${") or jaas.parse(value).options.keys() <= jaas.PUBLIC_OPTIONS, (key, value)
     assert secrets.redact(properties).keys() == properties.keys()
+
+
+def test_a_file_that_tells_no_size_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of /proc, and one that grows while it is read: half of a secret is another secret."""
+    monkeypatch.setattr(small_files, "_LARGEST", 100)
+    with pytest.raises(OSError, match="larger than"):
+        small_files.read_small_file("/proc/self/status")
+
+
+def test_the_parameters_of_a_url_are_shown_without_secrets() -> None:
+    """As people write them for JDBC."""
+    shown = secrets.redact({"url": "jdbc:postgresql://h/db?user=me&password=geheim;access.token=geheim&ssl=true"})
+    assert shown == {"url": "jdbc:postgresql://h/db?user=me&password=***;access.token=***&ssl=true"}

@@ -56,6 +56,7 @@ PROPERTIES = {
     | {"ssl.key.location": str(STORES / "rsa.pem"), "ssl.key.password": SECRET},
     "a name that does not exist": {"sasl.passwrd": SECRET},
     "a login in an address": {"bootstrap.servers": f"kafka://me:{SECRET}@{NOBODY}"},
+    "a login before a host": {"bootstrap.servers": f"{NOBODY},me:{SECRET}@{NOBODY}"},
     "an unsecured token": OAUTH
     | {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": f"principal=me {SECRET}"},
     "an unsecured token by JAAS": OAUTH
@@ -135,7 +136,7 @@ def test_no_error_and_no_log_line_shows_a_secret(
     assert SECRET.lower() not in (shown + caplog.text).lower()
 
 
-@pytest.mark.parametrize("what", ["a login in a URL", "a login in an address"])
+@pytest.mark.parametrize("what", ["a login in a URL", "a login in an address", "a login before a host"])
 def test_a_login_in_an_address_is_refused(what: str) -> None:
     """The client would log it with each failed connection, and it has no use."""
     with pytest.raises(ConfigurationError, match=r"holds a login in an address.*give the login with sasl\.\*"):

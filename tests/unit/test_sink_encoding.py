@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-from unittest.mock import Mock
 
 import pyarrow as pa
-import pytest
 
-from dynamic_kafka.errors import MissingDependencyError
-from dynamic_kafka.native import kernel
-from dynamic_kafka.sink import encoding
 from dynamic_kafka.sink.encoding import encoded
 
 SPEC = json.dumps({"format": "json", "options": {}})
@@ -24,8 +19,6 @@ def rows(count: int, text: str = "x") -> pa.RecordBatch:
 
 def test_structs_become_bytes_and_other_columns_stay() -> None:
     """In slices if the batch is large, and in the same order."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
     given = [rows(3), rows(2000, "x" * 10_000)]
     found = list(encoded(iter(given), {"value": SPEC}))
     assert found[0].to_pydict() == {
@@ -41,8 +34,6 @@ def test_structs_become_bytes_and_other_columns_stay() -> None:
 
 def test_a_null_row_of_columns_that_cannot_be_null() -> None:
     """Spark sends such a row for a tombstone of `upsert-kafka`: the parts are null, and their types say never."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
     type_ = pa.struct([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.string())])
     parts = [pa.array([1, None], pa.int64()), pa.array(["x", None])]
     value = pa.Array.from_buffers(type_, 2, [pa.py_buffer(b"\x01")], children=parts)
@@ -54,11 +45,3 @@ def test_bytes_stay_as_they_are() -> None:
     """Without a spec, the batches are those of Spark."""
     batch = pa.record_batch({"value": [b"a", None]})
     assert list(encoded(iter([batch]), {})) == [batch]
-
-
-def test_an_executor_without_the_kernel_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver has it, so it has left the encoding to the executors."""
-    missing = MissingDependencyError("pyspark-dynamic-kafka-native", "native", "to encode rows")
-    monkeypatch.setattr(encoding, "encoder", Mock(side_effect=missing))
-    with pytest.raises(MissingDependencyError, match=r"needed on this executor, because the driver has it"):
-        list(encoded(iter([rows(1)]), {"value": SPEC}))

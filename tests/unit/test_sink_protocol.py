@@ -986,6 +986,37 @@ def test_a_transaction_begun_by_a_task_that_was_being_killed_is_aborted(world: W
     assert world.outcomes() == ["aborted"]
 
 
+def test_a_stopped_run_finds_its_claim_by_its_name(world: World) -> None:
+    """No task has told the claim: the one at the head is it, if this run has made it."""
+    claimed = world.run(claim(world.name(), None, TransactionPolicy(), owner="run"))
+    world.prepare("p-0")
+    now = world.run(abandon("a", "run"))
+    assert now == replace(claimed, generation=claimed.generation + 1)
+    assert world.outcomes() == ["aborted"]
+    assert world.write(Identity("q", 0), "p-1") == "published"
+
+
+@pytest.mark.parametrize(("owner", "run"), [("other", "run"), ("", "run"), ("", "")], ids=str)
+def test_a_stopped_run_leaves_the_claim_of_another_alone(world: World, owner: str, run: str) -> None:
+    """Its transactions are those of a run that goes on. A run without a name cannot be told from others."""
+    claimed = world.run(claim(world.name(), None, TransactionPolicy(), owner=owner))
+    transactions = world.prepare("p-0")
+    assert world.run(abandon("a", run)) is None
+    assert world.commit(claimed, Identity("q", 0), transactions) == "published"
+
+
+@pytest.mark.parametrize("reached", ["decided", "finished"])
+def test_a_stopped_run_leaves_a_decision_alone(world: World, reached: str) -> None:
+    """The next claim finishes it."""
+    if reached == "decided":
+        decided(world, Identity("q", 0), "p-0")
+    else:
+        world.write(Identity("q", 0), "p-0")
+    world.log.append(Record("same", world.chain.offset, replace(world.state, owner="run")))
+    assert world.run(abandon("a", "run")) is None
+    assert world.asked() == [ReadLog]
+
+
 def test_a_failed_batch_without_transactions(world: World) -> None:
     """Nothing is aborted."""
     assert world.run(abandon("a", world.claim()))

@@ -1,4 +1,4 @@
-"""From rows to the arguments of produce(): the checks of the schema and of each row, and what comes out."""
+"""From rows to records: the checks of the schema and of each row, and what comes out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from dynamic_kafka.errors import ConfigurationError, RowError
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink.partitioners import RoundRobinPartitioner
-from dynamic_kafka.sink.python_producer import arguments
 from dynamic_kafka.sink.records import COLUMNS, Records, by_cluster, check_schema, to_records
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 
@@ -46,18 +45,26 @@ def eight(topic: str, at_least: int) -> int:
     return 8
 
 
-def on_delivery(*_: object) -> None:
-    """Stands for the callback."""
-
-
 def records(rows: pa.RecordBatch, topic: str | None = "t", partitions: Any = eight, **wishes: Any) -> Records:
     """The records of rows that are for one cluster."""
     return to_records(rows, Destination({}, topic), settings(**wishes), partitions)
 
 
 def argued(found: Records) -> list[list[Any]]:
-    """The records as arguments of produce()."""
-    return arguments(found, on_delivery)
+    """The records' topics, values, keys and partitions, and their timestamps and headers as far as they are given."""
+    rows, n = found.rows, found.rows.num_rows
+
+    def column(name: str, default: Any) -> list[Any]:
+        values = rows.column(name).to_pylist() if name in rows.schema.names else [None] * n
+        return [default if value is None else value for value in values]
+
+    topics = [found.topics[i] for i in column("topic", 0)]
+    columns = [topics, column("value", None), column("key", None), column("partition", -1)]
+    if "timestamp" in rows.schema.names or "headers" in rows.schema.names:
+        columns.append(column("timestamp", 0))
+    if "headers" in rows.schema.names:
+        columns.append([[(h["key"], h["value"]) for h in headers] or None for headers in column("headers", [])])
+    return columns
 
 
 def fault(rows: pa.RecordBatch, topic: str | None = "t", **wishes: Any) -> str:
@@ -166,13 +173,11 @@ def test_records_are_the_rows(rows: list[dict[str, Any]], names: set[str], data:
                 None if value is None else value.encode(),
                 row.get("key"),
                 -1 if row.get("partition") is None else row["partition"],
-                on_delivery,
-                None,
                 micros // 1000 if micros is not None else 0,
                 [(header["key"], header["value"]) for header in headers] if headers else None,
             )
         )
-    defaults = [None] * 5 + [None, 0, None]
+    defaults = [None] * 4 + [0, None]
     padded = argued(found) + [[d] * len(expected) for d in defaults[len(argued(found)) :]]
     assert list(zip(*padded, strict=True)) == expected
     assert set(argued(found)[0]) == {e[0] for e in expected}
@@ -219,8 +224,8 @@ def test_large_types() -> None:
 
 def test_what_is_not_given_is_not_passed() -> None:
     """Neither timestamps nor headers cost anything if there are none."""
-    assert len(argued(records(batch(value=["v"])))) == 5
-    assert len(argued(records(batch(value=["v"], headers=[None], timestamp=[None])))) == 5
+    assert len(argued(records(batch(value=["v"])))) == 4
+    assert len(argued(records(batch(value=["v"], headers=[None], timestamp=[None])))) == 4
 
 
 # --- topics and partitions ----------------------------------------------------------------------------------------------
@@ -318,7 +323,7 @@ def test_a_header_without_a_key() -> None:
     said = fault(batch(value=["v"], headers=[[{"key": None, "value": b"1"}]]))
     assert said.startswith("A row's column 'headers' has a header without a key")
     assert "header without a key" in fault(batch(value=["v"], headers=[[None]]))
-    assert argued(records(batch(value=["v"], headers=[[{"key": "a", "value": None}]])))[7] == [[("a", None)]]
+    assert argued(records(batch(value=["v"], headers=[[{"key": "a", "value": None}]])))[5] == [[("a", None)]]
 
 
 # --- clusters -----------------------------------------------------------------------------------------------------------

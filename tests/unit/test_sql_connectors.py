@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from dynamic_kafka.changelog import merge_statement
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.sql.connectors import filesystem
 from dynamic_kafka.sql.connectors.datagen import expressions, row_count
 from dynamic_kafka.sql.connectors.table import OtherTable
@@ -206,3 +206,12 @@ def test_a_folder_has_the_files_of_one_query(
     files, spark = table("a INT", "filesystem", "'path' = '/x', 'format' = 'json'"), None
     with pytest.raises(ConfigurationError, match="another checkpoint") if refused else nullcontext():
         files.kind.check_start(spark, files, "/c")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("kafkaa", "kafka"), ("upsert_kafka", "upsert-kafka"), ("dategen", "datagen")]
+)
+def test_a_mistyped_connector_has_a_suggestion(given: str, meant: str) -> None:
+    """Beside the list of all connectors."""
+    with pytest.raises(InvalidOptionError, match=rf"expected one of kafka, .*; did you mean '{meant}'\?"):
+        table("a INT", given)

@@ -50,7 +50,7 @@ TUMBLE = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY))"
 
 def ask(sql: str) -> DataType | None:
     """The type of a column or of a whole number."""
-    column = re.match(r"SELECT (?:t\.)?(\w+) FROM", sql)
+    column = re.match(r"SELECT (?:\w\.)?(\w+) FROM", sql)
     if column and column[1] in COLUMNS:
         return COLUMNS[column[1]]
     if re.match(r"SELECT (coalesce\()?CAST\(NULL AS .*DECIMAL|SELECT (COALESCE\(|CASE WHEN b THEN )d", sql):
@@ -75,7 +75,6 @@ def spark(sql: str, zone: str = "UTC") -> str:
         "SELECT date_trunc('DAY', ts), s RLIKE 'x+', i DIV 2 FROM t",
         "SELECT COALESCE(s, 'x'), UPPER(s), COUNT(DISTINCT i) FROM t GROUP BY ALL",
         "FROM t |> WHERE i > 1",
-        'SELECT "a string of Spark" FROM t',
         "SELECT * FROM t PIVOT (SUM(x) FOR s IN ('a', 'b'))",
         "SELECT f > 0.1, f BETWEEN 0.1 AND 0.2, i + 1, x * 2 FROM t",
         "SELECT overlaps FROM t",
@@ -260,14 +259,25 @@ def test_windows_of_days_where_clocks_change_are_refused() -> None:
     spark("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "America/Los_Angeles")
 
 
-def test_a_time_that_a_time_zone_leaves_out_is_an_error_there() -> None:
-    """Spark's functions would make another time of it."""
-    query = "SELECT DATE_FORMAT(u, 'HH:mm') AS h, DATE_FORMAT(ts, 'HH:mm') AS i FROM t"
-    assert "raise_error" not in spark(query)
-    assert spark(query, "Europe/Berlin") == (
-        "SELECT CASE WHEN CAST(CAST(u AS TIMESTAMP) AS TIMESTAMP_NTZ) <> u THEN raise_error('DATE_FORMAT of such a time or "
-        "date is not the same in Spark') ELSE date_format(u, 'HH:mm') END AS h, date_format(ts, 'HH:mm') AS i FROM t"
-    )
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "DATE_FORMAT(u, 'HH:mm')",
+        *(f"FLOOR(u TO {unit})" for unit in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "QUARTER", "YEAR")),
+        "TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm')",
+        "TO_DATE(s, 'dd.MM.yyyy')",
+        "CONVERT_TZ(s, 'UTC', 'Europe/Berlin')",
+        *(f"TIMESTAMPDIFF({unit}, u, u)" for unit in ("SECOND", "DAY", "MONTH", "YEAR")),
+        *(f"TIMESTAMPADD({unit}, 1, u)" for unit in ("SECOND", "DAY", "MONTH")),
+        "EXTRACT(HOUR FROM u)",
+        "u + INTERVAL '1' DAY",
+    ],
+)
+def test_what_is_done_with_a_wall_time_is_the_same_in_each_zone(expression: str) -> None:
+    """None of Spark's functions that read it in the session's time zone is used, and none of its guards."""
+    found = spark(f"SELECT {expression} AS x FROM t", "Europe/Berlin")
+    assert found == spark(f"SELECT {expression} AS x FROM t", "UTC")
+    assert not re.search(r"date_format|date_trunc|CAST\(u AS TIMESTAMP\)", found)
 
 
 def test_options_in_a_hint_are_those_of_a_view() -> None:
@@ -341,6 +351,8 @@ def test_each_function_has_one_verdict() -> None:
         ("SELECT a[0] FROM t", "from 1 on"),
         ("SELECT a[-1] FROM t", "from 1 on"),
         ("SELECT TIMESTAMP_LTZ '2024-01-01 00:00:00' FROM t", "TIMESTAMPLTZ is not known"),
+        ('SELECT "i" FROM t', 'does not have "double quotes"'),
+        ("SELECT i FROM t WHERE \"s\" = 'x'", 'does not have "double quotes"'),
         ("SELECT CASE f WHEN 0.1 THEN 1 END FROM t", "as a FLOAT"),
         ("SELECT d / COALESCE(d, l) FROM t", "BIGINT beside a DECIMAL"),
         ("SELECT d / CASE WHEN b THEN d ELSE l END FROM t", "BIGINT beside a DECIMAL"),
@@ -501,3 +513,31 @@ def test_rows_of_values_with_calls_are_selects() -> None:
 def test_characters_by_their_numbers() -> None:
     """Spark gets the characters."""
     assert spark(r"SELECT SPLIT(s, U&'\007C') FROM t") == spark("SELECT SPLIT(s, '|') FROM t")
+
+
+@pytest.mark.parametrize(
+    ("side", "kept", "limits"),
+    [
+        ("LEFT", ["o"], ["s.u <= `o`"]),
+        ("RIGHT", ["s"], ["o.u <= `s`"]),
+        ("FULL", ["o", "s"], ["s.u <= `o`", "o.u <= `s`"]),
+    ],
+)
+def test_spark_sees_the_limit_in_time_of_an_outer_join(side: str, kept: list[str], limits: list[str]) -> None:
+    """It looks for one that is not hidden in its own casts. No column of it is seen in a `*`."""
+    text = spark(f"SELECT *, s.* FROM t o {side} JOIN t s ON o.i = s.i AND s.u BETWEEN o.u AND o.u + INTERVAL '4' HOUR")
+    assert text.startswith(f"SELECT * EXCEPT ({', '.join(f'`{name}`.__forever' for name in kept)}), ")
+    assert ("s.* FROM" in text) == ("s" not in kept)
+    assert ("`s`.* EXCEPT (__forever) FROM" in text) == ("s" in kept)
+    assert all(f"AND {limit}.__forever" in text for limit in limits)
+    assert text.count("__forever FROM t AS") == text.count("<= `") == len(kept)
+
+
+def test_other_joins_stay_as_they_are() -> None:
+    """Inner ones, those by a TIMESTAMP_LTZ, and those without an interval."""
+    for join in (
+        "JOIN t s ON s.u <= o.u + INTERVAL '4' HOUR",
+        "LEFT JOIN t s ON s.ts <= o.ts + INTERVAL '4' HOUR",
+        "LEFT JOIN t s ON s.u <= o.u",
+    ):
+        assert "__forever" not in spark(f"SELECT o.i / 2 FROM t o {join}")

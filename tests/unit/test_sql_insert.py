@@ -6,11 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.sql import insert
 from dynamic_kafka.sql.definition import PhysicalColumn, TableDefinition
 from dynamic_kafka.sql.insert import Jobs
+from dynamic_kafka.sql.result import TableResult
+from dynamic_kafka.sql.script_errors import own_errors
 from dynamic_kafka.sql.tables import table_of
 from dynamic_kafka.sql.types import FlinkType
 
@@ -83,3 +86,51 @@ def test_a_batch_never_repeats_what_a_stream_has_written(monkeypatch: pytest.Mon
     run("automatic", "new job")
     run("automatic", "old job", could_be_stream=False)
     assert len(written) == 3
+
+
+class OfSpark(AnalysisException):
+    """Spark's error for one that a data source in Python has raised."""
+
+    def __init__(self, text: str, condition: str = "PYTHON_DATA_SOURCE_ERROR") -> None:
+        traceback = 'Traceback (most recent call last):\n  File "source.py", line 1, in partitions\n    raise'
+        super().__init__(f"[{condition}] Failed when Python data source instance:\n{traceback}\n{text}\n")
+        self.condition = condition
+
+    def getCondition(self) -> str:  # noqa: N802  Spark's
+        """Return it."""
+        return self.condition
+
+
+@pytest.mark.parametrize("kind", ["ConfigurationError", "InvalidOptionError", "ClusterUnavailableError"])
+def test_our_own_error_of_a_batch_is_raised_as_such(kind: str) -> None:
+    """By its rows, printed or collected, and by an INSERT, in one line."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OfSpark(f"dynamic_kafka.errors.{kind}: Topic 'x' does not exist")
+
+    frame: Any = SimpleNamespace(isStreaming=False, columns=["a"], collect=fail, show=fail)
+    table: Any = SimpleNamespace(sink=KAFKA, key=None)
+    written: Any = SimpleNamespace(write=SimpleNamespace(format=fail))
+    for action in (
+        TableResult(dataframe=frame).collect,
+        TableResult(dataframe=frame).print,
+        lambda: insert._write(written, table),
+    ):
+        with pytest.raises(DynamicKafkaError) as raised:
+            action()
+        assert str(raised.value) == "Topic 'x' does not exist"
+        assert isinstance(raised.value, ConfigurationError) == (kind != "ClusterUnavailableError")
+        assert raised.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OfSpark("dynamic_kafka.errors.ConfigurationError: a message says so", "USER_RAISED_EXCEPTION"),
+        OfSpark("ValueError: of another data source"),
+    ],
+)
+def test_other_errors_of_a_batch_are_sparks(error: OfSpark) -> None:
+    """Whatever words a message has."""
+    with pytest.raises(AnalysisException), own_errors():
+        raise error

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from unittest.mock import Mock
 
 import pytest
 from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, TimestampType
 from sqlglot import exp
+from tests.unit.test_sql_sink_rows import OPTIONS
+from tests.unit.test_sql_table import table
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql.catalog import View
@@ -27,6 +30,7 @@ COLUMNS: dict[str, DataType] = {
     "k": StringType(),
     "n": LongType(),
     "ts": TimestampType(),
+    "pt": TimestampType(),
 }
 VIEWS = {"recent": "SELECT k, s, ts FROM t WHERE i > 0", "counts": "SELECT k, COUNT(*) AS n FROM t GROUP BY k"}
 
@@ -39,11 +43,19 @@ def ask(sql: str) -> DataType | None:
 
 
 class Streams:
-    """Tables of which each has an offset, and `ts` as its event time."""
+    """Tables of which each has an offset, `ts` as its event time, and `pt` as its processing time."""
 
-    def is_time(self, query: str) -> bool:
-        """Whether it is `ts`."""
-        return query.startswith("SELECT ts ")
+    def __init__(self) -> None:
+        self.first: list[tuple[str, list[str]]] = []
+
+    def time_of(self, query: str) -> str:
+        """It is `ts` or `pt`."""
+        return "event" if query.startswith("SELECT ts ") else "processing" if query.startswith("SELECT pt ") else ""
+
+    def first_rows(self, query: str, keys: Sequence[str]) -> str:
+        """Note what is asked for."""
+        self.first.append((query, [*keys]))
+        return "first_rows"
 
     def view(self, name: str) -> exp.Query | None:
         """The query of a view."""
@@ -257,3 +269,34 @@ def test_a_name_that_a_query_has_twice_is_no_key() -> None:
     check_key(target, None, ["a", "k"], RankKey([frozenset({"k"})]))
     with pytest.raises(ConfigurationError, match="is not the key of the ranked rows"):
         check_key(target, None, ["k", "k"], RankKey([frozenset({"k"})]))
+
+
+@pytest.mark.parametrize("time", ["pt", "pt ASC", "PROCTIME()"])
+def test_the_first_rows_in_the_order_of_arrival_never_change(time: str) -> None:
+    """They are what `dropDuplicates` keeps, with any condition and any calculation around them."""
+    streams = Streams()
+    rank = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY k, i ORDER BY {time}) AS rn FROM t WHERE n > 0"
+    query = f"SELECT COUNT(*) AS c FROM ({rank}) WHERE rn = 1 AND s = 'x'"
+    text, _, key = translate_stream(parse_query(query), ask, streams, zone="UTC", views={})
+    assert key is None
+    ((asked, keys),) = streams.first
+    assert keys == ["__key0", "__key1"]
+    assert asked.startswith("SELECT * EXCEPT (__arrival), k AS __key0, i AS __key1 FROM `t_in_order` AS `t`")
+    assert asked.endswith("WHERE n > 0")
+    assert "FROM (SELECT * EXCEPT (__key0, __key1), CAST(1 AS BIGINT) AS `rn` FROM `first_rows`) WHERE s = 'x'" in text
+
+
+@pytest.mark.parametrize("order", ["pt DESC", "ts", "pt, ts", "n"])
+def test_other_first_rows_change(order: str) -> None:
+    """A later row may be the first by another order, also by the event time."""
+    streams = Streams()
+    rank = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {order}) AS rn FROM t"
+    _, _, key = translate_stream(
+        parse_query(f"SELECT k FROM ({rank}) WHERE rn = 1"), ask, streams, zone="UTC", views={}
+    )
+    assert key is not None
+    assert not streams.first
+    with pytest.raises(
+        ConfigurationError, match="the rows of this rank change: a later message may have an earlier time"
+    ):
+        check_key(table(OPTIONS, "id STRING"), None, ["k"], key)

@@ -31,8 +31,6 @@ def session(**conf: str) -> Any:
     ("options", "conf", "encoded"),
     [
         ({}, {}, {"key", "value"}),
-        ({"writer-implementation": "native"}, {}, {"key", "value"}),
-        ({"writer-implementation": "python"}, {}, set()),
         ({"sink.parallelism": "2"}, {}, {"value"}),
         ({"value.format": "csv"}, {}, {"key"}),
         ({}, {"timeParserPolicy": "legacy"}, set()),

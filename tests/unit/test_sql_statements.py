@@ -610,6 +610,9 @@ def test_what_is_not_supported_says_what_to_do(text: str, what: str) -> None:
     ("text", "what"),
     [
         ("FOO", "Expected a statement"),
+        ("CRAETE TABLE t (a INT)", "did you mean CREATE?"),
+        ("SELCT 1", "did you mean SELECT?"),
+        ("INSRET INTO t SELECT 1", "did you mean INSERT?"),
         ("'SELECT 1'", "Expected a statement"),
         ("CREATE INDEX i", "Expected TABLE or VIEW"),
         ("CREATE VIEW v AS 1", "Expected a query"),

@@ -89,7 +89,11 @@ WRONG: dict[str, tuple[Mapping[str, str], str, str]] = {
         COLUMNS,
         "'json.ignore-parse-errors' has the value 'yes'; expected true or false",
     ),
-    "no topic": (without(KAFKA, "topic"), COLUMNS, "topic"),
+    "no topic": (
+        without(KAFKA, "topic"),
+        COLUMNS,
+        "What table `t` reads is missing: with 'connector' = 'kafka', give 'topic' or 'topic-pattern'",
+    ),
     "topic and pattern": (KAFKA | {"topic-pattern": "o.*"}, COLUMNS, "'topic' and 'topic-pattern'"),
     "key.fields without key.format": (KAFKA | {"key.fields": "id"}, COLUMNS, "'key.fields' needs 'key.format'"),
     "key.format without key.fields": (without(KEYED, "key.fields"), COLUMNS, "'key.format' needs 'key.fields'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,3 +38,38 @@ def test_a_jvm_that_has_ended_is_one_line(monkeypatch: pytest.MonkeyPatch, caplo
     assert [(r.getMessage(), r.exc_info) for r in caplog.records] == [
         ("The session's queries could not be checked (ConnectionRefusedError); trying again", None)
     ]
+
+
+class Running:
+    """A query whose sources have these documents."""
+
+    id = runId = "q"  # noqa: N815  Spark's
+
+    def __init__(self, *ends: dict[str, int]) -> None:
+        sources = [SimpleNamespace(endOffset={"clusters": {}, **end}) for end in ends]
+        self.lastProgress = SimpleNamespace(sources=sources)
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Note it."""
+        self.stopped = True
+
+
+@pytest.mark.parametrize(
+    ("ends", "stopped"),
+    [
+        ([{}], False),
+        ([{"done": 1}], True),
+        ([{"done": 1, "last row": 1}], False),
+        ([{"done": 2, "last row": 1}], True),
+        ([{"done": 3, "last row": 3}], False),
+        ([{"done": 2, "last row": 1}, {}], False),
+        ([{"done": 2, "last row": 1}, {"done": 1, "last row": 1}], False),
+        ([{"done": 2, "last row": 1}, {"done": 1}], True),
+    ],
+)
+def test_a_query_ends_after_the_batch_behind_its_last_row(ends: list[dict[str, int]], *, stopped: bool) -> None:
+    """All of its sources have to be there: the watermark of a query is the least of theirs."""
+    query: Any = Running(*ends)
+    stop_finished._stop_if_finished(query, {})
+    assert query.stopped == stopped

@@ -24,7 +24,7 @@ def read(tally: Tally) -> dict[tuple[str, str, int], tuple[int, int, int | None]
 
 def test_records_are_counted_by_partition() -> None:
     """Whatever follows what. Of timestamps the greatest is kept."""
-    tally = Tally("run", "native")
+    tally = Tally("run")
     tally.count("east", [("a", 0, 2, 5000), ("b", 0, 1, None), ("a", 1, 3, 9000), ("a", 0, 1, 4000)], 10.0)
     tally.count("west", [("a", 0, 4, 1000)], 2.5)
     assert read(tally) == {
@@ -37,7 +37,7 @@ def test_records_are_counted_by_partition() -> None:
 
 def test_emit_lag_is_that_of_the_last_record() -> None:
     """Between its timestamp and now; a record without one says nothing."""
-    tally = Tally("run", "native")
+    tally = Tally("run")
     before_ms = int(time.time() * 1000)
     tally.count("east", [("a", 0, 1, before_ms - 60_000), ("a", 1, 1, before_ms - 5000), ("a", 2, 1, None)], 1.0)
     assert tally._report(False)["emit_lag_s"]["east"] == pytest.approx(5, abs=4)
@@ -47,7 +47,7 @@ def test_emit_lag_is_that_of_the_last_record() -> None:
 
 def test_rows_of_a_history_are_counted_apart() -> None:
     """They are of no partition that this query reads."""
-    tally = Tally("run", "native")
+    tally = Tally("run")
     assert tally._report(False)["history_read"] == {"rows": 0, "bytes": 0, "read_ms": None}
     tally.count_history(5, 70)
     tally.count_history(2, 30)
@@ -59,7 +59,7 @@ def test_rows_of_a_history_are_counted_apart() -> None:
 
 def test_a_task_that_fails_is_counted() -> None:
     """Its error goes on to Spark. One that Spark ends early has not failed."""
-    tally = Tally("run", "native")
+    tally = Tally("run")
 
     def failing() -> Any:
         yield BATCH
@@ -76,7 +76,7 @@ def test_a_task_that_fails_is_counted() -> None:
 
 def test_what_is_not_counted_is_not_reported_as_none() -> None:
     """A kind of records that were not decoded is known from the first call on."""
-    tally = Tally("run", "native")
+    tally = Tally("run")
     assert tally._report(False)["unread"] == {}
     tally.count_unread("undecoded", {})
     assert tally._report(False)["unread"] == {"undecoded": []}

@@ -7,20 +7,22 @@ import subprocess
 import sys
 import time
 import tomllib
-from base64 import urlsafe_b64decode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
-from dynamic_kafka.kafka.clients import BackgroundErrors, ClusterClients, calls_python, usable_implementation
+from dynamic_kafka.kafka import clients as clients_module
+from dynamic_kafka.kafka.clients import BackgroundErrors, ClientSettings, ClusterClients
 from dynamic_kafka.kafka.config.properties import client_config, to_librdkafka
 from dynamic_kafka.kafka.config.secrets import storable
-from dynamic_kafka.kafka.config.tokens import token_source
+from dynamic_kafka.kafka.config.tokens import Token, token_source
 from dynamic_kafka.kafka.transactions.security import connection_settings
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +46,16 @@ GOOGLE = SASL | {
     "sasl.jaas.config": OAUTH_MODULE,
     "sasl.login.callback.handler.class": "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler",
 }
+IDENTITY = SASL | {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.metadata.authentication.type": "aws_iam",
+    "sasl.oauthbearer.config": "region=eu-west-1,audience=https://kafka",
+    "sasl.oauthbearer.extensions": "pool=1",
+}
+JWT = ".".join(
+    urlsafe_b64encode(part).decode().rstrip("=") for part in (b"{}", b'{"sub": "arn:aws:iam::1:role/r"}', b"x")
+)
 
 
 @pytest.fixture(autouse=True)
@@ -173,10 +185,173 @@ def test_other_logins_have_no_tokens() -> None:
     assert token_source({**AWS, "security.protocol": "SSL"}) is None
 
 
-def test_tokens_are_made_in_python() -> None:
-    """So the kernel does not read or write such a cluster, also if it is asked for."""
-    assert calls_python(AWS)
-    assert usable_implementation("auto", AWS, "reader-implementation")[0] == "python"
+class KernelClient:
+    """A client of the kernel that wants tokens; like librdkafka, it asks for the first one, too."""
+
+    def __init__(self, *_: object) -> None:
+        self.wants = True
+        self.given: list[tuple[str, int, str, list[tuple[str, str]]]] = []
+        self.refused: list[str] = []
+
+    def give_token(self, *token: Any) -> None:
+        """Take a token."""
+        self.given.append(token)
+
+    def refuse_token(self, reason: str) -> None:
+        """Take the reason why there is none."""
+        self.refused.append(reason)
+
+    def reports(self) -> tuple[list[tuple[int, str]], list[str], None, bool]:
+        """Return that a token is wanted, once."""
+        wanted, self.wants = self.wants, False
+        return [], [], None, wanted
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+@pytest.mark.parametrize("name", ["fetching_consumer", "record_producer"])
+def test_clients_of_the_kernel_get_the_same_tokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one at once, and not another one when it is asked for; then a new one whenever a client wants one."""
+    made: list[Token] = []
+
+    def source() -> Token:
+        if len(made) == 2:
+            raise ConfigurationError("no credentials were found")
+        made.append(Token(f"token {len(made)}", 1_700_000_000.5 + len(made), "me", {"pool": "1"}))
+        return made[-1]
+
+    monkeypatch.setattr(clients_module, "token_source", lambda _: source)
+    monkeypatch.setattr(clients_module, "kernel", lambda: SimpleNamespace(Consumer=KernelClient, Producer=KernelClient))
+    clients = ClusterClients(AWS)
+    client = getattr(clients, name)
+    first = ("token 0", 1_700_000_000_500, "me", [("pool", "1")])
+    assert client.given == [first]
+    clients.note_reports()
+    assert client.given == [first, first]
+    clients.note_reports()
+    assert len(client.given) == 2
+    for _ in range(2):
+        client.wants = True
+        clients.note_reports()
+    assert [token[0] for token in client.given] == ["token 0", "token 0", "token 1"]
+    assert client.refused == ["no credentials were found"]
+    clients.errors.note(KafkaError(KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token"))
+    assert (clients.errors.last, clients.errors.authentication_failed) == ("no credentials were found", True)
+
+
+@pytest.mark.parametrize("name", ["fetching_consumer", "record_producer"])
+def test_a_client_of_the_kernel_is_not_made_without_a_token(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for one, and could not say why there is none."""
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    clients = ClusterClients(AWS)
+    with pytest.raises(ConfigurationError, match="no credentials were found"):
+        getattr(clients, name)
+    assert clients.errors.authentication_failed
+
+
+def test_a_real_client_takes_tokens_and_refusals() -> None:
+    """As librdkafka does: with a principal and extensions, and not one that has expired."""
+    clients = ClusterClients(AWS, consumer=ClientSettings(fixed={"group.id": "g"}))
+    expires_at_ms = int(time.time() * 1000) + 60_000
+    for client in (clients.fetching_consumer, clients.record_producer):
+        client.give_token("text", expires_at_ms, "me", [("pool", "1")])
+        client.refuse_token("no credentials")
+        with pytest.raises(KafkaException, match="expired"):
+            client.give_token("text", 1, "", [])
+    clients.close()
+
+
+class Sts:
+    """AWS's service for tokens of this machine's identity."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def get_web_identity_token(self, **asked: Any) -> dict[str, Any]:
+        """Return a token whose subject is a role."""
+        self.asked.append(asked)
+        return {"WebIdentityToken": JWT, "Expiration": datetime(2100, 1, 1, tzinfo=UTC)}
+
+
+def test_the_identity_that_aws_vouches_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """confluent-kafka's tokens serve all clients: none of its properties is left to librdkafka, which asks nobody."""
+    monkeypatch.setattr("boto3.Session.client", lambda *_, **__: Sts())
+    source = token_source(IDENTITY)
+    assert source is not None
+    assert source() == (JWT, datetime(2100, 1, 1, tzinfo=UTC).timestamp(), "arn:aws:iam::1:role/r", {"pool": "1"})
+    assert Sts.asked[-1]["Audience"] == ["https://kafka"]
+    config = client_config(IDENTITY, role="consumer")
+    assert [name for name in config if name.startswith("sasl.oauthbearer")] == []
+    found = connection_settings(client_config(IDENTITY, role="admin"), source).sasl["sasl_oauth_token_provider"]
+    assert (found.token(), found.extensions()) == (JWT, {"pool": "1"})
+    clients = ClusterClients(IDENTITY)
+    assert clients.record_producer is not None
+    clients.close()
+
+
+def test_what_that_identity_lacks_is_said() -> None:
+    """Its configuration, verified TLS, and a service that answers."""
+    with pytest.raises(ConfigurationError, match=r"Property 'sasl\.oauthbearer\.config': .*audience"):
+        token_source(IDENTITY | {"sasl.oauthbearer.config": "region=eu-west-1"})
+    with pytest.raises(ConfigurationError, match=r"this machine's identity.*security\.protocol is not SASL_SSL"):
+        token_source(IDENTITY | {"security.protocol": "SASL_PLAINTEXT"})
+    config = f"{IDENTITY['sasl.oauthbearer.config']},sts_endpoint=http://127.0.0.1:9"
+    source = token_source(IDENTITY | {"sasl.oauthbearer.config": config})
+    assert source is not None
+    with pytest.raises(ConfigurationError, match=r"AWS made no token for this machine's identity: .*sts:GetWebId"):
+        source()
+
+
+OWN = SASL | {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.login.callback.handler.class": "my_tokens:make",
+}
+
+
+@pytest.fixture
+def my_tokens(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A module of the user's."""
+    module = SimpleNamespace(make=lambda: ("text", 2e9))
+    monkeypatch.setitem(sys.modules, "my_tokens", module)
+    return module
+
+
+def test_a_function_of_the_user_makes_tokens(my_tokens: SimpleNamespace) -> None:
+    """It returns what confluent-kafka's `oauth_cb` does. All clients ask it, and a login by another mechanism does not."""
+    own = OWN
+    source = token_source(own)
+    assert source is not None
+    assert source() == Token("text", 2e9)
+    my_tokens.make = lambda: ("other", 2e9, "me", {"pool": "1"})
+    source = token_source(own)
+    assert source is not None
+    assert source() == ("other", 2e9, "me", {"pool": "1"})
+    assert client_config(own, role="producer")["sasl.mechanism"] == "OAUTHBEARER"
+    for other in ({"sasl.mechanism": "PLAIN"}, {"security.protocol": "SSL"}):
+        assert token_source(own | other) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "made", "problem"),
+    [
+        ("my_tokens:missing", None, "names my_tokens:missing, which cannot be imported .*every executor"),
+        ("no_such_module:make", None, "names no_such_module:make, which cannot be imported"),
+        (
+            "my_tokens:make",
+            lambda: "text",
+            "No token could be made by my_tokens:make: TypeError: it has to return a tuple",
+        ),
+        ("my_tokens:make", lambda: (b"text", 2e9), "it has to return a tuple of a text"),
+        ("my_tokens:make", lambda: 1 / 0, "No token could be made by my_tokens:make: ZeroDivisionError"),
+    ],
+)
+def test_a_function_of_the_user_that_makes_none(my_tokens: SimpleNamespace, path: str, made: Any, problem: str) -> None:
+    """The error names it; no client is made."""
+    my_tokens.make = made
+    with pytest.raises(ConfigurationError, match=problem):
+        _ = ClusterClients(OWN | {"sasl.login.callback.handler.class": path}).admin
 
 
 def test_the_transactions_of_a_sink_use_the_same_tokens() -> None:

@@ -6,11 +6,22 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import ArrayType, BooleanType, LongType, StructField, StructType, TimestampNTZType
 
 from dynamic_kafka.formats import ERROR, Decoder
 from dynamic_kafka.rows import VALUE_ROW
+from dynamic_kafka.source.planning import ReadTask
 from dynamic_kafka.source.tally import Tally
-from dynamic_kafka.spark.datasource import UNDECODED
+from dynamic_kafka.spark.datasource import (
+    COLUMN_TYPES,
+    LAST_ROW,
+    UNDECODED,
+    UNDECODED_TYPE,
+    DynamicKafkaDataSource,
+    DynamicKafkaInputPartition,
+)
+from dynamic_kafka.spark.last_row import with_column
 from dynamic_kafka.spark.value_rows import completed, counted, gathered
 
 TYPE = pa.struct([("a", pa.int64()), (ERROR, pa.string())])
@@ -71,10 +82,28 @@ def test_values_that_are_left_and_rows_with_an_error_are_counted_by_topic() -> N
             VALUE_ROW: pa.array(rows, TYPE),
         }
     )
-    tally = Tally("run", "native")
+    tally = Tally("run")
     batches = counted(counted(iter([batch, batch.slice(4)]), tally, "undecoded"), tally, "errors")
     assert list(batches) == [batch, batch.slice(4)]
     assert tally._report(False)["unread"] == {
         "undecoded": [{"cluster": "c", "topic": "t", "records": 1}, {"cluster": "c", "topic": "u", "records": 1}],
         "errors": [{"cluster": "c", "topic": "t", "records": 1}],
     }
+
+
+def test_the_last_row_has_all_columns_and_nothing_in_them() -> None:
+    """But for the one that says so, which is null in all other rows."""
+    row = StructType([StructField("a", LongType()), StructField("t", ArrayType(TimestampNTZType()))])
+    fields = [StructField(name, type_) for name, type_ in COLUMN_TYPES.items()]
+    fields += [StructField(VALUE_ROW, row, metadata={"spec": "{}"}), StructField(UNDECODED, UNDECODED_TYPE)]
+    schema = StructType([*fields, StructField(LAST_ROW, BooleanType())])
+    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "endingOffsets": "latest"}
+    reader: Any = DynamicKafkaDataSource(options).streamReader(schema)
+    assert reader._settings.last_row
+    (batch,) = reader.read(DynamicKafkaInputPartition(ReadTask([], {}, last_row=True)))
+    assert from_arrow_schema(batch.schema).fieldNames() == schema.names
+    assert [field.dataType for field in from_arrow_schema(batch.schema)] == [field.dataType for field in schema]
+    assert batch.to_pylist() == [{**dict.fromkeys(schema.names), LAST_ROW: True}]
+    (others,) = with_column(iter([pa.record_batch({"a": [1, 2]})]), ["a", LAST_ROW])
+    assert others.to_pylist() == [{"a": 1, LAST_ROW: None}, {"a": 2, LAST_ROW: None}]
+    assert not cast("Any", DynamicKafkaDataSource(options).streamReader(StructType(fields)))._settings.last_row

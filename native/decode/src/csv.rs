@@ -57,7 +57,7 @@ impl Dialect {
 
 /// Append the columns of a line, and return whether it has a row.
 pub(crate) fn read(message: &[u8], columns: &mut Struct, dialect: &Dialect) -> Certain<bool> {
-    let text = str::from_utf8(message).map_err(|_| Uncertain)?;
+    let text = std::str::from_utf8(message).map_err(|_| Uncertain)?;
     let line = text.trim_end_matches(['\r', '\n']).trim_start_matches(BYTE_ORDER_MARK);
     if !line.bytes().any(|c| c > b' ') || line.contains(STAND_IN) {
         return Err(Uncertain);

@@ -49,7 +49,7 @@ fn all_types() -> Fields {
         field("string", DataType::Utf8),
         field("binary", DataType::Binary),
         field("date", DataType::Date32),
-        time.with_metadata([("precision".to_owned(), "3".to_owned())]),
+        time.with_metadata([("precision".to_owned(), "3".to_owned())].into()),
         field("timestamp", DataType::Timestamp(TimeUnit::Microsecond, None)),
         field("instant", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
         field("array", list(list(DataType::Int32))),

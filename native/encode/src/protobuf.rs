@@ -187,7 +187,7 @@ impl Writer {
             (Step::Scalar(scalar), _) => return write(*scalar, column, row, out),
             (Step::EnumName(numbers, first), Values::Bytes(offsets, data)) => {
                 let name = part(offsets, data, row);
-                str::from_utf8(name).map_err(|_| Uncertain)?;
+                std::str::from_utf8(name).map_err(|_| Uncertain)?;
                 varint(i64::from(*numbers.get(name).unwrap_or(first)) as u64, out);
             }
             (Step::EnumNumber(numbers, first), _) => {
@@ -241,7 +241,7 @@ fn write(scalar: Scalar, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> 
         }
         (Scalar::String, Values::Bytes(offsets, data)) => {
             let value = part(offsets, data, row);
-            str::from_utf8(value).map_err(|_| Uncertain)?;
+            std::str::from_utf8(value).map_err(|_| Uncertain)?;
             text(value, out);
         }
         (Scalar::Bytes, Values::Bytes(offsets, data)) => text(part(offsets, data, row), out),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{Int32Builder, ListBuilder, MapBuilder, StringBuilder};
+use arrow_array::builder::{Int32Builder, ListBuilder, MapBuilder, MapFieldNames, StringBuilder};
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Decimal128Array, Int64Array, StringArray, StructArray,
     TimestampMicrosecondArray,
@@ -50,7 +50,8 @@ prop_compose! {
 
 fn columns(rows: &[Row]) -> StructArray {
     let mut lists = ListBuilder::new(Int32Builder::new());
-    let mut maps = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+    let names = MapFieldNames { entry: "entries".into(), key: "key".into(), value: "value".into() };
+    let mut maps = MapBuilder::new(Some(names), StringBuilder::new(), Int32Builder::new());
     for row in rows {
         lists.append_option(row.list.clone());
         for (key, value) in row.map.iter().flatten() {

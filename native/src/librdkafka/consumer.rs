@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Api, CONSUMER, EVENT_ERROR, EVENT_LOG, EVENT_STATS, Error, Failure, Handle, Headers, INVALID_ARG, Metadata,
-    NO_CONSUMER_CLOSE, Queue, RawMessage, RawPartitions, Report, TEXT_BYTES, bytes, c_text, configured, loaded,
-    milliseconds, text,
+    Api, CONSUMER, EVENT_ERROR, EVENT_LOG, EVENT_STATS, EVENT_TOKEN_WANTED, Error, Failure, Handle, Headers,
+    INVALID_ARG, Metadata, NO_CONSUMER_CLOSE, Queue, RawMessage, RawPartitions, Report, TEXT_BYTES, Token, bytes,
+    c_text, configured, give_token, loaded, milliseconds, text,
 };
 
 /// The code for something that is not there: a record without headers.
@@ -68,17 +68,18 @@ unsafe impl Send for Client {}
 unsafe impl Sync for Client {}
 
 impl Client {
-    /// Make a consumer.
+    /// Make a consumer. With `wants_tokens` it reports when it wants a token, and waits until it is given one.
     ///
     /// # Errors
     /// If librdkafka does not accept the properties.
-    pub fn new(properties: &[(String, String)]) -> Result<Self, Error> {
+    pub fn new(properties: &[(String, String)], wants_tokens: bool) -> Result<Self, Error> {
         let api = loaded()?;
         let conf = configured(api, properties)?;
         let mut problem: [c_char; TEXT_BYTES] = [0; TEXT_BYTES];
         // SAFETY: `new` takes the configuration, unless it fails. The queues belong to this value.
         unsafe {
-            (api.conf_set_events)(conf, EVENT_LOG | EVENT_ERROR | EVENT_STATS);
+            let events = EVENT_LOG | EVENT_ERROR | EVENT_STATS;
+            (api.conf_set_events)(conf, if wants_tokens { events | EVENT_TOKEN_WANTED } else { events });
             let handle = (api.new)(CONSUMER, conf, problem.as_mut_ptr(), TEXT_BYTES);
             if handle.is_null() {
                 (api.conf_destroy)(conf);
@@ -86,6 +87,11 @@ impl Client {
             }
             (api.set_log_queue)(handle, null_mut()); // its main queue
             let (messages, reports) = ((api.queue_get_consumer)(handle), (api.queue_get_main)(handle));
+            if messages.is_null() {
+                (api.queue_destroy)(reports);
+                (api.destroy_flags)(handle, NO_CONSUMER_CLOSE);
+                return Err(Error::new(INVALID_ARG, "a consumer needs a group.id"));
+            }
             Ok(Self { api, handle, messages, reports })
         }
     }
@@ -187,11 +193,21 @@ impl Client {
                         }
                     }
                     EVENT_STATS => found.push(Report::Statistics(text((self.api.event_stats)(event)))),
+                    EVENT_TOKEN_WANTED => found.push(Report::TokenWanted),
                     _ => (),
                 }
                 (self.api.event_destroy)(event);
             }
         }
+    }
+
+    /// Give the client the token that it wants, or the reason why there is none.
+    ///
+    /// # Errors
+    /// If librdkafka does not accept the token.
+    pub fn give_token(&self, token: Result<&Token, &str>) -> Result<(), Error> {
+        // SAFETY: the handle is valid.
+        unsafe { give_token(self.api, self.handle, token) }
     }
 
     fn checked(&self, code: c_int) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::{
     Api, Error, Failure as RawFailure, Flags, Handle, INVALID_ARG, Metadata, PRODUCER, RawMessage, Report, TEXT_BYTES,
-    Topic, bytes, c_text, configured, loaded, milliseconds, text,
+    Token, Topic, bytes, c_text, configured, give_token, loaded, milliseconds, text,
 };
 
 const COPY: c_int = 0x2;
@@ -119,6 +119,7 @@ pub struct Failures {
 struct Contents {
     reports: Vec<Report>,
     statistics: Option<String>,
+    is_token_wanted: bool,
     failures: Vec<Failures>,
     fatal: Option<Error>,
 }
@@ -205,6 +206,13 @@ unsafe extern "C" fn on_statistics(_: *mut Handle, json: *mut c_char, length: us
     0 // the text stays librdkafka's, which releases it
 }
 
+/// SAFETY: for librdkafka, with the address of an `Inbox`.
+unsafe extern "C" fn on_token_wanted(_: *mut Handle, _: *const c_char, inbox: *mut c_void) {
+    if !inbox.is_null() {
+        unsafe { &*inbox.cast::<Inbox>() }.open().is_token_wanted = true;
+    }
+}
+
 /// A producer.
 pub struct Producer {
     api: &'static Api,
@@ -221,11 +229,11 @@ unsafe impl Send for Producer {}
 unsafe impl Sync for Producer {}
 
 impl Producer {
-    /// Make a producer.
+    /// Make a producer. With `wants_tokens` it reports when it wants a token, and waits until it is given one.
     ///
     /// # Errors
     /// If librdkafka does not accept the properties.
-    pub fn new(properties: &[(String, String)]) -> Result<Self, Error> {
+    pub fn new(properties: &[(String, String)], wants_tokens: bool) -> Result<Self, Error> {
         let api = loaded()?;
         let inbox = Arc::new(Inbox::default());
         let conf = configured(api, properties)?;
@@ -237,6 +245,9 @@ impl Producer {
             (api.conf_set_error_cb)(conf, Some(on_error));
             (api.conf_set_log_cb)(conf, Some(on_log));
             (api.conf_set_stats_cb)(conf, Some(on_statistics));
+            if wants_tokens {
+                (api.conf_set_oauthbearer_token_refresh_cb)(conf, Some(on_token_wanted));
+            }
             let handle = (api.new)(PRODUCER, conf, problem.as_mut_ptr(), TEXT_BYTES);
             if handle.is_null() {
                 (api.conf_destroy)(conf);
@@ -363,11 +374,22 @@ impl Producer {
         self.accepted(unsafe { (self.api.abort_transaction)(self.handle, milliseconds(timeout)) })
     }
 
-    /// Return the errors and the lines of the log since the last call, and the last statistics if there are new ones.
+    /// Return the errors and the lines of the log since the last call, the last statistics if there are new ones, and
+    /// whether a token is wanted.
     pub fn take_reports(&self) -> Vec<Report> {
         let mut contents = self.inbox.open();
         let statistics = contents.statistics.take().map(Report::Statistics);
-        std::mem::take(&mut contents.reports).into_iter().chain(statistics).collect()
+        let token = std::mem::take(&mut contents.is_token_wanted).then_some(Report::TokenWanted);
+        std::mem::take(&mut contents.reports).into_iter().chain(statistics).chain(token).collect()
+    }
+
+    /// Give the producer the token that it wants, or the reason why there is none.
+    ///
+    /// # Errors
+    /// If librdkafka does not accept the token.
+    pub fn give_token(&self, token: Result<&Token, &str>) -> Result<(), Error> {
+        // SAFETY: the handle is valid.
+        unsafe { give_token(self.api, self.handle, token) }
     }
 
     /// Return the records that were not acknowledged, since the last call.

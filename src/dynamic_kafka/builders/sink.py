@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from dynamic_kafka.builders.serializers import KafkaRecordSerializationSchema, RecordSerializer
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.metadata.service import KafkaMetadataService
+from dynamic_kafka.native import kernel
 from dynamic_kafka.options import option_names
 from dynamic_kafka.sink.configure import SINK_OPTIONS, SinkObjects, configure_sink
 
@@ -164,6 +165,7 @@ class KafkaSinkBuilder:
 
         Raises:
             ConfigurationError: If a setting is missing, invalid or in conflict. Names the option, the value and the remedy.
+            DynamicKafkaError: If the native kernel cannot be used on this machine.
         """
         serializer = self._serializer
         if serializer is None:
@@ -181,5 +183,6 @@ class KafkaSinkBuilder:
                 partitioner = serializer.partitioner
         objects = SinkObjects(self._metadata_service, partitioner)
         configure_sink(options, objects)
+        kernel()
         parallelism = options.pop("sink.parallelism", None)
         return KafkaSink(options, objects, serializer, None if parallelism is None else int(parallelism))

@@ -18,6 +18,7 @@ from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamSetSubscriber
+from dynamic_kafka.native import kernel
 from dynamic_kafka.options import option_names, options_of
 from dynamic_kafka.source.configure import SOURCE_OPTIONS, SourceObjects, configure_source
 from dynamic_kafka.source.settings import SourceSettings
@@ -280,6 +281,7 @@ class _Builder:
                 options[interval.key] = "-1"
         objects = SourceObjects(self._metadata_service, self._subscriber, self._starting, self._stopping)
         configure_source(options, objects, default_starting=KafkaOffsetsInitializer.earliest())
+        kernel()
         return options, objects
 
 

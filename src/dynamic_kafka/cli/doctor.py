@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -50,12 +50,18 @@ CLUSTER_CHECKS: tuple[tuple[str, Callable[[Visit], Iterable[Finding]]], ...] = (
     ("clock", network.check_clock),
     ("topics", network.check_topics),
     ("rights", rights.check_rights),
+    ("isolation", exactly_once.check_isolation),
     ("transactions", exactly_once.check_transactions),
     ("commit log", exactly_once.check_commit_log),
 )
 """The checks of a cluster, in this order. `properties`, `address` and `answer` may end the examination."""
 
-_ONLY_EXACTLY_ONCE = ("transactions", "commit log")
+_PURPOSE_OF: Mapping[str, Purpose] = {
+    "isolation": "reading",
+    "transactions": "exactly-once",
+    "commit log": "exactly-once",
+}
+"""The checks for one purpose only."""
 _PURPOSES: tuple[Purpose, ...] = ("reading", "writing", "exactly-once")
 _WORST_FIRST = (Result.ERROR, Result.WARNING, Result.UNKNOWN, Result.OK)
 _AT_ONCE = 16
@@ -173,7 +179,7 @@ def _examine(target: Target, job: Job, timeout_s: float, brokers: dict[str, int]
     try:
         skipped = []
         for name, check in CLUSTER_CHECKS:
-            if name in _ONLY_EXACTLY_ONCE and "exactly-once" not in job.purposes:
+            if name in _PURPOSE_OF and _PURPOSE_OF[name] not in job.purposes:
                 continue
             if visit.stop:
                 skipped.append(name)

@@ -51,7 +51,6 @@ class Job:
         group: The group that offsets are committed to; None if there is none.
         prefix: The prefix of its transactional ids; "" if it is not known.
         log_topic: The topic of its commit log; "" if it is not known.
-        implementation: The option that says what reads or writes, and its value.
         unknown_streams: The streams that the metadata service does not know.
     """
 
@@ -60,7 +59,6 @@ class Job:
     group: str | None = None
     prefix: str = ""
     log_topic: str = ""
-    implementation: tuple[str, Literal["auto", "native", "python"]] = ("reader-implementation", "auto")
     unknown_streams: tuple[str, ...] = ()
 
 
@@ -120,7 +118,6 @@ def _of_source(settings: SourceSettings) -> Job:
         ),
         {"reading": True},
         group=settings.group_id if settings.commit_offsets else None,
-        implementation=("reader-implementation", settings.reader_implementation),
         unknown_streams=tuple(sorted(wanted - snapshot.streams.keys())),
     )
 
@@ -146,7 +143,6 @@ def _of_sink(settings: SinkSettings) -> Job:
         {"exactly-once" if exactly_once else "writing": True},
         prefix=settings.prefix,
         log_topic=settings.log_topic,
-        implementation=("writer-implementation", settings.writer_implementation),
     )
 
 

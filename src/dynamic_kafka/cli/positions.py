@@ -14,6 +14,7 @@ from typing import NamedTuple
 from dynamic_kafka.errors import ConfigurationError, listed, suggestion
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.document import ClusterOffsets, Cursor, Document, RetainedTopic
+from dynamic_kafka.source.promise import Seen
 
 __all__ = [
     "Change",
@@ -204,8 +205,10 @@ def with_positions(
             state, ranges=ranges, unresolved=unresolved, retained=retained, resets=frozenset(resets)
         )
     history = document.history
-    if history is not None and not unfinished:
-        history = replace(history, range=(history.range[1],) * 2)
+    if history is not None:
+        by_hand = [str(partition) for partition in sorted(wanted)]
+        promise = history.promise.and_seen(Seen.of("set by hand", by_hand)) if by_hand else history.promise
+        history = replace(history, promise=promise, range=history.range if unfinished else (history.range[1],) * 2)
     return replace(document, clusters=clusters, done=document.done if unfinished else 0, history=history)
 
 

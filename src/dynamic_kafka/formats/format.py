@@ -7,10 +7,11 @@ over Arrow batches (Avro, Protobuf). They do not raise for a bad message. They p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.options import Option
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ __all__ = [
     "Decoder",
     "Format",
     "FormatOptions",
+    "count_part",
+    "parts_left",
 ]
 
 ERROR = "__error"
@@ -50,8 +53,28 @@ ROW_KINDS = (UPDATE_BEFORE, DELETE, INSERT, UPDATE_AFTER)
 DELETES = (UPDATE_BEFORE, DELETE)
 """The kinds of changes that remove a row."""
 
+_MOST_PARTS = 10_000
+
 FormatOptions = Mapping[str, Any]
 """Values by the option's whole name, such as `json.ignore-parse-errors`; options that were not given are missing."""
+
+
+def parts_left() -> Iterator[int]:
+    """Return what `count_part` counts with, for one schema."""
+    return iter(range(_MOST_PARTS))
+
+
+def count_part(left: Iterator[int]) -> None:
+    """Count a part of a schema that becomes columns. Names stand for whole schemas, so a short text may have any number.
+
+    Raises:
+        ConfigurationError: If there are more than 10,000.
+    """
+    if next(left, None) is None:
+        raise ConfigurationError(
+            f"The schema has more than {_MOST_PARTS:,} parts, because names in it stand for whole schemas, so it cannot "
+            "become columns. Write the columns by hand"
+        )
 
 
 @dataclass(frozen=True)

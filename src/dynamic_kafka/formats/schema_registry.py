@@ -35,6 +35,7 @@ __all__ = ["RegisteredSchema", "Registry", "client"]
 
 _SHOWN_CHARS = 500
 _MAX_BYTES = 16 * 1024 * 1024
+_MOST_REFERENCES = 500
 _LARGEST_ID = 2**31 - 1  # ids are ints in Java, and never negative
 # How long, and for how many ids, the answer that an id is unknown is cached: damaged messages may contain any id.
 _UNKNOWN_S = 60.0
@@ -147,29 +148,40 @@ class Registry:
         with self._asking(f"for the latest schema of the subject '{subject}'", remedy) as client:
             return _registered(client.get_latest_version(subject).schema)
 
-    def references(self, schema: RegisteredSchema, above: tuple[tuple[str, int], ...] = ()) -> dict[str, str]:
+    def references(self, schema: RegisteredSchema) -> dict[str, str]:
         """Return all schemas that a schema refers to, also through others: text by name, each after those it needs.
 
         Args:
             schema: The schema.
-            above: The subjects and versions that refer to it.
 
         Raises:
-            ConfigurationError: If a schema refers to itself, also through others.
+            ConfigurationError: If a schema refers to itself, also through others, or refers to more than 500.
         """
         found: dict[str, str] = {}
+        self._add_references(schema, (), found)
+        return found
+
+    def _add_references(
+        self, schema: RegisteredSchema, above: tuple[tuple[str, int], ...], found: dict[str, str]
+    ) -> None:
+        """Add what a schema refers to, each one once: schemas that share others would be asked for again and again."""
         for name, subject, version in schema.references:
             if (subject, version) in above:
                 raise ConfigurationError(
                     f"Version {version} of the subject '{subject}' refers to itself, also through others; register a schema "
                     "that does not"
                 )
-            if name not in found:
-                with self._asking(f"for version {version} of the subject '{subject}'", "register it again") as client:
-                    referenced = _registered(client.get_version(subject, version).schema)
-                found |= self.references(referenced, (*above, (subject, version)))
-                found[name] = referenced.text
-        return found
+            if name in found:
+                continue
+            if len(found) + len(above) >= _MOST_REFERENCES:
+                raise ConfigurationError(
+                    f"A schema refers to more than {_MOST_REFERENCES} others, the last one of the subject '{subject}'; "
+                    "register one with fewer"
+                )
+            with self._asking(f"for version {version} of the subject '{subject}'", "register it again") as client:
+                referenced = _registered(client.get_version(subject, version).schema)
+            self._add_references(referenced, (*above, (subject, version)), found)
+            found[name] = referenced.text
 
     def poll_idle(self) -> bool:
         """See `ClientPool`; there is nothing to poll."""

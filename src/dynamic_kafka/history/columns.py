@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dynamic_kafka.errors import ConfigurationError, listed
+from dynamic_kafka.history.coverage import Part, part_of
+from dynamic_kafka.history.model import Place
 from dynamic_kafka.history.settings import HistorySettings
 from dynamic_kafka.rows import COLUMNS
 
 __all__ = [
-    "COORDINATES",
     "check_columns",
     "comparable",
     "converted",
     "earlier",
     "earliest_time",
     "is_of_records",
-    "largest_offsets",
+    "parts_of",
     "place_of",
     "stored_columns",
+    "time_column_of",
 ]
 
-COORDINATES = ("cluster", "topic", "partition", "offset")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NEEDED = ("value", "topic", "partition", "offset")
 _EXPECTED = {
@@ -103,31 +106,66 @@ def converted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return pc.cast(column, wanted, safe=not pa.types.is_timestamp(wanted))
 
 
-def largest_offsets(
-    rows: pa.Table | pa.RecordBatch, values: Mapping[str, str | None], shown: str
-) -> dict[tuple[str, str, int], int]:
-    """Return the largest offset of each cluster, topic and partition in some rows.
+def time_column_of(settings: HistorySettings, stored: Collection[str], *, decoded: bool) -> str:
+    """Return the column with the time of a file's rows; "" if it is not known which one it is.
+
+    Args:
+        settings: The settings of the history.
+        stored: The columns of the file.
+        decoded: True if its rows are those of a table, which may have any columns.
+    """
+    if settings.time_column or settings.limit is not None:
+        return settings.time_column or getattr(settings.limit, "column", "")
+    return "timestamp" if "timestamp" in stored and not decoded else ""
+
+
+def parts_of(
+    rows: pa.Table | pa.RecordBatch, values: Mapping[str, str | None], shown: str, *, cluster: str, first_row: int
+) -> list[tuple[Place, Part]]:
+    """Return the offsets of some rows, by cluster, topic and partition.
 
     Args:
         rows: Rows with those of the columns that are in the file.
         values: Those that are in the names of its folders.
         shown: The file.
+        cluster: The column that says which cluster a row is of.
+        first_row: The number of the first row.
 
     Raises:
         ConfigurationError: If a row has no offset, or does not say whose it is.
     """
-    names = [name for name in COORDINATES if name in rows.schema.names]
-    columns = {name: converted(pa.chunked_array(rows[name]).combine_chunks(), COLUMNS[name]) for name in names}
-    lacking = [name for name, found in columns.items() if found.null_count and name != "cluster"]
+    types = {cluster: COLUMNS["cluster"], **{name: COLUMNS[name] for name in ("topic", "partition", "offset")}}
+    columns = {}
+    for name, type_ in types.items():
+        if name in rows.schema.names:
+            column = pa.chunked_array(rows[name]).combine_chunks()
+            encoded = name in (cluster, "topic") and pa.types.is_dictionary(column.type) and not column.null_count
+            columns[name] = column if encoded else converted(column, type_)
+    lacking = [name for name, found in columns.items() if found.null_count and name != cluster]
     if lacking or "offset" not in columns:
         raise ConfigurationError(
             f"The history's file '{shown}' has rows without '{(lacking or ['offset'])[0]}', so it does not say where Kafka "
             "goes on. Set history.switch to starting-offsets or timestamp"
         )
-    places = [name for name in names if name != "offset"]
-    grouped = pa.table(columns).group_by(places, use_threads=False).aggregate([("offset", "max")])
-    found = ({"cluster": "", **values, **row} for row in grouped.to_pylist())
-    return {place_of(row, shown): row["offset_max"] for row in found}
+    offsets = columns.pop("offset").to_numpy(zero_copy_only=False)
+    if not len(offsets):
+        return []
+    places = np.zeros(len(offsets), np.int64)  # a number for each combination of the others
+    for column in columns.values():
+        encoded = column
+        if not pa.types.is_dictionary(column.type):
+            encoded = pc.dictionary_encode(pc.fill_null(column, "") if column.null_count else column)
+        if len(encoded.dictionary) > 1:
+            places = places * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(places, kind="stable") if (places != places[0]).any() else np.arange(len(places))
+    begins = [0, *(np.flatnonzero(np.diff(places[order])) + 1).tolist(), len(order)]
+    found = []
+    for begin, end in pairwise(begins):
+        mine = order[begin:end]
+        row = {name: column[int(mine[0])].as_py() for name, column in columns.items()}
+        place = place_of({**values, **row, "cluster": row.get(cluster, values.get(cluster))}, shown)
+        found.append((place, part_of(offsets[mine], mine + first_row)))
+    return found
 
 
 def earliest_time(column: pa.ChunkedArray | pa.Array) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,7 +59,7 @@ class Folder:
         """Return the files with data, in the order of their paths.
 
         Files and folders with names that begin with `_` or `.` are no data. Of a folder that Spark's file sink has written,
-        only committed files are.
+        only committed files are, in the order of their batches.
 
         Raises:
             ConfigurationError: If there is no such folder, it has no file, or it is a table that only its own format reads.
@@ -92,15 +92,18 @@ class Folder:
             for path, info in paths.items()
             if info.type == FileType.File and not any(_is_hidden(part) for part in path.split("/"))
         }
+        numbers: dict[str, int | None] = {}
         if "_spark_metadata" in paths:
             committed = self._committed(sorted(path for path in paths if path.startswith("_spark_metadata/")))
-            data = {path: info for path, info in data.items() if _is_among(path, committed)}
+            numbers = {path: _number_of(path, committed) for path in data}
+            data = {path: info for path, info in data.items() if numbers[path] is not None}
         if not data:
             raise ConfigurationError(
                 f"Option 'history.path': '{self.location}' has no files with data. Correct the path, or leave the option out"
             )
         return [
-            ListedFile(path, info.size, info.mtime_ns or 0, _hive_values(path)) for path, info in sorted(data.items())
+            ListedFile(path, info.size, info.mtime_ns or 0, _hive_values(path))
+            for path, info in sorted(data.items(), key=lambda entry: (numbers.get(entry[0]) or 0, entry[0]))
         ]
 
     def archive(self) -> Mapping[str, Any]:
@@ -117,22 +120,41 @@ class Folder:
             ) from error
 
     @contextmanager
-    def open(self, file: HistoryFile | ListedFile) -> Iterator[Any]:
+    def open(self, file: HistoryFile | ListedFile, checksum: Callable[[Any, int], int] | None = None) -> Iterator[Any]:
         """Open a file that is still the same, and check at the end that it has stayed so.
+
+        It is the same if its size is, and the time at which it was changed or, as of a file that was restored, the checksum.
+
+        Args:
+            file: The file. One that was only listed has no checksum yet.
+            checksum: Returns the checksum of an open file with a size.
 
         Raises:
             HistoryError: If it was changed or deleted, or cannot be read.
         """
-        self._check(file)
+        modified_ns = self._modified_ns(file)
         try:
             file_system, path = self._place(file.path)
             with file_system.open_input_file(path) as opened:
+                if not modified_ns or modified_ns != file.modified_ns:
+                    self._check_content(file, opened, checksum)
+                    opened.seek(0)
                 yield opened
         except DynamicKafkaError:
             raise
         except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid, for damaged files, is a ValueError
             raise self.unreadable(file, error) from error
-        self._check(file)
+        if self._modified_ns(file) != modified_ns:
+            raise HistoryError(self.shown(file.path), "was written again while it was read")
+
+    def _check_content(
+        self, file: HistoryFile | ListedFile, opened: Any, checksum: Callable[[Any, int], int] | None
+    ) -> None:
+        if isinstance(file, HistoryFile):
+            if checksum is not None and checksum(opened, file.size) != file.checksum:
+                raise HistoryError(self.shown(file.path), "was written again, with another content")
+        elif file.modified_ns:
+            raise HistoryError(self.shown(file.path), "was written again while the query started")
 
     def unreadable(self, file: HistoryFile | ListedFile, error: Exception) -> HistoryError:
         """Return the error for a file that cannot be read."""
@@ -142,7 +164,8 @@ class Folder:
         """Return a file's whole path as the user would write it."""
         return path if "://" in path else f"{self.location}/{path}"
 
-    def _check(self, file: HistoryFile | ListedFile) -> None:
+    def _modified_ns(self, file: HistoryFile | ListedFile) -> int:
+        """Return when a file of the same size was changed; 0 if the file system does not say."""
         from pyarrow.fs import FileType
 
         try:
@@ -152,13 +175,9 @@ class Folder:
             raise self.unreadable(file, error) from error
         if now.type == FileType.NotFound:
             raise HistoryError(self.shown(file.path), "was deleted")
-        if now.size != file.size or (file.modified_ns and (now.mtime_ns or 0) != file.modified_ns):
-            raise HistoryError(
-                self.shown(file.path),
-                f"was changed: it had {file.size} bytes and now has {now.size}"
-                if now.size != file.size
-                else "was written again",
-            )
+        if now.size != file.size:
+            raise HistoryError(self.shown(file.path), f"was changed: it had {file.size} bytes and now has {now.size}")
+        return now.mtime_ns or 0
 
     def _place(self, path: str) -> tuple[Any, str]:
         """Return the file system and the path there of a file, which may be on another one than the folder."""
@@ -202,12 +221,16 @@ class Folder:
                     f"'{info.path.rpartition('/')[0]}', and only its log says which of its files count. Name that folder"
                 )
 
-    def _committed(self, logs: list[str]) -> dict[str, list[str]]:
-        """Return the addresses of the files that Spark's file sink has committed, by the name of the file."""
+    def _committed(self, logs: list[str]) -> dict[str, dict[str, int]]:
+        """Return the addresses of the files that Spark's file sink has committed, with their place in the order of batches.
+
+        They are by the name of the file.
+        """
         entries = {path.rpartition("/")[2]: path for path in logs}
         batches = {int(name.removesuffix(".compact")): name for name in entries if name.split(".")[0].isdecimal()}
         compacted = [batch for batch, name in batches.items() if name.endswith(".compact")]
-        found: dict[str, list[str]] = {}
+        found: dict[str, dict[str, int]] = {}
+        number = 0
         for batch, name in sorted(batches.items()):
             if batch < max(compacted, default=-1):
                 continue
@@ -215,7 +238,8 @@ class Folder:
                 lines = stream.read().decode().splitlines()
             for line in filter(str.strip, lines[1:]):  # the first line is a version
                 address = str(json.loads(line)["path"])
-                found.setdefault(address.rpartition("/")[2], []).append(address)
+                found.setdefault(address.rpartition("/")[2], {})[address] = number
+                number += 1
         return found
 
 
@@ -248,9 +272,11 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def _is_among(path: str, addresses: Mapping[str, Sequence[str]]) -> bool:
+def _number_of(path: str, addresses: Mapping[str, Mapping[str, int]]) -> int | None:
+    """Return the place of a file in the order of batches; None if it was not committed."""
     # Addresses are whole ones, and the folder may have been moved since.
-    return any(unquote(address).endswith(f"/{path}") for address in addresses.get(path.rpartition("/")[2], ()))
+    found = addresses.get(path.rpartition("/")[2], {})
+    return next((number for address, number in found.items() if unquote(address).endswith(f"/{path}")), None)
 
 
 def _hive_values(path: str) -> dict[str, str | None]:

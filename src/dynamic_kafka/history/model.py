@@ -1,7 +1,7 @@
 """What a history is: files with rows, in a fixed order, as if they were one long list of rows. Pure.
 
 A position in a history is a number of rows: those of all files, in order. So a batch is a range of rows, and its files and
-their rows follow from the list of files alone.
+their rows follow from the list of files alone. Offsets that no file has, and Kafka has, are in the list like a file: a gap.
 """
 
 from __future__ import annotations
@@ -10,19 +10,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from dynamic_kafka.history.coverage import Part
+
 __all__ = [
     "FrozenHistory",
     "HistoryFile",
+    "HistoryGap",
     "HistoryPiece",
     "HistoryTask",
     "Inspected",
     "LargestOffsets",
+    "Place",
     "TimeLimit",
     "pieces",
 ]
 
-LargestOffsets = Mapping[tuple[str, str, int], int]
-"""The largest offset of each cluster, topic and partition; the cluster is "" if the files do not name it."""
+Place = tuple[str, str, int]
+"""Cluster, topic and partition; the cluster is "" if the files do not name it."""
+
+LargestOffsets = Mapping[Place, int]
+"""The largest offset of each place."""
 
 
 class HistoryFile(NamedTuple):
@@ -30,8 +37,9 @@ class HistoryFile(NamedTuple):
 
     Attributes:
         path: Its path, relative to the history's folder; or a whole address.
-        size: Its size in bytes. With `modified_ns` the evidence that it is the same file.
+        size: Its size in bytes.
         modified_ns: When it was changed, in nanoseconds since 1970; 0 if the file system does not say.
+        checksum: CRC-32 of what it is recognized by if it was changed at another time: of Parquet the footer, else all.
         rows: The rows of each part that can be read alone: the row groups of Parquet, else one number.
         values: Columns that are not in the file, as texts: those in the names of its folders. None is null.
     """
@@ -39,8 +47,44 @@ class HistoryFile(NamedTuple):
     path: str
     size: int
     modified_ns: int
+    checksum: int
     rows: tuple[int, ...]
     values: Mapping[str, str | None] = {}
+
+
+class HistoryGap(NamedTuple):
+    """Offsets [start, end) that no file of a history has. They are read from Kafka, in their place among the files.
+
+    Attributes:
+        cluster: The name of the cluster when the query began.
+        kafka_id: Kafka's own cluster.id, by which it is found under another name; "" if it is unknown.
+        topic: The topic.
+        partition: The partition.
+        start: The first offset.
+        end: The offset after the last one.
+    """
+
+    cluster: str
+    kafka_id: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def path(self) -> str:
+        """What stands for a path: a gap is in no file."""
+        return ""
+
+    @property
+    def size(self) -> int:
+        """The bytes that are known before it is read: none."""
+        return 0
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Its offsets, as one part. Some may have no record."""
+        return (self.end - self.start,)
 
 
 class Inspected(NamedTuple):
@@ -49,14 +93,14 @@ class Inspected(NamedTuple):
     Attributes:
         file: The file with its rows.
         columns: Its columns.
-        largest: The largest offset by cluster, topic and partition, if it was asked for.
+        parts: The offsets of its rows by place, in order, if they were asked for.
         earliest: The earliest time, in microseconds or whatever orders the files; None if it is not known.
         decoded: True if its columns are those of the table.
     """
 
     file: HistoryFile
     columns: frozenset[str]
-    largest: Mapping[tuple[str, str, int], int]
+    parts: tuple[tuple[Place, Part], ...]
     earliest: Any
     decoded: bool
 
@@ -81,8 +125,8 @@ class FrozenHistory:
         location: The folder, as the user named it.
         format: One of the names in `formats.FORMATS`.
         evidence: What was frozen, for people: "12 files", "version 17 of the table".
-        rows: The number of rows of all files.
-        files: The files; none once all of them were read.
+        rows: The number of rows of all files, and of offsets of all gaps.
+        files: The files and gaps; none once all of them were read.
         cluster: The cluster of rows that do not name one.
         limit: Rows that are left out.
         decoded: True if the files hold the columns of a table, false if they hold records of Kafka.
@@ -92,16 +136,16 @@ class FrozenHistory:
     format: str
     evidence: str
     rows: int
-    files: tuple[HistoryFile, ...] = field(repr=False)
+    files: tuple[HistoryFile | HistoryGap, ...] = field(repr=False)
     cluster: str = ""
     limit: TimeLimit | None = None
     decoded: bool = False
 
 
 class HistoryPiece(NamedTuple):
-    """Rows [first, last) of a file, counted from its beginning."""
+    """Rows [first, last) of a file, or offsets of a gap, counted from its beginning."""
 
-    file: HistoryFile
+    file: HistoryFile | HistoryGap
     first: int
     last: int
 

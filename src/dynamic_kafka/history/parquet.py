@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -11,49 +12,66 @@ import pyarrow.parquet as pq
 
 from dynamic_kafka.errors import HistoryError
 from dynamic_kafka.history.columns import (
-    COORDINATES,
     check_columns,
     comparable,
     earliest_time,
-    largest_offsets,
-    place_of,
+    parts_of,
     stored_columns,
+    time_column_of,
 )
+from dynamic_kafka.history.coverage import Part
 from dynamic_kafka.history.folder import Folder, ListedFile
-from dynamic_kafka.history.model import HistoryFile, HistoryPiece, Inspected
+from dynamic_kafka.history.model import HistoryFile, HistoryPiece, Inspected, Place
 from dynamic_kafka.history.settings import HistorySettings
 
-__all__ = ["inspect", "read"]
+__all__ = ["checksum", "inspect", "read"]
 
 _BATCH_ROWS = 20_000
 
 
-def inspect(folder: Folder, settings: HistorySettings, listed: ListedFile, *, with_offsets: bool) -> Inspected:
-    """Read a file's footer, and only if its statistics do not tell the largest offsets also the columns with these.
+def inspect(
+    folder: Folder, settings: HistorySettings, listed: ListedFile, *, cluster: str, with_offsets: bool
+) -> Inspected:
+    """Read a file's footer, its coordinates, and its times if the footer does not tell the earliest one.
+
+    Args:
+        folder: The folder.
+        settings: The settings of the history.
+        listed: The file.
+        cluster: The column that says which cluster a row is of.
+        with_offsets: Whether coordinates are read.
 
     Raises:
         ConfigurationError: If its columns do not fit.
         HistoryError: If it cannot be read.
     """
     with folder.open(listed) as opened:
-        parquet = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+        metadata = pq.read_metadata(opened)
+        few = [name for name in metadata.schema.names if name in (cluster, "topic")]  # texts that are read as numbers
+        parquet = pq.ParquetFile(opened, metadata=metadata, coerce_int96_timestamp_unit="us", read_dictionary=few)
         stored = stored_columns(parquet.schema_arrow, listed.values)
         shown = folder.shown(listed.path)
         decoded = check_columns(shown, stored, settings)
         groups = range(parquet.num_row_groups)
         rows = tuple(parquet.metadata.row_group(i).num_rows for i in groups)
-        largest: dict[tuple[str, str, int], int] = {}
+        names = [name for name in (cluster, "topic", "partition", "offset") if name in parquet.schema_arrow.names]
+        parts: list[tuple[Place, Part]] = []
         for i in groups if with_offsets else ():
-            for place, offset in _largest(parquet, i, listed.values, shown).items():
-                largest[place] = max(offset, largest.get(place, -1))
-        earliest = None
-        if settings.time_column in listed.values:
-            earliest = listed.values[settings.time_column]
-        elif settings.time_column:
-            times = (_earliest(parquet, i, settings.time_column) for i in groups if rows[i])
+            found = parquet.read_row_group(i, columns=names, use_threads=False)
+            parts += parts_of(found, listed.values, shown, cluster=cluster, first_row=sum(rows[:i]))
+        time_column = time_column_of(settings, stored, decoded=decoded)
+        earliest = listed.values.get(time_column)
+        if time_column and time_column not in listed.values:
+            times = (_earliest(parquet, i, time_column) for i in groups if rows[i])
             earliest = min((time for time in times if time is not None), default=None)
-    file = HistoryFile(*listed[:3], rows, listed.values)
-    return Inspected(file, frozenset(stored), largest, earliest, decoded)
+        file = HistoryFile(*listed[:3], checksum(opened, listed.size), rows, listed.values)
+    return Inspected(file, frozenset(stored), tuple(parts), earliest, decoded)
+
+
+def checksum(opened: Any, size: int) -> int:
+    """Return the checksum of a file's footer. It has the places, sizes and statistics of all columns."""
+    length = int.from_bytes(opened.read_at(8, max(size - 8, 0))[:4], "little")
+    return zlib.crc32(opened.read_at(length, max(size - 8 - length, 0)))
 
 
 def read(folder: Folder, piece: HistoryPiece, columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
@@ -63,8 +81,11 @@ def read(folder: Folder, piece: HistoryPiece, columns: Mapping[str, pa.DataType]
         HistoryError: If the file is not the same any more, or cannot be read.
     """
     file = piece.file
-    with folder.open(file) as opened:
-        parquet = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)
+    assert isinstance(file, HistoryFile)
+    with folder.open(file, checksum) as opened:
+        parquet = pq.ParquetFile(
+            opened, coerce_int96_timestamp_unit="us", pre_buffer=True, page_checksum_verification=True
+        )
         if tuple(parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)) != file.rows:
             raise HistoryError(folder.shown(file.path), "was written again")
         groups, skipped, position = [], 0, 0
@@ -86,34 +107,10 @@ def read(folder: Folder, piece: HistoryPiece, columns: Mapping[str, pa.DataType]
 
 def _earliest(parquet: pq.ParquetFile, group: int, column: str) -> Any:
     """Return the earliest time in a row group; None if it has none. Spark's files mostly have no statistics of times."""
-    found = _statistics(parquet, group).get(column)
-    if found is not None:
+    metadata = parquet.metadata.row_group(group)
+    names = [metadata.column(i).path_in_schema for i in range(metadata.num_columns)]
+    found = metadata.column(names.index(column)).statistics if column in names else None
+    if found is not None and found.has_min_max:
         with suppress(OverflowError, ValueError):  # Python's times have only the years 1 to 9999
             return comparable(found.min)
     return earliest_time(parquet.read_row_group(group, columns=[column], use_threads=False)[column])
-
-
-def _statistics(parquet: pq.ParquetFile, group: int) -> dict[str, Any]:
-    """Return the statistics of a row group's columns that have a least and a largest value, by the column's name."""
-    metadata = parquet.metadata.row_group(group)
-    columns = (metadata.column(i) for i in range(metadata.num_columns))
-    return {c.path_in_schema: c.statistics for c in columns if c.statistics is not None and c.statistics.has_min_max}
-
-
-def _largest(
-    parquet: pq.ParquetFile, group: int, values: Mapping[str, str | None], shown: str
-) -> dict[tuple[str, str, int], int]:
-    """Return the largest offset of each cluster, topic and partition in a row group."""
-    if not parquet.metadata.row_group(group).num_rows:
-        return {}
-    names = [name for name in COORDINATES if name in parquet.schema_arrow.names]
-    known: dict[str, Any] = {"cluster": "", **values}
-    statistics = _statistics(parquet, group)
-    for name in names:
-        found = statistics.get(name)
-        if found is None or found.null_count != 0 or (name != "offset" and found.min != found.max):
-            break
-        known[name] = found.max
-    else:
-        return {place_of(known, shown): int(known["offset"])}
-    return largest_offsets(parquet.read_row_group(group, columns=names, use_threads=False), values, shown)

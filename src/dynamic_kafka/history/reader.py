@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dynamic_kafka.errors import ConfigurationError, HistoryError
 from dynamic_kafka.history.columns import converted
 from dynamic_kafka.history.formats import reader_of
-from dynamic_kafka.history.model import FrozenHistory, HistoryTask, TimeLimit
+from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryTask, TimeLimit
 from dynamic_kafka.rows import COLUMNS
 
 __all__ = ["HISTORY_ROW", "read_history"]
@@ -54,6 +54,7 @@ def read_history(
     if limit is not None:
         wanted.setdefault(limit.column, COLUMNS["timestamp"])
     for piece in task.pieces:
+        assert isinstance(piece.file, HistoryFile)
         names = {name: type_ for name, type_ in wanted.items() if name not in piece.file.values}
         left = piece.last - piece.first
         try:

@@ -67,9 +67,9 @@ _SWITCH = Option(
     "history.switch",
     choice(*get_args(Switch)),
     "coordinates",
-    doc="How Kafka goes on after the history: `coordinates` behind the largest offset of each partition in the history "
-    "(exactly), `checkpoint` where the query ended that wrote the history, by its checkpoint, `starting-offsets` at the "
-    "starting offsets that you give, `timestamp` at a time.",
+    doc="How Kafka goes on after the history: `coordinates` after the largest offset of each partition in the history "
+    "(exactly, if its rows show it), `checkpoint` where the query ended that wrote the history, by its checkpoint, "
+    "`starting-offsets` at the starting offsets that you give, `timestamp` at a time.",
 )
 _CHECKPOINT = Option(
     "history.switch.checkpoint",
@@ -88,7 +88,7 @@ _TIME_COLUMN = Option(
     non_blank("a column"),
     shown_default="`timestamp` for the switch `timestamp`",
     doc="The column with the time of the history's rows. If it is set, files are read in the order of their earliest time; "
-    "otherwise in the order of their paths.",
+    "otherwise in the order of their offsets and of the column `timestamp`.",
 )
 HISTORY_OPTIONS: tuple[Option[object], ...] = (  # type: ignore[assignment]
     *(_PATH, _FORMAT, _VERSION, _SWITCH, _CHECKPOINT, _TIMESTAMP, _TIME_COLUMN),

@@ -5,6 +5,7 @@ Their rows are counted by reading all of them once. A batch that begins in the m
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,28 +13,33 @@ import pyarrow as pa
 
 from dynamic_kafka.errors import ConfigurationError, HistoryError, listed
 from dynamic_kafka.history.columns import (
-    COORDINATES,
     check_columns,
     earlier,
     earliest_time,
-    largest_offsets,
+    is_of_records,
+    parts_of,
     stored_columns,
+    time_column_of,
 )
+from dynamic_kafka.history.coverage import Part
 from dynamic_kafka.history.csv_text import CSV_FORMATS, Rfc4180Text
 from dynamic_kafka.history.folder import Folder, ListedFile
-from dynamic_kafka.history.model import HistoryFile, HistoryPiece, Inspected
+from dynamic_kafka.history.model import HistoryFile, HistoryPiece, Inspected, Place
 from dynamic_kafka.history.orc_zones import writer_zones
 from dynamic_kafka.history.settings import HistorySettings
 from dynamic_kafka.rows import COLUMNS
 
-__all__ = ["inspect", "read"]
+__all__ = ["checksum", "inspect", "read"]
 
 _BATCH_ROWS = 20_000
+_BLOCK_BYTES = 1 << 20
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
-def inspect(folder: Folder, settings: HistorySettings, listed: ListedFile, *, with_offsets: bool) -> Inspected:
-    """Read a file once, for its columns, its number of rows and its largest offsets.
+def inspect(
+    folder: Folder, settings: HistorySettings, listed: ListedFile, *, cluster: str, with_offsets: bool
+) -> Inspected:
+    """Read a file once, for its columns, its number of rows, their offsets and times. See `parquet.inspect`.
 
     Raises:
         ConfigurationError: If its columns do not fit.
@@ -50,7 +56,7 @@ def inspect(folder: Folder, settings: HistorySettings, listed: ListedFile, *, wi
         if not is_json:
             types = {name: types[name] for name in looks.names if name in types}
             check_columns(shown, stored_columns(pa.schema([*types.items()]), listed.values), settings)
-    largest: dict[tuple[str, str, int], int] = {}
+    parts: list[tuple[Place, Part]] = []
     earliest: Any = listed.values.get(settings.time_column)
     rows = 0
     there: set[str] = set()  # in JSON a field without a value is often left out, so only rows say which ones there are
@@ -63,21 +69,32 @@ def inspect(folder: Folder, settings: HistorySettings, listed: ListedFile, *, wi
         for batch in batches:
             if not len(batch):
                 continue
-            rows += len(batch)
             there |= {name for name in batch.schema.names if batch[name].null_count < len(batch)}
+            names = [name for name in batch.schema.names if name in there or not is_json]
             if with_offsets:
-                names = [n for n in COORDINATES if n in batch.schema.names and (n in there or not is_json)]
-                found = largest_offsets(batch.select(names), listed.values, shown)
-                largest |= {place: max(offset, largest.get(place, -1)) for place, offset in found.items()}
-            if settings.time_column in batch.schema.names:
-                earliest = earlier(earliest, earliest_time(batch[settings.time_column]))
+                parts += parts_of(batch.select(names), listed.values, shown, cluster=cluster, first_row=rows)
+            rows += len(batch)
+            decoded = settings.row is not None and not is_of_records({*names, *listed.values})
+            time_column = time_column_of(settings, names, decoded=decoded)
+            if time_column in batch.schema.names:
+                earliest = earlier(earliest, earliest_time(batch[time_column]))
     if is_json:
         # Kafka's records without a value have no field `value`.
         there |= {"value"} if settings.row is None else set()
         types = {name: type_ for name, type_ in types.items() if name in there}
     stored = stored_columns(pa.schema([*types.items()]), listed.values)
     decoded = check_columns(shown, stored, settings)
-    return Inspected(HistoryFile(*listed[:3], (rows,), listed.values), frozenset(stored), largest, earliest, decoded)
+    with folder.open(listed) as opened:
+        file = HistoryFile(*listed[:3], checksum(opened, listed.size), (rows,), listed.values)
+    return Inspected(file, frozenset(stored), tuple(parts), earliest, decoded)
+
+
+def checksum(opened: Any, size: int) -> int:
+    """Return the checksum of a file, which has no part that stands for all of it."""
+    found = 0
+    for begin in range(0, size, _BLOCK_BYTES):
+        found = zlib.crc32(opened.read_at(_BLOCK_BYTES, begin), found)
+    return found
 
 
 def read(
@@ -89,7 +106,8 @@ def read(
         HistoryError: If the file is not the same any more, or cannot be read.
     """
     position = 0
-    with folder.open(piece.file) as opened:
+    assert isinstance(piece.file, HistoryFile)
+    with folder.open(piece.file, checksum) as opened:
         _, batches = _open(file_format, opened, piece.file.path, columns, only=list(columns))
         for batch in batches:
             begin, end = max(piece.first - position, 0), min(piece.last - position, len(batch))

@@ -11,18 +11,19 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config.properties import Role, client_config
-from dynamic_kafka.kafka.config.secrets import fingerprint, has_changed, hide, resolve
+from dynamic_kafka.kafka.config.secrets import fingerprint, has_changed, hide
 from dynamic_kafka.kafka.config.tokens import Token, TokenSource, token_source
 from dynamic_kafka.kafka.logins import note_accepted, rest_after_refusal, without_token_answer
 from dynamic_kafka.kafka.pool import ClientPool
-from dynamic_kafka.native import Implementation, implementation, kernel
+from dynamic_kafka.native import kernel
 
 __all__ = [
     "LIBRDKAFKA_LOG",
@@ -31,11 +32,9 @@ __all__ = [
     "ClientSettings",
     "ClusterClients",
     "Statistics",
-    "calls_python",
     "check_properties",
     "kept_clients",
     "pool_key",
-    "usable_implementation",
     "with_known_leaders",
 ]
 
@@ -58,7 +57,7 @@ _REQUEST_TIMEOUT = {"socket.timeout.ms": "30000"}
 QUESTIONS = {"socket.timeout.ms": "10000"}
 """Defaults of a client that asks and does not transfer records."""
 
-_NOT_NATIVE = ("logger", "error_cb", "stats_cb")
+_CALLBACKS = ("logger", "error_cb", "stats_cb", "oauth_cb")
 # No consumer of ours joins a group or lets librdkafka choose where to begin.
 _CONSUMER = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
 
@@ -173,6 +172,8 @@ class ClientSettings:
 class ClusterClients:
     """The clients of one cluster that belong together, each made on its first use.
 
+    Those of confluent-kafka ask questions and write what is not of users; those of the native kernel transfer records.
+
     Args:
         properties: The properties to reach the cluster.
         consumer: The settings of the consumer, `group.id` above all.
@@ -197,20 +198,21 @@ class ClusterClients:
         self.properties = dict(properties)
         self.statistics = Statistics()
         self._consumer, self._producer = consumer, producer
+        self._tokens: dict[str, Iterator[Token]] = {}
         self._fingerprint: Hashable = None
         self._has_answered = False
         self._refusals = 0
 
     @cached_property
     def consumer(self) -> Consumer:
-        """The consumer. Nothing is assigned to it at first."""
+        """The consumer for questions. Nothing is assigned to it at first."""
         return self._made(lambda: Consumer(self._config("consumer", self._consumer) | _CONSUMER))
 
     @cached_property
-    def native_consumer(self) -> Any:
-        """The consumer of the native kernel, made of the same properties. Nothing is assigned to it at first."""
-        config = _without_callbacks(self._config("consumer", self._consumer) | _CONSUMER)
-        return self._made(lambda: kernel().module.Consumer(config))
+    def fetching_consumer(self) -> Any:
+        """The kernel's consumer, made of the same properties. Nothing is assigned to it at first."""
+        config = self._config("consumer", self._consumer) | _CONSUMER
+        return self._of_kernel("fetching_consumer", kernel().Consumer, config)
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -219,14 +221,27 @@ class ClusterClients:
 
     @cached_property
     def producer(self) -> Producer:
-        """The producer."""
+        """The producer of the commit log's records."""
         return self._made(lambda: Producer(self._config("producer", self._producer)))
 
     @cached_property
-    def native_producer(self) -> Any:
-        """The producer of the native kernel, made of the same properties."""
-        config = _without_callbacks(self._config("producer", self._producer))
-        return self._made(lambda: kernel().module.Producer(config))
+    def record_producer(self) -> Any:
+        """The kernel's producer, made of the same properties."""
+        config = self._config("producer", self._producer)
+        return self._of_kernel("record_producer", kernel().Producer, config)
+
+    def _of_kernel(self, name: str, make: Callable[..., Any], config: Mapping[str, Any]) -> Any:
+        """Return a new client of the kernel, with a token if it wants any. It has no callbacks: see `note_reports`."""
+        texts = [(key, str(value)) for key, value in config.items() if key not in _CALLBACKS]
+        make_token = config.get("oauth_cb")
+        client = self._made(lambda: make(texts, make_token is not None))
+        if make_token is not None:
+            # Some calls wait for the login and take no reports meanwhile, so the first token is given at once. The client
+            # asks for it all the same.
+            first = make_token("")
+            _give(client, first)
+            self._tokens[name] = chain([first], iter(lambda: make_token(""), None))
+        return client
 
     def _made(self, make: Callable[[], T]) -> T:
         """Return a new client. librdkafka quotes values that it cannot use: its error shows references in their place."""
@@ -272,13 +287,13 @@ class ClusterClients:
                     self.errors.note(error.args[0])
 
     def note_reports(self) -> None:
-        """Note the errors and statistics that the native clients report, and log their lines.
+        """Note the errors and statistics of the kernel's clients, log their lines, and give them the tokens that they want.
 
         For the others the callbacks do that.
         """
-        for name, settings in (("native_consumer", self._consumer), ("native_producer", self._producer)):
+        for name, settings in (("fetching_consumer", self._consumer), ("record_producer", self._producer)):
             if name in self.__dict__:
-                errors, lines, statistics = self.__dict__[name].reports()
+                errors, lines, statistics, wants_token = self.__dict__[name].reports()
                 for code, text in errors:
                     self.errors.note(KafkaError(code, text))
                 logger = settings.fixed.get("logger", LIBRDKAFKA_LOG)
@@ -286,6 +301,16 @@ class ClusterClients:
                     logger.log(logging.DEBUG, "%s", line)
                 if statistics is not None:
                     self.statistics.note(statistics)
+                if wants_token:
+                    self._give_token(name)
+
+    def _give_token(self, name: str) -> None:
+        client = self.__dict__[name]
+        try:
+            _give(client, next(self._tokens[name]))
+        except Exception as error:  # noqa: BLE001  librdkafka reports it, and asks again
+            self.errors.note_no_token(error)
+            client.refuse_token(str(error))
 
     def ask(self, question: Callable[[float], T], timeout_s: float) -> T:
         """Ask with a short time-out first, and again with longer ones, so that a refused login is noticed soon.
@@ -391,7 +416,7 @@ class ClusterClients:
         """Close the clients that were made; never waits for a broker. A producer drops what it has not sent."""
         self.topics.clear()
         self._has_answered = False
-        clients = [self.__dict__.pop(name, None) for name in ("consumer", "native_consumer", "native_producer")]
+        clients = [self.__dict__.pop(name, None) for name in ("consumer", "fetching_consumer", "record_producer")]
         for name in ("admin", "producer"):
             self.__dict__.pop(name, None)  # closed with the last reference
         for client in clients:
@@ -425,41 +450,8 @@ def _token_callback(source: TokenSource, errors: BackgroundErrors) -> Callable[[
     return make
 
 
-def _without_callbacks(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the properties for a client of the native kernel, which has no callbacks: see `note_reports`."""
-    return [(name, str(value)) for name, value in config.items() if name not in _NOT_NATIVE]
-
-
-def usable_implementation(
-    wanted: Implementation, properties: Mapping[str, str], option: str
-) -> tuple[Literal["native", "python"], str]:
-    """Return what reads or writes a cluster, and the same in words.
-
-    Args:
-        wanted: The user's wish.
-        properties: The properties to reach the cluster.
-        option: The name of the option with the wish, for errors.
-
-    Raises:
-        DynamicKafkaError: If the native kernel is wanted and not installed, or cannot be used.
-    """
-    if implementation(wanted, option) == "python":
-        return "python", "Python"
-    try:
-        calls = calls_python(properties)
-    except ConfigurationError:
-        calls = False  # the client cannot be made, whichever it is: its user says so
-    if calls:
-        return "python", "Python (its tokens come from Python code, which the native kernel does not call)"
-    return "native", "the native kernel"
-
-
-def calls_python(properties: Mapping[str, str]) -> bool:
-    """Return whether clients with these properties call Python back: for tokens of clouds."""
-    source = "sasl.oauthbearer.metadata.authentication.type"
-    if source in properties and resolve({source: properties[source]})[source].strip() == "aws_iam":
-        return True  # confluent-kafka's own
-    return token_source(properties) is not None
+def _give(client: Any, token: Token) -> None:
+    client.give_token(token.text, int(token.expires_at_s * 1000), token.principal, list(token.extensions.items()))
 
 
 def pool_key(purpose: str, cluster: str, properties: Mapping[str, str], *more: Hashable) -> Hashable:
@@ -544,8 +536,8 @@ def kept_clients(
         yield clients
         if "consumer" in clients.__dict__:
             clients.consumer.unassign()
-        if "native_consumer" in clients.__dict__:
-            clients.native_consumer.assign([], [], "")
+        if "fetching_consumer" in clients.__dict__:
+            clients.fetching_consumer.assign([], [], "")
 
 
 def _patiently(key: Callable[[], Hashable]) -> Hashable:

@@ -25,6 +25,9 @@ _MAY_PASS = frozenset(
         KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError.NETWORK_EXCEPTION,
         KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
     }
 )
 # Of what librdkafka says by itself, nearly all is about a connection that comes and goes, by ever new names.

@@ -105,11 +105,11 @@ def _load_json(text: str) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise _InvalidError(f"the key {twice!r} occurs twice in one object")
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise _InvalidError(f"the key {key!r} occurs twice in one object")
+        result[key] = value
     return result
 
 

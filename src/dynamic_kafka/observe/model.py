@@ -117,7 +117,6 @@ class Model:
     def _take_source(self, report: SourceReport, before: SourceReport | None, now_ms: int) -> None:
         source = self._source(report["reporter"], now_ms)
         source.report, source.reported_ms, source.gone_ms = report, now_ms, None
-        source.reader = source.reader or report["reader"]
         source.dropped += report["dropped"] - (before["dropped"] if before else 0)
 
     def _source(self, run: str, now_ms: int) -> SourcePart:
@@ -128,7 +127,6 @@ class Model:
     def _take_worker(self, report: WorkerReport, before: WorkerReport | None, now_ms: int) -> None:
         source = self._source(report["run"], now_ms)
         source.query_id, source.name = report["query_id"] or source.query_id, report["name"] or source.name
-        source.reader = report["reader"] or source.reader
         source.tasks += report["tasks"] - (before["tasks"] if before else 0)
         source.dropped += report["dropped"] - (before["dropped"] if before else 0)
         source.errors += report["errors"] - (before["errors"] if before else 0)

@@ -60,7 +60,6 @@ class SourcePart:
     gone_ms: int | None = None
     query_id: str = ""
     name: str = ""
-    reader: str = ""
     tallies: Tallies = field(default_factory=dict)
     unread: dict[UnreadKind, dict[tuple[str, str], int]] = field(default_factory=dict)
     tasks: int = 0

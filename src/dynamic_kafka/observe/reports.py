@@ -205,7 +205,6 @@ class SourceReport(TypedDict):
         streams: What it reads: stream ids or a pattern.
         group_id: The consumer group; null without one.
         max_partitions: The option `metrics.max-partitions`.
-        reader: What reads: "native" or "python".
         state: "running", or why the process ends: "failed" or "finished".
         reason: The error, if it failed.
         batches: The number of batches that were planned.
@@ -231,7 +230,6 @@ class SourceReport(TypedDict):
     streams: list[str]
     group_id: str | None
     max_partitions: int
-    reader: str
     state: Literal["running", "failed", "finished"]
     reason: str
     batches: int
@@ -288,7 +286,6 @@ class WorkerReport(TypedDict):
         run: The `reporter` of the source.
         query_id: Spark's id of the query; "" if Spark did not tell.
         name: Spark's name of the query; "" without one.
-        reader: What reads: "native" or "python".
         tasks: The number of tasks so far.
         errors: The number of tasks that failed so far.
         given_up: The number of offsets that were given up so far (`failOnDataLoss=false`).
@@ -307,7 +304,6 @@ class WorkerReport(TypedDict):
     run: str
     query_id: str
     name: str
-    reader: str
     tasks: int
     errors: int
     given_up: int
@@ -332,7 +328,6 @@ class SinkReport(TypedDict):
         name: Spark's name of the query; "" without one.
         sink: What it writes to: a stream id or topics.
         guarantee: The delivery guarantee.
-        writers: What writes: "native" or "python".
         phase: What it is doing: `committing`, `done` or `failed`.
         reason: The error, if it failed.
         batch: The number of the batch; null if it has none.
@@ -360,7 +355,6 @@ class SinkReport(TypedDict):
     name: str
     sink: str
     guarantee: str
-    writers: list[str]
     phase: Literal["committing", "done", "failed"]
     reason: str
     batch: int | None

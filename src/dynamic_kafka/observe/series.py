@@ -156,7 +156,6 @@ SERIES: tuple[Series, ...] = (
     _counter("source_batches", "Batches planned."),
     _counter("source_calls", "Spark's calls in the reader process.", ("call",)),
     _counter("source_call_seconds", "The time that these calls took: the fixed cost of a batch.", ("call",)),
-    _gauge("source_reader_info", '1, with what reads as a label: "native" or "python".', ("reader",)),
     _counter("source_metadata_refreshes", "Answers of the metadata service."),
     _counter("source_metadata_failures", "Failures of the metadata service."),
     _gauge("source_metadata_consecutive_failures", "Failures of the metadata service since its last answer."),
@@ -241,7 +240,6 @@ def _of_source(source: SourceStatus) -> _Values:
     yield "source_watermark_lag_seconds", (), source["watermark_lag_s"]
     yield "source_idle_seconds", (), source["idle_s"]
     yield "source_batches_total", (), source["batches"]
-    yield "source_reader_info", (source["reader"],), 1
     if (left := source["history_left"]) is not None:
         yield "source_history_rows_total", (), source["history_read"]["rows"]
         yield "source_history_bytes_total", (), source["history_read"]["bytes"]

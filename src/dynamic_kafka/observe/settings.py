@@ -38,6 +38,15 @@ class MetricsSettings(NamedTuple):
         return _STATISTICS_MS if self.clients else 0
 
 
+def _is_address(value: str) -> bool:
+    # One with a login is refused below, by an error that does not show it.
+    return value.startswith(("http://", "https://")) or _has_login(value)
+
+
+def _has_login(value: str) -> bool:
+    return "@" in value.rpartition("://")[2].partition("/")[0] or "?" in value
+
+
 _PORT = Option(
     "metrics.port",
     integer(at_least=0, at_most=65535, expected="a port up to 65535, or 0 for any"),
@@ -54,7 +63,7 @@ _HOST = Option(
 )
 _OTLP = Option(
     "metrics.otlp-endpoint",
-    non_blank("an address such as http://localhost:4318/v1/metrics", lambda value: value.startswith("http")),
+    non_blank("an address such as http://localhost:4318/v1/metrics", _is_address),
     shown_default="none",
     doc="Turns on metrics, and is where that server pushes them to: a collector of OpenTelemetry (OTLP over HTTP; the extra "
     "`otel`).",
@@ -80,20 +89,21 @@ def metrics_settings(parsed: ParsedOptions, *, clients: bool) -> MetricsSettings
     """Return the settings; None if metrics are off.
 
     Raises:
-        ConfigurationError: If the address of the collector holds a login.
+        ConfigurationError: If the address of the collector holds a login, or may hold one in its query.
         MissingDependencyError: If the SDK of OpenTelemetry is needed and not installed.
     """
     if not parsed.given(_PORT, _OTLP):
         return None
-    if "@" in (parsed[_OTLP] or "").partition("://")[2].partition("/")[0]:  # all users of a machine see arguments
+    endpoint = parsed[_OTLP] or ""
+    if _has_login(endpoint):  # all users of a machine see arguments
         raise ConfigurationError(
-            f"Option '{_OTLP.key}' holds a user or password; take them out, and set the variable OTEL_EXPORTER_OTLP_HEADERS "
-            "on the driver"
+            f"Option '{_OTLP.key}' holds a user, a password or a query; take them out, and set the variable "
+            "OTEL_EXPORTER_OTLP_HEADERS on the driver"
         )
     from importlib.util import find_spec
 
     if parsed.given(_OTLP) and find_spec("opentelemetry") is None:
         raise MissingDependencyError("opentelemetry-sdk", "otel", f"for {_OTLP.key}")
     return MetricsSettings(
-        parsed[_HOST], parsed[_PORT] or 0, parsed[_OTLP] or "", parsed[_LABEL] or "", parsed[_MAX_PARTITIONS], clients
+        parsed[_HOST], parsed[_PORT] or 0, endpoint, parsed[_LABEL] or "", parsed[_MAX_PARTITIONS], clients
     )

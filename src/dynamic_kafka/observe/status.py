@@ -169,7 +169,6 @@ class SourceStatus(TypedDict):
         live: Whether that report is of now: it is not the last one of a process that has ended, and 15 seconds old at most.
         streams: What it reads.
         group_id: The consumer group.
-        reader: What reads: "native" or "python".
         batches: The number of batches that were planned.
         last_batch_ms: When the last one was planned.
         batch_running_s: The time since then, if Spark has not asked for the next one; null if it has.
@@ -207,7 +206,6 @@ class SourceStatus(TypedDict):
     live: bool
     streams: list[str]
     group_id: str | None
-    reader: str
     batches: int
     last_batch_ms: int | None
     batch_running_s: float | None
@@ -255,7 +253,6 @@ class SinkStatus(TypedDict):
 
     sink: str
     guarantee: str
-    writers: list[str]
     phase: str
     reason: str
     reported_ms: int

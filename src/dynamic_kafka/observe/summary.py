@@ -77,7 +77,6 @@ def source_status(source: SourcePart, now_ms: int, detail: Detail | None) -> Sou
         live=is_now(source, now_ms),
         streams=report["streams"] if report else [],
         group_id=report["group_id"] if report else None,
-        reader=source.reader,
         batches=report["batches"] if report else 0,
         last_batch_ms=report["last_batch_ms"] if report else None,
         batch_running_s=None if batch_since_ms is None else max(0, now_ms - batch_since_ms) / 1000,
@@ -233,7 +232,6 @@ def _sink_status(sink: SinkPart, now_ms: int) -> SinkStatus:
     return SinkStatus(
         sink=report["sink"],
         guarantee=report["guarantee"],
-        writers=report["writers"],
         phase=report["phase"],
         reason=report["reason"],
         reported_ms=sink.reported_ms,

@@ -48,6 +48,7 @@ class State:
     Args:
         chain: A random name, given with the first claim: another log is another chain.
         generation: The number of claims so far.
+        owner: The run of a stream that made the last claim, where its end may have to find it again; else "".
         status: The status of the last batch. `owned`: claimed, nothing decided since.
         identity: The name of the identity of the batch that was decided last; see `Identity`.
         batch: The number of that batch.
@@ -77,6 +78,7 @@ class State:
     accepted: bool = False
     places: tuple[str, ...] = ()
     before: int | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,10 +133,11 @@ def follow(chain: Chain, offset: int, record: Record, *, start: int) -> Chain:
     return Chain(offset, record.state, recent, record.follows if begins else chain.base)
 
 
-def next_generation(state: State, name: str) -> State:
+def next_generation(state: State, name: str, owner: str = "") -> State:
     """Return the state that claims the next generation; `name` is the chain's, if it has none."""
     return replace(
         state,
+        owner=owner,
         chain=state.chain or name,
         generation=state.generation + 1,
         status="owned",

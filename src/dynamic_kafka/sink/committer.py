@@ -91,13 +91,16 @@ class Committer:
             self.close()
             raise
 
-    def claim(self, identity: Identity | None, others: Mapping[str, Mapping[str, str]], *, begun: bool) -> Claim:
+    def claim(
+        self, identity: Identity | None, others: Mapping[str, Mapping[str, str]], *, begun: bool, owner: str = ""
+    ) -> Claim:
         """Claim a generation, before the tasks; see `protocol.claim`.
 
         Args:
             identity: The batch, if that is known before it is written.
             others: The properties of more clusters that the metadata names: an earlier batch may have written to them.
             begun: True if the log had records when it was looked at before.
+            owner: The run; see `chain.State`.
         """
         self._begun = begun
         for name, properties in others.items():
@@ -106,7 +109,7 @@ class Committer:
                 self._kafka_ids.pop(name, None)
                 if (client := self._clients.pop(name, None)) is not None:
                     client.close()
-        claimed: Claim = self._run(protocol.claim(uuid.uuid4().hex, identity, self._policy, self._place.places))
+        claimed: Claim = self._run(protocol.claim(uuid.uuid4().hex, identity, self._policy, self._place.places, owner))
         self._log.trim()
         return replace(claimed, claimed_at_ms=uptime_ms())
 
@@ -135,8 +138,8 @@ class Committer:
             result == "repeated", len(batch.transactions), (decided - began) * 1000, (done - decided) * 1000
         )
 
-    def abandon(self, claimed: Claim) -> Claim | None:
-        """Abort the open transactions of a failed batch; see `protocol.abandon`."""
+    def abandon(self, claimed: Claim | str) -> Claim | None:
+        """Abort the open transactions of a batch that failed or was stopped; see `protocol.abandon`."""
         now: Claim | None = self._run(protocol.abandon(uuid.uuid4().hex, claimed))
         return now
 
@@ -371,6 +374,7 @@ def claim_batch(
     destinations: Mapping[str, Destination],
     others: Mapping[str, Mapping[str, str]],
     identity: Identity | None,
+    owner: str = "",
 ) -> tuple[Claim, LogPlace]:
     """Find the commit log, and claim a generation in it.
 
@@ -379,6 +383,7 @@ def claim_batch(
         destinations: The clusters that rows of this batch may go to.
         others: The properties of the other clusters that the metadata names for the stream.
         identity: The batch, if that is known before it is written.
+        owner: The run; see `chain.State`.
 
     Returns:
         The claim, and the place of the log, for the process that commits.
@@ -395,7 +400,7 @@ def claim_batch(
             with committer_for(settings, destinations, found.source) as committer:
                 committer.move_to(found.log, others)
     with committer_for(settings, destinations, found.log) as committer:
-        claim = committer.claim(identity, others, begun=found.begun)
+        claim = committer.claim(identity, others, begun=found.begun, owner=owner)
         if is_first:
             committer.warn_of_hanging_transactions()
     if is_first:

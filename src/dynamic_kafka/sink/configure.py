@@ -223,7 +223,7 @@ _REGISTER_METRICS = Option(
     "register.producer.metrics",
     boolean,
     "true",
-    doc="If true, and metrics are on, librdkafka's own numbers are among them (not with the native kernel).",
+    doc="If true, and metrics are on, librdkafka's own numbers are among them.",
 )
 
 _ABSOLUTE = re.compile(r"([a-z][a-z0-9+.-]*:)?/", re.IGNORECASE)

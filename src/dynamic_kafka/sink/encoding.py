@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 
-from dynamic_kafka.errors import MissingDependencyError, RowError
-from dynamic_kafka.native import Encode, encoder
+from dynamic_kafka.errors import RowError
+from dynamic_kafka.native import encoder
 
 __all__ = ["ENCODER", "encoded"]
 
@@ -31,7 +30,6 @@ def encoded(batches: Iterator[pa.RecordBatch], specs: Mapping[str, str]) -> Iter
         specs: How the rows of a column are encoded, by the column's name.
 
     Raises:
-        MissingDependencyError: If the native kernel is not installed here.
         RowError: If the message of a row would be longer than 2 GiB.
     """
     encoders = {name: json.loads(spec) for name, spec in specs.items()}
@@ -43,21 +41,10 @@ def encoded(batches: Iterator[pa.RecordBatch], specs: Mapping[str, str]) -> Iter
             for name, spec in encoders.items():
                 place = rows.schema.get_field_index(name)
                 column = rows.column(place)
-                messages, left, errors = _encoder(column.type, spec)(column, b"")
+                messages, left, errors = encoder(column.type, spec)(column, b"")
                 if errors:
                     raise RowError(errors[0][1], errors[0][2])
                 if left:
                     raise RowError(name, "is longer than a message can be")
                 rows = rows.set_column(place, pa.field(name, messages.type), messages)
             yield rows
-
-
-def _encoder(columns: pa.StructType, spec: Mapping[str, Any]) -> Encode:
-    try:
-        return encoder(columns, spec)
-    except MissingDependencyError:
-        raise MissingDependencyError(
-            "pyspark-dynamic-kafka-native",
-            "native",
-            "on this executor, because the driver has it and leaves rows to it",
-        ) from None

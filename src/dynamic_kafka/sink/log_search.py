@@ -46,13 +46,16 @@ class FoundLog:
     begun: bool = True
 
 
-def find_log(settings: SinkSettings, clusters: _Properties, active: Collection[str]) -> FoundLog:
+def find_log(
+    settings: SinkSettings, clusters: _Properties, active: Collection[str], timeout_ms: int = _TIMEOUT_MS
+) -> FoundLog:
     """Find the commit log, or make its topic.
 
     Args:
         settings: The sink's settings.
         clusters: The properties of all clusters that the metadata names for the stream.
         active: Those of them that rows may go to.
+        timeout_ms: How long an active one may take to answer.
 
     Raises:
         ClusterUnavailableError: If a cluster that may have the log does not answer.
@@ -60,7 +63,7 @@ def find_log(settings: SinkSettings, clusters: _Properties, active: Collection[s
         ConfigurationError: If the topic is not fit to be a log.
     """
     check_wish(settings.log_cluster, clusters)
-    seen, silent = _ask(settings, clusters, active)
+    seen, silent = _ask(settings, clusters, dict.fromkeys(active, timeout_ms))
     wished = None if settings.log_cluster is None else Spot(settings.log_cluster, settings.log_topic)
     first = Spot(min(active), settings.log_topic)
     choice = choose(settings.prefix, seen, silent, wished, first, settings.lost_clusters or ())
@@ -125,18 +128,18 @@ def check_moved(state: State, target: LogPlace) -> None:
 
 
 def _ask(
-    settings: SinkSettings, clusters: _Properties, active: Collection[str]
+    settings: SinkSettings, clusters: _Properties, timeouts_ms: Mapping[str, int]
 ) -> tuple[dict[Spot, Seen], dict[str, str]]:
     """Ask all clusters at once. Return what they say, and why the others say nothing.
 
-    An active one is given the time to restart; an inactive one is often down for long.
+    An active one is given the time to restart; an inactive one, which has no time-out of its own, is often down for long.
     """
     seen: dict[Spot, Seen] = {}
     silent: dict[str, str] = {}
     topics = sorted({settings.log_topic, commit_log_topic(settings.prefix)})
     spots = [Spot(cluster, topic) for cluster in sorted(clusters) for topic in topics]
     with ThreadPoolExecutor(len(spots)) as pool:
-        answers = {spot: pool.submit(_look, settings, clusters, spot, active) for spot in spots}
+        answers = {spot: pool.submit(_look, settings, clusters, spot, timeouts_ms) for spot in spots}
     for spot, answer in answers.items():
         try:
             seen[spot] = answer.result()
@@ -145,8 +148,8 @@ def _ask(
     return {spot: found for spot, found in seen.items() if spot.cluster not in silent}, silent
 
 
-def _look(settings: SinkSettings, clusters: _Properties, spot: Spot, active: Collection[str]) -> Seen:
-    timeout_ms = _TIMEOUT_MS if spot.cluster in active else _OTHERS_TIMEOUT_MS
+def _look(settings: SinkSettings, clusters: _Properties, spot: Spot, timeouts_ms: Mapping[str, int]) -> Seen:
+    timeout_ms = timeouts_ms.get(spot.cluster, _OTHERS_TIMEOUT_MS)
     with closing(_open(clusters, spot, timeout_ms)) as log:
         kafka_id = log.topic.kafka_id()
         # Who names a topic may have no access to the one with the default name.

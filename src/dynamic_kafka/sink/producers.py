@@ -21,9 +21,7 @@ from dynamic_kafka.kafka.config.properties import whole_number
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.kafka.principal import principal
-from dynamic_kafka.native import Implementation
-from dynamic_kafka.sink.producing import Failures, RecordProducer
-from dynamic_kafka.sink.record_producers import make_record_producer
+from dynamic_kafka.sink.record_producer import Failures, RecordProducer
 from dynamic_kafka.sink.settings import SinkSettings, WriteTask
 from dynamic_kafka.sink.topic_limits import topic_limits
 
@@ -67,7 +65,6 @@ class ClusterProducer:
     Args:
         cluster: The cluster.
         properties: The properties to reach it.
-        wanted: What shall produce: the option `writer-implementation`.
         config: More of librdkafka's properties, such as `transactional.id`; they win.
         statistics_ms: If above 0, the time between two statistics.
 
@@ -79,13 +76,12 @@ class ClusterProducer:
         self,
         cluster: str,
         properties: Mapping[str, str],
-        wanted: Implementation = "auto",
         config: Mapping[str, Any] | None = None,
         *,
         statistics_ms: int = 0,
     ) -> None:
         self.cluster = cluster
-        self._properties, self._wanted = properties, wanted
+        self._properties = properties
         # The delivery report of errors only: no call into Python for each record.
         fixed = {"delivery.report.only.error": True, **(config or {})}
         self._is_transactional = "transactional.id" in fixed
@@ -102,7 +98,7 @@ class ClusterProducer:
     @cached_property
     def client(self) -> RecordProducer:
         """The producer of librdkafka; made on first use."""
-        return make_record_producer(self._wanted, self._clients, self._properties, self.cluster)
+        return RecordProducer(self._clients)
 
     def partitions(self, topic: str, at_least: int = 0) -> int:
         """Return the number of a topic's partitions; remembered for five minutes.
@@ -348,14 +344,10 @@ _pool = ClientPool[ClusterProducer]()
 
 
 @contextmanager
-def kept_producer(
-    cluster: str, properties: Mapping[str, str], wanted: Implementation = "auto", *, statistics_ms: int = 0
-) -> Iterator[ClusterProducer]:
+def kept_producer(cluster: str, properties: Mapping[str, str], *, statistics_ms: int = 0) -> Iterator[ClusterProducer]:
     """Use a cluster's producer for a `with` block. It is kept for the next one if the block ends well."""
-    key = pool_key("write", cluster, properties, wanted, statistics_ms)
-    with _pool.lease(
-        key, lambda: ClusterProducer(cluster, properties, wanted, statistics_ms=statistics_ms)
-    ) as producer:
+    key = pool_key("write", cluster, properties, statistics_ms)
+    with _pool.lease(key, lambda: ClusterProducer(cluster, properties, statistics_ms=statistics_ms)) as producer:
         producer.errors.clear()  # errors from the time without use may be over
         try:
             yield producer
@@ -376,8 +368,6 @@ class PooledProducers(ExitStack):
         """As `TaskProducers` says."""
         if cluster not in self._taken:
             properties, settings = self._task.destinations[cluster].properties, self._task.settings
-            kept = kept_producer(
-                cluster, properties, settings.writer_implementation, statistics_ms=statistics_ms(settings)
-            )
+            kept = kept_producer(cluster, properties, statistics_ms=statistics_ms(settings))
             self._taken[cluster] = self.enter_context(kept)
         return self._taken[cluster]

@@ -10,7 +10,8 @@ Rules, each with what goes wrong without it (tests/model removes them one by one
 3. A decision that is not finished is finished before the next claim, by any driver. Else a decided batch is lost.
 4. Abort only transactions that were seen open before a record of ours counted: they cannot belong to a later generation.
    Name them by producer id and epoch (EndTxn checks both). InitProducerId checks neither when a transaction is open: asked
-   late, it would abort what another driver has decided.
+   late, it would abort what another driver has decided. The end of a stopped query, which does not know its claim, takes the
+   one at the head only if its own run has made it. Else it would end the batch of another run.
 5. Before a decision each transaction is seen open, at its producer id and epoch, with time left on its clock. Else what
    timed out, or was aborted, is decided.
 6. A transaction is published when the coordinator has it as committed, or about to be, at its producer id and epoch; an
@@ -212,7 +213,11 @@ class Claim:
 
 
 def claim(
-    name: str, identity: Identity | None, policy: TransactionPolicy, places: tuple[str, ...] = ()
+    name: str,
+    identity: Identity | None,
+    policy: TransactionPolicy,
+    places: tuple[str, ...] = (),
+    owner: str = "",
 ) -> Generator[Effect, Any, Claim]:
     """Before the tasks of a batch: finish what is decided, claim a generation, abort what is left open.
 
@@ -221,6 +226,7 @@ def claim(
         identity: The batch, if that is known before it is written.
         policy: The user's choices.
         places: Where the log is and was; see `State`.
+        owner: The run; see `State`.
 
     Raises:
         CheckpointError: If the batch is known and not the next one.
@@ -236,7 +242,7 @@ def claim(
             continue
         applied = identity is not None and _place(chain.state, identity, policy).kind == "repeated"
         left_open = yield ListOpen()  # before the claim: rule 4
-        state = replace(next_generation(chain.state, name), places=places or chain.state.places)
+        state = replace(next_generation(chain.state, name, owner), places=places or chain.state.places)
         if (yield from _append(chain, f"{name}.{attempt}", state)) is not None:
             if left_open:
                 yield Abort(left_open)
@@ -303,10 +309,15 @@ def commit(
     return "published"
 
 
-def abandon(name: str, claimed: Claim) -> Generator[Effect, Any, Claim | None]:
-    """After a batch has failed: abort what its tasks have left open, unless a decision may name it.
+def abandon(name: str, claimed: Claim | str) -> Generator[Effect, Any, Claim | None]:
+    """After a batch has failed or was stopped: abort what its tasks have left open, unless a decision may name it.
 
     A claim of its own comes in between, so that no decision of this generation can count any more.
+
+    Args:
+        name: A random name for the records.
+        claimed: The claim of the batch. A process that no task has told of it gives the run instead: if that has made the
+            claim at the head, it is the one.
 
     Returns:
         The new claim, for another call: a task that is being killed may still begin a transaction. None if another driver
@@ -314,6 +325,10 @@ def abandon(name: str, claimed: Claim) -> Generator[Effect, Any, Claim | None]:
     """
     chain: Chain = yield ReadLog()
     head = chain.state
+    if isinstance(claimed, str):
+        if not claimed or claimed != head.owner:  # a run that cannot be told from others has no claim
+            return None
+        claimed = Claim(head.chain, head.generation)
     if (head.chain, head.generation, head.status) != (claimed.chain, claimed.generation, "owned"):
         return None
     left_open = yield ListOpen()  # before the claim: rule 4

@@ -29,7 +29,6 @@ class TaskReport:
         dead_letters: The number of rows that went to the dead-letter topic; they are not in `clusters`.
         write_ms: The time to hand all records over; includes waits for a full queue, excludes waits for input.
         flush_ms: The time from then on until all records were acknowledged; 0 with the guarantee `none`.
-        writers: What has written, "native" or "python"; both if clusters differ.
     """
 
     clusters: Mapping[str, Volume] = field(default_factory=dict)
@@ -37,7 +36,6 @@ class TaskReport:
     dead_letters: int = 0
     write_ms: float = 0.0
     flush_ms: float = 0.0
-    writers: frozenset[str] = frozenset()
 
     @property
     def total(self) -> Volume:

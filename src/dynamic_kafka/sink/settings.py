@@ -14,7 +14,6 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.documents import DocumentRules, cluster_properties
 from dynamic_kafka.metadata.model import TOPIC_NAME
 from dynamic_kafka.metadata.service import KafkaMetadataService
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.options import Parser, choice, integer, name_list, non_blank, option
 from dynamic_kafka.sink.identity import Identity
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
@@ -84,14 +83,6 @@ class SinkSettings:
         "`exactly-once` writes a batch in transactions that become visible together. `sink.semantic` is Flink's deprecated "
         "name.",
         aliases=("sink.semantic",),
-    )
-    writer_implementation: Implementation = option(
-        "writer-implementation",
-        choice(*get_args(Implementation)),
-        "auto",
-        doc="What writes the records on the executors: `native` is the native kernel (the extra `native`), `python` is "
-        "plain Python. `auto` is the kernel where it is installed. A cluster with tokens from Python code is written by "
-        "Python.",
     )
     dead_letter_topic: str | None = option(
         "sink.dead-letter.topic",

@@ -91,7 +91,6 @@ class SinkTally:
             "name": "",
             "sink": sink_text(settings),
             "guarantee": settings.guarantee,
-            "writers": [],
             "phase": "committing",
             "reason": "",
             "batch": None,
@@ -172,7 +171,6 @@ class SinkTally:
             "clients": clients,
             "errors": found["errors"] + sum(report.errors for report in reports),
             "dead_letters": found["dead_letters"] + sum(report.dead_letters for report in reports),
-            "writers": sorted({writer for report in reports for writer in report.writers}) or found["writers"],
         }
         if any(report.clusters for report in reports):
             found["send_time_s"] = max(report.flush_ms for report in reports) / 1000

@@ -101,7 +101,7 @@ os.register_at_fork(after_in_child=_finishing.clear)
 
 
 def _key(cluster: str, task: WriteTask) -> Hashable:
-    more = task.settings.prefix, task.chain, task.settings.writer_implementation
+    more = task.settings.prefix, task.chain
     return pool_key("write in transactions", cluster, task.destinations[cluster].properties, more)
 
 
@@ -181,17 +181,16 @@ def _make_ready(cluster: str, task: WriteTask) -> _TransactionalProducer:
     producer = ClusterProducer(
         cluster,
         properties,
-        task.settings.writer_implementation,
         config,
         statistics_ms=min(statistics_ms(task.settings), _STATISTICS_MS),
     )
     try:
         producer_id, producer_epoch = _initialize(producer, taken.name, log, task.settings.prefix, properties)
+        taken.write("ready", task.chain, task.generation)
     except BaseException:
         producer.drop()
         taken.release()  # its file says that an answer is missing: it is left alone for a while
         raise
-    taken.write("ready", task.chain, task.generation)
     return _TransactionalProducer(producer, taken, producer_id, producer_epoch)
 
 

@@ -8,7 +8,7 @@ that are in a transaction. Rules:
 3. If the queue is full, its records are sent at once, whatever linger.ms is, as by Java's client. The task waits until half
    of it is free: enough to stay ahead of the brokers, without a busy loop.
 
-What is done for each record is behind `producing.RecordProducer`.
+What is done for each record is in `record_producer.RecordProducer`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from confluent_kafka import KafkaError
 from dynamic_kafka.errors import DeliveryError
 from dynamic_kafka.sink.dead_letters import with_letters
 from dynamic_kafka.sink.producers import ClusterProducer, TaskProducers
-from dynamic_kafka.sink.producing import Refusal
+from dynamic_kafka.sink.record_producer import Refusal
 from dynamic_kafka.sink.records import UNASSIGNED, Records, by_cluster, to_records
 from dynamic_kafka.sink.report import TaskReport, Volume
 from dynamic_kafka.sink.settings import WriteTask
@@ -128,8 +128,7 @@ def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskPro
     finally:
         if collecting:
             gc.enable()
-    writers = frozenset(producer.client.implementation for producer in written.used.values())
-    written.report = TaskReport(volumes, written.errors, dead_letters, write_s * 1000, writers=writers)
+    written.report = TaskReport(volumes, written.errors, dead_letters, write_s * 1000)
     return written
 
 

@@ -22,13 +22,13 @@ from dynamic_kafka.source.columns import (
     unpack_names,
 )
 from dynamic_kafka.source.document import ClusterOffsets, RetainedTopic
-from dynamic_kafka.source.evidence import marks_of, marks_text
+from dynamic_kafka.source.evidence import anchors_of, anchors_text, marks_of, marks_text
 
 __all__ = ["decode_compact", "encode_compactly", "paired", "settings_of", "settings_text"]
 
 
 def settings_text(c: ClusterOffsets) -> dict[str, Any]:
-    """Return what both versions write in one way: what does not grow, and the marks, which few topics have."""
+    """Return what both versions write in one way: what does not grow, and marks and anchors, which few topics have."""
     result: dict[str, Any] = {"id": c.kafka_id, "properties": dict(sorted(c.properties.items()))}
     optional = {"starting": c.starting, "stopping": c.stopping, "since": c.since_ms}
     result |= {key: value for key, value in optional.items() if value is not None}
@@ -37,6 +37,8 @@ def settings_text(c: ClusterOffsets) -> dict[str, Any]:
     result["discovered"] = c.discovered
     if c.marks:
         result["marks"] = marks_text(c.marks)
+    if c.anchors:
+        result["anchors"] = anchors_text(c.anchors)
     return result
 
 
@@ -107,6 +109,7 @@ def settings_of(value: Mapping[str, Any]) -> dict[str, Any]:
         "since_ms": value.get("since"),
         "continues": value.get("continues"),
         "marks": marks_of(value.get("marks", {})),
+        "anchors": anchors_of(value.get("anchors", {})),
     }
 
 

@@ -66,7 +66,7 @@ _REGISTER_METRICS = Option(
     "register.consumer.metrics",
     boolean,
     "true",
-    doc="If true, and metrics are on, librdkafka's own numbers are among them (not with the native kernel).",
+    doc="If true, and metrics are on, librdkafka's own numbers are among them.",
 )
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from dynamic_kafka.history.model import FrozenHistory
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.evidence import Marks
+from dynamic_kafka.source.evidence import Anchor, Marks
+from dynamic_kafka.source.promise import Promise
 
 __all__ = ["ClusterOffsets", "Cursor", "Document", "HistoryStage", "Packing", "RetainedTopic"]
 
@@ -67,18 +68,20 @@ class ClusterOffsets:
     unseen: dict[str, int] = field(default_factory=dict)
     continues: Any = None
     marks: dict[KafkaTopicPartition, tuple[Marks, ...]] = field(default_factory=dict)
+    anchors: dict[KafkaTopicPartition, Anchor] = field(default_factory=dict)
 
     def partitions_by_topic(self) -> dict[str, list[KafkaTopicPartition]]:
         """Return the partitions that are read or wait for their first position, in order, by topic."""
         return {topic: list(tps) for topic, tps in groupby(sorted({*self.ranges, *self.unresolved}), itemgetter(0))}
 
     def forget(self, tps: Iterable[KafkaTopicPartition]) -> None:
-        """Remove the positions and stops of partitions."""
+        """Remove the positions and stops of partitions, and what is known of copies of them."""
         for tp in tps:
             self.ranges.pop(tp, None)
             self.stops.pop(tp, None)
             self.unresolved.pop(tp, None)
             self.marks.pop(tp, None)
+            self.anchors.pop(tp, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +90,12 @@ class HistoryStage:
 
     Args:
         history: What was frozen.
-        promise: What is guaranteed at the switch to Kafka, for people.
+        promise: What is guaranteed at the switch to Kafka.
         range: The rows of this batch, as positions in the history.
     """
 
     history: FrozenHistory
-    promise: str
+    promise: Promise
     range: tuple[int, int] = (0, 0)
 
 
@@ -106,5 +109,6 @@ class Document:
     packing: Packing = field(default_factory=Packing)
     starting: Any = None
     done: int = 0
+    last_row: int = 0
     history: HistoryStage | None = None
     frontier_ms: int | None = None

@@ -17,7 +17,6 @@ from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, liste
 from dynamic_kafka.history.folder import is_at
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.config.secrets import storable
-from dynamic_kafka.native import implementation
 from dynamic_kafka.source.admission import admit, load
 from dynamic_kafka.source.aligner import Aligner
 from dynamic_kafka.source.batch import check_streams, open_ranges
@@ -58,7 +57,6 @@ class SourceEnumerator:
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
-        self._reader = implementation(settings.reader_implementation)
         self._policy = ReadPolicy(
             settings.starting, settings.stopping, settings.fail_on_data_loss, settings.retention_ms, settings.drain
         )
@@ -105,6 +103,7 @@ class SourceEnumerator:
             return start
         assert self._seen is not None
         result = self._next(previous, self._seen)
+        self._check_not_ended(previous, result)
         self._idle = False
         document = result.document
         if document.history is not None:
@@ -146,17 +145,35 @@ class SourceEnumerator:
         self._report_differences(previous, seen)
         self._commit(previous)
         result = self._resolve(previous, seen, self._policy)
-        result.document.history = previous.history
+        result.document.history, result.document.last_row = previous.history, previous.last_row
         return result
 
     def _count_done(self, previous: Document | None, result: Reconciled) -> None:
         """Have one batch show that all stopping offsets are reached, also if a finished query was started again.
 
-        See `spark.stop_finished`.
+        With a last row, that batch has it, and one more batch follows, in which the watermark is at its end. See
+        `spark.stop_finished` and `spark.last_row`.
         """
-        if result.document.done and not self._reported_done and not self._available_now:
-            result.document.done = (previous.done if previous is not None else 0) + 1
+        document, last_row = result.document, self._settings.last_row
+        if not document.done or (self._available_now and not last_row):
+            return
+        before = 0 if previous is None else previous.done
+        if not self._reported_done:
             self._reported_done = result.changed = True
+            document.done = before + 1
+            document.last_row = document.done if last_row else document.last_row
+        elif previous is not None and previous.done == previous.last_row:
+            result.changed = True
+            document.done = before + 1
+
+    @staticmethod
+    def _check_not_ended(previous: Document | None, result: Reconciled) -> None:
+        """Raise if there is more to read after the last row: a query has dropped its windows, and would drop new rows."""
+        if previous is not None and previous.last_row and not result.document.done:
+            raise CheckpointError(
+                "This stream had reached its end, and its query has given out all of its windows. Now there is more to "
+                "read, but the query would drop it as late. Start it with a new checkpoint"
+            )
 
     def _limits(self, *, limited: bool) -> dict[str, Any]:
         """Return the limits of a batch, as `admit` and `load` take them."""
@@ -175,6 +192,7 @@ class SourceEnumerator:
         readable = backlog = _backlog(document, result.views, result.requests)
         if result.standby and not result.changed and not backlog:
             result.changed = self._view.add_marks(document, result.standby)
+            result.changed |= self._view.add_anchors(document, result.comparisons)
             self._note_unmarked(result)
         waits = not result.changed and (not backlog or (limited and self._hold_back(backlog)))
         if self._aligner is not None and not waits:
@@ -187,7 +205,7 @@ class SourceEnumerator:
         if not waits:
             return readable
         done = not result.requests and not backlog and all(move.done for move in result.moves)
-        self._idle = done and not self._unmarked
+        self._idle = done and not self._unmarked and not result.comparisons
         if self._available_now:
             self._view.finish_commits()
         return None
@@ -214,6 +232,7 @@ class SourceEnumerator:
         result.document.packing = self._settings.packing
         if result.standby:
             self._view.add_marks(result.document, result.standby)
+            self._view.add_anchors(result.document, result.comparisons)
         self._note_unmarked(result)
         self._view.forget_answers(result.requests)
         self._last_batch_at = time.monotonic()
@@ -230,7 +249,8 @@ class SourceEnumerator:
         document = self._decoded(end)
         if before is not None:
             check_chain(before, document)
-        return self._packed(document)
+        last = [ReadTask([], {}, last_row=True)] if document.last_row and document.last_row == document.done else []
+        return [*self._packed(document), *last]
 
     def batch_tasks(self) -> list[ReadTask]:
         """Return the tasks of a batch read: the history, and Kafka from the starting to the stopping offsets."""
@@ -282,7 +302,6 @@ class SourceEnumerator:
             "commitsSucceeded": sum(m.commits.succeeded for m in self._view.monitors.values()),
             "commitsFailed": sum(m.commits.failed for m in self._view.monitors.values()),
             "done": bool(document.done),
-            "reader": self._reader,
             **({} if document.history is None else {"history": progress(document.history)}),
             **({} if self._aligner is None else {"alignment": self._aligner.status()}),
         }
@@ -353,7 +372,9 @@ class SourceEnumerator:
         resolve = partial(self._resolve, None)
         if self._settings.history is None:
             return resolve(seen, self._policy)
-        return begin_with_history(self._settings.history, self._policy, seen, resolve, self._log_events)
+        return begin_with_history(
+            self._settings.history, self._policy, seen, resolve, self._view.rows_at, tell=self._log_events
+        )
 
     def _resolve(self, previous: Document | None, seen: SourceSnapshot, policy: ReadPolicy) -> Reconciled:
         """Reconcile until no request is open. A first start waits for the answers, later calls only for news."""

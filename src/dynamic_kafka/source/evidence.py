@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from dynamic_kafka.continuation import Guarantee, Way
 from dynamic_kafka.initializer import KafkaTopicPartition
 
 __all__ = [
     "MARKS",
+    "Anchor",
+    "Difference",
+    "DifferenceKind",
     "Evidence",
     "Marks",
     "MoveRequest",
@@ -24,10 +27,14 @@ __all__ = [
     "RecordLog",
     "RecordPrint",
     "Sync",
+    "anchors_of",
+    "anchors_text",
     "evidence_around",
     "marks_of",
     "marks_text",
 ]
+
+DifferenceKind = Literal["only new", "only old", "before", "again", "moved"]
 
 MARKS = 6
 """The number of records of a partition that the offset document keeps."""
@@ -62,6 +69,59 @@ class Sync(NamedTuple):
     downstream: int
 
 
+class Difference(NamedTuple):
+    """Records that only one of two logs has at a place, and their offsets.
+
+    Attributes:
+        kind: `only new` and `only old`: only that log has them there. `before`: the new log has them before the first
+            record that was compared. `again`: the new log has them a second time. `moved`: both have them, in another order.
+        first: The offset of the first of them: on the old cluster for `only old`, else on the new one.
+        last: The offset of the last of them. Others may be between.
+        records: Their number.
+    """
+
+    kind: DifferenceKind
+    first: int
+    last: int
+    records: int
+
+
+class Anchor(NamedTuple):
+    """A point at which two logs are known to agree: an offset on each. What is before it was compared, or read.
+
+    Attributes:
+        cluster: Kafka's own cluster.id of the other cluster.
+        topic_id: The id of the topic there.
+        old: The offset on the cluster that is read: its records before it are done.
+        new: The offset on the other one that belongs to it.
+        began_old: Where the comparison began on the one.
+        began_new: Where it began on the other.
+        records: The number of records that were compared, and are the same.
+        newest_ms: The latest time of all records before it.
+        floor: An offset on the other cluster. What it has from there to `new` is what was compared.
+        floor_ms: The latest time of the records before `floor`; less than any time if there never was one.
+        until: The records of the cluster that is read are counted from `old` to here. The other one may not have them yet.
+        ahead: Their number.
+        digest: A hash of them in their order.
+        besides: What differs before it.
+    """
+
+    cluster: str
+    topic_id: str
+    old: int
+    new: int
+    began_old: int
+    began_new: int
+    records: int
+    newest_ms: int
+    floor: int
+    floor_ms: int
+    until: int
+    ahead: int = 0
+    digest: str = ""
+    besides: tuple[Difference, ...] = ()
+
+
 class MoveRequest(NamedTuple):
     """The question where a position is on another cluster.
 
@@ -75,6 +135,10 @@ class MoveRequest(NamedTuple):
         offset_syncs: The topic with MirrorMaker's offset syncs; "" for its usual names.
         readable: Whether the old cluster answers.
         marks: The last records before the position, in case that it does not.
+        kafka_id: Kafka's own cluster.id of the new cluster; "" if unknown.
+        topic_id: The id of the topic there; "" if unknown.
+        anchor: Where both logs are known to agree; None if nowhere.
+        read_to: The query has read the new log up to this offset, at an earlier time.
     """
 
     cluster: str
@@ -86,6 +150,10 @@ class MoveRequest(NamedTuple):
     offset_syncs: str
     readable: bool
     marks: tuple[Marks, ...]
+    kafka_id: str = ""
+    topic_id: str = ""
+    anchor: Anchor | None = None
+    read_to: int = 0
 
 
 class Placement(NamedTuple):
@@ -96,12 +164,18 @@ class Placement(NamedTuple):
         guarantee: What it promises.
         overlap: The number of records that are read again, or the largest number that it can be.
         evidence: What it rests on or, without a position, why there is none; a clause.
+        anchor: How far both logs were compared, and what differs; None if they were not.
+        besides: What the new log has before the position and was not read, or lacks, or has again.
+        alone: Whether the records next to the position are at one place only. That is no proof of what is further back.
     """
 
     position: int | None
     guarantee: Guarantee
     overlap: int | None
     evidence: str
+    anchor: Anchor | None = None
+    besides: tuple[Difference, ...] = ()
+    alone: bool = False
 
 
 class RecordLog(Protocol):
@@ -181,7 +255,7 @@ def _before(log: RecordLog, tp: KafkaTopicPartition, position: int, start: int) 
         reach *= 8
 
 
-# --- the marks as text ------------------------------------------------------------------------------------------------
+# --- marks and anchors as text ----------------------------------------------------------------------------------------
 
 
 def marks_text(marks: Mapping[KafkaTopicPartition, tuple[Marks, ...]]) -> dict[str, dict[str, list[list[Any]]]]:
@@ -194,12 +268,37 @@ def marks_text(marks: Mapping[KafkaTopicPartition, tuple[Marks, ...]]) -> dict[s
 
 
 def marks_of(value: Mapping[str, Mapping[str, list[list[Any]]]]) -> dict[KafkaTopicPartition, tuple[Marks, ...]]:
-    """Return the marks that `marks_text` wrote. Those of an earlier layout, which had no `until`, are left out."""
+    """Return the marks that `marks_text` wrote."""
     return {
         KafkaTopicPartition(topic, int(partition)): tuple(
-            Marks(run[0], tuple(RecordPrint(*record) for record in run[1])) for run in runs
+            Marks(until, tuple(RecordPrint(*record) for record in records)) for until, records in runs
         )
         for topic, partitions in value.items()
         for partition, runs in partitions.items()
-        if all(len(run) == 2 for run in runs)
     }
+
+
+def anchors_text(anchors: Mapping[KafkaTopicPartition, Anchor]) -> dict[str, dict[str, list[Any]]]:
+    """Return anchors as a JSON value: for each topic the other log, and a list of numbers for each partition."""
+    result: dict[str, dict[str, list[Any]]] = {}
+    for (topic, partition), anchor in sorted(anchors.items()):
+        of_topic = result.setdefault(topic, {"logs": []})
+        logs, log = of_topic["logs"], [anchor.cluster, anchor.topic_id]
+        if log not in logs:
+            logs.append(log)
+        of_topic[str(partition)] = [logs.index(log), *anchor[2:-1], [list(one) for one in anchor.besides]]
+    return result
+
+
+def anchors_of(value: Mapping[str, Mapping[str, list[Any]]]) -> dict[KafkaTopicPartition, Anchor]:
+    """Return the anchors that `anchors_text` wrote."""
+    found = {}
+    for topic, of_topic in value.items():
+        for partition in of_topic.keys() - {"logs"}:
+            log, *numbers, besides = of_topic[partition]
+            cluster, topic_id = of_topic["logs"][log]
+            anchor = Anchor(cluster, topic_id, *numbers)
+            found[KafkaTopicPartition(topic, int(partition))] = anchor._replace(
+                besides=tuple(Difference(*one) for one in besides)
+            )
+    return found

@@ -218,6 +218,7 @@ def _hand_over(
     target.topics[topic] = source.topics[topic]
     target.ranges |= {tp: source.ranges[tp] for tp in partitions if tp in source.ranges}
     target.unresolved |= {tp: source.unresolved[tp] for tp in partitions if tp in source.unresolved}
+    target.anchors = target.anchors | {tp: source.anchors[tp] for tp in partitions if tp in source.anchors}
     if topic in source.draining:
         target.draining.add(topic)
     if target.stopping == source.stopping:  # else they are made again, from the option of the target

@@ -1,15 +1,14 @@
-"""Where a run of records is on another log, and what comes behind it. Pure: the records come from a `RecordLog`."""
+"""Where a run of records is on another log. Pure: the records come from a `RecordLog`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.evidence import RecordLog, RecordPrint
 
-__all__ = ["Candidate", "Followed", "followed", "may_be_moved", "search"]
+__all__ = ["Candidate", "may_be_moved", "search"]
 
 _BACK = 500
 _BEYOND = 20_000
@@ -91,26 +90,6 @@ def _candidates(
             if runs[number] == len(wanted) and not is_found:
                 limit, is_found = min(end, record.offset + _BEYOND), True
     return found
-
-
-class Followed(NamedTuple):
-    """How many records are the same from an offset on, and whether then another one comes (or the log ends)."""
-
-    length: int
-    differs: bool
-
-
-def followed(
-    log: RecordLog, tp: KafkaTopicPartition, offset: int, end: int, expected: Sequence[RecordPrint]
-) -> Followed:
-    """Return how many of the expected records come from an offset on."""
-    length = 0
-    there = log.records(tp, offset, end) if expected and offset < end else iter(())
-    for record, other in zip(islice(there, len(expected)), expected, strict=False):
-        if not record.same(other):
-            return Followed(length, differs=True)
-        length += 1
-    return Followed(length, differs=False)
 
 
 def may_be_moved(records: Sequence[RecordPrint], first: int, *, is_whole: bool) -> bool:

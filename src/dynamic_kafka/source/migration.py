@@ -7,7 +7,8 @@ cluster's part of the document in the same document in which the new cluster's p
 situation                                           rule
 ==================================================  =====================================================================
 the metadata still names the old topic              the old one is read; the new one waits, ready to take over. The document
-                                                    keeps marks meanwhile: the last records before each position
+                                                    keeps marks meanwhile (the last records before each position),
+                                                    and an anchor: how far both logs were compared, and are the same
 the old topic is not named any more                 it is drained, whatever `drain-on-removal` says. Its positions are held
                                                     until they have moved, also if it was removed before and is retained
 it is drained, or its cluster counts as inactive    the new position of each partition is asked for, with the evidence
@@ -21,7 +22,8 @@ it does not know the old cluster, or `topics`       the name may be wrong: it wa
 names a topic that it does not have
 the old cluster itself still continues another one  its successor waits for it; list it again until it has moved
 `continues` is taken away before positions moved    it holds until they have, or until the old topic is named again
-positions on the new cluster from earlier           they give way, because reading went on elsewhere since (fail-back)
+positions on the new cluster from earlier           they give way, because reading went on elsewhere since (fail-back).
+                                                    The anchor of the first move says what was read there
 ==================================================  =====================================================================
 """
 
@@ -37,6 +39,7 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.evidence import MoveRequest, Placement
 from dynamic_kafka.source.model import ClusterView, DesiredCluster, Event, Move
 from dynamic_kafka.source.offsets import ClusterOffsets
+from dynamic_kafka.source.placement import way_back
 
 __all__ = ["Migration", "migrate"]
 
@@ -54,6 +57,7 @@ class Migration:
         standby: Cluster to the topics that another cluster is ready to continue.
         standing_by: Cluster to the topics that wait because they are still read on another one.
         moves: The moves that are done or under way.
+        comparisons: The positions that have a copy on a cluster which stands by.
         resets: Cluster to the partitions that do not go on at their own retained positions.
         events: The messages.
         kept: The clusters without topics that stay in the document, because others wait for them.
@@ -66,6 +70,7 @@ class Migration:
     standby: dict[str, set[str]] = field(default_factory=dict)
     standing_by: dict[str, set[str]] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
+    comparisons: list[MoveRequest] = field(default_factory=list)
     resets: dict[str, set[KafkaTopicPartition]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
@@ -196,6 +201,11 @@ class _Step:
             self.found.standing_by.setdefault(self.new, set()).add(topic)
             self._wait(topic)
             self._say(f"{waits}, which the metadata still names there: it stands by", "info")
+            view = self.views.get(self.new)
+            if state is not None and view is not None and topic in view.topics:
+                tps = state.partitions_by_topic().get(old_topic, [])
+                copied = [tp for tp in tps if tp in state.ranges and tp.partition < view.partitions[topic]]
+                self.found.comparisons += [self._request(topic, tp, state, view, readable=True) for tp in copied]
             return
         read = [] if state is None else state.partitions_by_topic().get(old_topic, [])
         if any((topic, tp.partition) in reads.ranges for tp in read):
@@ -242,18 +252,8 @@ class _Step:
             if tp not in state.ranges:
                 self._say(f"{waits}: partition {tp.partition} there has no position yet")
                 continue
-            request = MoveRequest(
-                self.new,
-                KafkaTopicPartition(topic, tp.partition),
-                old,
-                tp,
-                state.ranges[tp][1],
-                self.continues.by,
-                self.continues.offset_syncs,
-                readable,
-                state.marks.get(tp, ()),
-            )
-            answer = _not_read_before(self.answers.get(request), request, target, view)
+            request = self._request(topic, tp, state, view, readable=readable)
+            answer = self.answers.get(request)
             good = answer is not None and answer.position is not None and self.continues.allows(answer.guarantee)
             found.append(Move(request, answer, good))
             if answer is not None and not good:
@@ -264,6 +264,30 @@ class _Step:
         self.found.moves += found
         if done := [move for move in found if move.done]:
             self._apply(topic, old_topic, view, done)
+
+    def _request(
+        self, topic: str, tp: KafkaTopicPartition, state: ClusterOffsets, view: ClusterView, *, readable: bool
+    ) -> MoveRequest:
+        """Return the question where a position is."""
+        target = self.found.clusters.get(self.new)
+        kept = target.retained.get(topic) if target is not None else None
+        read_to = kept.offsets.get(tp.partition, 0) if kept is not None and kept.topic_id == view.topics[topic] else 0
+        there = view.kafka_id, view.topics[topic]
+        anchor = state.anchors.get(tp)
+        return MoveRequest(
+            self.new,
+            KafkaTopicPartition(topic, tp.partition),
+            self.continues.cluster,
+            tp,
+            state.ranges[tp][1],
+            self.continues.by,
+            self.continues.offset_syncs,
+            readable,
+            state.marks.get(tp, ()),
+            *there,
+            anchor if anchor is not None and anchor[:2] == there else None,
+            read_to,
+        )
 
     def _refused(self, answer: Placement) -> str:
         if answer.position is None:
@@ -276,12 +300,19 @@ class _Step:
         source = self.found.clusters[old]
         target = self.found.clusters.get(new, ClusterOffsets(kafka_id=view.kafka_id))
         ranges = {move.request.partition: _at(move) for move in done}
+        left_there = source.kafka_id, source.topics[old_topic]
+        anchors = {
+            move.request.partition: way_back(move.request, move.placement, *left_there)
+            for move in done
+            if move.placement is not None
+        }
         if topic in target.retained:
             self.found.resets.setdefault(new, set()).update(ranges)
         self.found.clusters[new] = replace(
             target,
             topics={**target.topics, topic: view.topics[topic]},
             ranges=target.ranges | ranges,
+            anchors=target.anchors | anchors,
             retained={name: kept for name, kept in target.retained.items() if name != topic},
         )
         gone = {move.request.old_partition for move in done}
@@ -291,6 +322,7 @@ class _Step:
             ranges={tp: span for tp, span in source.ranges.items() if tp not in gone},
             stops={tp: stop for tp, stop in source.stops.items() if tp not in gone},
             marks={tp: marks for tp, marks in source.marks.items() if tp not in gone},
+            anchors={tp: anchor for tp, anchor in source.anchors.items() if tp not in gone},
             draining=set(source.draining),
         )
         if old_topic not in left.partitions_by_topic():
@@ -311,24 +343,6 @@ class _Step:
 
     def _say(self, text: str, level: Literal["info", "warning"] = "warning") -> None:
         self.found.events.append(Event(level, text))
-
-
-def _not_read_before(
-    answer: Placement | None, request: MoveRequest, target: ClusterOffsets | None, view: ClusterView
-) -> Placement | None:
-    """Return the answer, with what the retained positions show: where nothing was read, no record proves the place.
-
-    Then the new cluster may have records from before that this query has read there.
-    """
-    topic, partition = request.partition
-    kept = None if target is None else target.retained.get(topic)
-    if answer is None or answer.position is None or kept is None or request.position > 0:
-        return answer
-    read_to = kept.offsets.get(partition, 0)
-    if kept.topic_id != view.topics[topic] or answer.position >= read_to or answer.guarantee == "unproved":
-        return answer
-    evidence = f"{answer.evidence}, but this query has read '{request.cluster}' up to offset {read_to} earlier"
-    return answer._replace(guarantee="at-least-once", overlap=read_to - answer.position, evidence=evidence)
 
 
 def _at(move: Move) -> tuple[int, int]:

@@ -15,6 +15,7 @@ __all__ = [
     "ClusterView",
     "DesiredCluster",
     "Event",
+    "KafkaRow",
     "Move",
     "OffsetAnswers",
     "OffsetRequest",
@@ -43,6 +44,14 @@ class DesiredCluster:
     stopping: KafkaOffsetsInitializer | None = None
     partitions: frozenset[KafkaTopicPartition] | None = None
     continues: Continues | None = None
+
+
+class KafkaRow(NamedTuple):
+    """A record of Kafka: what is compared with a history."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,7 @@ class Reconciled:
         moves: The partitions that go on from another cluster, or wait to.
         standby: Cluster to the topics that another cluster is ready to continue.
         standing_by: Cluster to the topics that wait because they are still read on another one.
+        comparisons: The positions that have a copy on a cluster which stands by.
     """
 
     document: Document
@@ -157,3 +167,4 @@ class Reconciled:
     moves: list[Move] = field(default_factory=list)
     standby: Mapping[str, Collection[str]] = field(default_factory=dict)
     standing_by: Mapping[str, set[str]] = field(default_factory=dict)
+    comparisons: list[MoveRequest] = field(default_factory=list)

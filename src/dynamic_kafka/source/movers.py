@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.comparison import ALL
 from dynamic_kafka.source.document import ClusterOffsets
-from dynamic_kafka.source.evidence import Marks, MoveRequest, Placement
-from dynamic_kafka.source.placement import place
+from dynamic_kafka.source.evidence import Anchor, Marks, MoveRequest, Placement
+from dynamic_kafka.source.placement import follow, place
 from dynamic_kafka.source.record_log import OffsetSyncs, open_log
 
 __all__ = ["Movers", "answer"]
@@ -26,6 +27,9 @@ __all__ = ["Movers", "answer"]
 _AGAIN_S = 2.0
 _LATEST_AGAIN_S = 60.0
 _THREADS = 4
+_MOST = 200_000
+"""The number of records of a partition to compare at a time, so that others have their turn and words are current."""
+_ROUND_S = 2.0
 
 
 class _Log(NamedTuple):
@@ -37,8 +41,34 @@ class _Log(NamedTuple):
     partition: KafkaTopicPartition
 
 
+class _Pair(NamedTuple):
+    """A log and its copy."""
+
+    old_cluster: str
+    old_partition: KafkaTopicPartition
+    kafka_id: str
+    topic_id: str
+    partition: KafkaTopicPartition
+
+    @classmethod
+    def of(cls, request: MoveRequest) -> _Pair:
+        return cls(request.old_cluster, request.old_partition, request.kafka_id, request.topic_id, request.partition)
+
+
+class _Followed(NamedTuple):
+    """How far a copy was compared, when, and after how many seconds to look again."""
+
+    anchor: Anchor | None
+    position: int
+    is_finished: bool
+    at: float
+    again_s: float
+
+
 class Movers:
-    """The answers to moves, and the marks of topics that another cluster is ready to continue. Created without a thread.
+    """The answers to moves, and marks and anchors of topics that another cluster is ready to continue.
+
+    Created without a thread.
 
     Args:
         group_id: The consumer group of the clients, which nothing joins.
@@ -51,6 +81,8 @@ class Movers:
         # Guarded by the condition:
         self._answers: dict[MoveRequest, tuple[Placement, float, float]] = {}
         self._marks: dict[_Log, Marks] = {}
+        self._followed: dict[_Pair, _Followed] = {}
+        self._forgotten: dict[_Pair, float] = {}
         self._went_back: dict[_Log, float] = {}
         self._tried: dict[str, tuple[Mapping[_Log, int], float]] = {}
         self._jobs: dict[str, Callable[[], None]] = {}
@@ -134,6 +166,43 @@ class Movers:
             known = {log.partition: self._marks[log] for log in ends if log in self._marks}
             return {tp: marks for tp, marks in known.items() if marks.until <= state.ranges[tp][1]}
 
+    def follow(
+        self, requests: Iterable[MoveRequest], properties: Mapping[str, Mapping[str, str]]
+    ) -> dict[MoveRequest, tuple[Anchor, bool]]:
+        """Have logs compared with their copies, and return how far they are by now, and whether that is all for now.
+
+        Nothing is waited for.
+
+        Args:
+            requests: The positions, with the anchors that are known.
+            properties: The properties of their clusters.
+        """
+        asked = list(requests)
+        with self._changed:
+            now = time.monotonic()
+            due: dict[str, list[MoveRequest]] = {}
+            for request in asked:
+                pair = _Pair.of(request)
+                known = self._followed.get(pair)
+                if known is not None and known.anchor is not None and known.anchor.until > request.position:
+                    del self._followed[pair]  # the position went back: these records may not be there any more
+                    self._forgotten[pair], known = now, None
+                if known is None or not known.is_finished or now - known.at >= known.again_s:
+                    due.setdefault(f"copy of {request.old_cluster} on {request.cluster}", []).append(request)
+            for name, some in due.items():
+                if name not in self._busy:
+                    # Those that were not compared for the longest time come first.
+                    some.sort(
+                        key=lambda r: self._followed[_Pair.of(r)].at if _Pair.of(r) in self._followed else -math.inf
+                    )
+                    self._start(name, partial(self._follow_all, some, properties))
+            known_now = {request: self._followed.get(_Pair.of(request)) for request in asked}
+            return {
+                request: (known.anchor, known.is_finished)
+                for request, known in known_now.items()
+                if known is not None and known.anchor is not None
+            }
+
     def close(self) -> None:
         """Have the threads end, without waiting for them."""
         with self._changed:
@@ -168,14 +237,67 @@ class Movers:
             with self._changed:
                 if self._closed or self._is_new(request, since):  # by the job before this one
                     continue
-            placement = answer(request, properties, syncs, group_id=self._group_id, timeout_s=self._timeout_s)
+            with self._changed:
+                best = self._with_best_anchor(request)
+            placement = answer(best, properties, syncs, group_id=self._group_id, timeout_s=self._timeout_s, most=_MOST)
             with self._changed:
                 before = self._answers.get(request)
                 again_s = (
                     min(2 * before[2], _LATEST_AGAIN_S) if before is not None and before[0] == placement else _AGAIN_S
                 )
+                if placement.anchor is not None and placement.anchor != best.anchor:
+                    if since > self._forgotten.get(_Pair.of(request), -math.inf):
+                        self._keep(request, placement.anchor, is_finished=False)
+                    again_s = 0 if placement.position is None else again_s
                 self._answers[request] = placement, time.monotonic(), again_s
                 self._changed.notify_all()
+
+    def _with_best_anchor(self, request: MoveRequest) -> MoveRequest:
+        """Return a request with the anchor that is known from comparing, if that leads further than the document's."""
+        known = self._followed.get(_Pair.of(request))
+        usable = known.anchor if known is not None else None
+        if usable is None or usable.until > request.position:
+            return request
+        mine = request.anchor
+        return request if mine is not None and mine.until > usable.until else request._replace(anchor=usable)
+
+    def _keep(self, request: MoveRequest, anchor: Anchor | None, *, is_finished: bool) -> None:
+        pair, now = _Pair.of(request), time.monotonic()
+        known = self._followed.get(pair)
+        is_same = known is not None and (known.anchor, known.position) == (anchor, request.position)
+        again_s = min(2 * known.again_s, _LATEST_AGAIN_S) if known is not None and is_same else _AGAIN_S
+        self._followed[pair] = _Followed(anchor, request.position, is_finished, now, again_s)
+
+    def _follow_all(self, requests: Iterable[MoveRequest], properties: Mapping[str, Mapping[str, str]]) -> None:
+        """Compare for a short time."""
+        began = time.monotonic()
+        for request in requests:
+            with self._changed:
+                if self._closed:
+                    return
+                best = self._with_best_anchor(request)
+            try:
+                with ExitStack() as stack:
+                    old, new = (
+                        stack.enter_context(
+                            open_log(
+                                name,
+                                properties[name],
+                                OffsetSyncs(),
+                                group_id=self._group_id,
+                                timeout_s=self._timeout_s,
+                            )
+                        )
+                        for name in (request.old_cluster, request.cluster)
+                    )
+                    anchor, is_finished = follow(best, old, new, _MOST)
+            except DynamicKafkaError:
+                return  # the document keeps its earlier anchors
+            with self._changed:
+                if began > self._forgotten.get(_Pair.of(request), -math.inf):
+                    self._keep(request, anchor, is_finished=is_finished)
+            if time.monotonic() - began > _ROUND_S:
+                return
 
     def _mark(self, cluster: str, properties: Mapping[str, str], positions: Mapping[_Log, int]) -> None:
         began = time.monotonic()
@@ -200,6 +322,7 @@ def answer(
     *,
     group_id: str,
     timeout_s: float,
+    most: int = ALL,
 ) -> Placement:
     """Ask the clusters, and return the answer; if one does not answer, why there is none.
 
@@ -209,6 +332,7 @@ def answer(
         syncs: MirrorMaker's offset syncs, for all partitions of a move.
         group_id: The consumer group of the clients, which nothing joins.
         timeout_s: The longest time without an answer.
+        most: The largest number of records to compare.
     """
     try:
         with ExitStack() as stack:
@@ -219,7 +343,7 @@ def answer(
                 for name in (request.cluster, request.old_cluster)
             )
             assert new is not None
-            return place(request, old, new)
+            return place(request, old, new, most)
     except Exception as error:  # noqa: BLE001  whatever it is, the partition waits, and says why
         text = str(error) if isinstance(error, DynamicKafkaError) else f"{type(error).__name__}: {error}"
         return Placement(None, "unproved", None, text)

@@ -120,7 +120,7 @@ class ObservedEnumerator(SourceEnumerator):
     def _commit(self, finished: Document) -> None:
         super()._commit(finished)
         self._finished = finished
-        if finished.done:
+        if finished.done != finished.last_row:
             self._ended = "finished", ""
 
     @contextmanager
@@ -166,7 +166,6 @@ class ObservedEnumerator(SourceEnumerator):
             "streams": _streams(self._settings, document),
             "group_id": self._settings.group_id,
             "max_partitions": self._metrics.max_partitions,
-            "reader": self._reader,
             "state": state,
             "reason": reason,
             "batches": self._batches,

@@ -26,6 +26,8 @@ Layout of version 1::
         "continues": see `continuation`, "marks": {topic: {partition: [[until, [record, ...]], ...]}},
                      for topics that another cluster is ready to continue: the last records before offsets, of which none
                      is left out up to `until`; a record is [offset, time, hash, hash of headers],
+        "anchors": {topic: {"logs": [[cluster.id, topic id], ...], partition: [number of the log, ...]}}: where this log and
+                     another one are known to agree (`evidence.Anchor` has the numbers),
         "discovered": true once the first discovery is done, "since": ms (not reached at the first start),
         "topics": [...], "ids": [...], "partitions": [number of partitions, ...],
         "only": {topic: [partition, ...]} for topics of which a partition in the middle is not read (yet),
@@ -35,7 +37,8 @@ Layout of version 1::
         "draining": [topic, ...], "resets": {topic: [partition, ...]},
         "retained": {topic: {"id": ..., "since": ms, "offsets": {partition: offset}}}}},
      "cursor": {...}, "packing": [records per task, minimum tasks, maximum tasks, cuts],
-     "starting": the starting offsets of the first start, "done": number of runs that found every stop reached,
+     "starting": the starting offsets of the first start, "done": number of batches that found every stop reached,
+     "last row": the number "done" of the last batch that had the row after the last record (see `spark.last_row`),
      "history": what is read before Kafka (see `stage`), if there is a history,
      "frontier": with watermark alignment, the time in ms that nothing is older than which is still to be read}
 
@@ -155,6 +158,8 @@ def encode(document: Document) -> dict[str, Any]:
         result["starting"] = document.starting
     if document.done:
         result["done"] = document.done
+    if document.last_row:
+        result["last row"] = document.last_row
     if document.history is not None:
         result["history"] = encode_stage(document.history)
     if document.frontier_ms is not None:
@@ -279,10 +284,11 @@ def decode(value: Mapping[str, Any]) -> Document:
             packing=_packing(value["packing"]),
             starting=value.get("starting"),
             done=int(value.get("done", 0)),
+            last_row=int(value.get("last row", 0)),
             history=decode_stage(value["history"]) if "history" in value else None,
             frontier_ms=None if (frontier := value.get("frontier")) is None else int(frontier),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, zlib.error) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, zlib.error) as error:
         raise CheckpointError(
             f"The checkpoint's offsets are damaged ({type(error).__name__}: {error}): {_excerpt(value)}; "
             "restore the file in the checkpoint's 'offsets' folder, or start with a new checkpoint"

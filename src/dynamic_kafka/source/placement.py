@@ -1,81 +1,283 @@
 """Where a position on one cluster is on another one, and what proves it. Pure: the records come from a `RecordLog`.
 
-==============  =========================================================================================================
-by              how the new position is found
-==============  =========================================================================================================
-same-offsets    it is the same number. All records around it, with their headers, have to be the same at the same offsets
-records         the last record before the position is looked for from its time on, with all known neighbours
-mirror-maker    the same, from the offset on that MirrorMaker's last sync before the position leads to. Without any record
-                to compare, that offset itself, as MirrorMaker's own library translates: it is at or before the position
-timestamp       the first record that is not older than the last one before the position
-==============  =========================================================================================================
+A position is **exact** if all records between an anchor and the position were compared, on both clusters (`comparison`):
 
-A position is **exact** under these conditions, all of them:
+1. The anchor is a point at which both logs are known to agree. Nothing that was not read is on the new log before it.
+2. From there to the position each record of the old log is on the new one, in the same order, and nothing else is.
+3. No record was between the last one compared and the position. Marks show that, or a record that follows on both.
+4. What the new log has after the position was not read before, and is not there twice.
 
-1. What is known is complete up to the position. Marks say up to which offset they are complete, and a record that follows
-   on both clusters shows that nothing is between.
-2. All records that are known next to the position are on the new cluster, in one run. (At least as many as the document
-   keeps, if the new log has lost what was before them.) A shorter run may be another place with an identical record.
-3. There is one such run, it cannot be moved by some records and still be the same, and the last of its records is not
-   found again after it: a copier that goes on from an earlier place repeats records.
-4. If no record was read before the position, the new log has its first record still, and by the document nothing of it was
-   read earlier.
-5. A sync of MirrorMaker leads to an offset that the new log has, and no later sync to an earlier one.
+==============  ==========================================================================================================
+what was seen   what is promised
+==============  ==========================================================================================================
+all of it       `exact`
+only repeats    `at-least-once`: the new log has records again, in another order or not at all, or the old log was not
+                compared up to the position, and cannot be. Reading goes on where the comparison ends
+records that    `unproved`: those that only the new log has before the position would not be read
+were not read
+nothing         `unproved`: no anchor, or too much differs. The position is the one after the same last records, if they are
+                found. With `mirror-maker` it is the one that MirrorMaker's library gives, which is `at-least-once`
+an end too      no good answer (yet): the copy lags behind
+early
+==============  ==========================================================================================================
 
-Otherwise it is `at-least-once` if records can only be repeated, `unproved` if they may be lost, and without any place there
-are words instead. What no record can show: the copy keeps the order of a partition, as all of these tools do, and records
-with the same time, key and value as all their known neighbours do not come twice.
+`at-least-once` means that no record of the old log is lost. With `same-offsets`, offsets and headers have to be the same,
+too. With `timestamp` the position is the first record that is not older than the last one before it, and never more than
+`at-least-once`. What no record can show: whether a copier will repeat records later on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 
 from dynamic_kafka.continuation import Guarantee
+from dynamic_kafka.source.comparison import ALL, Comparison, Rest, compare, compare_counted, look_after
 from dynamic_kafka.source.evidence import (
-    MARKS,
+    Anchor,
+    Difference,
+    DifferenceKind,
     Evidence,
     MoveRequest,
     Placement,
     RecordLog,
+    RecordPrint,
     Sync,
     evidence_around,
 )
-from dynamic_kafka.source.matching import Candidate, followed, may_be_moved, search
+from dynamic_kafka.source.matching import Candidate, may_be_moved, search
 
-__all__ = ["place", "translate"]
+__all__ = ["follow", "place", "translate", "way_back"]
 
 
-def place(request: MoveRequest, old: RecordLog | None, new: RecordLog) -> Placement:
+def follow(request: MoveRequest, old: RecordLog, new: RecordLog, most: int) -> tuple[Anchor | None, bool]:
+    """Return how far both logs agree now, None if that is not known, and whether there is nothing more to compare now.
+
+    Args:
+        request: The question, with the anchor that is known.
+        old: The logs of the old cluster.
+        new: The logs of the new cluster.
+        most: The largest number of records to compare.
+
+    Raises:
+        ClusterUnavailableError: If a cluster does not answer.
+    """
+    found = _compared(_with_anchor(request, new), old, new, most)
+    return (None, True) if found is None else (found.anchor, found.state != "partial" and found.lacks < most)
+
+
+def place(request: MoveRequest, old: RecordLog | None, new: RecordLog, most: int = ALL) -> Placement:
     """Return where a position is on the new cluster.
 
     Args:
         request: The question.
         old: The logs of the old cluster; None if they cannot be read.
         new: The logs of the new cluster.
+        most: The largest number of records to compare. What was compared is in the answer, to go on from there.
 
     Raises:
         ClusterUnavailableError: If a cluster does not answer.
     """
-    known = evidence_around(old, request.old_partition, request.position, request.marks)
+    request = _with_anchor(request, new)
+    found = _compared(request, old, new, most)
+    if request.by == "same-offsets" and (found is None or found.state in ("differs", "lags")):
+        answer = _at_same_offset(request, found, old, new)
+    elif found is None or found.state == "differs":
+        answer = _by_neighbours(request, old, new, found)
+    elif found.state == "partial":
+        text = (
+            f"the records are being compared: {_number(found.anchor.records)} so far, up to offset {found.anchor.old}"
+        )
+        answer = Placement(None, "unproved", None, text, found.anchor)
+    elif found.state == "lags":
+        answer = _lagging(request, found)
+    else:
+        answer = _proved(request, found, old, new)
+    return _by_time(request, answer, old, new) if request.by == "timestamp" else answer
+
+
+def way_back(request: MoveRequest, placement: Placement, kafka_id: str, topic_id: str) -> Anchor:
+    """Return the anchor for a move back, once reading goes on at a position: what is before both positions was read.
+
+    Args:
+        request: The question.
+        placement: Its answer, with a position.
+        kafka_id: Kafka's own cluster.id of the cluster that was left.
+        topic_id: The id of the topic there.
+    """
+    here, there, known = placement.position, request.position, placement.anchor
+    assert here is not None
+    is_known = known is not None and (placement.guarantee == "exact" or known.old == there)
+    newest_ms = known.newest_ms if known is not None and is_known else ALL
+    return Anchor(kafka_id, topic_id, here, there, here, there, 0, newest_ms, there, newest_ms, here)
+
+
+def _with_anchor(request: MoveRequest, new: RecordLog) -> MoveRequest:
+    """Return the request with an anchor that can be used: before the position, and not deleted by now."""
     start, end = new.bounds(request.partition)
-    if known.is_start and request.by != "same-offsets" and (start == 0 or not known.behind):
-        if start == 0:
-            return Placement(start, "exact", 0, "no record was read before it")
-        why = (
+    anchor = request.anchor
+    if anchor is None and request.position == 0:
+        names = request.kafka_id, request.topic_id
+        at = max(start, min(end, request.read_to))
+        return request._replace(anchor=Anchor(*names, 0, at, 0, at, 0, -2, at, -2, 0))
+    if anchor is not None and (anchor.old > request.position or not start <= anchor.new <= end):
+        known = anchor.new if anchor.old <= request.position and anchor.new <= end else 0
+        return request._replace(anchor=None, read_to=max(request.read_to, known))
+    return request
+
+
+def _compared(request: MoveRequest, old: RecordLog | None, new: RecordLog, most: int) -> Comparison | None:
+    """Return how far both logs agree; None if there is no point from which they can be compared."""
+    anchor = request.anchor
+    if old is not None:
+        start, end = old.bounds(request.old_partition)
+        begin = anchor.old if anchor is not None else start
+        if start <= begin <= request.position <= end:
+            return compare(request, anchor, old, new, most)
+    return compare_counted(request, anchor, new) if anchor is not None else None
+
+
+# --- what was compared ------------------------------------------------------------------------------------------------
+
+_WORDS: dict[DifferenceKind, str] = {
+    "before": "{0} on '{1}' before the first one that was compared ({2}): {3} not read",
+    "only new": "{0} on '{1}' that '{4}' does not have there ({2}): {3} not read",
+    "only old": "{0} of '{4}' that '{1}' does not have there ({2})",
+    "again": "{0} on '{1}' that {3} there before ({2})",
+    "moved": "{0} on '{1}' in another order ({2})",
+}
+
+
+def _proved(request: MoveRequest, found: Comparison, old: RecordLog | None, new: RecordLog) -> Placement:
+    """Return the answer where both logs agree up to the position, or as far as the old one is known."""
+    anchor = found.anchor
+    rest = look_after(request, anchor, old, new)
+    start, _ = new.bounds(request.partition)
+    if request.position == 0 and start > request.read_to:
+        text = (
             f"no record was read before it, and the log on '{request.cluster}' has lost what was before offset {start}"
         )
-        return Placement(start, "unproved", None, why)
-    if request.by == "same-offsets":
-        return _at_same_offset(request, known, new, start, end)
-    if request.by == "mirror-maker":
-        return _by_syncs(request, known, old, new)
-    if not known.before and not known.behind:
-        return _unknown(_nothing_known(request, known))
-    if request.by == "timestamp":
-        return _by_time(request, known, new, end)
-    return _by_records(request, known, new, None)
+        return Placement(max(start, anchor.new), "unproved", None, text, anchor)
+    is_gap = found.state == "uncounted" or (rest.records > 0 and not rest.follows)
+    gap = request.position - anchor.old if is_gap else 0
+    besides = (*anchor.besides, *rest.again)
+    words = [_compared_words(request, anchor), *(_difference(request, one) for one in besides)]
+    if gap:
+        words.append(f"of the {_number(gap, 'offset')} from {anchor.old} to {request.position} nothing is known")
+    words += [f"{_number(one.records)} may be there before ({_span(one)})" for one in rest.unclear]
+    if rest.unseen is not None:
+        words.append(f"what is there from offset {rest.unseen} on was not looked at")
+    words += [f"{_difference(request, one)} and were not read" for one in rest.lacks]
+    guarantee: Guarantee = "exact"
+    if besides or gap or rest.unclear or rest.unseen is not None:
+        guarantee = "at-least-once"
+    if rest.lacks or any(one.kind in ("only new", "before") for one in besides):
+        guarantee = "unproved"
+    return Placement(
+        anchor.new, guarantee, _overlap(rest, anchor, gap), "; ".join(words), anchor, (*besides, *rest.unclear)
+    )
+
+
+def _overlap(rest: Rest, anchor: Anchor, gap: int) -> int | None:
+    """Return the largest number of records that may be read again."""
+    if rest.unseen is not None:
+        return None
+    late = sum(one.records for one in anchor.besides if one.kind == "only old")
+    return late + min(rest.records, gap + sum(one.records for one in (*rest.again, *rest.unclear)))
+
+
+def _compared_words(request: MoveRequest, anchor: Anchor) -> str:
+    if not anchor.records:
+        return (
+            "no record was read before it" if request.position == 0 else f"nothing was read since offset {anchor.old}"
+        )
+    return (
+        f"{_number(anchor.records)} from offset {anchor.began_old} of '{request.old_cluster}' on, {anchor.began_new} on "
+        f"'{request.cluster}', {_are(anchor.records)} the same"
+    )
+
+
+def _difference(request: MoveRequest, one: Difference) -> str:
+    return _WORDS[one.kind].format(
+        _number(one.records), request.cluster, _span(one), _are(one.records), request.old_cluster
+    )
+
+
+def _span(one: Difference) -> str:
+    return f"offset {one.first}" if one.first == one.last else f"offsets {one.first} to {one.last}"
+
+
+def _lagging(request: MoveRequest, found: Comparison) -> Placement:
+    anchor = found.anchor
+    text = f"the last {_number(found.lacks)} before it {_are(found.lacks)} not on '{request.cluster}' (yet)"
+    words = [text, *(_difference(request, one) for one in anchor.besides)]
+    if not anchor.records:
+        return Placement(None, "unproved", None, "; ".join(words), anchor, anchor.besides)
+    words.append("if they come, they are read again")
+    return Placement(anchor.new, "unproved", found.lacks, "; ".join(words), anchor, anchor.besides)
+
+
+def _number(count: int, noun: str = "record") -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+# --- without an anchor ------------------------------------------------------------------------------------------------
+
+
+def _by_neighbours(
+    request: MoveRequest, old: RecordLog | None, new: RecordLog, compared: Comparison | None
+) -> Placement:
+    """Return where the last records before the position are, which proves nothing of those before them."""
+    known = evidence_around(old, request.old_partition, request.position, request.marks)
+    sync, syncs_text = _sync_of(request, old, new) if request.by == "mirror-maker" else (None, "")
+    answer = _next_to(request, known, new, sync.downstream if sync is not None else None)
+    if compared is not None:
+        anchor = compared.anchor
+        words = [
+            f"after offset {anchor.old} of '{request.old_cluster}' and {anchor.new} on '{request.cluster}' they differ"
+        ]
+        if anchor.records:
+            words.insert(0, _compared_words(request, anchor))
+        words += [_difference(request, one) for one in anchor.besides]
+        text = "; ".join((*words, answer.evidence))
+        answer = answer._replace(evidence=text, anchor=anchor, besides=anchor.besides)
+    elif answer.position is not None:
+        answer = answer._replace(evidence=f"{answer.evidence}; what is before them was not compared")
+    if request.by != "mirror-maker" or compared is not None:
+        return answer
+    return _by_sync(request, answer, sync, syncs_text, new)
+
+
+def _at_same_offset(
+    request: MoveRequest, compared: Comparison | None, old: RecordLog | None, new: RecordLog
+) -> Placement:
+    """Return the same offset, which is not proved, or why reading cannot go on there."""
+    tp, position = request.partition, request.position
+    start, end = new.bounds(tp)
+    if start > position:
+        return _unknown(f"the log starts at offset {start} on '{request.cluster}': records from {position} on are gone")
+    if end < position:
+        return _unknown(f"the log ends at offset {end} on '{request.cluster}', before {position}: the copy lags behind")
+    known = evidence_around(old, request.old_partition, position, request.marks)
+    expected = [record for record in known.before if record.offset >= start]
+    there = {r.offset: r for r in new.records(tp, expected[0].offset, position)} if expected else {}
+    differs = [record.offset for record in expected if not _is_at(record, there)]
+    if compared is not None:
+        differs.append(compared.anchor.old)
+    if differs:
+        return _unknown(
+            f"'{request.cluster}' has another record or none at offset {min(differs)}: it is not a copy with same offsets"
+        )
+    text = f"{_number(len(known.before))} before it {_are(len(known.before))} the same there" if known.before else ""
+    why = "what is before them was not compared" if known.before else _nothing_known(request, known)
+    return Placement(position, "unproved", None, "; ".join(filter(None, (text, why))))
+
+
+def _is_at(record: RecordPrint, there: Mapping[int, RecordPrint]) -> bool:
+    return record.offset in there and record.same(there[record.offset], headers=True)
 
 
 def _unknown(why: str) -> Placement:
@@ -89,142 +291,43 @@ def _nothing_known(request: MoveRequest, known: Evidence) -> str:
             "truncated, and the checkpoint has no mark of the last records before it"
         )
     if request.readable:
-        return f"cluster '{request.old_cluster}' does not hold the records around offset {request.position} any more"
+        return f"cluster '{request.old_cluster}' does not hold the records before offset {request.position} any more"
     return (
         f"cluster '{request.old_cluster}' does not answer, and the checkpoint has no mark of the last records that were "
         "read there"
     )
 
 
-def _number(count: int, noun: str = "record") -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-# --- same offsets -----------------------------------------------------------------------------------------------------
-
-
-def _at_same_offset(request: MoveRequest, known: Evidence, new: RecordLog, start: int, end: int) -> Placement:
-    position = request.position
-    if start > position:
-        return _unknown(f"the log starts at offset {start} on '{request.cluster}': records from {position} on are gone")
-    if known.is_start:
-        return Placement(position, "exact", 0, "no record was read before it")
-    if end < position:
-        return _unknown(f"the log ends at offset {end} on '{request.cluster}', before {position}: the copy lags behind")
-    expected = (*known.before, *known.behind)
-    if not expected:
-        return Placement(position, "unproved", None, f"nothing was compared: {_nothing_known(request, known)}")
-    first, last = expected[0].offset, min(expected[-1].offset + 1, end)
-    if first < start:
-        first = start
-        expected = tuple(record for record in expected if record.offset >= start)
-    there = {record.offset: record for record in new.records(request.partition, first, last)}
-    compared = 0
-    for record in expected:
-        if record.offset >= last:
-            break
-        twin = there.pop(record.offset, None)
-        if twin is None or not record.same(twin, headers=True):
-            what = "no record" if twin is None else "another record"
-            return _unknown(
-                f"'{request.cluster}' has {what} at offset {record.offset}: it is not a copy with same offsets"
-            )
-        compared += 1
-    unasked = range(known.before[-1].offset + 1, position) if known.before else ()
-    strangers = [offset for offset in there if offset not in unasked]
-    if strangers:
-        return _unknown(
-            f"'{request.cluster}' has a record at offset {min(strangers)} where '{request.old_cluster}' has none"
-        )
-    if not compared:
-        return Placement(position, "unproved", None, "no record around it is on both clusters any more")
-    if known.gap and not any(record.offset < last for record in known.behind):
-        why = f"of the {_number(known.gap, 'offset')} before it nothing is known; those before them are the same"
-        return Placement(position, "unproved", None, why)
-    return Placement(
-        position, "exact", 0, f"{_number(compared)} around it {_are(compared)} the same at the same offsets"
-    )
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
-# --- the same records -------------------------------------------------------------------------------------------------
-
-
-def _by_records(request: MoveRequest, known: Evidence, new: RecordLog, hint: int | None) -> Placement:
-    """Look for the last record before the position; with none before it, for the first one behind it."""
-    if not known.before:
-        return _by_first_behind(request, known, new, hint)
-    tp, wanted, behind = request.partition, known.before, known.behind
+def _next_to(request: MoveRequest, known: Evidence, new: RecordLog, hint: int | None) -> Placement:
+    """Look for the last record before the position, with all that are known before it."""
+    tp, wanted = request.partition, known.before
+    if not wanted:
+        return _unknown(_nothing_known(request, known))
     last = len(wanted) - 1
     found, scope = search(new, tp, wanted, hint)
     if last not in found:
         return _not_there(request, found, last, scope)
-    start, end = new.bounds(tp)
     whole = [c for c in found[last] if c.run == len(wanted)]
-    whole = whole or [c for c in found[last] if start > 0 and c.from_start and c.run >= MARKS]
     if not whole:
         best = max(found[last], key=lambda candidate: candidate.run)
-        return Placement(
-            best.offset + 1,
-            "unproved",
-            None,
+        text = (
             f"offset {best.offset} has such a record, but only {best.run} of the last {_number(len(wanted))} before the "
-            "position are the same there: it may be another one, or the copy is not complete (yet)",
+            "position are the same there: it may be another one, or the copy is not complete (yet)"
         )
-    behind_it = {c.offset: followed(new, tp, c.offset + 1, end, behind) for c in whole}
-    if len(whole) > 1:
-        whole = [c for c in whole if not behind_it[c.offset].differs] or whole
-    longest = whole[0].run
-    # Of a copy that has lost its first records it is not known whether the same ones were among them.
-    is_cut = whole[0].from_start and start > 0
-    weak: Guarantee = "unproved" if is_cut else "at-least-once"
-    if len(whole) > 1:
-        again = sum(1 for _ in new.records(tp, whole[0].offset + 1, whole[-1].offset + 1))
-        text = f"it is on '{request.cluster}' {len(whole)} times, with the same {_number(longest)} up to it"
-        return Placement(whole[0].offset + 1, weak, again, text)
-    at, length = whole[0].offset, behind_it[whole[0].offset].length
-    if may_be_moved((*wanted, *behind[:length]), len(wanted) - longest, is_whole=wanted[0].offset == 0):
-        text = f"the {_number(longest)} up to offset {at} are the same, but they repeat each other"
-        return Placement(at + 1, weak, None, text)
-    if is_cut and longest < MARKS:
-        text = f"only the first {_number(longest)} on '{request.cluster}' {_are(longest)} the same; others are gone"
-        return Placement(at + 1, "unproved", None, text)
-    if known.gap and not length:
-        evidence = (
-            f"the record at offset {wanted[-1].offset} of '{request.old_cluster}' is at offset {at}; of the "
-            f"{_number(known.gap, 'offset')} behind it nothing is known"
-        )
-        return Placement(at + 1, "at-least-once", min(known.gap, max(0, end - at - 1)), evidence)
-    evidence = f"the last record before it is at offset {at}, with {_number(longest)} up to it the same"
-    # What is behind it on the old cluster too may look the same.
-    same = max((record.offset for record in islice(new.records(tp, at + 1, end), length)), default=at) if length else at
-    if more := [c.offset for c in found[last] if c.offset > same]:
-        again = sum(1 for _ in new.records(tp, at + 1, more[-1] + 1))
-        return Placement(at + 1, weak, again, f"{evidence}, but it is there again, last at offset {more[-1]}")
-    return Placement(at + 1, "exact", 0, evidence)
-
-
-def _by_first_behind(request: MoveRequest, known: Evidence, new: RecordLog, hint: int | None) -> Placement:
-    tp, behind = request.partition, known.behind
-    found, scope = search(new, tp, behind[:1], hint)
-    if not found:
-        return _unknown(f"the first record behind it is not on '{request.cluster}' (yet){scope}")
-    _, end = new.bounds(tp)
-    behind_it = {c.offset: followed(new, tp, c.offset, end, behind) for c in found[0]}
-    places = [offset for offset, its in behind_it.items() if not its.differs]
-    if not places or any(behind_it[offset].length < len(behind) for offset in places):
-        most = max(its.length for its in behind_it.values())
-        text = f"only {most} of the first {_number(len(behind))} behind it are on '{request.cluster}' together (yet)"
-        return Placement(next(iter(places or behind_it)), "unproved", None, text)
-    if len(places) > 1 or may_be_moved(behind, 0, is_whole=False):
-        again = sum(1 for _ in new.records(tp, places[0], places[-1])) if len(places) > 1 else None
-        text = f"the first {_number(len(behind))} behind it may be at several places on '{request.cluster}'"
-        return Placement(places[0], "at-least-once", again, text)
-    text = f"the first record behind it is at offset {places[0]}, with {_number(len(behind))} from it on the same"
-    return Placement(places[0], "exact", 0, text)
+        return Placement(best.offset + 1, "unproved", None, text)
+    at, length = whole[0].offset, whole[0].run
+    text = f"the last record before it is at offset {at}, with {_number(length)} up to it the same"
+    if len(found[last]) > 1:
+        again = sum(1 for _ in new.records(tp, at + 1, found[last][-1].offset + 1))
+        text = f"{text}, and it is there {len(found[last])} times, last at offset {found[last][-1].offset}"
+        return Placement(at + 1, "unproved", again, text)
+    if known.gap:
+        text = f"{text}; of the {_number(known.gap, 'offset')} after it nothing is known"
+        return Placement(at + 1, "unproved", known.gap, text)
+    repeat = may_be_moved(wanted, 0, is_whole=wanted[0].offset == 0)
+    return Placement(
+        at + 1, "unproved", None, f"{text}, but they repeat each other" if repeat else text, alone=not repeat
+    )
 
 
 def _not_there(request: MoveRequest, found: Mapping[int, list[Candidate]], last: int, scope: str) -> Placement:
@@ -242,36 +345,37 @@ def _not_there(request: MoveRequest, found: Mapping[int, list[Candidate]], last:
 # --- MirrorMaker ------------------------------------------------------------------------------------------------------
 
 
-def _by_syncs(request: MoveRequest, known: Evidence, old: RecordLog | None, new: RecordLog) -> Placement:
+def _sync_of(request: MoveRequest, old: RecordLog | None, new: RecordLog) -> tuple[Sync | None, str]:
+    """Return MirrorMaker's last sync before the position or, without one, why there is none."""
     # With offset-syncs.topic.location=target the topic is on the new cluster, and has the old one in its name.
     usual = f"mm2-offset-syncs.{request.old_cluster}.internal", f"mm2-offset-syncs.{request.cluster}.internal"
     topics = (request.offset_syncs, request.offset_syncs) if request.offset_syncs else usual
     syncs = new.syncs(topics[0], request.old_partition)
     if syncs is None and old is not None:
         syncs = old.syncs(topics[1], request.old_partition)
-    sync = translate(syncs or (), request.position)
-    why = _nothing_known(request, known)
-    if known.before or known.behind:
-        found = _by_records(request, known, new, sync.downstream if sync is not None else None)
-        if sync is None:
-            return found
-        if found.guarantee != "unproved":
-            text = f"{found.evidence}; MirrorMaker's last sync before it leads to {sync.downstream}"
-            return found._replace(evidence=text)
-        why = found.evidence
     if syncs is None:
-        where = f"neither '{topics[0]}' on '{request.cluster}' nor '{topics[1]}' on '{request.old_cluster}' can be read"
-        return _unknown(f"{why}; {where}")
+        return None, (
+            f"neither '{topics[0]}' on '{request.cluster}' nor '{topics[1]}' on '{request.old_cluster}' can be read"
+        )
+    sync = translate(syncs, request.position)
+    return sync, "" if sync is not None else f"MirrorMaker has no sync of an offset up to {request.position}"
+
+
+def _by_sync(request: MoveRequest, answer: Placement, sync: Sync | None, why: str, new: RecordLog) -> Placement:
+    """Return the place that MirrorMaker's library gives: at the position, or before it."""
     if sync is None:
-        return _unknown(f"{why}; MirrorMaker has no sync of an offset up to {request.position}")
+        return answer._replace(evidence=f"{answer.evidence}; {why}")
     text = f"MirrorMaker has copied offset {sync.upstream} to {sync.downstream}"
     start, end = new.bounds(request.partition)
     if not start <= sync.downstream < end:
-        return _unknown(f"{why}; {text}, and the log there has offsets {start} to {end} now: it was cut, or made again")
-    if request.position in (sync.upstream, sync.upstream + 1):
-        return Placement(sync.downstream + request.position - sync.upstream, "exact", 0, text)
-    again = min(request.position - sync.upstream - 1, end - sync.downstream - 1)
-    return Placement(sync.downstream + 1, "at-least-once", again, f"{why}; {text}")
+        why = (
+            f"{answer.evidence}; {text}, and the log there has offsets {start} to {end} now: it was cut, or made again"
+        )
+        return _unknown(why)
+    text = f"{answer.evidence}; {text}. What only '{request.cluster}' has was not looked for"
+    after = min(1, request.position - sync.upstream)
+    again = max(0, min(request.position - sync.upstream - 1, end - sync.downstream - 1))
+    return Placement(sync.downstream + after, "at-least-once", again, text)
 
 
 def translate(syncs: Iterable[Sync], position: int) -> Sync | None:
@@ -294,15 +398,24 @@ def translate(syncs: Iterable[Sync], position: int) -> Sync | None:
 # --- a time -----------------------------------------------------------------------------------------------------------
 
 
-def _by_time(request: MoveRequest, known: Evidence, new: RecordLog, end: int) -> Placement:
-    time_ms = known.before[-1].time_ms if known.before else known.behind[0].time_ms
+def _by_time(request: MoveRequest, found: Placement, old: RecordLog | None, new: RecordLog) -> Placement:
+    """Return the first place of the last record's time, which is never after what the records show."""
+    known = evidence_around(old, request.old_partition, request.position, request.marks)
+    if request.position == 0 or any(one.kind in ("only new", "before") for one in found.besides):
+        return found
+    if not known.before:
+        return _unknown(_nothing_known(request, known))
+    time_ms = known.before[-1].time_ms
     if time_ms < 0:
         return _unknown("the record next to it has no time")
     position = new.offset_at(request.partition, time_ms)
     if position is None:
         return _unknown(f"'{request.cluster}' has no record of time {time_ms} ms or later (yet)")
-    exact = _by_records(request, known, new, position)
-    again = None
-    if exact.position is not None and exact.guarantee == "exact":
-        again = sum(1 for _ in new.records(request.partition, position, min(exact.position, end)))
-    return Placement(position, "at-least-once", again, f"it is the first record of time {time_ms} ms or later")
+    text = f"it is the first record of time {time_ms} ms or later"
+    if found.position is None or found.guarantee == "unproved" or position > found.position:
+        return Placement(
+            position, "at-least-once", None, f"{text}. What only '{request.cluster}' has was not looked for"
+        )
+    again = sum(1 for _ in new.records(request.partition, position, found.position))
+    overlap = None if found.overlap is None else again + found.overlap
+    return Placement(position, "at-least-once", overlap, f"{text}; {found.evidence}", found.anchor, found.besides)

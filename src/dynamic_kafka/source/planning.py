@@ -24,8 +24,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from dynamic_kafka.history.model import HistoryTask
+from dynamic_kafka.errors import ClusterUnavailableError
+from dynamic_kafka.history.model import HistoryGap, HistoryTask, pieces
 from dynamic_kafka.source.collector import without_collector
+from dynamic_kafka.source.document import ClusterOffsets, HistoryStage
 from dynamic_kafka.source.offsets import Document, Packing
 
 __all__ = ["ClusterAccess", "OffsetRange", "Range", "ReadTask", "parse_offset_ranges", "plan", "skip"]
@@ -83,17 +85,19 @@ class ClusterAccess:
 
 
 class ReadTask(NamedTuple):
-    """The work of a Spark task: ranges, and the access to their clusters; or rows of a history."""
+    """The work of a Spark task: ranges, and the access to their clusters; or rows of a history; or the last row."""
 
     ranges: list[Range]
     clusters: Mapping[str, ClusterAccess]
     history: HistoryTask | None = None
+    last_row: bool = False
 
 
 @without_collector
 def plan(document: Document) -> list[list[Range]]:
     """Return the tasks of the document's batch; an empty list if there is nothing to read."""
-    ranges = [
+    ranges = _gap_ranges(document.history, document.clusters)
+    ranges += [
         _range((name, topic, cluster.topics[topic], partition, start, end))
         for name, cluster in sorted(document.clusters.items())
         for (topic, partition), (start, end) in sorted(cluster.ranges.items())
@@ -108,6 +112,30 @@ def plan(document: Document) -> list[list[Range]]:
         return _whole(ranges, work, packing)
     count = max(-(-work // packing.records_per_task), packing.min_tasks)
     return _cut(ranges, records, min(count, packing.max_tasks or count, records))
+
+
+def _gap_ranges(stage: HistoryStage | None, clusters: Mapping[str, ClusterOffsets]) -> list[Range]:
+    """Return the ranges of Kafka in the gaps of a history, under today's names of the clusters.
+
+    Raises:
+        ClusterUnavailableError: If the cluster of a gap is not read any more.
+    """
+    found: list[Range] = []
+    for gap, first, last in pieces(stage.history, *stage.range) if stage is not None else ():
+        if not isinstance(gap, HistoryGap):
+            continue
+        by_id = (name for name, state in clusters.items() if gap.kafka_id and state.kafka_id == gap.kafka_id)
+        name = next(by_id, gap.cluster)
+        if name not in clusters or gap.topic not in clusters[name].topics:
+            raise ClusterUnavailableError(
+                f"Cluster '{gap.cluster}', topic '{gap.topic}', partition {gap.partition}: the history has a gap at offsets "
+                f"{gap.start} to {gap.end - 1}, which is read from Kafka, but the metadata does not name that topic any "
+                "more. Name it there until the history is read",
+                cluster_id=gap.cluster,
+            )
+        topic_id = clusters[name].topics[gap.topic]
+        found.append(Range(name, gap.topic, topic_id, gap.partition, gap.start + first, gap.start + last))
+    return found
 
 
 def _whole(ranges: list[Range], left: int, packing: Packing) -> list[list[Range]]:

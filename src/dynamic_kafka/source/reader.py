@@ -49,8 +49,7 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
 from dynamic_kafka.kafka.logins import without_token_answer
 from dynamic_kafka.kafka.principal import principal
-from dynamic_kafka.source.fetchers import make_fetcher
-from dynamic_kafka.source.fetching import BATCH_RECORDS, DAMAGED, Decoding, Fetcher, FetchEvent, Span
+from dynamic_kafka.source.fetcher import BATCH_RECORDS, DAMAGED, Decoding, Fetcher, FetchEvent, Span
 from dynamic_kafka.source.inquiry import GONE, Inquiry
 from dynamic_kafka.source.loss import Proof, prove
 from dynamic_kafka.source.planning import ClusterAccess, OffsetRange, Range, ReadTask
@@ -133,14 +132,7 @@ def read(
                 ranges, access = list(grouped), task.clusters[cluster]
                 has_headers = "headers" in schema.names
                 opened = stack.enter_context(_clients_for(ranges, access, settings, tally, has_headers=has_headers))
-                fetcher = make_fetcher(
-                    settings.reader_implementation,
-                    opened,
-                    access.properties,
-                    cluster,
-                    schema,
-                    decoding=decoding,
-                )
+                fetcher = Fetcher(opened, cluster, schema, decoding)
                 reader = _ClusterReader(cluster, ranges, opened, fetcher, settings=settings, access=access)
                 reader.tally = tally
                 readers.append(reader)

@@ -174,7 +174,8 @@ def reconcile(
     }
     document.done = max(1, done_before) if not requests and _is_done(document, desired, answered, policy) else 0
     changed = step.changed or previous is None or document.done != done_before
-    return Reconciled(document, views, requests, step.events, changed, moving.moves, moving.standby, moving.standing_by)
+    more = moving.moves, moving.standby, moving.standing_by, moving.comparisons
+    return Reconciled(document, views, requests, step.events, changed, *more)
 
 
 def _topics_of_stream(
@@ -304,6 +305,7 @@ class _Reconciliation:
             unseen=dict(before.unseen),
             retained=dict(before.retained),
             marks=dict(before.marks),
+            anchors=dict(before.anchors),
         )
 
     def _handle_stopping(self, name: str, state: ClusterOffsets, stopping: KafkaOffsetsInitializer | None) -> None:
@@ -351,6 +353,7 @@ class _Reconciliation:
                 self._lost(name, state, [tp], view, reason)
                 state.ranges[tp] = (lowest, lowest)
                 state.marks.pop(tp, None)
+                state.anchors.pop(tp, None)
                 self.changed = True
 
     def _handle_deleted(self, name: str, state: ClusterOffsets, wanted: Collection[str], view: ClusterView) -> None:
@@ -459,7 +462,8 @@ class _Reconciliation:
         kept = desired.topics if desired is not None else frozenset()
         for topic, retained in list(state.retained.items()):
             if topic not in kept and self.is_over(retained):
-                del state.retained[topic]  # not worth a batch of its own: written with the next one
+                del state.retained[topic]
+                self.changed = True  # written down now: while the query idles, no later batch would forget them
                 self.events.append(Event("info", f"Cluster '{name}', topic '{topic}': its retained positions expired"))
 
     # --- addition ---

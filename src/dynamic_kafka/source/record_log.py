@@ -19,6 +19,7 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients, kept_clients, with_known_leaders
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.source.evidence import MARKS, Marks, RecordPrint, Sync
+from dynamic_kafka.source.model import KafkaRow
 
 __all__ = ["KafkaRecordLog", "OffsetSyncs", "open_log", "parse_sync", "print_of"]
 
@@ -119,6 +120,14 @@ class KafkaRecordLog:
         """See `RecordLog`."""
         for message in self._messages({tp: (start, end)}):
             yield print_of(message)
+
+    def rows_at(self, offsets: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, KafkaRow]:
+        """Return the records at offsets, without those that do not exist."""
+        found = {}
+        for message in self._messages({tp: (offset, offset + 1) for tp, offset in offsets.items()}):
+            tp = KafkaTopicPartition(message.topic() or "", message.partition() or 0)
+            found[tp] = KafkaRow(message.timestamp()[1], _as_bytes(message.key()), _as_bytes(message.value()))
+        return found
 
     def syncs(self, topic: str, of: KafkaTopicPartition) -> list[Sync] | None:
         """See `RecordLog`."""
@@ -242,11 +251,15 @@ def print_of(message: Message) -> RecordPrint:
     )
 
 
+def _as_bytes(part: Any) -> bytes | None:
+    return part.encode() if isinstance(part, str) else part
+
+
 def _hash(*parts: Any) -> str:
     """Return a hash of bytes, of which some may be missing."""
     digest = blake2b(digest_size=_HASH_BYTES)
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
+        data = _as_bytes(part)
         digest.update(_LENGTH.pack(-1 if data is None else len(data)))
         digest.update(data or b"")
     return digest.hexdigest()

@@ -14,7 +14,6 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartiti
 from dynamic_kafka.kafka.config.documents import DocumentRules, cluster_properties
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
-from dynamic_kafka.native import Implementation
 from dynamic_kafka.options import Parser, boolean, choice, duration_ms, integer, non_blank, option
 from dynamic_kafka.source.offsets import Packing
 from dynamic_kafka.source.planning import OffsetRange, parse_offset_ranges
@@ -51,6 +50,7 @@ class SourceSettings:
         unavailable_after_ms: The time without an answer after which a cluster counts as unavailable.
         metrics: What is reported to the metrics server; None for nothing.
         history: What is read before Kafka; None for nothing.
+        last_row: Whether a row follows the last record; see `spark.last_row`.
     """
 
     service: Callable[[], KafkaMetadataService] = field(repr=False)
@@ -71,6 +71,7 @@ class SourceSettings:
     unavailable_after_ms: int = 60_000
     metrics: MetricsSettings | None = None
     history: HistorySettings | None = None
+    last_row: bool = False
 
     # following the metadata
     metadata_interval_ms: int = option(
@@ -178,13 +179,6 @@ class SourceSettings:
         "1 min",
         doc="With alignment: how long a partition that was read to its end, or a cluster that does not answer, still holds "
         "the others back. Without alignment it has no effect.",
-    )
-    reader_implementation: Implementation = option(
-        "reader-implementation",
-        choice(*get_args(Implementation)),
-        "auto",
-        doc="What reads the records on the executors: `native` is the native kernel (the extra `native`), `python` is plain "
-        "Python. `auto` is the kernel where it is installed. A cluster with tokens from Python code is read by Python.",
     )
     include_headers: bool = option("includeHeaders", boolean, "false", doc="If true, adds the column `headers`.")
     include_leader_epoch: bool = option(

@@ -4,8 +4,8 @@ Rules:
 
 1. The history is frozen with the first document. So are Kafka's positions, which are in the document from then on like those
    of any other query: nothing is between the two.
-2. A batch reads rows of the history or records of Kafka, never both. The stage is a range of the history's rows. It moves as
-   the range of a partition does, and has its limits.
+2. A batch reads of the history or of what follows in Kafka, never both. The stage is a range of the history's rows, and of
+   the offsets in its gaps. It moves as the range of a partition does, and has its limits.
 3. Tasks follow from the document alone: files in order, parts of a file (row groups) whole where that is possible.
 4. Once all rows are read, the list of files is dropped. What was frozen and promised stays, for people.
 """
@@ -18,10 +18,19 @@ from dataclasses import replace
 from typing import Any
 
 from dynamic_kafka.errors import CheckpointError
-from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryPiece, HistoryTask, TimeLimit, pieces
+from dynamic_kafka.history.model import (
+    FrozenHistory,
+    HistoryFile,
+    HistoryGap,
+    HistoryPiece,
+    HistoryTask,
+    TimeLimit,
+    pieces,
+)
 from dynamic_kafka.observe.reports import HistoryLeft
 from dynamic_kafka.source.columns import pack_bytes, pack_tightly, unpack_bytes, unpack_ints
 from dynamic_kafka.source.document import HistoryStage, Packing
+from dynamic_kafka.source.promise import decode_promise, encode_promise
 
 __all__ = ["check_stage", "decode_stage", "encode_stage", "left_of", "next_stage", "plan_stage", "progress"]
 
@@ -39,17 +48,17 @@ def next_stage(stage: HistoryStage, limit: int | None) -> HistoryStage:
 
 
 def plan_stage(stage: HistoryStage, packing: Packing) -> list[HistoryTask]:
-    """Return the tasks of the stage's range; an empty list if it is empty."""
-    start, end = stage.range
-    parts = list(pieces(stage.history, start, end))
+    """Return the tasks that read files for the stage's range; an empty list if there is none to read."""
+    parts = [part for part in pieces(stage.history, *stage.range) if isinstance(part.file, HistoryFile)]
     if not parts:
         return []
-    work = end - start + _FILE_COST * len({part.file.path for part in parts})
+    rows = sum(part.last - part.first for part in parts)
+    work = rows + _FILE_COST * len({part.file.path for part in parts})
     count = max(round(work / packing.records_per_task), 1)
     if packing.cuts:
         count = max(-(-work // packing.records_per_task), packing.min_tasks)
-        count = min(count, packing.max_tasks or count, end - start)
-        parts = [half for part in parts for half in _cut(part, max((end - start) // count, 1))]
+        count = min(count, packing.max_tasks or count, rows)
+        parts = [half for part in parts for half in _cut(part, max(rows // count, 1))]
     count = min(count, packing.max_tasks or count)
     share = work / count
     tasks: list[list[HistoryPiece]] = [[]]
@@ -83,7 +92,7 @@ def progress(stage: HistoryStage) -> dict[str, Any]:
         "read": read,
         "location": history.location,
         "evidence": history.evidence,
-        "promise": stage.promise,
+        **stage.promise.as_progress(),
     }
 
 
@@ -128,7 +137,7 @@ def encode_stage(stage: HistoryStage) -> dict[str, Any]:
         "location": history.location,
         "format": history.format,
         "evidence": history.evidence,
-        "promise": stage.promise,
+        "promise": encode_promise(stage.promise),
         "rows": history.rows,
         "start": stage.range[0],
         "count": stage.range[1] - stage.range[0],
@@ -140,16 +149,20 @@ def encode_stage(stage: HistoryStage) -> dict[str, Any]:
     if history.decoded:
         result["decoded"] = True
     if history.files:
-        files = history.files
+        files = [file for file in history.files if isinstance(file, HistoryFile)]
         result["files"] = {
             "paths": _pack([file.path for file in files]),
             "sizes": pack_tightly([file.size for file in files]),
             "modified": pack_tightly([file.modified_ns for file in files]),
+            "checksums": pack_tightly([file.checksum for file in files]),
             "parts": pack_tightly([len(file.rows) for file in files]),
             "rows": pack_tightly([rows for file in files for rows in file.rows]),
         }
         if any(file.values for file in files):
             result["files"]["values"] = _pack([dict(file.values) for file in files])
+        gaps = [[number, *file] for number, file in enumerate(history.files) if isinstance(file, HistoryGap)]
+        if gaps:
+            result["files"]["gaps"] = _pack(gaps)
     return result
 
 
@@ -170,7 +183,7 @@ def decode_stage(value: Mapping[str, Any]) -> HistoryStage:
         bool(value.get("decoded", False)),
     )
     start, count = int(value["start"]), int(value["count"])
-    stage = HistoryStage(history, value["promise"], (start, start + count))
+    stage = HistoryStage(history, decode_promise(value["promise"]), (start, start + count))
     if not 0 <= start <= start + count <= history.rows:
         raise ValueError(f"rows [{start}, {start + count}) of {history.rows}")
     if start < history.rows and sum(map(sum, (file.rows for file in history.files))) != history.rows:
@@ -178,17 +191,23 @@ def decode_stage(value: Mapping[str, Any]) -> HistoryStage:
     return stage
 
 
-def _files(value: Mapping[str, Any]) -> Iterator[HistoryFile]:
+def _files(value: Mapping[str, Any]) -> list[HistoryFile | HistoryGap]:
     paths = _unpack(value["paths"])
-    counts, rows = (unpack_ints(value[name], tightly=True) for name in ("parts", "rows"))
-    sizes, modified = (unpack_ints(value[name], tightly=True) for name in ("sizes", "modified"))
+    names = ("sizes", "modified", "checksums", "parts", "rows")
+    sizes, modified, checksums, counts, rows = (unpack_ints(value[name], tightly=True) for name in names)
     values = _unpack(value["values"]) if "values" in value else [{}] * len(paths)
+    files: list[HistoryFile | HistoryGap] = []
     at = 0
-    for path, size, modified_ns, count, of_folders in zip(paths, sizes, modified, counts, values, strict=True):
-        yield HistoryFile(path, size, modified_ns, tuple(rows[at : at + count]), of_folders)
+    for path, size, modified_ns, checksum, count, of_folders in zip(
+        paths, sizes, modified, checksums, counts, values, strict=True
+    ):
+        files.append(HistoryFile(path, size, modified_ns, checksum, tuple(rows[at : at + count]), of_folders))
         at += count
     if at != len(rows):
         raise ValueError(f"{len(rows)} parts instead of {at}")
+    for number, *gap in _unpack(value["gaps"]) if "gaps" in value else ():
+        files.insert(number, HistoryGap(*gap))
+    return files
 
 
 def _pack(values: list[Any]) -> list[Any] | str:

@@ -2,9 +2,10 @@
 
 Spark repeats such a batch as its document says, and the document names the old cluster. If that does not answer, if the
 metadata does not name it any more, and if another cluster continues it, then both ends of each range are looked for
-on the copy by the marks in the document. Both have to be exact, and the range has to have as many offsets on the copy:
-another number comes from markers of transactions, or from records that were not copied, were repeated, or are of the
-copy only. The records in the middle of a range are not compared. Pure: the questions go through `ask`.
+on the copy by the marks in the document. The records before each end have to be at one place only, and the range has to
+have as many offsets on the copy: another number comes from markers of transactions, or from records that were not copied,
+were repeated, or are of the copy only. The records in the middle of a range are not compared, and the message says that.
+Pure: the questions go through `ask`.
 """
 
 from __future__ import annotations
@@ -53,27 +54,30 @@ def stand_in(
             continue
         there = KafkaTopicPartition(names[tp.topic], tp.partition)
         marks = document.clusters[old].marks.get(tp, ())
-        placed = [
-            ask(MoveRequest(new, there, old, tp, position, continues.by, continues.offset_syncs, False, marks))
-            for position in span
-        ]
-        first, last = (p.position if p.guarantee == "exact" else None for p in placed)
+        placed = [ask(MoveRequest(new, there, old, tp, position, "records", "", False, marks)) for position in span]
+        first, last = (p.position if p.guarantee == "exact" or p.alone else None for p in placed)
         if first is not None and last is not None and last - first != span[1] - span[0]:
             why = (
                 f"it has {last - first} offsets there and not {span[1] - span[0]}: markers of transactions, or records that "
                 "only one of them has, or that were repeated"
             )
-            placed[0] = placed[0]._replace(guarantee="unproved", evidence=why)
-            first = None
+            placed[0], first = placed[0]._replace(guarantee="unproved", evidence=why, alone=False), None
+        elif first is not None and continues.by == "same-offsets" and first != span[0]:
+            why = f"the range begins at offset {first} there, so it is not a copy with same offsets"
+            placed[0], first = placed[0]._replace(guarantee="unproved", evidence=why, alone=False), None
         where = f"cluster '{old}', topic '{tp.topic}', partition {tp.partition}, offsets {span[0]} to {span[1]}"
         if first is None or last is None or first > last:
-            why = next((p.evidence for p in placed if p.position is None or p.guarantee != "exact"), "they do not fit")
+            bad = (p.evidence for p in placed if p.position is None or not (p.alone or p.guarantee == "exact"))
+            why = next(bad, "they do not fit")
             said.append(f"The records of {where} cannot be read from cluster '{new}': {why}")
         else:
             found[tp] = Range(new, there.topic, "", there.partition, first, last)
     if found:
         shown = listed((f"{r.topic}/{r.partition}:{r.start}-{r.end}" for r in found.values()), 10)
-        said.append(f"Cluster '{old}' does not answer. Its part of this batch is read from cluster '{new}': {shown}")
+        said.append(
+            f"Cluster '{old}' does not answer. Its part of this batch is read from cluster '{new}': {shown}. The last "
+            "records before both ends and the number of offsets are the same, what is between was not compared"
+        )
     taken: set[KafkaTopicPartition] = set()
     replaced: list[list[Range]] = []
     for group in groups:

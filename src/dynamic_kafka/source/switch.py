@@ -3,14 +3,19 @@
 ==================================================  =====================================================================
 situation                                           rule
 ==================================================  =====================================================================
-the history has coordinates                         Kafka goes on behind the largest offset of each partition
+the history has coordinates                         Kafka goes on after the largest offset of each partition
 a partition that the history does not have          its beginning
-a cluster, topic or partition of the history that   a warning: its rows are read from the history, and nothing after them
-the query does not read
+a cluster or topic of the history that the query    a warning, and its largest offsets stay in the document: once it is read,
+does not read                                       Kafka goes on after them
+offsets that the history does not have              those that Kafka has are read from it, in their place; of an archive that
+                                                    has never read them, the others are an error, or told if data loss is
+                                                    tolerated; of other files they are told, because they may be markers
 Kafka does not have the offset any more             an error with the number of missing records, or the beginning if data
                                                     loss is tolerated
 Kafka's log ends before it                          an error: it is another log
 another cluster.id or topic id than in the history  an error
+a topic without an id to compare                    the record at the largest offset has to be the same; another one is an
+                                                    error, and none makes the promise "not proved"
 a cluster or partition does not answer              an error, also with `isolate`: where it goes on could not be proved
 starting offsets or a time are given                checked in the same way. Of a time nothing can be counted: it is an error
                                                     if the log has no record from before it, but has lost some
@@ -25,17 +30,29 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, OffsetResolutionError, listed
-from dynamic_kafka.history.model import LargestOffsets
-from dynamic_kafka.history.settings import HistorySettings
+from dynamic_kafka.history.coverage import Coverage, Offsets, gaps_between
+from dynamic_kafka.history.model import HistoryGap, LargestOffsets, Place
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, PartitionOffsetsRetriever
 from dynamic_kafka.source.document import Document
-from dynamic_kafka.source.model import ClusterView, DesiredCluster, Event
+from dynamic_kafka.source.model import ClusterView, DesiredCluster, Event, KafkaRow
+from dynamic_kafka.source.promise import Seen, counted, shown_place
 
-__all__ = ["AfterHistory", "NextOffsets", "Switched", "check_answers", "check_positions", "next_offsets", "promise"]
+__all__ = [
+    "AfterHistory",
+    "NextOffsets",
+    "Switched",
+    "Unread",
+    "check_answers",
+    "check_positions",
+    "check_rows",
+    "gaps_of",
+    "next_offsets",
+]
 
 NextOffsets = dict[str, dict[KafkaTopicPartition, int]]
 """The offsets at which Kafka goes on, by today's name of the cluster."""
 _MOST = 5
+_MOST_GAPS = 1_000
 _RECOGNIZED = {
     (True, True): "cluster.id and topic id",
     (True, False): "cluster.id and the topics' names",
@@ -45,6 +62,20 @@ _RECOGNIZED = {
 """By what a partition was recognized: whether ids of clusters and of topics could be compared."""
 
 
+class Unread(NamedTuple):
+    """A topic of the history that the query does not read.
+
+    Attributes:
+        kafka_id: The cluster.id in the history; "" if it is unknown.
+        topic_id: The topic id in the history; "" if it is unknown.
+        offsets: The offset after the history's last one, by partition.
+    """
+
+    kafka_id: str
+    topic_id: str
+    offsets: dict[int, int]
+
+
 class Switched(NamedTuple):
     """Where Kafka goes on after a history.
 
@@ -52,11 +83,17 @@ class Switched(NamedTuple):
         offsets: The offsets.
         events: Warnings.
         recognized: By what clusters and topics were recognized, with the number of partitions.
+        places: Today's cluster and partition, by the place in the history.
+        without_id: The places of which no topic ids could be compared.
+        unread: The topics that are not read, by the name of the cluster and the topic.
     """
 
     offsets: NextOffsets
     events: list[Event]
     recognized: Counter[str]
+    places: dict[Place, tuple[str, KafkaTopicPartition]]
+    without_id: set[Place]
+    unread: dict[tuple[str, str], Unread]
 
 
 @dataclass(frozen=True)
@@ -69,6 +106,7 @@ class AfterHistory(KafkaOffsetsInitializer):
         given: The offsets that the user gives, in their place.
         is_time: True if these are of a time.
         given_up: Is told what is missing, if that is tolerated: one text for each answer.
+        begins: Is told where the partitions begin in Kafka.
     """
 
     tolerant: bool
@@ -76,6 +114,7 @@ class AfterHistory(KafkaOffsetsInitializer):
     given: KafkaOffsetsInitializer | None = None
     is_time: bool = False
     given_up: list[str] = field(default_factory=list, compare=False, repr=False)
+    begins: dict[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def needs_group(self) -> bool:
@@ -92,6 +131,7 @@ class AfterHistory(KafkaOffsetsInitializer):
         """
         cluster = retriever.cluster_id
         begins = retriever.beginning_offsets(partitions)
+        self.begins.update({(cluster, tp): offset for tp, offset in begins.items()})
         if self.given is not None:
             wanted = self.given.get_partition_offsets(partitions, retriever)
         else:
@@ -165,7 +205,10 @@ def next_offsets(
     """
     found: NextOffsets = {}
     events: list[Event] = []
-    unread: dict[str, set[str]] = {}
+    places: dict[Place, tuple[str, KafkaTopicPartition]] = {}
+    unread: dict[tuple[str, str], Unread] = {}
+    left_out: dict[str, set[str]] = {}
+    without_id: set[Place] = set()
     recognized: Counter[str] = Counter()
     of_name = {name: archive.get(name, {}) for name, _, _ in largest}
     if "" in of_name and len(archive) == 1:  # files without a column `cluster` are of the only one
@@ -174,12 +217,14 @@ def next_offsets(
     for (name, topic, partition), offset in sorted(largest.items()):
         cluster = today[name]
         tp = KafkaTopicPartition(topic, partition)
+        topic_id = of_name[name].get("topics", {}).get(topic, "")
         if cluster is None or topic not in desired[cluster].topics:
-            unread.setdefault(name, set()).add(topic)
+            ids = str(of_name[name].get("id", "")), topic_id
+            unread.setdefault((cluster or name, topic), Unread(*ids, {})).offsets[partition] = offset + 1
             continue
         asked = desired[cluster].partitions
         if asked is not None and tp not in asked:
-            unread.setdefault(name, set()).add(f"{topic}-{partition}")
+            left_out.setdefault(name, set()).add(f"{topic}-{partition}")
             continue
         view = views[cluster]
         if topic not in view.topics or partition >= view.partitions[topic]:
@@ -188,7 +233,6 @@ def next_offsets(
                 "exist there now. Is it the right cluster, and was the topic deleted or made anew? Nothing was read",
                 cluster_id=cluster,
             )
-        topic_id = of_name[name].get("topics", {}).get(topic, "")
         if topic_id and view.topics[topic] and view.topics[topic] != topic_id:
             raise OffsetResolutionError(
                 f"Cluster '{cluster}', topic '{topic}' was made anew after the history: its topic id was {topic_id} and is "
@@ -203,16 +247,28 @@ def next_offsets(
         by_id = bool(of_name[name].get("id") and view.kafka_id)
         by_topic_id = bool(topic_id and view.topics[topic])
         recognized[_RECOGNIZED[by_id, by_topic_id]] += 1
-    for name, topics in unread.items():
+        places[name, topic, partition] = cluster, tp
+        if not by_topic_id:
+            without_id.add((name, topic, partition))
+    for name in sorted({cluster for cluster, _ in unread}):
+        topics = sorted(topic for cluster, topic in unread if cluster == name)
+        events.append(
+            Event(
+                "warning",
+                f"The history has rows of cluster '{name}', topics {listed(topics, _MOST)}, which this query does not read "
+                "from Kafka now. Once it does, it goes on after the history's last offsets",
+            )
+        )
+    for name, tps in left_out.items():
         of_cluster = f"cluster '{name}', " if name else ""
         events.append(
             Event(
                 "warning",
-                f"The history has rows of {of_cluster}topics {listed(sorted(topics), _MOST)}, which "
-                "this query does not read from Kafka: after the history no more of their rows follow",
+                f"The history has rows of {of_cluster}partitions {listed(sorted(tps), _MOST)}, which this query does not "
+                "read from Kafka: after the history no more of their rows follow",
             )
         )
-    return Switched(found, events, recognized)
+    return Switched(found, events, recognized, places, without_id, unread)
 
 
 def _name_today(
@@ -287,45 +343,89 @@ def check_positions(document: Document, offsets: NextOffsets, *, given: Collecti
             )
 
 
-def promise(
-    settings: HistorySettings,
-    document: Document,
-    offsets: NextOffsets,
-    *,
-    recognized: Mapping[str, int],
-    given_up: Sequence[str] = (),
-) -> str:
-    """Return what is guaranteed at the switch, in words.
+def gaps_of(
+    places: Mapping[Place, tuple[str, KafkaTopicPartition]],
+    coverage: Mapping[Place, Coverage],
+    archived: Mapping[Place, Sequence[Offsets]] | None,
+    begins: Mapping[tuple[str, KafkaTopicPartition], int],
+    kafka_ids: Mapping[str, str],
+) -> tuple[dict[Place, list[HistoryGap]], list[Seen]]:
+    """Return the offsets that the history does not have and Kafka has, and what is to be said of them and of the others.
 
     Args:
-        settings: The settings of the history.
-        document: The first document.
-        offsets: Where Kafka goes on.
-        recognized: As `Switched.recognized`.
-        given_up: As `AfterHistory.given_up`.
+        places: The places that are read from Kafka, as in `Switched`.
+        coverage: The offsets of the history's rows.
+        archived: Of an archive, the offsets that it has read.
+        begins: Where the partitions begin in Kafka.
+        kafka_ids: The cluster.id of each cluster.
     """
-    lost = f"Not exact: {listed(given_up, _MOST)}; failOnDataLoss=false" if given_up else ""
-    if settings.switch == "timestamp":
-        assert settings.limit is not None
-        return (
-            f"Kafka goes on at the time {settings.limit.before_ms}. Exact only if '{settings.limit.column}' is the time of "
-            "Kafka's record and the history is complete up to that time; and a record that was written later with an "
-            f"earlier time is read from Kafka, too{lost and f'. {lost}'}"
+    there: list[tuple[Place, Offsets]] = []
+    gone: list[tuple[Place, Offsets]] = []
+    before: list[tuple[Place, Offsets]] = []
+    inside: list[tuple[Place, Offsets]] = []
+    known = {place: found.spans for place, found in coverage.items()} if archived is None else archived
+    for place, spans in sorted(known.items()):
+        begin = begins.get(places[place], spans[-1].end) if place in places else spans[-1].end
+        inside += [(place, span._replace(rows=span.end - span.start - span.rows)) for span in spans if not span.whole]
+        first = spans[0].start
+        for gap in [Offsets(0, first, first), *gaps_between(spans)]:
+            cut = min(max(begin, gap.start), gap.end)
+            if cut < gap.end:
+                there.append((place, Offsets(cut, gap.end, gap.end - cut)))
+            if gap.start < cut:
+                (gone if gap.start else before).append((place, Offsets(gap.start, cut, cut - gap.start)))
+    there.sort(key=lambda entry: -entry[1].rows)
+    read, unread = sorted(there[:_MOST_GAPS]), sorted(there[_MOST_GAPS:])
+    gaps: dict[Place, list[HistoryGap]] = {}
+    for place, span in read:
+        cluster, tp = places[place]
+        gaps.setdefault(place, []).append(
+            HistoryGap(cluster, kafka_ids.get(cluster, ""), tp.topic, tp.partition, span.start, span.end)
         )
-    if settings.switch == "starting-offsets":
-        at = "Kafka goes on at the starting offsets that were given"
-        return f"{at}. {lost or 'Exact only if the history ends right before them'}"
-    known = sum(map(len, offsets.values()))
-    new = sum(len(c.ranges) for c in document.clusters.values()) - known
-    by = " and ".join(
-        f"by {by}" + (f" ({n} partitions)" if len(recognized) > 1 else "") for by, n in recognized.items()
-    )
-    where = (
-        "behind the largest offset of each of" if settings.switch == "coordinates" else "where its checkpoint ended, in"
-    )
-    return (
-        f"Kafka goes on {where} {known} partitions in the history"
-        + (f"; {new} partitions that are not in it start at their beginning" if new else "")
-        + f". {lost or 'Exact'}"
-        + (f"; clusters and topics were recognized {by}" if by else "")
-    )
+    if archived is None:
+        lacking = counted("in no file", sorted([*gone, *unread, *inside]))
+    else:
+        lacking = [*counted("never read", sorted([*gone, *unread])), *counted("without record", inside)]
+    return gaps, [*lacking, *counted("read from Kafka", read), *counted("before", before)]
+
+
+def check_rows(
+    places: Mapping[Place, tuple[str, KafkaTopicPartition]],
+    of_history: Mapping[Place, Mapping[str, Any]],
+    of_kafka: Mapping[Place, KafkaRow],
+) -> tuple[Counter[str], list[Seen]]:
+    """Compare last records of the history with those that Kafka has at their offsets. One shows what topic it is.
+
+    Args:
+        places: The places of the topics to recognize, as in `Switched`.
+        of_history: Timestamp in milliseconds, key and value in the history, as far as it has them.
+        of_kafka: The same in Kafka, where it has a record at the offset.
+
+    Returns:
+        What was compared, with the number of places, and the places of topics of which nothing was.
+
+    Raises:
+        OffsetResolutionError: If two records differ: Kafka's topic is not the one of the history.
+    """
+    compared: Counter[str] = Counter()
+    known: set[tuple[str, str]] = set()
+    for place, (cluster, tp) in sorted(places.items()):
+        kafka, history = of_kafka.get(place), of_history.get(place, {})
+        if kafka is None or not history:
+            continue
+        differ = [name for name, value in history.items() if getattr(kafka, name) != value]
+        names = [name.removesuffix("_ms") for name in (differ or history)]
+        if differ:
+            where = f"Cluster '{cluster}', topic '{tp.topic}', partition {tp.partition}"
+            said = f"{where}: the record at the history's last offset has another {listed(names)} in Kafka"
+            raise OffsetResolutionError(
+                f"{said}. Was the topic made anew, is it another cluster, or was the history changed? Nothing was read. Set "
+                "history.switch to timestamp or starting-offsets",
+                cluster_id=cluster,
+            )
+        compared[f"the last record of the history, which has the same {listed(names)} in Kafka"] += 1
+        known.add((cluster, tp.topic))
+    unknown = [
+        shown_place(place) for place, (cluster, tp) in sorted(places.items()) if (cluster, tp.topic) not in known
+    ]
+    return compared, [Seen.of("not compared", unknown)] if unknown else []

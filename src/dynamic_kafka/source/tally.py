@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dynamic_kafka.native import implementation
 from dynamic_kafka.observe.clients import ClientTotals
 from dynamic_kafka.observe.place import Address
 from dynamic_kafka.observe.reporter import Reporter, new_name
 from dynamic_kafka.observe.reports import HistoryRead, UnreadKind
-from dynamic_kafka.source.fetching import Run
-from dynamic_kafka.source.settings import SourceSettings
+from dynamic_kafka.source.fetcher import Run
 
 __all__ = ["Observation", "Tally", "reported", "tally_of"]
 
@@ -54,16 +52,15 @@ class Tally:
 
     Args:
         run: The name of the run.
-        reader: What reads: "native" or "python".
 
     Attributes:
         address: The server; None until a task tells it.
         reporter: Sends the counts.
     """
 
-    def __init__(self, run: str, reader: str) -> None:
+    def __init__(self, run: str) -> None:
         self._lock = threading.Lock()
-        self._run, self._name, self._reader = run, new_name(), reader
+        self._run, self._name = run, new_name()
         self._counts: dict[tuple[str, str], dict[int, _Count]] = {}
         self._unread: dict[UnreadKind, dict[tuple[str, str], int]] = {}
         self._emit_lag_s: dict[str, float] = {}
@@ -149,7 +146,6 @@ class Tally:
                 "run": self._run,
                 "query_id": self._query[0],
                 "name": self._query[1],
-                "reader": self._reader,
                 "tasks": self._tasks,
                 "errors": self._errors,
                 "given_up": self._given_up,
@@ -178,11 +174,9 @@ class Tally:
 _tallies: dict[str, Tally] = {}
 
 
-def tally_of(observation: Observation, settings: SourceSettings) -> Tally:
+def tally_of(observation: Observation) -> Tally:
     """Return this process's tally of a run; a new one for its first task."""
-    tally = _tallies.pop(observation.run, None) or Tally(
-        observation.run, implementation(settings.reader_implementation)
-    )
+    tally = _tallies.pop(observation.run, None) or Tally(observation.run)
     _tallies[observation.run] = tally
     for oldest in list(_tallies)[:-_MOST_TALLIES]:
         _tallies.pop(oldest).reporter.close()

@@ -21,13 +21,14 @@ from dynamic_kafka.metadata.snapshot import Snapshot
 from dynamic_kafka.source.current_metadata import CurrentMetadata
 from dynamic_kafka.source.desired import desired_cluster, desired_clusters, desired_streams, is_undecided, to_monitor
 from dynamic_kafka.source.evidence import MoveRequest
-from dynamic_kafka.source.kept_marks import add_marks
+from dynamic_kafka.source.kept_marks import add_marks, unmarked
 from dynamic_kafka.source.lasting import Lasting
-from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest
+from dynamic_kafka.source.model import ClusterView, DesiredCluster, KafkaRow, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.monitor import ClusterMonitor, MonitorTarget
 from dynamic_kafka.source.movers import Movers
 from dynamic_kafka.source.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.planning import ClusterAccess
+from dynamic_kafka.source.record_log import OffsetSyncs, open_log
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["SourceSnapshot", "SourceView"]
@@ -196,6 +197,22 @@ class SourceView:
         wait_s = self._settings.unavailable_after_ms / 1000 if patient else _NEWS_S
         return self._movers.request(requests, properties, wait_s)
 
+    def rows_at(
+        self, cluster: str, state: ClusterOffsets, offsets: Mapping[KafkaTopicPartition, int]
+    ) -> dict[KafkaTopicPartition, KafkaRow]:
+        """Return the records at offsets of a cluster; nothing where there is none, such as at a marker.
+
+        Raises:
+            ClusterUnavailableError: If the cluster does not answer.
+        """
+        settings = self._settings
+        properties = self.metadata.properties(cluster, state.properties)
+        timeout_s = settings.call_timeout_ms / 1000
+        with open_log(
+            cluster, properties, OffsetSyncs(), group_id=settings.consumer_group, timeout_s=timeout_s
+        ) as records:
+            return records.rows_at(offsets)
+
     def add_marks(self, document: Document, standby: Mapping[str, Collection[str]]) -> bool:
         """Add the last records before the end of each range to a document, for topics that another cluster may continue.
 
@@ -208,12 +225,29 @@ class SourceView:
         added = False
         for name, topics in standby.items():
             kept = document.clusters[name]
-            tps = [tp for tp, (_, end) in kept.ranges.items() if tp.topic in topics and end > 0]
+            # Compaction may have removed records since: marks that are current are not read again.
+            tps = unmarked(kept, topics)
             if name not in self.monitors or self.monitors[name].failing_for_s is not None:
                 continue
             found = self._movers.marks(name, kept, tps, self.metadata.properties(name, kept.properties), _MARKS_S)
             for tp, marks in found.items():
                 added |= add_marks(kept, tp, marks)
+        return added
+
+    def add_anchors(self, document: Document, comparisons: Collection[MoveRequest]) -> bool:
+        """Add to a document how far logs and their copies were compared, and have that go on. Nothing is waited for.
+
+        Returns:
+            Whether there is something new that should not wait for the next batch.
+        """
+        names = {name for request in comparisons for name in (request.cluster, request.old_cluster)}
+        properties = {name: self.metadata.properties(name, document.clusters[name].properties) for name in names}
+        added = False
+        for request, (anchor, is_finished) in self._movers.follow(comparisons, properties).items():
+            anchors = document.clusters[request.old_cluster].anchors
+            before = anchors.get(request.old_partition)
+            anchors[request.old_partition] = anchor
+            added |= before is None or (is_finished and before.until < anchor.until)
         return added
 
     def forget_answers(self, still_open: Collection[OffsetRequest]) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -35,6 +36,7 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.native import kernel
 
 # Every Spark session imports this module through pyspark_dynamic_kafka, so slow modules are imported where they are used.
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from dynamic_kafka.sink.settings import SinkSettings
     from dynamic_kafka.source.configure import SourceObjects
     from dynamic_kafka.source.enumerator import SourceEnumerator
-    from dynamic_kafka.source.fetching import Decoding
+    from dynamic_kafka.source.fetcher import Decoding
     from dynamic_kafka.source.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
     from dynamic_kafka.source.tally import Observation, Tally
@@ -55,6 +57,7 @@ __all__ = [
     "ARCHIVE_PLAN",
     "COLUMN_TYPES",
     "HISTORY_ROW",
+    "LAST_ROW",
     "NAME",
     "UNDECODED",
     "UNDECODED_TYPE",
@@ -94,6 +97,8 @@ all others, because a null costs Spark less than five columns. `sql.scan` asks f
 HISTORY_ROW = "history_row"
 """The column `history.reader.HISTORY_ROW`. Its metadata names the columns that files may lack."""
 _OPTIONAL = "optional"
+LAST_ROW = "__last_row"
+"""A column that is true in one row after the last record of a stream, and null in all others; see `last_row`."""
 UNDECODED_TYPE = StructType(
     [StructField(name, COLUMN_TYPES[name]) for name in ("value", "cluster", "topic", "partition", "offset")]
 )
@@ -108,6 +113,7 @@ class DynamicKafkaDataSource(DataSource):
 
     Raises:
         ConfigurationError: When created, that is at `.load()`, if an option is unknown, invalid, missing or in conflict.
+        DynamicKafkaError: The same, if the native kernel cannot be used on this machine.
     """
 
     short_name: ClassVar[str] = NAME
@@ -121,6 +127,7 @@ class DynamicKafkaDataSource(DataSource):
         self._made_here = True
         if ARCHIVE_PLAN not in options:
             self._check()
+            kernel()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_made_here"}
@@ -173,10 +180,11 @@ class DynamicKafkaDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, FBT001
         """Return the writer for `df.writeStream`. Complete mode appends each batch, as in Spark's own sink."""
         del overwrite
+        from dynamic_kafka.spark.identity import run_of
         from dynamic_kafka.spark.writers import stream_writer
 
         # In the process that only commits batches, Spark did not create this object but unpickled it.
-        return stream_writer(*self._sink_settings(schema), plans=self._made_here)
+        return stream_writer(*self._sink_settings(schema), run_of(self.options), plans=self._made_here)
 
     def _sink_settings(self, schema: StructType) -> tuple[SinkSettings, Mapping[str, str]]:
         """Return the settings, and the specs of the columns whose rows the sink encodes."""
@@ -265,6 +273,8 @@ def _checked(schema: StructType) -> tuple[tuple[str, ...], StructField | None]:
             continue
         if column.name == HISTORY_ROW and _OPTIONAL in column.metadata:
             continue
+        if column.name == LAST_ROW and column.dataType == BooleanType():
+            continue
         if column.name == UNDECODED and column.dataType == UNDECODED_TYPE and VALUE_ROW in schema.names:
             continue
         expected = COLUMN_TYPES.get(column.name)
@@ -283,11 +293,12 @@ def _checked(schema: StructType) -> tuple[tuple[str, ...], StructField | None]:
 
 
 def _with_columns(settings: SourceSettings, schema: StructType) -> SourceSettings:
-    """Return the settings with the columns that a history should have."""
+    """Return the settings with the columns that a history should have, and with the last row if there is a column for it."""
+    settings = replace(settings, last_row=LAST_ROW in schema.names)
     history = settings.history
     if history is None:
         return settings
-    history = history._replace(columns=tuple(schema.names))
+    history = history._replace(columns=tuple(name for name in schema.names if name != LAST_ROW))
     if HISTORY_ROW in schema.names:
         from dynamic_kafka.formats.arrow import arrow_type
 
@@ -325,24 +336,46 @@ class _ExecutorSide:
         acknowledge_at_once()
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark creates an empty partition if a plan has none
+        if LAST_ROW not in self._columns:
+            return self._read(partition, self._columns)
+        from dynamic_kafka.spark.last_row import last_row, with_column
+
+        if partition.task.last_row:
+            return iter((last_row(self._schema()),))
+        return with_column(self._read(partition, tuple(c for c in self._columns if c != LAST_ROW)), self._columns)
+
+    def _schema(self) -> pa.Schema:
+        """Return the Arrow types of all columns."""
+        import pyarrow as pa
+
+        from dynamic_kafka.formats.arrow import arrow_type
+        from dynamic_kafka.rows import COLUMNS
+
+        row = None if self._value_row is None else arrow_type(self._value_row.dataType)
+        history = None if self._settings.history is None else self._settings.history.row
+        others = {VALUE_ROW: row, HISTORY_ROW: history, UNDECODED: arrow_type(UNDECODED_TYPE), LAST_ROW: pa.bool_()}
+        return pa.schema([pa.field(name, COLUMNS.get(name, others.get(name))) for name in self._columns])
+
+    def _read(self, partition: DynamicKafkaInputPartition, wanted: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         tally = self._tally(partition)
         if self._value_row is None:
-            return self._batches(partition.task, tally, self._columns)
+            return self._batches(partition.task, tally, wanted)
         from dynamic_kafka.spark.value_rows import completed, counted, gathered, values_of
 
-        columns = self._columns
+        columns = wanted
         if UNDECODED in columns:
             columns = tuple(dict.fromkeys([*(c for c in columns if c != UNDECODED), *UNDECODED_TYPE.names]))
         values = values_of(self._value_row)
         batches = self._batches(partition.task, tally, columns, values)
+        is_total = values.decoder is not None and values.decoder.total
         if partition.task.history is not None:
-            tally = None  # its rows are no records of a cluster
-        if tally is not None and (values.decoder is None or not values.decoder.total):
+            tally, is_total = None, False  # its rows are no records of a cluster, and the kernel does not fetch them
+        if tally is not None and not is_total:
             batches = counted(batches, tally, "undecoded")
         if values.decoder is not None:
-            batches = completed(batches, values.decoder)
+            batches = batches if is_total else completed(batches, values.decoder)
             batches = batches if tally is None else counted(batches, tally, "errors")
-        return gathered(batches, self._columns) if UNDECODED in self._columns else batches
+        return gathered(batches, wanted) if UNDECODED in wanted else batches
 
     def _batches(
         self,
@@ -397,7 +430,7 @@ class _ExecutorSide:
         from dynamic_kafka.source.tally import tally_of
         from dynamic_kafka.spark.identity import query_of
 
-        tally = tally_of(partition.observation, self._settings)
+        tally = tally_of(partition.observation)
         tally.begin(*query_of(TaskContext.get()))
         return tally
 

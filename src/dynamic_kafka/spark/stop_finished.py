@@ -2,7 +2,7 @@
 
 Such a source reports `done` in the document of an extra batch. Spark publishes that batch's progress, and a daemon thread
 of the driver reads it. A query is stopped when each of its sources is done. A query that is started again on a finished
-checkpoint gets one more batch.
+checkpoint gets one more batch. The batch of a last row (see `last_row`) is not the end: another one follows.
 
 Why a thread and not a StreamingQueryListener: Spark passes each progress event to Python listeners through dozens of calls
 into the JVM, for every query of the session, and `lastProgress` costs nearly as much. Measured with three micro-batches a
@@ -70,7 +70,7 @@ def _stop_if_finished(query: StreamingQuery, next_check: dict[str, float]) -> No
     if progress is None or not progress.sources:
         return
     ends = [_document(source.endOffset) for source in progress.sources]
-    if all(end.get("done") for end in ends):
+    if all(end.get("done", 0) != end.get("last row", 0) for end in ends):
         _log.info("Query %s has reached all its stopping offsets; stopping it", query.id)
         query.stop()
     elif not all(_has_stop(end) for end in ends):

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructField, StructType
 from dynamic_kafka.formats import ERROR, Decoder, format_named
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.rows import COLUMNS, VALUE_ROW
-from dynamic_kafka.source.fetching import Decoding
+from dynamic_kafka.source.fetcher import Decoding
 from dynamic_kafka.spark.datasource import UNDECODED, UNDECODED_TYPE
 
 if TYPE_CHECKING:

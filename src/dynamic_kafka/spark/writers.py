@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 _KILLED_AFTER_S = 3.0
 """Spark gives a killed task two seconds (`spark.python.task.killTimeout`), in which it can still begin a transaction."""
+_STOPPING_MS = 10_000
+"""How long the end of a stream waits for a cluster that does not answer: `query.stop()` waits, too."""
 
 
 @dataclass
@@ -81,8 +83,9 @@ class _Writer:
         task: WriteTask | None,
         claim: Claim | None,
         specs: Mapping[str, str] | None = None,
+        run: str = "",
     ) -> None:
-        self._settings, self._task, self._claim, self._specs = settings, task, claim, specs or {}
+        self._settings, self._task, self._claim, self._specs, self._run = settings, task, claim, specs or {}, run
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task. Spark calls it on an executor."""
@@ -143,12 +146,10 @@ class _Writer:
             published = self._publish(found) if exactly_once and found else None
             publications.extend([published] if published is not None else [])
         _log.info(
-            "Wrote %d records (%d bytes) in %d tasks (%s), of which the slowest took %.0f ms to write and %.0f ms to "
-            "flush; %s",
+            "Wrote %d records (%d bytes) in %d tasks, of which the slowest took %.0f ms to write and %.0f ms to flush; %s",
             sum(m.report.total.records for m in found),
             sum(m.report.total.bytes for m in found),
             len(found),
-            ", ".join(sorted({writer for m in found for writer in m.report.writers})) or "no rows",
             max((m.report.write_ms for m in found), default=0),
             max((m.report.flush_ms for m in found), default=0),
             published or f"{sum(m.report.errors for m in found)} errors",
@@ -190,30 +191,54 @@ class _Writer:
             return committer.commit(first.claim, batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: N803
-        """Abort the transactions of a failed batch if possible, so that readers do not wait for them."""
+        """Abort the transactions of a failed batch if possible, so that readers do not wait for them.
+
+        Spark calls it for a batch that `query.stop()` has ended, too.
+        """
         if batchId >= 0:
             _log.info("Batch %d failed", batchId)
         self._observe_failure(messages, batchId)
-        found = [m for m in messages if isinstance(m, KafkaCommitMessage) and m.claim is not None]
-        # A batch write ends in the object that planned it. A stream's end knows only what the tasks report: nothing if all
-        # of them failed. Transactions of tasks that Spark killed wait for the next start.
-        claim = found[0].claim if found else self._claim
-        destinations = found[0].destinations if found else self._task.destinations if self._task else {}
-        log = found[0].log if found else self._task.log if self._task else None
-        if claim is None or log is None or self._settings.guarantee != "exactly-once":
-            return  # a failed task has aborted its own transactions
+        found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
+        if self._settings.guarantee != "exactly-once":
+            return
         from dynamic_kafka.sink.committer import committer_for
 
         try:
+            claim, destinations, log = self._claimed(found)
             with committer_for(self._settings, destinations, log) as committer:
                 now = committer.abandon(claim)
-                if now is not None and messages.count(None) > 1:  # one has failed, so others may have been killed
+                if now is not None and None in messages:  # a task that sent no message may have been killed
                     time.sleep(_KILLED_AFTER_S)
                     committer.abandon(now)
         except Exception as error:  # noqa: BLE001  Spark would report this error instead of the batch's own
             _log.warning(
-                "Transactions of the failed batch stay open until the next start or until they time out: %s", error
+                "Transactions of the failed or stopped batch stay open until the query starts again, until they time out, "
+                "or until `dynamic-kafka transactions abort --prefix %s --all-open --execute`; readers with read_committed "
+                "wait for that: %s",
+                self._settings.prefix,
+                error,
             )
+
+    def _claimed(self, found: Sequence[KafkaCommitMessage]) -> tuple[Claim | str, Mapping[str, Destination], LogPlace]:
+        """Return the claim of a batch, or the run that made it, the batch's destinations, and where the commit log is.
+
+        A batch write ends in the object that planned it. A stream ends in a process that knows what the tasks report:
+        nothing, if all of them failed or were killed.
+        """
+        if found:
+            assert found[0].claim is not None
+            assert found[0].log is not None
+            return found[0].claim, found[0].destinations, found[0].log
+        if self._claim is not None and self._task is not None and self._task.log is not None:
+            return self._claim, self._task.destinations, self._task.log
+        if not self._run:
+            raise TransactionError("Spark does not say which run this is (SPARK_LOCAL_DIRS is not set)")
+        from dynamic_kafka.sink.log_search import find_log
+
+        clusters = _clusters(self._settings)
+        properties = {name: destination.properties for name, destination in clusters.destinations.items()}
+        place = find_log(self._settings, properties | dict(clusters.others), properties, _STOPPING_MS).log
+        return self._run, clusters.destinations, place
 
     def _observe_failure(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """Report that a batch has failed, if metrics are on. Spark does not tell why."""
@@ -245,12 +270,13 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         return Identity(query, int(batch)), ""  # Spark writes a batch of a stream once in a run
 
 
-def stream_writer(settings: SinkSettings, specs: Mapping[str, str], *, plans: bool) -> KafkaStreamWriter:
+def stream_writer(settings: SinkSettings, specs: Mapping[str, str], run: str, *, plans: bool) -> KafkaStreamWriter:
     """Return the writer of a stream.
 
     Args:
         settings: The settings.
         specs: The specs of the columns whose rows the sink encodes.
+        run: The run; see `run_of`.
         plans: True in the process that plans batches, false in one that only commits them.
 
     Raises:
@@ -261,8 +287,8 @@ def stream_writer(settings: SinkSettings, specs: Mapping[str, str], *, plans: bo
             "Options 'txnAppId', 'txnVersion' and 'sink.name' identify a batch write; a stream has its own identity, so "
             "leave them out"
         )
-    task, claim = _plan(settings) if plans else (None, None)
-    return KafkaStreamWriter(settings, task, claim, specs)
+    task, claim = _plan(settings, run) if plans else (None, None)
+    return KafkaStreamWriter(settings, task, claim, specs, run)
 
 
 def batch_writer(settings: SinkSettings, specs: Mapping[str, str]) -> KafkaBatchWriter:
@@ -270,14 +296,14 @@ def batch_writer(settings: SinkSettings, specs: Mapping[str, str]) -> KafkaBatch
     return KafkaBatchWriter(settings, *_plan(settings), specs)
 
 
-def _plan(settings: SinkSettings) -> tuple[WriteTask, Claim | None]:
+def _plan(settings: SinkSettings, run: str = "") -> tuple[WriteTask, Claim | None]:
     clusters = _clusters(settings)
     destinations = clusters.destinations
     if settings.guarantee != "exactly-once":
         return WriteTask(destinations, settings), None
     from dynamic_kafka.sink.committer import claim_batch
 
-    claim, log = claim_batch(settings, destinations, clusters.others, settings.identity)
+    claim, log = claim_batch(settings, destinations, clusters.others, settings.identity, run)
     return WriteTask(destinations, settings, claim.chain, claim.generation, log), claim
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dynamic_kafka.errors import CheckpointError, DynamicKafkaError
 from dynamic_kafka.files import open_files
+from dynamic_kafka.sql.stream_errors import await_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +63,7 @@ def follow_by_memory(
                 break
             if not items:
                 time.sleep(_LOOK_S)
-        running.awaitTermination()  # raises its error
+        await_end(running)  # raises its error
     finally:
         running.stop()
         spark.catalog.dropTempView(name)

@@ -17,6 +17,7 @@ import dynamic_kafka
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.formats.expressions import quoted
+from dynamic_kafka.native import kernel
 from dynamic_kafka.sql.catalog import View
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.create_as import definition_as
@@ -62,6 +63,9 @@ class TableEnvironment:
     Args:
         spark: The session; `format("dynamic-kafka")` is registered with it.
 
+    Raises:
+        DynamicKafkaError: If the native kernel cannot be used on this machine.
+
     Example:
         >>> env = TableEnvironment(spark)  # doctest: +SKIP
         >>> env.execute_sql("CREATE TABLE orders (id BIGINT) WITH ('connector' = 'kafka', ...)")  # doctest: +SKIP
@@ -69,6 +73,7 @@ class TableEnvironment:
     """
 
     def __init__(self, spark: SparkSession) -> None:
+        kernel()
         dynamic_kafka.register(spark)
         self._spark = spark
         self._queries = Queries(spark)
@@ -342,7 +347,7 @@ class TableEnvironment:
                 "Groups that no longer satisfy HAVING are not deleted from table %s: Spark's update mode does not emit them",
                 qualified(table.definition.name),
             )
-        if table.upsert and rows.isStreaming and statement.query in self._queries.ranks:
+        if rows.isStreaming and statement.query in self._queries.ranks:
             check_key(table, statement.columns, rows.columns, self._queries.ranks[statement.query])
         if isinstance(table, KafkaTable):
             return table, to_sink_rows(rows, table, statement.columns)

@@ -17,6 +17,7 @@ from dynamic_kafka.sql.connect import is_connect, query_id
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, OtherTable
 from dynamic_kafka.sql.definition import qualified
 from dynamic_kafka.sql.result import start
+from dynamic_kafka.sql.script_errors import own_errors
 from dynamic_kafka.sql.stream_errors import of_streams
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table
@@ -122,6 +123,7 @@ def _check_never_a_stream(rows: DataFrame, table: Table, config: TableConfig, na
         )
 
 
+@own_errors()
 def _write(rows: DataFrame, table: Table) -> None:
     if isinstance(table, OtherTable):
         assert table.kind.write is not None

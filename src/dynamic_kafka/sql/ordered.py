@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -83,13 +84,22 @@ class Arrivals:
         tree = parse_query(view.query).tree if isinstance(view.query, str) else None
         return tree is not None and has_over(unqualified(tree, self._places), self)
 
-    def is_time(self, query: str) -> bool:
-        """Return whether the only column of a query is an event time with a watermark, or the processing time."""
+    def time_of(self, query: str) -> str:
+        """Return what time the only column of a query is: `event` (with a watermark), `processing`, or empty."""
         try:
             metadata = self._spark.sql(query).schema.fields[0].metadata
         except AnalysisException:
-            return False
-        return _EVENT_TIME in metadata or _PROCESSING_TIME in metadata
+            return ""
+        return "event" if _EVENT_TIME in metadata else "processing" if _PROCESSING_TIME in metadata else ""
+
+    def first_rows(self, query: str, keys: Sequence[str]) -> str:
+        """Return the name of the first row of each key that a query has as a stream.
+
+        Spark keeps the row that it sees first, and the rows of a task come in their order.
+        """
+        found = f"first_rows__{hashlib.sha256(query.encode()).hexdigest()[:12]}"
+        self._keep(self._spark.sql(query).dropDuplicates([*keys]), found)
+        return found
 
     def view(self, name: str) -> exp.Query | None:
         """Return the query of a view, None if it is a DataFrame or gives its columns other names."""
@@ -137,22 +147,31 @@ class Arrivals:
 
 
 def check_key(table: Table, names: Sequence[str] | None, columns: Sequence[str], key: RankKey | None) -> None:
-    """Raise unless a table has the key of the rank that is written to it.
+    """Raise unless the rows of a rank can be written to a table.
 
     Args:
-        table: The table with a PRIMARY KEY.
+        table: The table.
         names: The columns that an INSERT lists; None for all.
         columns: The query's columns.
-        key: The key of the rank; None if its rows do not change, but end with windows.
+        key: The key of the rank; None if its rows do not change.
 
     Raises:
-        ConfigurationError: If it has another one. Flink would delete rows of the table, and Spark cannot.
+        ConfigurationError: If they change and the table has another key, or none. Flink would delete rows of the table, and
+            Spark cannot.
     """
+    if not table.upsert:
+        if key is None or table.takes_changes:
+            return
+        raise ConfigurationError(
+            f"Table {qualified(table.definition.name)} accepts only new rows, but the rows of this rank change: a later "
+            "message may have an earlier time or a better value. Write to a table with a key, such as one with 'connector' "
+            "= 'upsert-kafka'. The first rows by PROCTIME() never change"
+        )
     if key is None:
         if isinstance(table, KafkaTable):
             return
         raise ConfigurationError(
-            f"The ranks of windows do not change, and table {qualified(table.definition.name)} takes rows that do. Write "
+            f"These ranked rows do not change, and table {qualified(table.definition.name)} takes rows that do. Write "
             "them to a table without a PRIMARY KEY"
         )
     written = names or [

@@ -11,7 +11,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 
 from dynamic_kafka.sql.connect import follow_by_memory, is_connect
-from dynamic_kafka.sql.stream_errors import of_streams
+from dynamic_kafka.sql.script_errors import own_errors
+from dynamic_kafka.sql.stream_errors import await_end, of_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,13 +60,14 @@ class TableResult:
             True if all have ended.
 
         Raises:
-            pyspark.errors.StreamingQueryException: As soon as one has failed; the others continue.
+            ConfigurationError: As soon as one has failed because Spark cannot run it; the others continue.
+            pyspark.errors.StreamingQueryException: As soon as one has failed for another reason.
         """
         deadline_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         while True:
             ended = [running for running in self.queries if not running.isActive]
             for query in ended:
-                query.awaitTermination()  # raises its error
+                await_end(query)  # raises its error
             if len(ended) == len(self.queries):
                 return True
             left_s = _LOOK_S if deadline_s is None else min(_LOOK_S, deadline_s - time.monotonic())
@@ -82,7 +84,10 @@ class TableResult:
         """Return an iterator of the rows; those of a stream as they arrive, until it ends or the iterator is closed."""
         if self.dataframe is None:
             return (Row(**dict(zip(self.columns, row, strict=True))) for row in self._rows)
-        return _follow(self.dataframe) if self.dataframe.isStreaming else iter(self.dataframe.collect())
+        if self.dataframe.isStreaming:
+            return _follow(self.dataframe)
+        with own_errors():
+            return iter(self.dataframe.collect())
 
     def print(self) -> None:
         """Print the rows to standard output; those of a stream as they arrive, until it ends."""
@@ -90,7 +95,8 @@ class TableResult:
             for row in _follow(self.dataframe):
                 _line(row)
         elif self.dataframe is not None:
-            self.dataframe.show(2**31 - 1, truncate=False)
+            with own_errors():
+                self.dataframe.show(2**31 - 1, truncate=False)
         else:
             for values in self._rows:
                 _line(values)
@@ -153,7 +159,7 @@ def follow(stream: DataFrame, rows_of: Mapping[str, Callable[[DataFrame], Iterab
                 # Ask Spark only now: the call takes time, and does not handle Ctrl-C well.
                 if not running.isActive and found.empty():
                     break
-        running.awaitTermination()  # raises its error
+        await_end(running)  # raises its error
     finally:
         closed = True
         running.stop()

@@ -14,7 +14,16 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, SqlError
 from dynamic_kafka.formats import DELETE, ERROR, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
@@ -24,21 +33,39 @@ from dynamic_kafka.formats.schema_ids import in_headers, schema_id_header
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import can_decode
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.spark.datasource import COLUMN_TYPES, HISTORY_ROW, NAME, UNDECODED, UNDECODED_TYPE, VALUE_ROW
+from dynamic_kafka.spark.datasource import (
+    COLUMN_TYPES,
+    HISTORY_ROW,
+    LAST_ROW,
+    NAME,
+    UNDECODED,
+    UNDECODED_TYPE,
+    VALUE_ROW,
+)
 from dynamic_kafka.sql.config import has_legacy_times
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.dead_letters import set_aside
-from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, TableDefinition, qualified
+from dynamic_kafka.sql.definition import (
+    ComputedColumn,
+    MetadataColumn,
+    PhysicalColumn,
+    TableDefinition,
+    Watermark,
+    qualified,
+)
+from dynamic_kafka.sql.dialect.kinds import read_as_utc
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, VALUE_PREFIX, metadata_types
 from dynamic_kafka.sql.query_errors import unknown_function
 from dynamic_kafka.sql.table import Encoding, KafkaTable, with_start
-from dynamic_kafka.sql.types import cast_type
+from dynamic_kafka.sql.types import cast_type, flink_type
 
 __all__ = ["check_expressions", "finished", "read"]
 
 _log = logging.getLogger(__name__)
 
 _ROW = "__row"
+_EVENT_TIME = "__rowtime"
+_END_US = 1 << 62  # in the year 148108
 _CHANGED = (
     "spark.sql.legacy.timeParserPolicy was set to LEGACY after this table was planned, and the native kernel has read its "
     "values without it. Make the DataFrame of the table again"
@@ -76,8 +103,11 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             "another start: a batch query reads up to the latest offset, so it would read nothing",
         )
     reader = spark.readStream if streaming else spark.read
-    value_row = _value_row(spark, table) if settings.reader_implementation != "python" else None
-    messages = reader.format(NAME).schema(_needed(table, value_row)).options(**options).load()
+    value_row = _value_row(spark, table)
+    needed = _needed(table, value_row)
+    if streaming and settings.stopping is not None and table.definition.watermark is not None and _ends_alone(spark):
+        needed = needed.add(LAST_ROW, BooleanType())
+    messages = reader.format(NAME).schema(needed).options(**options).load()
     dead_letter = None if table.letters is None else set_aside(table.letters)
     of_message = _columns_of(messages)
     readable = apply_error_policy(
@@ -99,12 +129,39 @@ def finished(rows: DataFrame, definition: TableDefinition, *, streaming: bool) -
     for column in definition.columns:
         if isinstance(column, ComputedColumn):
             rows = rows.withColumn(column.name, _computed(rows, column.expression))
-    watermark = definition.watermark
-    if watermark is not None:  # Spark needs TIMESTAMP_LTZ: a TIMESTAMP is in the session's time zone
-        rows = rows.withColumn(watermark.column, named(watermark.column).cast("timestamp"))
-        rows = rows.withWatermark(watermark.column, watermark.delay) if streaming else rows
+    if definition.watermark is not None and streaming:
+        rows = _with_watermark(rows, definition.watermark)
     names = [column.name for column in definition.columns]
     return rows.select(*map(named, names), *([ROW_KIND] if ROW_KIND in {*rows.columns} - {*names} else []))
+
+
+def _ends_alone(spark: SparkSession) -> bool:
+    """Return whether the end of one table leaves the watermarks of the others in a query as they are."""
+    return (spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy") or "min").lower() == "min"
+
+
+def _with_watermark(rows: DataFrame, watermark: Watermark) -> DataFrame:
+    """Return the rows of a stream with the watermark of their table.
+
+    Spark has watermarks of a TIMESTAMP_LTZ only. Flink reads the wall time of a TIMESTAMP as UTC for that, and so does the
+    column `_EVENT_TIME`, which only the watermark sees. The table's column keeps its type, and is marked as the event time:
+    Spark's windows and joins compare the microseconds of both types in the same way.
+
+    The filter keeps each condition of a query above the watermark, which follows all rows of the table, as in Flink. It
+    drops the last row of a table with an end (see `spark.last_row`), whose time is after that of all windows.
+    """
+    time = named(watermark.column)
+    if isinstance(rows.schema[watermark.column].dataType, TimestampNTZType):
+        event_time = F.expr(read_as_utc(quoted(watermark.column)))
+    else:
+        event_time = time
+    kept = F.lit(True)
+    if LAST_ROW in rows.columns:
+        event_time = F.when(F.col(LAST_ROW), F.timestamp_micros(F.lit(_END_US))).otherwise(event_time)
+        kept = F.col(LAST_ROW).isNull()
+    with_time = rows.select("*", event_time.alias(_EVENT_TIME)).withWatermark(_EVENT_TIME, watermark.delay)
+    mark = with_time.schema[_EVENT_TIME].metadata
+    return with_time.where(once(kept)).withColumn(watermark.column, time.alias(watermark.column, metadata=mark))
 
 
 def _check_drift(table: KafkaTable, max_drift_ms: int | None) -> None:
@@ -137,6 +194,7 @@ def check_expressions(spark: SparkSession, table: KafkaTable | OtherTable) -> No
         try:
             if isinstance(column, ComputedColumn):
                 rows = rows.withColumn(column.name, _computed(rows, column.expression))
+                _check_event_time(rows, table.definition, column)
             elif isinstance(table, KafkaTable):
                 known = metadata_types(table.value.format)[column.key]
                 rows.select(F.lit(None).cast(known).cast(cast_type(column.type)))
@@ -147,6 +205,17 @@ def check_expressions(spark: SparkSession, table: KafkaTable | OtherTable) -> No
             raise ConfigurationError(
                 f"Column '{column.name}' of table {qualified(table.definition.name)} cannot be computed: {reason}"
             ) from None
+
+
+def _check_event_time(rows: DataFrame, definition: TableDefinition, column: ComputedColumn) -> None:
+    """Raise if a computed column has the watermark, and is no time."""
+    if definition.watermark is not None and definition.watermark.column == column.name:
+        found = rows.schema[column.name].dataType
+        if not isinstance(found, (TimestampNTZType, TimestampType)):
+            raise ConfigurationError(
+                f"WATERMARK of table {qualified(definition.name)} refers to column '{column.name}' of type "
+                f"{flink_type(found)}; it has to be TIMESTAMP or TIMESTAMP_LTZ"
+            )
 
 
 def _computed(rows: DataFrame, expression: str) -> Column:
@@ -270,13 +339,20 @@ def _decoded(messages: DataFrame, table: KafkaTable, column: Callable[[str], Col
 
 def _with_rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
     """Return the messages that have rows. It comes after the error policy: a message without rows can have an error."""
+    is_last = F.col(LAST_ROW) if LAST_ROW in decoded.columns else F.lit(False)
     if table.upsert:  # skip messages without a key; a value skipped by the format is not a tombstone
         read = _is_tombstone(decoded) | F.col("__value").isNotNull()
-        return decoded.where(F.col("__key").isNotNull() & read)
+        return decoded.where((_has_key() & read) | is_last)
     if table.value.format.changelog:
         return decoded
     has_row = F.col("__value").isNotNull()
-    return decoded.where(has_row | F.col(HISTORY_ROW).isNotNull() if HISTORY_ROW in decoded.columns else has_row)
+    has_row |= F.col(HISTORY_ROW).isNotNull() if HISTORY_ROW in decoded.columns else F.lit(False)
+    return decoded.where(has_row | is_last)
+
+
+def _has_key() -> Column:
+    """Return whether a message has a key. The format `raw` makes a row of one without bytes, too."""
+    return F.col("key").isNotNull() & F.col("__key").isNotNull()
 
 
 def _has_legacy_times_at_run() -> Column:
@@ -321,7 +397,7 @@ def _parts(table: KafkaTable) -> list[Part]:
 def _nulls_in_key(key: Encoding) -> Iterator[Column]:
     """Yield for each column of the key the reason why a message without it cannot be read: all are in the PRIMARY KEY."""
     for column, field in zip(key.columns, key.schema.names, strict=True):
-        is_null = F.col("__key").isNotNull() & F.col(f"__key.{quoted(field)}").isNull()
+        is_null = _has_key() & F.col(f"__key.{quoted(field)}").isNull()
         yield F.when(is_null, f"Column '{column}' is NULL, but it is in the PRIMARY KEY")
 
 
@@ -332,13 +408,17 @@ def _rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
     if table.upsert:
         kind = [F.when(_is_tombstone(decoded), DELETE).otherwise(UPDATE_AFTER).alias(ROW_KIND)]
     elif table.value.format.changelog:
-        decoded = decoded.select("*", F.explode(f"__value.{ROWS}").alias(_ROW))
+        found = F.col(f"__value.{ROWS}")
+        if LAST_ROW in decoded.columns:
+            found = F.when(F.col(LAST_ROW), F.array_repeat(F.get(found, F.lit(0)), 1)).otherwise(found)
+        decoded = decoded.select("*", F.explode(found).alias(_ROW))
         value = f"{_ROW}.row"
         kind = [F.col(f"{_ROW}.{ROW_KIND}").alias(ROW_KIND)]
     columns = [*_physical(table, value), *((column.name, _metadata(column)) for column in table.metadata)]
     if HISTORY_ROW in decoded.columns:
         columns = [(name, _or_of_history(name, column)) for name, column in columns]
-    return decoded.select(*(column.alias(name) for name, column in columns), *kind)
+    last = [F.col(LAST_ROW)] if LAST_ROW in decoded.columns else []
+    return decoded.select(*(column.alias(name) for name, column in columns), *kind, *last)
 
 
 def _or_of_history(name: str, column: Column) -> Column:

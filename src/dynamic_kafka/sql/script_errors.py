@@ -9,13 +9,35 @@ from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
 
+from dynamic_kafka import errors
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 from dynamic_kafka.sql.parser import statements as nodes
 from dynamic_kafka.sql.parser.create_table import AsQuery
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import tokenize
 
-__all__ = ["errors_of", "in_text", "java_message", "named_place", "place_in", "reason_of"]
+__all__ = ["errors_of", "in_text", "java_message", "named_place", "own_errors", "place_in", "reason_of"]
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise our own error of planning a batch as such, without the page of Spark and of its Python process about it.
+
+    Raises:
+        ConfigurationError: If it was one.
+        DynamicKafkaError: If it was any other one of this package.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        condition = error.getCondition() or ""
+        found = re.search(r"\bdynamic_kafka\.errors\.(\w+): ", str(error)) if "DATA_SOURCE_ERROR" in condition else None
+        if found is None:
+            raise
+        kind = getattr(errors, found[1], DynamicKafkaError)
+        raise (ConfigurationError if issubclass(kind, ConfigurationError) else DynamicKafkaError)(
+            reason_of(error)
+        ) from None
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StringType
 
-from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
 from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.configure import configure_sink
@@ -205,8 +205,6 @@ def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | N
 
     The kernel encodes all rows of the types that it knows, so that no row is left to Spark.
     """
-    if configure_sink(table.sink).writer_implementation == "python":
-        return None
     if has_legacy_times(spark):
         return None
     # Spark spreads the rows over tasks by the bytes of their key.
@@ -219,7 +217,7 @@ def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | N
 
     try:
         encoder(arrow_type(encoding.schema), found)
-    except (DynamicKafkaError, ValueError):
+    except ValueError:
         return None
     return json.dumps(found)
 

@@ -1,4 +1,7 @@
-"""What Spark's streams cannot calculate, as Spark says it when a query starts, in words that name what to do."""
+"""What Spark's streams cannot calculate, in words that name what to do.
+
+Spark says some of it when a query starts, and some when it plans the first micro-batch.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException, StreamingQueryException
+
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.script_errors import reason_of
 
 if TYPE_CHECKING:
-    from pyspark.errors import AnalysisException
+    from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["of_streams"]
+__all__ = ["await_end", "of_streams"]
 
 _BATCH = "(A batch has it: give the tables 'scan.bounded.mode' = 'latest-offset')"
 _OUTER_JOIN = """\
@@ -41,6 +46,8 @@ _CHANGING = """\
 Spark cannot calculate with the rows of an aggregation, a rank or a join of streams that change later, as Flink does by
 taking them back. Let each step have windows of time over a WATERMARK, or write the first step to an 'upsert-kafka' table and
 `materialize` that"""
+_ONE_SESSION = """\
+Spark's streams have sessions with a key only: GROUP BY a column, too"""
 _NOT_IN_STREAMS: Mapping[str, str] = {
     r"(Left|Right|Full)Outer join between two streaming": _OUTER_JOIN,
     r"not allowed in subquery|LeftSemi|LeftAnti|Existence": _SUB_QUERY,
@@ -51,9 +58,35 @@ _NOT_IN_STREAMS: Mapping[str, str] = {
     r"Except on|Intersect of": _SETS,
     r"Union between streaming and batch": _UNION,
     r"session window streaming aggregations": _SESSIONS,
+    r"Global aggregation with session window": _ONE_SESSION,
     r"Multiple streaming aggregations|correctness|without watermark|output mode, only in Append": _CHANGING,
 }
 """What Spark's streams do not have, by words of its messages. The first that fits the message of any output mode counts."""
+
+
+_OF_THE_QUERY = re.compile(
+    r"^(?:\[STREAM_FAILED\] Query \[[^\]\n]*\] terminated with exception: "
+    r"|(?:Caused by: |: )?(?:pyspark\.errors\.exceptions\.\w+|org\.apache\.spark\.sql)\.\w+: )"
+    r"(?P<problem>(?:\[UNSUPPORTED_STREAMING_OPERATOR|Global aggregation with session window).*)",
+    re.MULTILINE,
+)
+"""What Spark's error in the first micro-batch says of the query. In `foreachBatch`, it is in the trace of our function."""
+
+
+def await_end(query: StreamingQuery) -> None:
+    """Wait until a query ends.
+
+    Raises:
+        ConfigurationError: If Spark found out in the first micro-batch that it cannot run the query.
+        pyspark.errors.StreamingQueryException: If it failed for another reason.
+    """
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        found = _OF_THE_QUERY.search(str(error).partition("\n=== Streaming Query ===")[0])
+        if found is None:
+            raise
+        raise of_streams([AnalysisException(found["problem"])]) from error
 
 
 def of_streams(errors: Sequence[AnalysisException]) -> Exception:

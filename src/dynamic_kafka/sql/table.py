@@ -159,6 +159,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         if wanted is not None and wanted.option is not None:
             source[wanted.option] = "true"
     source = without_unused(source, qualified(definition.name))
+    _check_subscription(definition, connector, source)
     bounded = _is_bounded(source)
     # A table of several streams can only be read; `sink.parallelism` can be a default of all tables.
     if connector != "dynamic-kafka" or any(name.startswith("sink.") for name in sink.keys() - {"sink.parallelism"}):
@@ -174,6 +175,17 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         letters=_letters(options),
         bounded=bounded,
     )
+
+
+def _check_subscription(definition: TableDefinition, connector: str, source: Mapping[str, str]) -> None:
+    """Raise unless a table says what it reads, by the options of its connector."""
+    given = {name.lower() for name in source}
+    topics = {"topic", "subscribe", "topic-pattern", "subscribepattern", "topic-partitions", "assign"}
+    if not given & {*topics, "stream-ids", "stream-pattern"}:
+        options = "'stream-ids' or 'stream-pattern'" if connector == "dynamic-kafka" else "'topic' or 'topic-pattern'"
+        raise ConfigurationError(
+            f"What table {qualified(definition.name)} reads is missing: with 'connector' = '{connector}', give {options}"
+        )
 
 
 # --- key and value ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka.errors import InvalidOptionError, suggestion
 from dynamic_kafka.sql.connectors.datagen import DATAGEN
 from dynamic_kafka.sql.connectors.filesystem import FILESYSTEM
 from dynamic_kafka.sql.connectors.jdbc import JDBC
@@ -51,7 +51,8 @@ def table_of(definition: TableDefinition) -> Table:
         takes_changes = name in ("print", "blackhole")
         return other_table(definition, OTHERS[name], takes_changes=takes_changes)
     if given is not None and name not in CONNECTORS:
-        raise InvalidOptionError(CONNECTOR.key, given, f"one of {', '.join((*CONNECTORS, *OTHERS))}")
+        known = (*CONNECTORS, *OTHERS)
+        raise InvalidOptionError(CONNECTOR.key, given, f"one of {', '.join(known)}{suggestion(given, known)}")
     return kafka_table(definition)
 
 

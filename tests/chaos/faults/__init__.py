@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 # isort: off
-from tests.chaos.faults import brokers, links, topics, metadata, processes, secrets, checkpoints, messages
+from tests.chaos.faults import brokers, links, topics, metadata, moves, processes, secrets, checkpoints, messages
 
-__all__ = ["brokers", "checkpoints", "links", "messages", "metadata", "processes", "secrets", "topics"]
+__all__ = ["brokers", "checkpoints", "links", "messages", "metadata", "moves", "processes", "secrets", "topics"]

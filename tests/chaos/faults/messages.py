@@ -27,6 +27,13 @@ def message_with_100000_headers(world: World) -> Iterator[float]:
     yield 0
 
 
+@fault(GOES_ON)
+def headers_of_1_mb(world: World) -> Iterator[float]:
+    """A hundred rows come with a header of 1 MB each."""
+    world.feeder.write("c", 100, headers=1, header_bytes=1_000_000)
+    yield 0
+
+
 @fault(GOES_ON, cheap=True)
 def burst(world: World) -> Iterator[float]:
     """20,000 rows come at once."""

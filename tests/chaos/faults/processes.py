@@ -120,6 +120,19 @@ def query_restarted_in_order(world: World) -> Iterator[float]:
         yield 4
 
 
+@fault(GOES_ON, cheap=True)
+def query_stopped_in_a_batch(world: World) -> Iterator[float]:
+    """The query is stopped while it writes a batch, three times; readers of its topics must not have to wait after that."""
+    for _ in range(3):
+        world.feeder.write("b", 3000)
+        wait_until(lambda: world.open_transactions() or not world.query.is_running, 30, "a transaction")
+        world.query.stop()
+        if left := world.open_transactions():
+            world.broken.append(f"{len(left)} transactions are open after stop()")
+        world.start()
+        yield 4
+
+
 @fault(GOES_ON)
 def workers_without_reuse(world: World) -> Iterator[float]:
     """The query runs with `spark.python.worker.reuse=false` for 20 seconds."""

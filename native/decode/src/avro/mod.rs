@@ -435,7 +435,7 @@ fn offset(len: usize) -> Read<i32> {
 
 #[inline]
 fn utf8(bytes: &[u8]) -> Read<&str> {
-    str::from_utf8(bytes).map_err(|_| Fault::is("is not a text in UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| Fault::is("is not a text in UTF-8"))
 }
 
 #[inline]

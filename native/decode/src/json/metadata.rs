@@ -98,8 +98,11 @@ impl Form {
                     Some(key) => text_of(&mut scanner, key, &mut count)?,
                     None => scanner.any_text(&mut count, MOST_LEVELS)?,
                 };
-                let count =
-                    if is_valid { Some(cast::whole(str::from_utf8(&count).map_err(|_| Uncertain)?)?) } else { None };
+                let count = if is_valid {
+                    Some(cast::whole(std::str::from_utf8(&count).map_err(|_| Uncertain)?)?)
+                } else {
+                    None
+                };
                 let limit = MOST_SECONDS * (1_000_000 / micros);
                 match count.filter(|count| (-limit..=limit).contains(count)) {
                     Some(count) => times.push(count * micros),

@@ -64,7 +64,7 @@ fn text_of(message: &[u8]) -> Certain<&str> {
     if message.len() > MOST_TEXT {
         return Err(Uncertain);
     }
-    str::from_utf8(message).map_err(|_| Uncertain)
+    std::str::from_utf8(message).map_err(|_| Uncertain)
 }
 
 struct Reader<'a> {

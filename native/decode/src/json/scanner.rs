@@ -189,9 +189,10 @@ impl<'a> Scanner<'a> {
         const ONES: u64 = 0x0101_0101_0101_0101;
         const HIGHS: u64 = ONES << 7;
         let rest = &self.bytes[self.at..];
-        let (words, _) = rest.as_chunks::<8>();
-        for (i, word) in words.iter().enumerate() {
-            let word = u64::from_le_bytes(*word);
+        let words = rest.chunks_exact(8);
+        let tail = words.len() * 8;
+        for (i, word) in words.enumerate() {
+            let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
             let (quotes, escapes) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
             // The lowest high bit marks the first byte that is zero; bits above it may be wrong.
             let found = ((quotes.wrapping_sub(ONES) & !quotes) | (escapes.wrapping_sub(ONES) & !escapes)) & HIGHS;
@@ -201,7 +202,7 @@ impl<'a> Scanner<'a> {
                 return Ok(rest[offset]);
             }
         }
-        for (i, &byte) in rest.iter().enumerate().skip(words.len() * 8) {
+        for (i, &byte) in rest.iter().enumerate().skip(tail) {
             if byte == b'"' || byte == b'\\' {
                 self.at += i;
                 return Ok(byte);

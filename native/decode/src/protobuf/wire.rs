@@ -79,7 +79,7 @@ impl<'a> Wire<'a> {
     #[inline]
     pub(super) fn text(&mut self) -> Certain<&'a [u8]> {
         let text = self.bytes()?;
-        str::from_utf8(text).map(str::as_bytes).map_err(|_| Uncertain)
+        std::str::from_utf8(text).map(str::as_bytes).map_err(|_| Uncertain)
     }
 
     #[inline]

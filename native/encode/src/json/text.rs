@@ -7,7 +7,7 @@ const REPLACEMENT: char = '\u{FFFD}';
 
 /// Append a text in quotes. Characters beyond U+FFFF are escaped, too, as Flink does.
 pub(super) fn quoted(text: &[u8], out: &mut Vec<u8>) {
-    let valid = match str::from_utf8(text) {
+    let valid = match std::str::from_utf8(text) {
         Ok(valid) => Cow::Borrowed(valid),
         Err(_) => Cow::Owned(replaced(text)),
     };
@@ -58,14 +58,14 @@ fn replaced(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() + 8);
     let mut rest = bytes;
     while !rest.is_empty() {
-        match str::from_utf8(rest) {
+        match std::str::from_utf8(rest) {
             Ok(valid) => {
                 text.push_str(valid);
                 break;
             }
             Err(error) => {
                 let (valid, malformed) = rest.split_at(error.valid_up_to());
-                text.push_str(str::from_utf8(valid).unwrap_or_default());
+                text.push_str(std::str::from_utf8(valid).unwrap_or_default());
                 text.push(REPLACEMENT);
                 rest = &malformed[malformed_length(malformed)..];
             }

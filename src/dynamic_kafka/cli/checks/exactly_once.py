@@ -1,24 +1,25 @@
-"""Checks for exactly-once: the limits of transactions, and the settings of the commit log."""
+"""Checks for exactly-once: limits of transactions, settings of the commit log, and whether aborted rows are read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from dynamic_kafka.cli.checks.findings import Finding, error, ok, unknown, warning
 from dynamic_kafka.cli.checks.visit import NotAnsweredError, Visit
 from dynamic_kafka.cli.output import duration
-from dynamic_kafka.errors import DynamicKafkaError
+from dynamic_kafka.errors import DynamicKafkaError, listed
 from dynamic_kafka.kafka.config.properties import whole_number
 from dynamic_kafka.sink.log_topic import LogTopic, problems
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS
 
-__all__ = ["check_commit_log", "check_transactions", "judge_commit_log", "judge_transactions"]
+__all__ = ["check_commit_log", "check_isolation", "check_transactions", "judge_commit_log", "judge_transactions"]
 
 _TIMEOUT, _MAX_TIMEOUT = "transaction.timeout.ms", "transaction.max.timeout.ms"
 _EXPIRATION = "transactional.id.expiration.ms"
 _DAY_MS = 86_400_000
+_PARTITIONS = 20  # that are looked at
 
 
 def check_transactions(visit: Visit) -> Iterator[Finding]:
@@ -69,6 +70,30 @@ def judge_transactions(found: Mapping[str, str], wanted_ms: int, *, asked_for: b
         )
     else:
         yield ok(text)
+
+
+def check_isolation(visit: Visit) -> Iterator[Finding]:
+    """Check whether topics that are read uncommitted are written in transactions, as far as their last offsets show it.
+
+    After a transaction the last offset is that of its marker, which no reader gets. So nothing is found where others write
+    without transactions, too, and then nothing is said.
+    """
+    if visit.target.properties.get("isolation.level", "read_uncommitted") == "read_committed":
+        return
+    last = [
+        TopicPartition(topic, partition, end - 1)
+        for topic, partition in [(t, p) for t, state in sorted(visit.topics.items()) for p in range(state.partitions)][
+            :_PARTITIONS
+        ]
+        for start, end in [visit.ends(topic, partition)]
+        if start < end
+    ]
+    if marked := {tp.topic for tp in visit.without_record(last)}:
+        yield warning(
+            f"{listed(sorted(marked), 5)}: written in transactions, and read with isolation.level=read_uncommitted, which "
+            "also reads the rows of aborted ones, for example of exactly-once sinks",
+            "set properties.isolation.level=read_committed",
+        )
 
 
 def check_commit_log(visit: Visit) -> Iterator[Finding]:

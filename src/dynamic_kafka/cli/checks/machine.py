@@ -14,8 +14,8 @@ from pathlib import Path
 
 from dynamic_kafka.cli.checks.findings import Finding, error, ok, unknown, warning
 from dynamic_kafka.cli.job import Job
-from dynamic_kafka.errors import listed
-from dynamic_kafka.native import Implementation, Kernel, kernel
+from dynamic_kafka.errors import DynamicKafkaError, listed
+from dynamic_kafka.native import kernel
 
 __all__ = [
     "CLIENT",
@@ -34,7 +34,6 @@ __all__ = [
     "judge_client",
     "judge_features",
     "judge_java",
-    "judge_kernel",
     "judge_memory",
     "judge_open_files",
     "judge_python",
@@ -267,35 +266,17 @@ def _needed_features(job: Job) -> dict[str, str]:
     return needed
 
 
-def check_kernel(job: Job) -> Iterator[Finding]:
+def check_kernel(_job: Job) -> Iterator[Finding]:
     """Check the native kernel."""
-    found = kernel()
-    version = ""
-    if found.module is not None:
-        from confluent_kafka import libversion
+    from confluent_kafka import libversion
 
-        version = f"{found.module.__version__} with librdkafka {libversion()[0]}"
-    yield judge_kernel(found, version, *job.implementation)
-
-
-def judge_kernel(found: Kernel, version: str, option: str, wanted: Implementation) -> Finding:
-    """Judge the native kernel.
-
-    Args:
-        found: The kernel.
-        version: Its version in words, if it can be used.
-        option: The option that says what reads or writes.
-        wanted: The value of the option.
-    """
-    install = "pip install 'pyspark-dynamic-kafka[native]', on the driver and on every executor"
-    if found.module is not None:
-        return ok(f"the native kernel {version}" + (f", not used ({option}=python)" if wanted == "python" else ""))
-    if found.problem:
-        judge = error if wanted == "native" else warning
-        return judge(f"the native kernel is installed but cannot be used: {found.problem}", install)
-    if wanted == "native":
-        return error(f"{option} is native, but the native kernel is not installed", install)
-    return ok("the native kernel is not installed: Python reads and writes, which is slower", install)
+    try:
+        version = kernel().__version__
+    except DynamicKafkaError as problem:
+        what, _, remedy = str(problem).rpartition("; ")
+        yield error(what, remedy)
+    else:
+        yield ok(f"the native kernel {version} with librdkafka {libversion()[0]}")
 
 
 # --- memory and open files ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AclOperation, ConfigResource
 from confluent_kafka.admin import ResourceType as Kind
 
@@ -24,6 +24,7 @@ __all__ = ["NotAnsweredError", "TopicState", "Visit"]
 T = TypeVar("T")
 _AT_ONCE = 16
 _PAUSE_S = 0.2
+_READER = {"group.id": "dynamic-kafka-doctor", "enable.partition.eof": "true"}
 _DENIED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -92,7 +93,7 @@ class Visit:
         if not self.can_log_in:
             # Nobody has tried the login yet: one try within the time, because some servers lock accounts.
             properties |= {"reconnect.backoff.ms": "10000", "reconnect.backoff.max.ms": "10000"}
-        return ClusterClients(properties, consumer=ClientSettings(fixed={"group.id": "dynamic-kafka-doctor"}))
+        return ClusterClients(properties, consumer=ClientSettings(fixed=_READER))
 
     def close(self) -> None:
         """Close the clients."""
@@ -183,6 +184,32 @@ class Visit:
             if refused.denied:
                 return frozenset()
             raise
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return the first offset of a partition, and the one after its last."""
+        asked = TopicPartition(topic, partition)
+        found = self.ask(lambda: self.clients.consumer.get_watermark_offsets(asked, timeout=self.timeout_s))
+        return found or (0, 0)
+
+    def without_record(self, last: list[TopicPartition]) -> list[TopicPartition]:
+        """Return those of the last offsets of partitions where a reader gets no record."""
+        if not last:
+            return []
+        consumer, deadline = self.clients.consumer, time.monotonic() + self.timeout_s
+        waiting, found = {(tp.topic, tp.partition): tp for tp in last}, []
+        consumer.assign(last)
+        try:
+            while waiting and time.monotonic() < deadline:
+                message = consumer.poll(_PAUSE_S)
+                if message is None:
+                    continue
+                failure, partition = message.error(), message.partition()
+                asked = waiting.pop((message.topic() or "", -1 if partition is None else partition), None)
+                if asked is not None and failure is not None and failure.code() == KafkaError._PARTITION_EOF:
+                    found.append(asked)
+        finally:
+            consumer.unassign()
+        return found
 
     @cached_property
     def broker_configuration(self) -> Mapping[str, str]:

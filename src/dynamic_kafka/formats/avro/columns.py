@@ -6,6 +6,7 @@ TIMESTAMP. An enum is STRING, and a fixed is BYTES. All columns can be read by `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from pyspark.sql.types import (
@@ -31,6 +32,7 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.avro.connect import ZONED_TIMESTAMP
 from dynamic_kafka.formats.avro.schemas import PRECISION, AvroSchema, fields_by_name
+from dynamic_kafka.formats.format import count_part, parts_left
 
 __all__ = ["columns_of", "new_fields", "only_record"]
 
@@ -54,29 +56,31 @@ def columns_of(schema: AvroSchema) -> StructType:
     """Return the columns of a schema.
 
     Raises:
-        ConfigurationError: If it is not a record, or a field cannot be a column.
+        ConfigurationError: If it is not a record, a field cannot be a column, or there are too many.
     """
-    found, _ = _nullable(schema, schema.root, "", 0)
+    found, _ = _nullable(schema, schema.root, "", 0, parts_left())
     if not isinstance(found, StructType):
         raise ConfigurationError("The schema is not a record, so it has no columns")
     return found
 
 
-def _nullable(schema: AvroSchema, part: Any, path: str, depth: int) -> tuple[DataType, bool]:
+def _nullable(schema: AvroSchema, part: Any, path: str, depth: int, left: Iterator[int]) -> tuple[DataType, bool]:
     """Return the type of a part, and whether it may be null."""
     kind, written = schema.of(part)
     if kind != "union":
-        return _type(schema, kind, written, path, depth), False
+        return _type(schema, (kind, written), path, depth, left), False
     others = [branch for branch in written if schema.of(branch)[0] != "null"]
     if len(others) != 1:
         raise ConfigurationError(
             f"Field '{path}' of the schema is a union of several types, which cannot be a column. Write the columns without "
             "it"
         )
-    return _nullable(schema, others[0], path, depth)[0], len(others) < len(written)
+    return _nullable(schema, others[0], path, depth, left)[0], len(others) < len(written)
 
 
-def _type(schema: AvroSchema, kind: str, written: Any, path: str, depth: int) -> DataType:
+def _type(schema: AvroSchema, typed: tuple[str, Any], path: str, depth: int, left: Iterator[int]) -> DataType:
+    count_part(left)
+    kind, written = typed
     if depth > _DEEPEST:
         raise ConfigurationError(f"Field '{path}' of the schema contains itself. Write the columns without it")
     match kind:
@@ -84,13 +88,13 @@ def _type(schema: AvroSchema, kind: str, written: Any, path: str, depth: int) ->
             fields = []
             for field in written["fields"]:
                 shown = f"{path}.{field['name']}".lstrip(".")
-                type_, nullable = _nullable(schema, field["type"], shown, depth + 1)
+                type_, nullable = _nullable(schema, field["type"], shown, depth + 1, left)
                 fields.append(StructField(field["name"], type_, nullable, _precision(schema, field["type"])))
             return StructType(fields)
         case "array":
-            return ArrayType(*_nullable(schema, written["items"], path, depth + 1))
+            return ArrayType(*_nullable(schema, written["items"], path, depth + 1, left))
         case "map":
-            return MapType(StringType(), *_nullable(schema, written["values"], path, depth + 1))
+            return MapType(StringType(), *_nullable(schema, written["values"], path, depth + 1, left))
         case "null":
             raise ConfigurationError(f"Field '{path}' of the schema is always null. Write the columns without it")
     return _logical(kind, written) or _SIMPLE[kind]

@@ -142,9 +142,12 @@ def _plan(settings: RegistrySettings, schema_id: SchemaId, columns: str) -> Plan
         return f"its schema {schema_id} is not a JSON Schema, but {found.type}"
     try:
         parsed = json.loads(found.text)
-    except ValueError:
-        return f"its schema {schema_id} is not JSON"
-    return plan_of_json_schema(parsed, StructType.fromJson(json.loads(columns)))
+    except (ValueError, RecursionError):
+        return f"its schema {schema_id} is not JSON, or is nested too deeply"
+    try:
+        return plan_of_json_schema(parsed, StructType.fromJson(json.loads(columns)))
+    except ConfigurationError as error:
+        return f"its schema {schema_id} cannot be used: {error}"
 
 
 # --- writing ------------------------------------------------------------------------------------------------------------

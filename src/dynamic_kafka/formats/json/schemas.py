@@ -6,6 +6,7 @@ Numbers have `connect.type`, as Confluent's converters write it, so that readers
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.types import (
@@ -31,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats.format import count_part, parts_left
 
 __all__ = ["columns_of", "referred", "schema_text"]
 
@@ -121,27 +123,28 @@ def columns_of(text: str) -> StructType:
     """Return the columns of a JSON Schema. A text with a `format` is STRING, apart from `date`.
 
     Raises:
-        ConfigurationError: If it does not describe an object, or a property cannot be a column.
+        ConfigurationError: If it does not describe an object, a property cannot be a column, or there are too many.
     """
     try:
         root = json.loads(text)
-    except ValueError:
-        raise ConfigurationError("The schema is not JSON") from None
-    found, _ = _column(root, root, "", 0)
+    except (ValueError, RecursionError):
+        raise ConfigurationError("The schema is not JSON, or is nested too deeply") from None
+    found, _ = _column(root, root, "", 0, parts_left())
     if not isinstance(found, StructType):
         raise ConfigurationError("The schema does not describe an object with properties, so it has no columns")
     return found
 
 
-def _column(root: Any, schema: Any, path: str, depth: int) -> tuple[DataType, bool]:
+def _column(root: Any, schema: Any, path: str, depth: int, left: Iterator[int]) -> tuple[DataType, bool]:
     """Return the type of a part of a schema, and whether it may be null."""
+    count_part(left)
     if not isinstance(schema, dict) or depth > _DEEPEST:
         raise _no_column(path, "has no type, or contains itself")
     if "$ref" in schema:
         found = referred(root, schema["$ref"])
         if found is None:
             raise _no_column(path, f"refers to '{schema['$ref']}', which is not in the schema")
-        return _column(root, found, path, depth + 1)
+        return _column(root, found, path, depth + 1, left)
     branches = schema.get("oneOf", schema.get("anyOf"))
     if branches is None and isinstance(schema.get("type"), list):
         branches = [{**schema, "type": type_} for type_ in schema["type"]]
@@ -149,11 +152,11 @@ def _column(root: Any, schema: Any, path: str, depth: int) -> tuple[DataType, bo
         others = [branch for branch in branches if not (isinstance(branch, dict) and branch.get("type") == "null")]
         if len(others) != 1:
             raise _no_column(path, "has several types")
-        return _column(root, others[0], path, depth + 1)[0], len(others) < len(branches)
-    return _plain_column(root, schema, path, depth), False
+        return _column(root, others[0], path, depth + 1, left)[0], len(others) < len(branches)
+    return _plain_column(root, schema, path, depth, left), False
 
 
-def _plain_column(root: Any, schema: dict[str, Any], path: str, depth: int) -> DataType:
+def _plain_column(root: Any, schema: dict[str, Any], path: str, depth: int, left: Iterator[int]) -> DataType:
     title, type_, connect = schema.get("title"), schema.get("type"), schema.get("connect.type")
     if title == _DECIMAL:
         return _decimal(schema.get("connect.parameters"), path)
@@ -165,13 +168,13 @@ def _plain_column(root: Any, schema: dict[str, Any], path: str, depth: int) -> D
         fields = []
         required = schema.get("required", [])
         for name, part in schema["properties"].items():
-            found, nullable = _column(root, part, f"{path}.{name}".lstrip("."), depth + 1)
+            found, nullable = _column(root, part, f"{path}.{name}".lstrip("."), depth + 1, left)
             fields.append(StructField(name, found, nullable or name not in required))
         return StructType(fields)
     if type_ == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return MapType(StringType(), *_column(root, schema["additionalProperties"], path, depth + 1))
+        return MapType(StringType(), *_column(root, schema["additionalProperties"], path, depth + 1, left))
     if type_ == "array" and isinstance(schema.get("items"), dict):
-        return ArrayType(*_column(root, schema["items"], path, depth + 1))
+        return ArrayType(*_column(root, schema["items"], path, depth + 1, left))
     if type_ == "string" and schema.get("format") == "date":
         return DateType()
     if type_ is None and all(isinstance(word, str) for word in schema.get("enum", [None])):

@@ -16,7 +16,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -33,6 +33,7 @@ from pyspark.sql.types import (
     TimeType,
 )
 
+from dynamic_kafka.formats.format import count_part, parts_left
 from dynamic_kafka.formats.json.schemas import referred
 
 __all__ = ["SEMANTIC_COLUMNS", "SEMANTIC_PREFIXES", "Plan", "plain", "plan_of_connect", "plan_of_json_schema"]
@@ -99,17 +100,18 @@ def plan_of_json_schema(schema: Any, column: DataType) -> Plan:
         schema: The JSON Schema of the value; anything else has no plan.
         column: The column's type.
     """
-    return _plan_of_part(schema, schema, column, 0)
+    return _plan_of_part(schema, schema, column, 0, parts_left())
 
 
-def _plan_of_part(root: Any, schema: Any, column: DataType, depth: int) -> Plan:
+def _plan_of_part(root: Any, schema: Any, column: DataType, depth: int, left: Iterator[int]) -> Plan:
+    count_part(left)
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return None
     if "$ref" in schema:
-        return _plan_of_part(root, referred(root, schema["$ref"]), column, depth + 1)
+        return _plan_of_part(root, referred(root, schema["$ref"]), column, depth + 1, left)
     for combined in ("oneOf", "anyOf", "allOf"):
         if isinstance(schema.get(combined), list):  # with null
-            plans = [_plan_of_part(root, branch, column, depth + 1) for branch in schema[combined]]
+            plans = [_plan_of_part(root, branch, column, depth + 1, left) for branch in schema[combined]]
             return next((plan for plan in plans if plan is not None), None)
     title = schema.get("title")
     # A decimal that is a number needs nothing.
@@ -123,12 +125,15 @@ def _plan_of_part(root: Any, schema: Any, column: DataType, depth: int) -> Plan:
     match column:
         case StructType() if isinstance(properties := schema.get("properties"), dict):
             return _fields(
-                {f.name: _plan_of_part(root, properties.get(f.name), f.dataType, depth + 1) for f in column.fields}
+                {
+                    f.name: _plan_of_part(root, properties.get(f.name), f.dataType, depth + 1, left)
+                    for f in column.fields
+                }
             )
         case ArrayType(elementType=element):
-            return _part("items", _plan_of_part(root, schema.get("items"), element, depth + 1))
+            return _part("items", _plan_of_part(root, schema.get("items"), element, depth + 1, left))
         case MapType(valueType=element):
-            return _part("values", _plan_of_part(root, schema.get("additionalProperties"), element, depth + 1))
+            return _part("values", _plan_of_part(root, schema.get("additionalProperties"), element, depth + 1, left))
         case _:
             return None
 

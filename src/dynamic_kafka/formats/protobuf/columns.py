@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
@@ -22,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats.format import count_part, parts_left
 from dynamic_kafka.formats.protobuf.types import entry_of, is_map, message_of, type_name
 from dynamic_kafka.formats.protobuf.well_known import DURATION, JSON_VALUES, wrapped
 
@@ -46,12 +48,12 @@ def columns_of(message: Descriptor) -> StructType:
     """Return the columns of a message type. Unsigned numbers are INT and BIGINT, as in Flink.
 
     Raises:
-        ConfigurationError: If a field contains itself, or is a message without fields.
+        ConfigurationError: If a field contains itself, is a message without fields, or there are too many.
     """
-    return _columns(message, "", ())
+    return _columns(message, "", (), parts_left())
 
 
-def _columns(message: Descriptor, path: str, within: tuple[str, ...]) -> StructType:
+def _columns(message: Descriptor, path: str, within: tuple[str, ...], left: Iterator[int]) -> StructType:
     if message.full_name in within or not message.fields:
         why = "contains itself" if message.fields else "has no fields"
         raise ConfigurationError(
@@ -59,18 +61,21 @@ def _columns(message: Descriptor, path: str, within: tuple[str, ...]) -> StructT
             "Write the columns by hand"
         )
     inside = (*within, message.full_name)
-    return StructType([StructField(f.name, _type(f, f"{path}.{f.name}".lstrip("."), inside)) for f in message.fields])
+    return StructType(
+        [StructField(f.name, _type(f, f"{path}.{f.name}".lstrip("."), inside, left)) for f in message.fields]
+    )
 
 
-def _type(field: FieldDescriptor, path: str, within: tuple[str, ...]) -> DataType:
+def _type(field: FieldDescriptor, path: str, within: tuple[str, ...], left: Iterator[int]) -> DataType:
+    count_part(left)
     if is_map(field):
         key, value = entry_of(field)
-        return MapType(_one(key, path, within), _one(value, path, within))
-    found = _one(field, path, within)
+        return MapType(_one(key, path, within, left), _one(value, path, within, left))
+    found = _one(field, path, within, left)
     return ArrayType(found) if field.is_repeated else found
 
 
-def _one(field: FieldDescriptor, path: str, within: tuple[str, ...]) -> DataType:
+def _one(field: FieldDescriptor, path: str, within: tuple[str, ...], left: Iterator[int]) -> DataType:
     if field.message_type is None:
         return _SIMPLE[type_name(field)]
     name = field.message_type.full_name
@@ -82,4 +87,4 @@ def _one(field: FieldDescriptor, path: str, within: tuple[str, ...]) -> DataType
         return StringType()
     if (value := wrapped(field)) is not None:
         return _SIMPLE[type_name(value)]
-    return _columns(message_of(field), path, within)
+    return _columns(message_of(field), path, within, left)

@@ -1,8 +1,8 @@
 """Arrow columns to Protobuf messages.
 
-Where the native kernel is installed, it encodes the batches that it is certain about (`native_spec`). Otherwise each column
-first becomes a list of arguments for messages: no nulls where Protobuf has none, enums as numbers, timestamps as seconds and
-nanoseconds. Then upb makes a message of each row's arguments and serializes it.
+The native kernel encodes the batches that it is certain about (`native_spec`). Otherwise each column first becomes a list of
+arguments for messages: no nulls where Protobuf has none, enums as numbers, timestamps as seconds and nanoseconds. Then upb
+makes a message of each row's arguments and serializes it.
 """
 
 from __future__ import annotations

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.history.archive.log import read_archive
+from dynamic_kafka.history.coverage import Offsets, Part
 from dynamic_kafka.history.folder import ListedFile
-from dynamic_kafka.history.model import LargestOffsets
+from dynamic_kafka.history.model import LargestOffsets, Place
 
 __all__ = ["ArchivedHistory", "archived_history"]
 
@@ -21,12 +22,20 @@ class ArchivedHistory(NamedTuple):
         evidence: What it is, for people.
         largest: The last offset that was read of each partition. It may be one without a record, such as a marker.
         clusters: The ids of clusters and topics, by the cluster's name.
+        spans: The offsets of each place that were read, with the number of their records.
+        names: The clusters' names, by cluster.id.
     """
 
     files: list[ListedFile]
     evidence: str
     largest: LargestOffsets
     clusters: dict[str, Any]
+    spans: Mapping[Place, Sequence[Offsets]]
+    names: Mapping[str, str]
+
+    def named(self, parts: Iterable[tuple[Place, Part]]) -> tuple[tuple[Place, Part], ...]:
+        """Return parts by the names of clusters instead of their ids."""
+        return tuple(((self.names.get(place[0], ""), *place[1:]), part) for place, part in parts)
 
 
 def archived_history(location: str, *, with_offsets: bool) -> ArchivedHistory | None:
@@ -51,13 +60,8 @@ def archived_history(location: str, *, with_offsets: bool) -> ArchivedHistory | 
     files = [
         ListedFile(path, file.size_bytes, 0, {"day": file.day or None}) for path, file in sorted(archive.files.items())
     ]
-    unread = sum(
-        after.start - before.end for spans in archive.spans.values() for before, after in itertools.pairwise(spans)
-    )
-    evidence = f"an archive of {len(files):,} files" + (
-        f", which has not read {unread:,} offsets in between" if unread else ""
-    )
-    largest: dict[tuple[str, str, int], int] = {}
+    largest: dict[Place, int] = {}
+    spans: dict[Place, list[Offsets]] = {}
     clusters: dict[str, Any] = {}
     for key, position in archive.positions().items() if with_offsets else ():
         name = archive.names.get(key.cluster_id, "")
@@ -73,4 +77,5 @@ def archived_history(location: str, *, with_offsets: bool) -> ArchivedHistory | 
                 + ", because it was made anew meanwhile. Set history.switch to starting-offsets or timestamp"
             )
         largest[name, key.topic, key.partition] = position - 1
-    return ArchivedHistory(files, evidence, largest, clusters)
+        spans[name, key.topic, key.partition] = [Offsets(*span) for span in archive.spans[key]]
+    return ArchivedHistory(files, f"an archive of {len(files):,} files", largest, clusters, spans, dict(archive.names))

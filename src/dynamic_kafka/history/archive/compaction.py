@@ -7,7 +7,8 @@ The steps, of which each may be the last one before a crash:
 3. Delete files that were replaced long ago, files that no log names and that are old, and old parts of the log.
 
 So a reader sees the old files or the new one, and a compaction that was stopped is just run again. Before step 2, the new
-file is compared with the old ones: the same offsets of each partition, none twice, and only those that the log has.
+file is compared with the old ones: the same offsets of each partition, none twice, and only those that the log has. Old
+files are those that were written: their bytes are compared with the log, before they are copied and after it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 from dynamic_kafka.errors import ArchiveError, listed
 from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.history.archive import log
-from dynamic_kafka.history.archive.data import COORDINATES, new_path, writer
+from dynamic_kafka.history.archive.data import COORDINATES, FileWriter, check_unchanged
 from dynamic_kafka.history.archive.model import Archive, DataFile, PartitionKey, Span
 
 __all__ = ["Compacted", "Offsets", "compact", "days_to_compact", "is_data", "merged", "offsets_of", "outside", "read"]
@@ -112,8 +113,9 @@ def offsets_of(files: Files, archive: Archive, path: str) -> Offsets:
     """Return the offsets in a file, by partition.
 
     Raises:
-        ArchiveError: If it cannot be read, or does not have as many records as the log says.
+        ArchiveError: If it cannot be read or was changed, or does not have as many records as the log says.
     """
+    check_unchanged(files, path, archive.files[path])
     try:
         table = pq.read_table(
             files.full(path), columns=list(COORDINATES), filesystem=files.file_system, partitioning=None
@@ -190,8 +192,8 @@ def _rewritten(files: Files, archive: Archive, day: str, paths: Sequence[str]) -
     rows = sum(map(len, offsets.values()))
     size = sum(archive.files[path].size_bytes for path in paths)
     window = max(1, min(_WINDOW_ROWS, _WINDOW_BYTES * rows // max(size, 1)))
-    new = new_path(day, None)
-    with writer(files, new, schema) as out:
+    out = FileWriter(files, day, None, schema)
+    try:
         for key, first, last, expected in _windows(offsets, window):
             inside = (pc.field("offset") >= first) & (pc.field("offset") <= last)
             for name in COORDINATES[:4]:
@@ -199,10 +201,13 @@ def _rewritten(files: Files, archive: Archive, day: str, paths: Sequence[str]) -
             table = data.to_table(filter=inside).sort_by("offset")
             if not np.array_equal(table["offset"].to_numpy(), expected):
                 raise ArchiveError(f"The files of day {day} changed while they were read. Run the compaction again")
-            out.write_table(table)
-    size = files.file_system.get_file_info(files.full(files.hidden(new))).size
-    written = DataFile(day, rows, size)
-    files.reveal(new)
+            out.add(table)
+        for path in paths:
+            check_unchanged(files, path, archive.files[path])
+        new, written = out.path, out.finish()
+    except BaseException:
+        out.abort()
+        raise
     again = merged([offsets_of(files, Archive(files={new: written}), new)])
     if again.keys() != offsets.keys() or any(not np.array_equal(again[key], offsets[key]) for key in offsets):
         raise ArchiveError(f"{files.shown(new)} does not have the records it was made from. Nothing was changed")

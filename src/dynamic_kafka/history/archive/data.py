@@ -2,11 +2,16 @@
 
 A row is checked before it is written: its offset is one that the batch reads, and within a task the offsets of a partition
 grow. So with the check of the driver that two tasks have no offsets in common, no record can be written twice.
+
+The SHA-256 of a file is that of the bytes that the task gives to the file system. They are not read again for it, so damage
+on the way is found, too.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import io
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -19,16 +24,18 @@ import pyarrow.parquet as pq
 
 from dynamic_kafka.errors import ArchiveError
 from dynamic_kafka.files import Files, open_files
+from dynamic_kafka.filesystems import failure_reason, failures
 from dynamic_kafka.history.archive.model import DataFile
 from dynamic_kafka.history.archive.plan import AS_THE_SOURCE, Part, Place, Plan, Written
 
-__all__ = ["COORDINATES", "NEEDED", "new_path", "write_parts", "writer"]
+__all__ = ["COORDINATES", "NEEDED", "FileWriter", "check_unchanged", "new_path", "write_parts"]
 
 NEEDED = ("cluster", "topic", "partition", "offset", "timestamp")
 """The columns without which rows cannot be archived."""
 COORDINATES = ("cluster_id", "topic", "topic_id", "partition", "offset")
 """The columns that identify a record, in the order of a compacted file."""
 _BUFFERED_BYTES = 64 << 20
+_READ_BYTES = 4 << 20
 _NO_DAY = "__HIVE_DEFAULT_PARTITION__"  # as Spark and Hive name the folder of null
 _FIRST_DAY, _LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
@@ -143,8 +150,7 @@ class _Days:
         self._files, self._number, self._written = files, number, written
         self._waiting: dict[str, list[pa.Table]] = {}
         self._bytes: dict[str, int] = {}
-        self._open: dict[str, tuple[str, pq.ParquetWriter]] = {}
-        self._rows: dict[str, int] = {}
+        self._open: dict[str, FileWriter] = {}
 
     def add(self, table: pa.Table) -> None:
         days = _days(table.column("timestamp"))
@@ -161,29 +167,18 @@ class _Days:
         del self._bytes[day]
         table = pa.concat_tables(tables)
         if day not in self._open:
-            path = new_path(day, self._number)
-            self._open[day] = path, writer(self._files, path, table.schema)
-        self._open[day][1].write_table(table)
-        self._rows[day] = self._rows.get(day, 0) + table.num_rows
+            self._open[day] = FileWriter(self._files, day, self._number, table.schema)
+        self._open[day].add(table)
 
     def close(self) -> None:
         for day in list(self._waiting):
             self._flush(day)
-        for day, (path, open_) in self._open.items():
-            open_.close()
-            size = self._files.file_system.get_file_info(self._files.full(self._files.hidden(path))).size
-            self._files.reveal(path)
-            self._written.files[path] = DataFile(day, self._rows[day], size)
+        for writer in self._open.values():
+            self._written.files[writer.path] = writer.finish()
 
     def abort(self) -> None:
-        for path, open_ in self._open.values():
-            with suppress(
-                Exception
-            ):  # the error that led here is the one to show; what stays is deleted by a compaction
-                open_.close()
-            for left in (self._files.hidden(path), path):
-                with suppress(Exception):
-                    self._files.delete(left)
+        for writer in self._open.values():
+            writer.abort()
 
 
 def _days(times: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -194,8 +189,91 @@ def _days(times: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(is_named, days, pa.scalar(None, pa.date32()))
 
 
-def writer(files: Files, path: str, schema: pa.Schema) -> pq.ParquetWriter:
-    """Return a writer of a new file. It is hidden, where that is possible, until `Files.reveal`."""
-    place = files.full(files.hidden(path))
-    files.file_system.create_dir(place.rpartition("/")[0], recursive=True)
-    return pq.ParquetWriter(place, schema, filesystem=files.file_system, compression="zstd")
+class _Hashing(io.RawIOBase):
+    """A stream that counts and hashes what is written to it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.size_bytes = 0
+        self.hash = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._stream.write(data)
+        self.hash.update(data)
+        self.size_bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
+class FileWriter:
+    """Writes a new file. It is hidden, where that is possible, until it is finished.
+
+    Args:
+        files: The archive's folder.
+        day: The day of the file.
+        number: The number of Spark's batch; None for a compacted file.
+        schema: The columns.
+    """
+
+    def __init__(self, files: Files, day: str, number: int | None, schema: pa.Schema) -> None:
+        self.path = new_path(day, number)
+        self._files, self._day, self._rows = files, day, 0
+        place = files.full(files.hidden(self.path))
+        files.file_system.create_dir(place.rpartition("/")[0], recursive=True)
+        self._stream = _Hashing(files.file_system.open_output_stream(place))
+        # Readers of Parquet compare the checksums of pages, which finds damage without reading the whole file.
+        self._parquet = pq.ParquetWriter(self._stream, schema, compression="zstd", write_page_checksum=True)
+
+    def add(self, table: pa.Table) -> None:
+        """Write rows."""
+        self._parquet.write_table(table)
+        self._rows += table.num_rows
+
+    def finish(self) -> DataFile:
+        """Complete the file, give it its name, and return what the log says of it."""
+        self._parquet.close()
+        self._stream.close()
+        self._files.reveal(self.path)
+        return DataFile(self._day, self._rows, self._stream.size_bytes, self._stream.hash.hexdigest())
+
+    def abort(self) -> None:
+        """Delete the file. An error led here and is the one to show; what stays is deleted by a compaction."""
+        for close in (self._parquet.close, self._stream.close):
+            with suppress(Exception):
+                close()
+        for left in (self._files.hidden(self.path), self.path):
+            with suppress(Exception):
+                self._files.delete(left)
+
+
+def check_unchanged(files: Files, path: str, file: DataFile) -> None:
+    """Read a file as a whole, and compare it with what the log says of it.
+
+    Raises:
+        ArchiveError: If it cannot be read, or was changed.
+    """
+    size_bytes, found = 0, hashlib.sha256()
+    try:
+        with files.file_system.open_input_stream(files.full(path)) as stream:
+            while data := stream.read(_READ_BYTES):
+                size_bytes += len(data)
+                found.update(data)
+    except failures() as error:
+        raise ArchiveError(
+            f"{files.shown(path)} cannot be read: {failure_reason(error)}. Restore the file from a backup"
+        ) from error
+    if found.hexdigest() != file.sha256:
+        raise ArchiveError(
+            f"{files.shown(path)} was changed: the archive's log says {file.size_bytes} bytes with the SHA-256 "
+            f"{file.sha256}, and it has {size_bytes} with {found.hexdigest()}. Restore the file from a backup"
+        )

@@ -8,6 +8,9 @@
 So a reader takes the last state, and then all records that are not in it. A batch that ends while a compaction runs stays a
 record of its own. Two compactions at the same time are harmless even where a file system lets both write the same number:
 each state is complete in itself, and the files of both are there. Old states and records are deleted two states later.
+
+A store that is far away answers one request after the other in tens of milliseconds, so records are read and deleted many at
+a time.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from dynamic_kafka.history.archive.model import (
     encode_batch,
     encode_state,
 )
+from dynamic_kafka.history.folder import in_parallel
 
 __all__ = [
     "FOLDER",
@@ -70,14 +74,17 @@ def _read(files: Files) -> Archive | None:
         path = _path(_STATES, str(max(states)))
         archive = decode_state(files.read(path), max(states), files.shown(path))
     records = sorted(_records(files))
-    for query, number in records:
-        have = archive.batches.get(query, 0)
-        if number <= have:
-            continue
-        if number != have + 1:
-            missing = files.shown(_path(_BATCHES, f"{query}-{have + 1}"))
+    new = [(query, number) for query, number in records if number > archive.batches.get(query, 0)]
+    have = dict(archive.batches)
+    for query, number in new:
+        if number != have.get(query, 0) + 1:
+            missing = files.shown(_path(_BATCHES, f"{query}-{have.get(query, 0) + 1}"))
             raise ArchiveError(f"{missing} is missing, so the archive is not complete; restore it from a backup")
-        archive.add(query, read_record(files, query, number))
+        have[query] = number
+    added: dict[str, Batch] = {}
+    for (query, number), batch in zip(new, in_parallel(lambda record: read_record(files, *record), new), strict=True):
+        archive.add(query, batch, added)
+        added[f"{query}-{number}"] = batch
     return archive if states or records else None
 
 
@@ -144,11 +151,9 @@ def delete_old(files: Files) -> None:
         return
     path = _path(_STATES, str(states[-2]))
     kept = decode_state(files.read(path), states[-2], files.shown(path)).batches
-    for number in states[:-2]:
-        files.delete(_path(_STATES, str(number)))
-    for query, number in _records(files):
-        if number <= kept.get(query, 0):
-            files.delete(_path(_BATCHES, f"{query}-{number}"))
+    old = [_path(_STATES, str(number)) for number in states[:-2]]
+    old += [_path(_BATCHES, f"{query}-{number}") for query, number in _records(files) if number <= kept.get(query, 0)]
+    list(in_parallel(files.delete, old))
 
 
 def _path(folder: str, name: str) -> str:

@@ -9,6 +9,8 @@ An archive is a set of records by coordinates, and it knows which offsets of eac
    was never read.
 3. A compaction replaces files by others with the same records. It changes no span.
 4. A replaced file stays until it has been replaced for some time, because a reader may have an earlier list of files.
+5. A file never changes. The log has the SHA-256 of its bytes as they were written. A shorter checksum would find damage, but
+   not that somebody has replaced a value and made the checksum fit.
 
 Texts are canonical JSON. The record of a batch has what it adds, and a state has everything.
 """
@@ -40,7 +42,7 @@ __all__ = [
 ]
 
 _VERSION = 1
-NOTHING = '{"version":1,"files":{},"names":{},"spans":[]}'
+NOTHING = '{"version":1,"files":{},"names":{},"spans":[],"batch":-1}'
 """The record of a batch that adds nothing."""
 
 
@@ -78,11 +80,13 @@ class DataFile(NamedTuple):
         day: The day of its records' timestamps in UTC, such as `2013-01-31`; "" for records without a timestamp.
         rows: The number of its records.
         size_bytes: Its size.
+        sha256: The SHA-256 of its bytes, in hexadecimal digits.
     """
 
     day: str
     rows: int
     size_bytes: int
+    sha256: str
 
 
 class Batch(NamedTuple):
@@ -92,13 +96,13 @@ class Batch(NamedTuple):
         files: Its files by path.
         spans: What it has read; without gaps between, each partition has one span.
         names: The clusters' names in the column `cluster` by cluster.id.
-        number: The number of Spark's batch; -1 in records of earlier versions, which do not have it.
+        number: The number of Spark's batch; -1 in a record that was emptied.
     """
 
     files: Mapping[str, DataFile]
     spans: Mapping[PartitionKey, Sequence[Span]]
     names: Mapping[str, str]
-    number: int = -1
+    number: int
 
 
 @dataclass(slots=True)
@@ -112,7 +116,7 @@ class Archive:
         names: The clusters' names in the column `cluster` by cluster.id; the last one, if a cluster was renamed.
         batches: The number of records of batches that are in this state, by the query that wrote them.
         replaced: The files that compactions have replaced, and when (milliseconds since 1970).
-        last: The number of Spark's last batch that is in this state, by query, where it is known.
+        last: The number of Spark's last batch that is in this state, by query.
     """
 
     number: int = 0
@@ -127,8 +131,13 @@ class Archive:
         """Return the offset behind the last one that was read, for each partition."""
         return {key: spans[-1].end for key, spans in self.spans.items()}
 
-    def add(self, query: str, batch: Batch) -> None:
+    def add(self, query: str, batch: Batch, before: Mapping[str, Batch] | None = None) -> None:
         """Add a batch, whose record is the next one of its query.
+
+        Args:
+            query: The query's id.
+            batch: The batch.
+            before: The batches that were added since the last state that is written, by the name of their record.
 
         Raises:
             ArchiveError: If it has offsets or files that are here already.
@@ -139,10 +148,12 @@ class Archive:
         try:
             found = {key: joined(self.spans.get(key, ()), spans, key) for key, spans in batch.spans.items()}
         except ArchiveError as error:
+            name, lost = _least({**(before or {}), f"{query}-{number}": batch}, batch)
             raise ArchiveError(
                 f"{error}: in the record {query}-{number}.json in _dynamic_kafka/batches and in another one. Were they "
-                "written by two queries at the same time? Stop both. Then replace the text of the record that has fewer "
-                f"offsets by {NOTHING}. What only that one had is missing then, and a query with a new checkpoint adds it"
+                f"written by two queries at the same time? Stop both. Then replace the text of {name}.json there by "
+                f"{NOTHING}. Of its {lost} offsets, those that no other record has are missing then, and a query with a new "
+                "checkpoint adds them, as long as Kafka has them"
             ) from None
         self.spans.update(found)
         self.files.update(batch.files)
@@ -190,6 +201,25 @@ def joined(spans: Sequence[Span], more: Iterable[Span], key: PartitionKey) -> li
     return result
 
 
+def _least(batches: Mapping[str, Batch], batch: Batch) -> tuple[str, int]:
+    """Return which batch has the fewest offsets, and how many, of those that have offsets in common with one.
+
+    Only records that no written state has yet can be emptied: a state has what they added.
+    """
+    counts = {
+        name: sum(span.end - span.start for spans in other.spans.values() for span in spans)
+        for name, other in batches.items()
+        if any(
+            missing(span.start, span.end, sorted(other.spans.get(key, ()))) != [(span.start, span.end)]
+            for key, spans in batch.spans.items()
+            for span in spans
+            if span.start < span.end
+        )
+    }
+    name = min(counts, key=counts.__getitem__)
+    return name, counts[name]
+
+
 def missing(start: int, end: int, spans: Sequence[Span]) -> list[tuple[int, int]]:
     """Return the offsets from `start` to before `end` that are in no span, as ranges."""
     result = []
@@ -229,9 +259,7 @@ def decode_batch(text: str, place: str) -> Batch:
     """
     value = _value(text, place)
     try:
-        return Batch(
-            _files_of(value["files"]), _spans_of(value["spans"]), dict(value["names"]), int(value.get("batch", -1))
-        )
+        return Batch(_files_of(value["files"]), _spans_of(value["spans"]), dict(value["names"]), int(value["batch"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(place, error) from None
 
@@ -266,7 +294,7 @@ def decode_state(text: str, number: int, place: str) -> Archive:
             dict(value["names"]),
             {query: int(count) for query, count in value["batches"].items()},
             {path: int(at_ms) for path, at_ms in value["replaced"].items()},
-            {query: int(last) for query, last in value.get("last", {}).items()},
+            {query: int(last) for query, last in value["last"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(place, error) from None
@@ -301,7 +329,9 @@ def _files(files: Mapping[str, DataFile]) -> dict[str, list[Any]]:
 def _files_of(value: Mapping[str, Any]) -> dict[str, DataFile]:
     if others := [path for path in value if not _PATH.fullmatch(path)]:  # a log must not lead out of its folder
         raise ValueError(f"'{others[0]}' is no path of a file of an archive")
-    return {path: DataFile(str(day), int(rows), int(size)) for path, (day, rows, size) in value.items()}
+    return {
+        path: DataFile(str(day), int(rows), int(size), str(sha256)) for path, (day, rows, size, sha256) in value.items()
+    }
 
 
 _PATH = re.compile(r"day=[^/]*/[^/]+\.parquet")

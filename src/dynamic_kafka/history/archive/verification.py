@@ -1,7 +1,7 @@
 """Verification: whether an archive has what its log says, each record once, and which offsets it lacks.
 
 A record has one timestamp, so it can be twice only within a day. Days are read one after the other, and of them only the
-coordinates.
+coordinates are kept. Before that, each file is read as a whole for its SHA-256.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Verified(NamedTuple):
 
     Args:
         partitions: What the archive has, in order.
-        problems: What is certainly wrong: records that are missing, twice, or none that were read.
+        problems: What is certainly wrong: files that were changed, and records that are missing, twice or none that were
+            read.
         unknown_files: Files that the log does not name: of a batch that is running or was stopped.
         files: The number of files with records.
     """
@@ -66,7 +67,7 @@ class Verified(NamedTuple):
 
 
 def verify(location: str) -> Verified:
-    """Read the coordinates of all records of an archive, and compare them with its log.
+    """Read the files of an archive, and compare them and the coordinates of all records with its log.
 
     Args:
         location: The archive's folder.

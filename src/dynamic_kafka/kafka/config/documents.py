@@ -11,6 +11,7 @@ the URL of tokens      only what `allowed-token-urls` lists
 a broker's address     host:port, without a protocol, because librdkafka would prefer that to security.protocol
 the query's own login  only to brokers that `allowed-servers` lists, and as the query's options say: the document sets no
                        property of the login or of TLS
+a function in Python   never, because it would be run
 a cloud's token        only to that cloud's own brokers and those that `allowed-servers` lists, with the certificates that
                        the query trusts. `tokens` adds, for any query: only by verified TLS
 a name for Kerberos    letters, digits and `. _ / @ -`, because it goes into a shell command
@@ -40,6 +41,7 @@ PREFIX = "metadata-service."
 
 _PROPERTIES, _REFERENCES = f"{PREFIX}allowed-properties", f"{PREFIX}allowed-references"
 _SERVERS, _TOKEN_URLS = f"{PREFIX}allowed-servers", f"{PREFIX}allowed-token-urls"
+_HANDLER = "sasl.login.callback.handler.class"
 _JAAS, _KEYTAB = "sasl.jaas.config", "keyTab"
 _NAMES_IN_JAAS = ("principal", "serviceName")
 _PROBE = "probe"  # librdkafka's word for the certificates of the system
@@ -52,7 +54,9 @@ _URL_PATTERN = re.compile(r"(https?)://([^/:]+)(?::([0-9]{1,5}))?(/.*)?")
 _PORTS = {"http": "80", "https": "443"}
 _NAME = re.compile(r"[A-Za-z0-9._/@-]*", re.ASCII)
 _PATH = re.compile(r"/[\w./@+,:=-]*", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DEFAULT_PORT = "9092"
+_NO_ADDRESS = "an address that is not host:port"
 
 # What a login consists of. The query's own one is in force if a document leaves one of these as the options have it.
 _LOGIN = frozenset(
@@ -60,8 +64,10 @@ _LOGIN = frozenset(
     | {"sasl.oauthbearer.metadata.authentication.type", "sasl.oauthbearer.config"}
     | {f"sasl.oauthbearer.assertion.{name}" for name in ("file", "private.key.file", "private.key.pem")}
 )
-_TRANSPORT = ("security.protocol", "sasl.", "ssl.", "https.", "enable.s")
-_CERTIFICATES = ("ssl.ca.", "ssl.truststore.")
+# With another way to look up names, the certificate is compared with the name that an address has in reverse.
+_LOOKUP = "client.dns.lookup"
+_TRANSPORT = ("security.protocol", "sasl.", "ssl.", "https.", "enable.s", _LOOKUP)
+_RECEIVERS = ("ssl.ca.", "ssl.truststore.", _LOOKUP)
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,12 @@ def _in_property(key: str, value: str, rules: DocumentRules) -> Iterator[Refused
             f"{_PROPERTIES}={key}" if key in ALL_NAMES else "",
         )
         return
+    if tokens.is_own_function(value) and key.endswith("callback.handler.class"):
+        yield Refused(
+            f"Property '{key}' names a function in Python, which would be run",
+            "take it out, and set it as an option of the query (properties.*) if it is needed",
+        )
+        return
     references = list(secrets.references(key, value))
     if references and kind != "secret":
         yield Refused(
@@ -158,7 +170,7 @@ def _in_property(key: str, value: str, rules: DocumentRules) -> Iterator[Refused
                 yield Refused(
                     f"Property '{key}' has an address that the query does not allow, and would send secrets there",
                     "set it as an option of the query",
-                    f"{_TOKEN_URLS}={value if _URL.fullmatch(value) else 'https://host/path'}",
+                    f"{_TOKEN_URLS}={value if _is_url_of(value, value) else 'https://host/path'}",
                 )
         case "name":
             yield from _shell_name(key, value)
@@ -179,7 +191,9 @@ def _reference(what: str, reference: str, rules: DocumentRules) -> Iterator[Refu
     else:
         allowed = any(fnmatchcase(reference, pattern) for pattern in rules.references if pattern.startswith("env:"))
     if not allowed:
-        option = f"{_REFERENCES}={reference}" if kind == "env" or _is_plain(name) else ""
+        # Nobody shall be led to allow more by a name that is a pattern, or a list of them.
+        is_one = _VARIABLE.fullmatch(name) is not None if kind == "env" else _is_file_of(name, reference)
+        option = f"{_REFERENCES}={reference}" if is_one else ""
         yield Refused(
             f"{what}, which the query does not allow", "name something that it allows, as docs/security.md says", option
         )
@@ -243,13 +257,16 @@ def _logins(own: Mapping[str, str], given: Mapping[str, str], rules: DocumentRul
         return  # a ticket is of use for the broker of its name only
     others = [server for server in _servers(merged) if not _is_listed(server, rules.servers)]
     lent = sorted(key for key in _LOGIN if key in given and key not in own and not _is_open(key, given[key]))
+    if tokens.is_own_function(merged.get(_HANDLER, "")):  # a document has none
+        lent.append(_HANDLER)
     cloud = tokens.cloud_of(merged)
     if lent:
         if others:
+            shown = _shown(others[0])
             yield Refused(
-                f"The login of the query's options ({lent[0]}) would go to {others[0]}, which the metadata names",
+                f"The login of the query's options ({lent[0]}) would go to {shown or _NO_ADDRESS}, which the metadata names",
                 "give the cluster a login of its own",
-                f"{_SERVERS}={others[0]}",
+                f"{_SERVERS}={shown}" if shown else "",
             )
         for key in sorted(own):
             if key.startswith(_TRANSPORT) and given.get(key) != own[key]:
@@ -260,13 +277,15 @@ def _logins(own: Mapping[str, str], given: Mapping[str, str], rules: DocumentRul
     elif cloud is not None:
         for server in others:
             if not cloud.owns(server.rpartition(":")[0]):
+                shown = _shown(server)
                 yield Refused(
-                    f"A token of {cloud.name} for this process would go to {server}, which is not a broker of {cloud.name}",
+                    f"A token of {cloud.name} for this process would go to {shown or _NO_ADDRESS}, which is not a broker of "
+                    f"{cloud.name}",
                     "name the cloud's brokers",
-                    f"{_SERVERS}={server}",
+                    f"{_SERVERS}={shown}" if shown else "",
                 )
         for key in sorted(own):
-            if key.startswith(_CERTIFICATES) and given.get(key) != own[key]:
+            if key.startswith(_RECEIVERS) and given.get(key) != own[key]:
                 yield Refused(
                     f"Property '{key}' would decide who may take a token of {cloud.name}",
                     "take it out, and set it as an option of the query if it is needed",
@@ -290,8 +309,17 @@ def _servers(properties: Mapping[str, str]) -> list[str]:
     return found
 
 
+def _shown(server: str) -> str:
+    """Return the address of a broker as it may be shown, and allowed; "" if it is a pattern, or may hold a login."""
+    return server if _SERVER.fullmatch(server) else ""
+
+
 def _is_listed(server: str, patterns: Iterable[str]) -> bool:
     if not _SERVER.fullmatch(server):
         return False
-    host = server.rpartition(":")[0]
-    return any(fnmatchcase(server, pattern.lower()) or fnmatchcase(host, pattern.lower()) for pattern in patterns)
+    names = (server, server.rpartition(":")[0])
+    # An IPv6 address is in brackets, which mean something in a pattern.
+    return any(
+        pattern.lower() in names if pattern.startswith("[") else any(fnmatchcase(n, pattern.lower()) for n in names)
+        for pattern in patterns
+    )

@@ -29,7 +29,7 @@ PUBLIC_OPTIONS = frozenset(
 
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _TOKEN = re.compile(
-    r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/)
+    r"""(?P<skip>\s+|//[^\n]*|/\*.*?(?:\*/|\Z))
       | (?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
       | (?P<punctuation>[=;])
       | (?P<word>[^\s=;"']+)""",

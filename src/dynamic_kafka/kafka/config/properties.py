@@ -89,6 +89,7 @@ def client_config(properties: Mapping[str, str], *, role: Role) -> dict[str, str
         _require_kerberos()
     elif _logs_in_by(config, "OAUTHBEARER"):
         _require_tokens(config, properties)
+        config = tokens.without_token_source(config)
     return config
 
 
@@ -210,7 +211,8 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
             _CHECKS[key](key, value)
         return {}
     if key in JAVA_CODE:
-        if value.rpartition(".")[2] not in JAVA_CODE_UNDERSTOOD:
+        is_own = key == "sasl.login.callback.handler.class" and tokens.is_own_function(value)
+        if not is_own and value.rpartition(".")[2] not in JAVA_CODE_UNDERSTOOD:
             raise ConfigurationError(
                 f"Property '{key}' names a Java class that cannot run here ('{value}'); {JAVA_CODE[key]}"
             )
@@ -222,7 +224,7 @@ def _translate(key: str, value: str, properties: Mapping[str, str], role: Role) 
         )
     if key not in ALL_NAMES:
         raise UnknownOptionError(key, ALL_NAMES, what="Kafka property")
-    if (key in ADDRESSES or key.endswith(".url")) and secrets.has_login(value):
+    if (key in ADDRESSES or key.endswith(".url")) and secrets.has_login(key, value):
         raise ConfigurationError(
             f"Property '{key}' holds a login in an address, which brokers do not use and clients would log; remove it, and "
             "give the login with sasl.* properties"
@@ -410,7 +412,7 @@ def _require_tokens(config: Mapping[str, str], properties: Mapping[str, str]) ->
     made = (
         config.get("sasl.oauthbearer.method") == "oidc" or config.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"
     )
-    if not made and tokens.token_source(properties) is None:
+    if tokens.token_source(properties) is None and not made:
         raise ConfigurationError(
             "sasl.mechanism OAUTHBEARER needs a source of tokens; set sasl.oauthbearer.token.endpoint.url with a clientId "
             "and a clientSecret in sasl.jaas.config, or sasl.login.callback.handler.class to AWS MSK's or Google Cloud's "

@@ -132,7 +132,7 @@ JAVA_CODE: dict[str, str] = {
     "ssl.engine.factory.class": "use the ssl.truststore.* and ssl.keystore.* properties",
     "sasl.login.class": "use sasl.jaas.config with Kafka's own login modules",
     "sasl.login.callback.handler.class": "use Kafka's OAuthBearerLoginCallbackHandler, AWS MSK's or Google Cloud's "
-    "handler, SCRAM or certificates",
+    "handler, a function of your own in Python (package.module:function), SCRAM or certificates",
     "sasl.client.callback.handler.class": "use Kafka's OAuthBearerLoginCallbackHandler, AWS MSK's or Google Cloud's "
     "handler, SCRAM or certificates",
     "sasl.oauthbearer.jwt.retriever.class": "use Kafka's ClientCredentialsJwtRetriever",
@@ -222,9 +222,9 @@ _TEXT_IN_DOCUMENTS = """
     enable.ssl.certificate.verification ssl.cipher.suites ssl.curves.list ssl.sigalgs.list
     ssl.enabled.protocols ssl.protocol
     client.id client.id.prefix client.rack client.dns.lookup broker.address.family broker.address.ttl
-    group.id group.instance.id isolation.level check.crcs auto.offset.reset
+    group.id group.instance.id auto.offset.reset
     api.version.fallback.ms api.version.request api.version.request.timeout.ms broker.version.fallback
-    connections.max.idle.ms max.in.flight max.in.flight.requests.per.connection message.copy.max.bytes
+    connections.max.idle.ms message.copy.max.bytes
     message.max.bytes max.request.size metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms
     metadata.recovery.strategy receive.message.max.bytes reconnect.backoff.jitter.ms reconnect.backoff.max.ms
     reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms socket.connection.setup.timeout.ms
@@ -235,10 +235,10 @@ _TEXT_IN_DOCUMENTS = """
     fetch.error.backoff.ms fetch.max.bytes fetch.max.wait.ms fetch.message.max.bytes fetch.min.bytes
     fetch.queue.backoff.ms fetch.wait.max.ms max.partition.fetch.bytes queued.max.messages.kbytes
     queued.min.messages heartbeat.interval.ms session.timeout.ms max.poll.interval.ms
-    acks request.required.acks request.timeout.ms retries message.send.max.retries message.timeout.ms
-    delivery.timeout.ms linger.ms queue.buffering.max.ms batch.num.messages batch.size buffer.memory
+    request.timeout.ms message.timeout.ms delivery.timeout.ms linger.ms queue.buffering.max.ms
+    batch.num.messages batch.size buffer.memory
     queue.buffering.max.kbytes queue.buffering.max.messages compression.codec compression.type compression.level
-    compression.gzip.level compression.lz4.level compression.zstd.level partitioner partitioner.class
+    compression.gzip.level compression.lz4.level compression.zstd.level
     sticky.partitioning.linger.ms transaction.timeout.ms
 """
 _NAMES_IN_DOCUMENTS = "sasl.kerberos.service.name sasl.kerberos.principal"
@@ -267,6 +267,8 @@ IN_DOCUMENTS: dict[str, InDocument] = {
 }
 """What a metadata document may set, and the kind of its value. `documents` has the rule of each kind.
 
-A `text` goes to the client as it is. A `name` goes into the shell command of Kerberos. Only a `secret` (or a certificate)
-may hold references. A `file` is read, and a `url` is called, by the process that makes the client.
+What decides which records are read or acknowledged, and in which order, is the query's (`isolation.level`, `acks`,
+`retries`, `partitioner`). A `text` goes to the client as it is. A `name` goes into the shell command of Kerberos. Only a
+`secret` (or a certificate) may hold references. A `file` is read, and a `url` is called, by the process that makes the
+client.
 """

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.kafka.config import jaas
-from dynamic_kafka.kafka.config.property_names import STORABLE
+from dynamic_kafka.kafka.config.property_names import ADDRESSES, STORABLE
 from dynamic_kafka.kafka.config.small_files import read_small_file
 
 __all__ = [
@@ -37,8 +37,10 @@ __all__ = [
 ]
 
 _HIDDEN = "***"
-_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
-_ONLY_REFERENCES = re.compile(r"(?:\$\{(?:env|file):[^}]+\})+")
+# Texts of metadata are matched, so no pattern may begin anew at each place and go on to the end of a text: a name has no
+# braces, and a login is looked for word by word.
+_REFERENCE = re.compile(r"\$\{(env|file):([^{}]*)\}")
+_ONLY_REFERENCES = re.compile(r"(?:\$\{(?:env|file):[^{}]+\})+")
 _SECRET = re.compile(
     r"password|passphrase|passwd|(?:^|[._-])pwd|secret|token|jaas|credential|private|authorization|auth[._-]?header"
     r"|api[._-]?key|access[._-]?key|ssl\.key\.|ssl\.keystore\.key|user[._-]info|oauthbearer\.config|kinit\.cmd"
@@ -46,7 +48,8 @@ _SECRET = re.compile(
 )
 # A path, a URL or a class is not the secret it leads to.
 _POINTS_TO_SECRET = (".location", ".type", ".url", ".file", ".class")
-_URL_CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)")
+_WORD = re.compile(r"\S+")
+_PARAMETER = re.compile(r"([?&;]([^=?&;\s]+)=)[^&;\s]+")
 _PRIVATE_KEY = "PRIVATE KEY"
 _JAAS = "sasl.jaas.config"
 _NAMES_A_FILE = (".location", ".keytab", ".file")
@@ -149,7 +152,7 @@ def redact(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         key: (_without_literals(key, value) or _HIDDEN)
         if is_secret(key) or _PRIVATE_KEY in value or _has_secret(key, value)
-        else _URL_CREDENTIALS.sub(_HIDDEN, value)
+        else _without_logins(key, value)
         for key, value in properties.items()
     }
 
@@ -165,9 +168,27 @@ def is_secret(key: str) -> bool:
     return _SECRET.search(lower) is not None and not lower.endswith(_POINTS_TO_SECRET)
 
 
-def has_login(value: str) -> bool:
-    """Return whether a value has an address with a login in it, such as `https://me:secret@host/`."""
-    return _URL_CREDENTIALS.search(value) is not None
+def has_login(key: str, value: str) -> bool:
+    """Return whether a value has an address with a login in it: `https://me:secret@host/`, or of a broker `me:pw@host`."""
+    return _without_logins(key, value) != value
+
+
+def _without_logins(key: str, value: str) -> str:
+    """Return a value with `***` in the place of each login: in an address, or as a parameter (`?password=...`) of a URL.
+
+    Without `://`, only a property of addresses has logins.
+    """
+    if key.endswith(ADDRESSES):
+        return ",".join(_without_login(address, "") for address in value.split(","))
+    shown = _WORD.sub(lambda word: _without_login(word[0], "://"), value)
+    return _PARAMETER.sub(lambda found: f"{found[1]}{_HIDDEN}" if is_secret(found[2]) else found[0], shown)
+
+
+def _without_login(word: str, needed: str) -> str:
+    """Return a word without what is before its last `@` and after its first `://`, which may be needed or not."""
+    before, mark, rest = word.partition("://") if "://" in word or needed else ("", "", word)
+    login, at, host = rest.rpartition("@")
+    return f"{before}{mark}{_HIDDEN}{at}{host}" if login else word
 
 
 def storable(properties: Mapping[str, str]) -> dict[str, str]:
@@ -263,4 +284,4 @@ def _without_literals(key: str, value: str) -> str | None:
 def _is_public(key: str, value: str) -> bool:
     if key.endswith(_NUMERIC):
         return value.strip().lstrip("-").isdecimal()
-    return key in STORABLE and _PRIVATE_KEY not in value and not has_login(value)
+    return key in STORABLE and _PRIVATE_KEY not in value and not has_login(key, value)

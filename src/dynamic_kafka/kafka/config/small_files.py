@@ -29,7 +29,10 @@ def read_small_file(path: str) -> bytes:
     # Without O_NONBLOCK, to open a pipe waits until somebody writes to it.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         _check(os.fstat(file.fileno()), _LARGEST)
-        return file.read(_LARGEST)  # a file that grows meanwhile, or that tells no size (/proc), is cut
+        content = file.read(_LARGEST + 1) or b""  # it may grow meanwhile, or be one of the system that tells no size
+    if len(content) > _LARGEST:
+        raise _too_large(_LARGEST)
+    return content
 
 
 def check_file_of_library(path: str) -> None:
@@ -48,4 +51,8 @@ def _check(found: os.stat_result, most: int) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
     if found.st_size > most:
-        raise OSError(errno.EFBIG, f"larger than {most // 2**20} MiB")
+        raise _too_large(most)
+
+
+def _too_large(most: int) -> OSError:
+    return OSError(errno.EFBIG, f"larger than {most // 2**20} MiB")

@@ -1,6 +1,10 @@
-"""Logins with tokens that a cloud's own library makes: AWS MSK's IAM, and Google Cloud's Managed Service for Kafka.
+"""Logins with tokens that Python makes.
 
-Which cloud it is, Java's names say: a login module, or a callback handler. librdkafka then calls Python for each new token,
+A cloud's own library makes those for AWS MSK's IAM and for Google Cloud's Managed Service for Kafka, and confluent-kafka
+those with which AWS vouches for this machine (`aws_iam`). A user's own function may make them, too, if the query's options
+name it; a document may not.
+
+Which cloud it is, Java's names say: a login module, or a callback handler. All clients then ask Python for each new token,
 and so do the connections for transactions. The credentials are those that the library finds in the process that connects:
 environment variables, a profile, the role of the machine or pod. The libraries are imported when a token is made.
 
@@ -10,6 +14,7 @@ broker whose certificate is verified.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -23,7 +28,16 @@ from typing import Any, NamedTuple
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 from dynamic_kafka.kafka.config import jaas, secrets
 
-__all__ = ["Cloud", "Token", "TokenSource", "cloud_of", "require_verified_tls", "token_source"]
+__all__ = [
+    "Cloud",
+    "Token",
+    "TokenSource",
+    "cloud_of",
+    "is_own_function",
+    "require_verified_tls",
+    "token_source",
+    "without_token_source",
+]
 
 _JAAS = "sasl.jaas.config"
 _ASKED = (
@@ -31,8 +45,11 @@ _ASKED = (
     *("sasl.mechanism", "sasl.mechanisms", "security.protocol"),
 )
 _WAY = ("bootstrap.servers", "enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm")
+_MANAGED, _AWS_IDENTITY = "sasl.oauthbearer.metadata.authentication.type", "aws_iam"
+_OF_MANAGED = ("sasl.oauthbearer.method", _MANAGED, "sasl.oauthbearer.config", "sasl.oauthbearer.extensions")
 _BY_TOKEN = ("OAUTHBEARER", "AWS_MSK_IAM", "")
 _HANDLERS = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
+_OWN_FUNCTION = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*", re.ASCII)
 _AWS_HANDLERS = {"IAMClientCallbackHandler", "IAMOAuthBearerLoginCallbackHandler"}
 _GOOGLE_HANDLER = "GcpLoginCallbackHandler"
 _AWS_MODULE, _AWS_MECHANISM = "IAMLoginModule", "AWS_MSK_IAM"
@@ -40,10 +57,11 @@ _AWS_OPTIONS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName")
 _AWS_OPTIONS_WITHOUT_EFFECT = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")
 _AWS_SESSION = "dynamic-kafka"
 _AWS_BROKER = re.compile(
-    r"(?:[a-z0-9-]+\.)+kafka(?:-serverless)?\.([a-z0-9-]+)"
+    r"(?:[a-z0-9-]+\.)+kafka(?:-serverless)?\.([a-z]+(?:-[a-z]+)+-[0-9]+)"
     r"\.(?:amazonaws\.com(?:\.cn)?|api\.aws|api\.amazonwebservices\.com\.cn)"
 )
 _GOOGLE_BROKER = re.compile(r"(?:[a-z0-9-]+\.)+managedkafka\.[a-z0-9.-]+\.cloud\.goog")
+_LONGEST_HOST = 253
 _NOBODYS_BROKER = re.compile(r"(?!)")
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -54,10 +72,14 @@ class Token(NamedTuple):
     Args:
         text: The token, in clear.
         expires_at_s: When it expires, in seconds since 1970.
+        principal: Its principal; "" leaves it to the broker.
+        extensions: SASL extensions (KIP-342).
     """
 
     text: str
     expires_at_s: float
+    principal: str = ""
+    extensions: dict[str, str] = {}  # noqa: RUF012  confluent-kafka takes nothing but a dict
 
 
 class Cloud(NamedTuple):
@@ -73,7 +95,7 @@ class Cloud(NamedTuple):
 
     def owns(self, host: str) -> bool:
         """Return whether a host, in lower case, is one of its brokers, by its name."""
-        return self.brokers.fullmatch(host) is not None
+        return len(host) <= _LONGEST_HOST and self.brokers.fullmatch(host) is not None
 
 
 _AWS, _GOOGLE = Cloud("AWS", _AWS_BROKER), Cloud("Google Cloud", _GOOGLE_BROKER)
@@ -93,11 +115,20 @@ def token_source(properties: Mapping[str, str]) -> TokenSource | None:
         ConfigurationError: If the login has an option that is not supported, or no region is known.
         MissingDependencyError: If the cloud's library is not installed.
     """
-    if not any(_may_ask(properties.get(key, "")) for key in _ASKED):
+    own = properties.get(_HANDLERS[0], "")
+    if is_own_function(own):
+        asked = secrets.resolve({key: properties[key] for key in _ASKED[3:] if key in properties})
+        mechanism = asked.get("sasl.mechanism", asked.get("sasl.mechanisms", ""))
+        is_asked = "SASL" in asked.get("security.protocol", "").upper() and mechanism.upper() == "OAUTHBEARER"
+        return _own_source(own) if is_asked else None
+    if not any(_may_ask(properties.get(key, "")) for key in (*_ASKED, _MANAGED)):
         return None
-    asked = secrets.resolve({key: properties[key] for key in (*_ASKED, *_WAY) if key in properties})
+    asked = secrets.resolve({key: properties[key] for key in (*_ASKED, *_WAY, *_OF_MANAGED) if key in properties})
     if "SASL" not in asked.get("security.protocol", "").upper():
         return None
+    if asked.get(_MANAGED, "").strip() == _AWS_IDENTITY:
+        require_verified_tls(asked, "this machine's identity")
+        return _aws_identity_source(asked.get("sasl.oauthbearer.config", ""), asked.get("sasl.oauthbearer.extensions"))
     cloud = cloud_of(asked)
     if cloud not in (_AWS, _GOOGLE):
         return None
@@ -107,6 +138,18 @@ def token_source(properties: Mapping[str, str]) -> TokenSource | None:
         return _google_token
     options = jaas.parse(asked[_JAAS]).options if _JAAS in asked else {}
     return _aws_source(options, asked.get("bootstrap.servers", ""))
+
+
+def without_token_source(config: Mapping[str, str]) -> dict[str, str]:
+    """Return librdkafka's properties without those for which a `TokenSource` makes the tokens."""
+    if config.get(_MANAGED, "").strip() != _AWS_IDENTITY:
+        return dict(config)
+    return {key: value for key, value in config.items() if key not in _OF_MANAGED}
+
+
+def is_own_function(handler: str) -> bool:
+    """Return whether a callback handler is a function in Python, `package.module:function`, and not a class in Java."""
+    return _OWN_FUNCTION.fullmatch(handler) is not None
 
 
 def cloud_of(properties: Mapping[str, str]) -> Cloud | None:
@@ -159,7 +202,36 @@ def require_verified_tls(properties: Mapping[str, str], name: str) -> None:
 
 def _may_ask(value: str) -> bool:
     """Return whether it is worth a closer look: secrets are not looked up for other logins."""
-    return "IAM" in value or _GOOGLE_HANDLER in value or value.startswith("${")
+    return "IAM" in value or _AWS_IDENTITY in value or _GOOGLE_HANDLER in value or value.startswith("${")
+
+
+# --- the user's own ---
+
+
+def _own_source(path: str) -> TokenSource:
+    module, _, name = path.partition(":")
+    try:
+        make = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(
+            f"Property '{_HANDLERS[0]}' names {path}, which cannot be imported ({_reason(error)}); install it on the driver "
+            "and on every executor"
+        ) from error
+    return partial(_own_token, path, make)
+
+
+def _own_token(path: str, make: Callable[[], Any]) -> Token:
+    try:
+        text, expires_at_s, *more = made = make()
+        if not isinstance(made, tuple) or not isinstance(text, str):
+            raise TypeError(
+                "it has to return a tuple of a text, when that expires, and perhaps a principal and extensions"
+            )
+        return Token(text, float(expires_at_s), *more)
+    except Exception as error:  # whatever the user's code raises
+        raise ConfigurationError(
+            f"No token could be made by {path}: {_reason(error)}; correct that function"
+        ) from error
 
 
 # --- AWS ---
@@ -216,6 +288,35 @@ def _import_aws() -> Any:
     except ImportError:
         raise MissingDependencyError("aws-msk-iam-sasl-signer-python", "aws", "for AWS MSK's IAM login") from None
     return MSKAuthTokenProvider
+
+
+def _aws_identity_source(config: str, extensions: str | None) -> TokenSource:
+    """Return the maker of tokens that confluent-kafka's own clients have for `aws_iam`."""
+    try:
+        from confluent_kafka._oauthbearer.aws.aws_autowire import create_handler
+    except ImportError as error:
+        if error.name == "boto3":
+            raise MissingDependencyError("boto3", "aws", f"for {_MANAGED}={_AWS_IDENTITY}") from None
+        raise ConfigurationError(
+            f"The confluent-kafka that is installed here makes no tokens for {_MANAGED}={_AWS_IDENTITY}; upgrade it, on the "
+            "driver and on every executor"
+        ) from None
+    try:
+        return partial(_aws_identity_token, create_handler(config, extensions))
+    except ImportError as error:  # boto3 is too old: the error names the version
+        raise ConfigurationError(f"No tokens can be made for {_MANAGED}={_AWS_IDENTITY}: {error}") from None
+    except (ValueError, RuntimeError) as error:
+        raise ConfigurationError(f"Property 'sasl.oauthbearer.config': {_reason(error)}; correct it") from error
+
+
+def _aws_identity_token(make: Callable[[str], tuple[str, float, str, dict[str, str]]]) -> Token:
+    try:
+        return Token(*make(""))
+    except Exception as error:  # the library and botocore raise many kinds
+        raise ConfigurationError(
+            f"AWS made no token for this machine's identity: {_reason(error)}; give the driver and every executor AWS "
+            "credentials that may call sts:GetWebIdentityToken"
+        ) from error
 
 
 # --- Google ---

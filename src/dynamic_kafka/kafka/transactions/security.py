@@ -301,20 +301,23 @@ def _cloud(source: TokenSource) -> dict[str, Any]:
 
 
 class CloudTokens:
-    """kafka-python's token provider over a cloud's library, which has time-outs of its own."""
+    """kafka-python's token provider over a `TokenSource`, which has time-outs of its own."""
 
     timeout_s = 0.0
 
     def __init__(self, source: TokenSource) -> None:
         self._source = source
+        self._extensions: dict[str, str] = {}
 
     def token(self) -> str:
         """Return a new token."""
-        return self._source().text
+        token = self._source()
+        self._extensions = token.extensions
+        return token.text
 
     def extensions(self) -> dict[str, str]:
-        """Return no SASL extensions."""
-        return {}
+        """Return the SASL extensions of the last token."""
+        return self._extensions
 
 
 class ClientCredentials:

@@ -16,6 +16,8 @@ from dynamic_kafka.sql.dialect.query import part_of_with
 from dynamic_kafka.sql.dialect.registry import AGGREGATES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["ARRIVAL", "Streams", "differs_in_streams", "has_over", "inline_ranks", "with_arrival"]
@@ -28,8 +30,11 @@ _PLAIN = {"expressions", "from_", "where", "hint"}
 class Streams(Protocol):
     """What is known about tables and views of a stream, besides types."""
 
-    def is_time(self, query: str) -> bool:
-        """Return whether the only column of a query for Spark is an event time with a watermark, or the processing time."""
+    def time_of(self, query: str) -> str:
+        """Return what time the only column of a query for Spark is: `event` (with a watermark), `processing`, or empty."""
+
+    def first_rows(self, query: str, keys: Sequence[str]) -> str:
+        """Return the name, for Spark, of the first row of each key that a query has as a stream. It never changes."""
 
     def view(self, name: str) -> exp.Query | None:
         """Return the query of a view; None for anything else, and for a view that is not one query."""

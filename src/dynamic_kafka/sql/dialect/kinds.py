@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, DecimalType
 
-__all__ = ["decimal_of", "is_decimal", "is_fraction", "is_text", "is_whole", "kind_of", "name_of", "wider"]
+__all__ = [
+    "decimal_of",
+    "is_decimal",
+    "is_fraction",
+    "is_text",
+    "is_whole",
+    "kind_of",
+    "name_of",
+    "read_as_utc",
+    "wider",
+]
 
 _WHOLE = {"ByteType": 3, "ShortType": 5, "IntegerType": 10, "LongType": 19}
 """Flink's digits of each whole number's type, from the smallest on."""
@@ -48,6 +58,11 @@ def decimal_of(found: DataType) -> DecimalType:
 def wider(one: DataType, other: DataType) -> DataType:
     """Return the larger of two whole numbers' types."""
     return max(one, other, key=lambda found: _WHOLE[kind_of(found)])
+
+
+def read_as_utc(time: str) -> str:
+    """Return a TIMESTAMP as a TIMESTAMP_LTZ, as if it was the wall time of UTC. The session's time zone does not matter."""
+    return f"timestamp_micros(({time} - TIMESTAMP_NTZ '1970-01-01 00:00:00') DIV INTERVAL '0.000001' SECOND)"
 
 
 def name_of(found: DataType) -> str:

@@ -20,7 +20,7 @@ from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
 from dynamic_kafka.sql.dialect.registry import REFUSED, RULES
 from dynamic_kafka.sql.parser.create_table import read_options
 from dynamic_kafka.sql.parser.errors import sql_error
-from dynamic_kafka.sql.parser.lexer import MATCH_RECOGNIZE, Cursor, Token, tokenize
+from dynamic_kafka.sql.parser.lexer import DOUBLE_QUOTES, MATCH_RECOGNIZE, Cursor, Token, tokenize
 
 __all__ = [
     "Query",
@@ -208,8 +208,8 @@ def _without_comments(text: str, tokens: Sequence[Token]) -> tuple[str, dict[int
                 raise query_error(text, token.start, "A hint with OPTIONS stands behind the name of a table")
             options[before.start] = read_options(inside)
             of_token = re.sub(r"[^\r\n]", " ", of_token)
-        elif token.kind == "name" and of_token.startswith('"') and ("\\" in of_token or "'" in of_token):
-            raise query_error(text, token.start, "Put strings in 'single quotes', as Flink does")
+        elif token.kind == "name" and of_token.startswith('"'):
+            raise query_error(text, token.start, DOUBLE_QUOTES)
         parts.append(of_token)
         position, before = token.end, token
     return "".join(parts), options, foreign

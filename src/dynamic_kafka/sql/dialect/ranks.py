@@ -1,7 +1,8 @@
 """Ranks of a stream: `ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC)` with `WHERE rn = 1` or `rn <= n`.
 
 Spark has no OVER in streams. The first row of each key is `max_by` or `min_by` of the whole row, an aggregation that streams
-have: the row changes when another one becomes the first. For windows, each row comes once, when the window has passed.
+have: the row changes when another one becomes the first. For windows, each row comes once, when the window has passed. By
+processing time, the first row never changes: it is the one that `dropDuplicates` keeps.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL, Streams, with_arrival
 from dynamic_kafka.sql.dialect.kinds import is_decimal, is_fraction, is_whole, kind_of
+from dynamic_kafka.sql.dialect.query import is_proctime
 from dynamic_kafka.sql.dialect.registry import AGGREGATES
-from dynamic_kafka.sql.dialect.windows import BOUNDS, GROUP_WINDOWS, WINDOW
+from dynamic_kafka.sql.dialect.windows import WINDOW
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator
@@ -142,16 +144,16 @@ def ranked(t: Translator, select: exp.Select, rank: Rank, streams: Streams) -> s
     inner, window = rank.inner, rank.window
     if {part for part, value in inner.args.items() if value} - _INNER or window.args.get("spec"):
         raise t.refuse(window, f"This ROW_NUMBER is not known in a stream. {_WAY}")
-    aggregated = _export_window(t, rank)
     arrives = with_arrival(t, inner, streams)
     with t.scoped(inner, rank.by) as scope:
-        by, of_window = _keys(t, rank, aggregated)
-        if not of_window:
+        by, of_window = _keys(t, rank)
+        never_changes = not of_window and _is_by_arrival(t, rank, streams)
+        if not of_window and not never_changes:
             _check_changing(t, select, rank)
-        order, best = _order(t, rank, arrives=arrives, streams=streams)
+        order, best = ("", "") if never_changes else _order(t, rank, arrives=arrives, streams=streams)
         hidden = {column for found in scope.windows.values() for column in found.columns()} - {None}
         hidden |= {ARRIVAL} if arrives else set()
-        hidden |= {WINDOW} if aggregated else set()
+        hidden |= {WINDOW} if scope.inherited else set()
         columns = [
             _projection(t, i, part, sorted(hidden))
             for i, part in enumerate(inner.expressions)
@@ -168,6 +170,11 @@ def ranked(t: Translator, select: exp.Select, rank: Rank, streams: Streams) -> s
         f" AS {t.sql(select.args['from_'].this.args['alias'])}" if select.args["from_"].this.args.get("alias") else ""
     )
     select.set("where", exp.Where(this=exp.and_(*rank.rest)) if rank.rest else None)
+    if never_changes:
+        keys = [f"{key} AS __key{i}" for i, key in enumerate(by or ["1"])]
+        names = [f"__key{i}" for i in range(len(keys))]
+        first = streams.first_rows(t.asked(", ".join([*columns, *keys]), f"{source}{where}"), names)
+        return f"(SELECT * EXCEPT ({', '.join(names)}), CAST(1 AS BIGINT) AS {number} FROM `{first}`){alias}"
     if rank.number == 1:
         one = f"SELECT {best}({row}, {order}) AS __best {source}{where}{group}"
         return f"(SELECT __best.*, CAST(1 AS BIGINT) AS {number} FROM ({one}) WHERE __best IS NOT NULL){alias}"
@@ -191,15 +198,14 @@ def _projection(t: Translator, index: int, part: exp.Expr, hidden: Sequence[str]
     )
 
 
-def _keys(t: Translator, rank: Rank, aggregated: frozenset[str]) -> tuple[list[str], bool]:
+def _keys(t: Translator, rank: Rank) -> tuple[list[str], bool]:
     """Return what Spark groups by, and whether that are windows of time."""
     by: list[str] = []
     scope = t.scope
     assert scope is not None
     for part in rank.by:
-        bounds = aggregated if isinstance(part, exp.Column) and part.name.lower() in aggregated else None
         found = scope.keys_of(part)
-        keys = [WINDOW] if bounds else [t.sql(part)] if found is None else found
+        keys = [t.sql(part)] if found is None else found
         by += [key for key in keys if key not in by]
     names = {part.name.lower() for part in rank.by if isinstance(part, exp.Column)}
     if "window_start" in names and not names & {"window_end", "window_time"} and t.has_cumulate(rank.inner):
@@ -208,31 +214,6 @@ def _keys(t: Translator, rank: Rank, aggregated: frozenset[str]) -> tuple[list[s
     if any(found.kind == "SESSION" for found in scope.windows.values()):
         raise t.refuse(rank.window, f"The rows of SESSION windows cannot be ranked in a stream. {_WAY}")
     return by, of_window
-
-
-def _export_window(t: Translator, rank: Rank) -> frozenset[str]:
-    """Let a sub-query that is grouped by windows return them, too. Return the names of its columns with their bounds.
-
-    That is if the rank is partitioned by them.
-    """
-    relation = rank.inner.args["from_"].this
-    query = relation.this if isinstance(relation, exp.Subquery) else None
-    group = query.args.get("group") if isinstance(query, exp.Select) else None
-    if group is None or rank.inner.args.get("joins"):
-        return frozenset()
-    assert isinstance(query, exp.Select)
-    bounds = {part.alias_or_name.lower() for part in query.expressions if _is_bound(part.unalias())}
-    if not any(isinstance(part, exp.Column) and part.name.lower() in bounds for part in rank.by):
-        return frozenset()
-    t.exported.add(id(query))
-    return frozenset(bounds)
-
-
-def _is_bound(value: exp.Expr) -> bool:
-    if isinstance(value, exp.Column):
-        return value.name.lower() in BOUNDS
-    name = str(value.this).upper() if isinstance(value, exp.Anonymous) else ""
-    return GROUP_WINDOWS.get(name, ("", ""))[1] in ("_START", "_END")
 
 
 def _order(t: Translator, rank: Rank, *, arrives: bool, streams: Streams) -> tuple[str, str]:
@@ -268,10 +249,20 @@ def _order(t: Translator, rank: Rank, *, arrives: bool, streams: Streams) -> tup
             rank.number == 1
             and len(ordered) == 1
             and bool(ordered[0].args.get("desc"))
-            and streams.is_time(t.asked(t.sql(ordered[0].this), scope.source()))
+            and streams.time_of(t.asked(t.sql(ordered[0].this), scope.source())) != ""
         )
         keys.append(ARRIVAL if newest == largest else f"-{ARRIVAL}")
     return f"struct({', '.join(keys)})", "max_by" if largest else "min_by"
+
+
+def _is_by_arrival(t: Translator, rank: Rank, streams: Streams) -> bool:
+    """Return whether a rank is the first row of each key in the order in which rows arrive."""
+    ordered = rank.window.args["order"].expressions if rank.window.args.get("order") else []
+    if rank.number != 1 or len(ordered) != 1 or ordered[0].args.get("desc"):
+        return False
+    time = ordered[0].this
+    assert t.scope is not None
+    return is_proctime(time) or streams.time_of(t.asked(t.sql(time), t.scope.source())) == "processing"
 
 
 def _check_changing(t: Translator, select: exp.Select, rank: Rank) -> None:

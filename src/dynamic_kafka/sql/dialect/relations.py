@@ -14,7 +14,7 @@ from dynamic_kafka.sql.dialect.windows import BOUNDS, GROUP_WINDOWS, WINDOW, ali
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator
 
-__all__ = ["elements", "exported_window", "joined", "windowed"]
+__all__ = ["elements", "export_window", "exported_window", "joined", "windowed"]
 
 
 def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
@@ -64,13 +64,44 @@ def _has_windows(t: Translator, data: exp.Expr, time: str) -> bool:
     if not isinstance(query, exp.Select) or query.args.get("group") is None:
         return False
     for part in query.expressions:
-        value = part.unalias()
-        name = str(value.this).upper() if isinstance(value, exp.Anonymous) else value.name.lower()
-        of_window = BOUNDS.get(name) == "_ROWTIME" or GROUP_WINDOWS.get(name, ("", ""))[1] == "_ROWTIME"
-        if of_window and part.alias_or_name.lower() == time.replace("`", "").lower():
+        if suffix_of(part.unalias()) == "_ROWTIME" and part.alias_or_name.lower() == time.replace("`", "").lower():
             t.exported.add(id(query))
             return True
     return False
+
+
+def export_window(t: Translator, select: exp.Select, by: Sequence[exp.Expr]) -> frozenset[str]:
+    """Let a sub-query that is grouped by windows return them, too, if a rank is partitioned by their bounds.
+
+    Spark knows the event time of these rows only by the windows themselves.
+
+    Args:
+        t: The translator.
+        select: The SELECT.
+        by: What its rank is partitioned by.
+
+    Returns:
+        The columns with the bounds, in lower case.
+    """
+    relation = select.args["from_"].this if select.args.get("from_") else None
+    query = relation.this if isinstance(relation, exp.Subquery) else None
+    if not isinstance(query, exp.Select) or query.args.get("group") is None or select.args.get("joins"):
+        return frozenset()
+    bounds = {
+        part.alias_or_name.lower() for part in query.expressions if suffix_of(part.unalias()) in ("_START", "_END")
+    }
+    if select.args.get("group") or not any(isinstance(part, exp.Column) and part.name.lower() in bounds for part in by):
+        return frozenset()
+    t.exported.add(id(query))
+    return frozenset(bounds)
+
+
+def suffix_of(value: exp.Expr) -> str:
+    """Return which part of a window an expression is: `_START`, `_END` or `_ROWTIME`. Empty for anything else."""
+    if isinstance(value, exp.Column):
+        return BOUNDS.get(value.name.lower(), "")
+    name = str(value.this).upper() if isinstance(value, exp.Anonymous) else ""
+    return GROUP_WINDOWS.get(name, ("", ""))[1]
 
 
 def exported_window(t: Translator) -> str:

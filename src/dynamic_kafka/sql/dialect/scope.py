@@ -16,7 +16,9 @@ __all__ = ["Scope"]
 class Scope:
     """A SELECT that is being written: what its rows are grouped by, its tables, and its windows by the table's alias.
 
-    `in_rows` are the tables up to the last temporal join, whose columns are parts of one row.
+    `in_rows` are the tables up to the last temporal join, whose columns are parts of one row. `inherited` are the columns
+    with the bounds of the windows that a sub-query is grouped by, if a rank here is partitioned by them. `limited` are the
+    tables with a column for `limits`.
     """
 
     select: exp.Select
@@ -26,6 +28,8 @@ class Scope:
     complete: str = ""
     windows: dict[str, Window] = field(default_factory=dict)
     in_rows: list[str] = field(default_factory=list)
+    inherited: frozenset[str] = frozenset()
+    limited: list[str] = field(default_factory=list)
 
     def source(self) -> str:
         """Return the FROM with the tables that are known by now."""
@@ -49,7 +53,12 @@ class Scope:
     def keys_of(self, node: exp.Expr) -> list[str] | None:
         """Return what the rows of a window have in common, if a part is the start, the end or the time of one."""
         found = self.window_of(node)
-        return None if found is None else found[0].keys(found[1])
+        if found is None:
+            return [WINDOW] if self._inherits(node) else None
+        return found[0].keys(found[1])
+
+    def _inherits(self, node: exp.Expr) -> bool:
+        return isinstance(node, exp.Column) and node.name.lower() in self.inherited
 
     def bounds(self) -> list[str]:
         """Return the columns with the bounds of all windows."""

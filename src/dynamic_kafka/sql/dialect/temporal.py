@@ -13,11 +13,13 @@ from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL
-from dynamic_kafka.sql.dialect.kinds import is_whole, kind_of
+from dynamic_kafka.sql.dialect.kinds import is_whole, kind_of, read_as_utc
 from dynamic_kafka.sql.dialect.query import is_proctime, part_of_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.sql.types import DataType
 
     from dynamic_kafka.sql.dialect.scope import Scope
     from dynamic_kafka.sql.dialect.translator import Translator
@@ -112,7 +114,10 @@ def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versi
     source = scope.tables[0] + "".join(map(t.sql, joins[:index]))
     scope.tables.append(t.sql(join.this))
     keys, rest = _condition(t, join, right, source)
-    at = _millis(t.sql(time), "The time of a row in a temporal join is NULL")
+    written, kind = f"`{right.time}`", t.type_of(time)
+    if t.type_in(written, f"`{right.rows}`") != kind:
+        raise t.refuse(time, f"This time and the one of a version ({right.time}) have different types: CAST this one")
+    at = _millis(t.sql(time), kind, "The time of a row in a temporal join is NULL")
     of_rows = ", ".join(f"{value} AS __key{i}" for i, value in enumerate(keys))
     of_versions = ", ".join(f"`{column}` AS __key{i}" for i, column in enumerate(right.key))
     listed = ", ".join(f"__key{i}" for i in range(len(keys)))
@@ -120,7 +125,8 @@ def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versi
     of_tables = {table: _columns(t, scope.select, table, source) for table in before}
     columns = ", ".join(f"`{column}`" for column in right.columns)
     of_version = _millis(
-        f"`{right.time}`" if right.dated else f"CASE WHEN row_kind <> '-D' THEN `{right.time}` END",
+        written if right.dated else f"CASE WHEN row_kind <> '-D' THEN {written} END",
+        kind,
         f"The time ({right.time}) of a version or a deletion is not known. A deletion has one if the column is METADATA, "
         "such as METADATA FROM 'timestamp'",
     )
@@ -131,9 +137,9 @@ def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versi
         f"last(__version, true) OVER (PARTITION BY {listed} ORDER BY __at, __side, __arrival "
         "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS __version FROM ("
         f"SELECT {of_rows}, {at} AS __at, 1 AS __side, 0L AS __arrival, struct({left}) AS __left, NULL AS __version "
-        f"FROM {source} UNION ALL "
+        f"FROM {source} WHERE {_each(at)} UNION ALL "
         f"SELECT {of_versions}, {of_version}, 0, {ARRIVAL}, NULL, struct(row_kind = '-D' AS gone, struct({columns}) AS row) "
-        f"FROM `{right.rows}` WHERE row_kind <> '-U' AND {with_key})) WHERE __left IS NOT NULL"
+        f"FROM `{right.rows}` WHERE row_kind <> '-U' AND {with_key} AND {_each(of_version)})) WHERE __left IS NOT NULL"
     )
 
     def with_columns(text: str) -> str:
@@ -203,10 +209,19 @@ def _condition(t: Translator, join: exp.Join, right: Versioned, source: str) -> 
     return [keys[column] for column in right.key], rest
 
 
-def _millis(time: str, problem: str) -> str:
+def _millis(time: str, kind: DataType, problem: str) -> str:
     """Return a time as milliseconds, as Flink compares times. One that is NULL ends the query."""
     text = problem.replace("'", "\\'")
-    return f"coalesce(unix_millis(CAST({time} AS TIMESTAMP)), CAST(raise_error('{text}') AS BIGINT))"
+    instant = read_as_utc(f"({time})") if kind_of(kind) == "TimestampNTZType" else f"CAST({time} AS TIMESTAMP)"
+    return f"coalesce(unix_millis({instant}), CAST(raise_error('{text}') AS BIGINT))"
+
+
+def _each(time: str) -> str:
+    """Return a condition that asks for the time of each row, also if a query needs no version, such as COUNT(*).
+
+    Spark does not move a condition of the query below one that depends on the partition.
+    """
+    return f"CASE WHEN spark_partition_id() >= 0 THEN {time} IS NOT NULL END"
 
 
 def _full_name(table: exp.Table) -> str:

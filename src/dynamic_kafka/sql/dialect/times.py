@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from dynamic_kafka.sql.dialect.kinds import kind_of
 from dynamic_kafka.sql.dialect.rules import Call, Refused, Rule
-from dynamic_kafka.sql.dialect.windows import offsets_us
 
 __all__ = ["REFUSED", "RULES", "SAME", "truncate"]
 
@@ -38,6 +37,9 @@ _MICROSECONDS = {
     "DAY": 86_400_000_000,
     "WEEK": 604_800_000_000,
 }
+_BEFORE_CLOCKS_CHANGED = "INTERVAL '584388' DAY"
+"""1600 years, after which the calendar is the same. Spark counts months in the session's time zone, and no zone had changed
+its clocks then."""
 _LETTERS = frozenset("yMdHhmsSaE")
 """Letters of a pattern that mean the same to Flink and to Spark."""
 
@@ -73,21 +75,16 @@ def truncate(call: Call, *, up: bool) -> str:
         raise call.refuse(
             f"{call.name} to {unit} has no equal in Spark: use date_trunc('{unit}', ts), which rounds down", 1
         )
-    name = {"DateType": "DATE", "TimestampNTZType": "TIMESTAMP_NTZ", "TimestampType": "TIMESTAMP"}.get(found)
-    if name is None:
+    if found == "TimestampType":
+        return f"CAST(date_trunc('{unit}', {value}) AS TIMESTAMP)"
+    if found not in ("DateType", "TimestampNTZType"):
         raise call.refuse(f"{call.name} to {unit} needs a date or a time", 0)
-    return _guarded(call, f"CAST(date_trunc('{unit}', {value}) AS {name})")
-
-
-def _guarded(call: Call, text: str) -> str:
-    """Return a text that is an error for a time of day that the session's time zone leaves out on one day of the year.
-
-    Flink's TIMESTAMP may be such a time. Spark's functions take it through the time zone, where it becomes another one.
-    """
-    if kind_of(call.type(0)) != "TimestampNTZType" or len(offsets_us(call.translator.zone)) == 1:
-        return text
-    value = call.sql(0)
-    return f"CASE WHEN CAST(CAST({value} AS TIMESTAMP) AS TIMESTAMP_NTZ) <> {value} THEN {_odd(call)} ELSE {text} END"
+    rest = {"SECOND": "0, extract(SECOND FROM {0}) % 1", "MINUTE": "0, extract(SECOND FROM {0})"}
+    rest["HOUR"] = "minute({0}), extract(SECOND FROM {0})"
+    if unit in rest:
+        return value if found == "DateType" else f"({value} - make_dt_interval(0, 0, {rest[unit].format(value)}))"
+    day = f"CAST({value} AS DATE)" if unit == "DAY" else f"trunc({value}, '{unit}')"
+    return day if found == "DateType" else f"CAST({day} AS TIMESTAMP_NTZ)"
 
 
 def _extract(call: Call) -> str:
@@ -107,7 +104,11 @@ def _date_format(call: Call) -> str:
         raise call.refuse(
             "DATE_FORMAT of a text: Spark reads other texts as times than Flink. Write TO_TIMESTAMP(text) first", 0
         )
-    return _guarded(call, f"date_format({call.sql(0)}, {pattern})")
+    if kind_of(call.type(0)) == "TimestampNTZType":  # date_format would read it in the session's time zone
+        return (
+            f"get_json_object(to_json(named_struct('t', {call.sql(0)}), map('timestampNTZFormat', {pattern})), '$.t')"
+        )
+    return f"date_format({call.sql(0)}, {pattern})"
 
 
 _DEFAULT = "'yyyy-MM-dd HH:mm:ss'"
@@ -125,7 +126,7 @@ def _to_timestamp(call: Call) -> str:
         raise call.refuse("TO_TIMESTAMP reads a text. Of a number, write TO_TIMESTAMP_LTZ(n, 0) or (n, 3)", 0)
     value = call.sql(0)
     if pattern != _DEFAULT:
-        return f"CAST({_by_pattern(call, pattern, lenient=False)} AS TIMESTAMP_NTZ)"
+        return _by_pattern(call, pattern, lenient=False)
     # Milliseconds are kept, and a day behind the end of its month is the last one.
     text = f"regexp_replace({value}, '(\\\\.\\\\d{{3}})\\\\d+$', '$1')"
     last = f"date_format(last_day(TRY_CAST(concat(left({value}, 7), '-01') AS DATE)), 'dd')"
@@ -147,14 +148,11 @@ def _by_pattern(call: Call, pattern: str, *, lenient: bool) -> str:
     value = call.sql(0)
     shape = "".join(_shape(part, lenient=lenient) for part in _parts(str(call.text(1))))
     shape = shape.replace("\\", "\\\\").replace("'", "\\'")
-    read = f"try_to_timestamp({value}, {pattern})"
     end = "" if lenient else "$"
-    if len(offsets_us(call.translator.zone)) != 1 and re.fullmatch(
-        r"(?:([yMdHms])\1+|S+|[^A-Za-z'])+", str(call.text(1))
-    ):
-        other = f"date_format({read}, {pattern}) <> {value}"  # the time zone leaves this time out
-        read = f"CASE WHEN {other} THEN {_odd(call)} ELSE {read} END" if not lenient else read
-    return f"CASE WHEN {read} IS NULL AND rlike({value}, '^{shape}{end}') THEN {_odd(call)} ELSE {read} END"
+    return (
+        f"CASE WHEN try_to_timestamp({value}, {pattern}) IS NOT NULL THEN to_timestamp_ntz({value}, {pattern}) "
+        f"WHEN rlike({value}, '^{shape}{end}') THEN {_odd(call)} END"
+    )
 
 
 def _shape(part: str, *, lenient: bool) -> str:
@@ -235,6 +233,8 @@ def _difference(call: Call) -> str:
     if unit not in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"):
         raise call.refuse("TIMESTAMPDIFF knows the units SECOND, MINUTE, HOUR, DAY, MONTH and YEAR", 0)
     if unit in ("MONTH", "YEAR"):
+        if kinds <= {"TimestampNTZType", "DateType"}:
+            one, other = (f"CAST({end} AS TIMESTAMP_NTZ) - {_BEFORE_CLOCKS_CHANGED}" for end in (one, other))
         return f"CAST(timestampdiff({unit}, {one}, {other}) AS INT)"
     if kinds == {"TimestampType"}:
         return f"CAST((unix_millis({other}) - unix_millis({one})) DIV {_MICROSECONDS[unit] // 1000} AS INT)"
@@ -297,7 +297,7 @@ RULES: Mapping[str, Rule] = {
     "CURRENT_ROW_TIMESTAMP": Rule("current_timestamp()", "The time of the micro-batch."),
     "PROCTIME": Rule(_proctime, "The time of the micro-batch.", "`current_timestamp()`", (0,)),
     "CONVERT_TZ": Rule(
-        "date_format(convert_timezone({1}, {2}, CAST({0} AS TIMESTAMP_NTZ)), 'yyyy-MM-dd HH:mm:ss')",
+        "left(CAST(convert_timezone({1}, {2}, CAST({0} AS TIMESTAMP_NTZ)) AS STRING), 19)",
         "Spark does not have it.",
     ),
 }

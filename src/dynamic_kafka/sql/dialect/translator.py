@@ -20,6 +20,7 @@ from dynamic_kafka.sql.dialect.calls import call_sql, over
 from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
 from dynamic_kafka.sql.dialect.kinds import name_of
+from dynamic_kafka.sql.dialect.limits import every_column, show_limits
 from dynamic_kafka.sql.dialect.operators import (
     chosen,
     comparison,
@@ -35,7 +36,7 @@ from dynamic_kafka.sql.dialect.operators import (
 from dynamic_kafka.sql.dialect.query import Query, is_temporal, place_of, query_error
 from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
 from dynamic_kafka.sql.dialect.registry import REFUSED
-from dynamic_kafka.sql.dialect.relations import elements, exported_window, joined, windowed
+from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
 from dynamic_kafka.sql.dialect.scope import Scope
 from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
 from dynamic_kafka.sql.dialect.windows import BOUNDS, WINDOW
@@ -247,7 +248,7 @@ class Translator(SparkGenerator):
     @contextmanager
     def scoped(self, select: exp.Select, by: Sequence[exp.Expr]) -> Iterator[Scope]:
         """Be inside a SELECT: its tables are written, and the types of everything else depend on them."""
-        scope = self.scope = Scope(select, self.scope, by)
+        scope = self.scope = Scope(select, self.scope, by, inherited=export_window(self, select, by))
         try:
             of_from = select.args.get("from_")
             joins = select.args.get("joins") or []
@@ -258,6 +259,7 @@ class Translator(SparkGenerator):
                     join_versions(self, scope, index, self._versions)
                 else:
                     scope.tables.append(self._joined(join.this))
+            show_limits(self, scope)
             if of_from is not None:
                 scope.complete = f"FROM {scope.tables[0]}{''.join(map(self.sql, joins))}"
                 scope.complete += "".join(map(self.sql, select.args.get("laterals") or []))
@@ -278,6 +280,8 @@ class Translator(SparkGenerator):
 
     def projection(self, index: int, node: exp.Expr) -> str:
         """Return a column of a SELECT."""
+        if self.scope is not None and (listed := every_column(self, node, self.scope)) is not None:
+            return self.as_changed(node, listed)
         if isinstance(node, exp.Star) and self.scope is not None and self.scope.in_rows:
             return self.as_changed(node, ", ".join(f"`{table}`.*" for table in self.scope.names()))
         text = self.sql(node)
@@ -309,7 +313,7 @@ class Translator(SparkGenerator):
     def column_sql(self, expression: exp.Column) -> str:
         """Return a column; those of a window are parts of Spark's."""
         found = None if self.scope is None else self.scope.window_of(expression)
-        if found is not None:
+        if self.scope is not None and found is not None:
             return self.as_changed(expression, found[0].bound(found[1], BOUNDS[expression.name.lower()]))
         if not expression.table and not expression.this.args.get("quoted"):
             if expression.name.upper() == "LOCALTIMESTAMP":

@@ -19,7 +19,7 @@ from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.definition import Name
 from dynamic_kafka.sql.parser.errors import is_hidden, line_number, sql_error
 
-__all__ = ["MATCH_RECOGNIZE", "STRING", "Cursor", "Token", "split", "tokenize"]
+__all__ = ["DOUBLE_QUOTES", "MATCH_RECOGNIZE", "STRING", "Cursor", "Token", "split", "tokenize"]
 
 MATCH_RECOGNIZE = "Spark has no MATCH_RECOGNIZE. Write the pattern with applyInPandasWithState or transformWithState"
 """Said for the whole of it: its patterns have signs that nothing else in SQL has."""
@@ -47,6 +47,12 @@ _UNCLOSED = {
     '"': "This quote is not closed. Put strings in 'single quotes' and names in `backticks`",
     "/": "This comment is not closed",
 }
+_TYPOGRAPHIC = re.compile("[\u2018-\u201f\u2032-\u2037\u00ab\u00bb\u2039\u203a\u00b4]")
+_NOT_A_QUOTE = (
+    "This is a typographic quote, such as documents and chats make of a plain one. Put strings in 'single quotes' and names "
+    "in `backticks`"
+)
+DOUBLE_QUOTES = "Flink does not have \"double quotes\". Put strings in 'single quotes' and names in `backticks`"
 _NOT_UNDERSTOOD = "This character is not understood here. Put a name with special characters in `backticks`"
 
 
@@ -91,7 +97,8 @@ def tokenize(source: str, start: int = 0, end: int | None = None) -> list[Token]
             pattern = None if unclosed else re.search(r"\bMATCH_RECOGNIZE\b", source[start:position], re.IGNORECASE)
             if pattern is not None:
                 raise sql_error(source, start + pattern.start(), MATCH_RECOGNIZE)
-            raise sql_error(source, position, unclosed or _NOT_UNDERSTOOD, unfinished=unfinished)
+            other = _NOT_A_QUOTE if _TYPOGRAPHIC.match(source, position) else _NOT_UNDERSTOOD
+            raise sql_error(source, position, unclosed or other, unfinished=unfinished)
         kind, text = cast("Kind | Literal['skip', 'unicode']", match.lastgroup), match.group()
         if kind == "unicode":
             kind, text = "string", _characters(source, position, text)
@@ -221,9 +228,7 @@ class Cursor:
         """Pass over a name, which is a word or anything in backticks. `what` describes it in errors: `a column's name`."""
         token = self.token
         if token.kind == "name" and self.source[token.start] == '"':
-            raise self.error(
-                "Flink does not have \"double quotes\". Put strings in 'single quotes' and names in `backticks`"
-            )
+            raise self.error(DOUBLE_QUOTES)
         if token.kind == "name" and ("\n" in token.text or "\r" in token.text):
             raise self.error("This name does not end on its line. Is a backtick missing?")
         if token.kind not in ("word", "name") or not token.text:

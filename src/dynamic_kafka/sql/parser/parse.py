@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from dynamic_kafka.errors import nearest
 from dynamic_kafka.sql.parser.create_table import QUERY, read_create_table, read_options
 from dynamic_kafka.sql.parser.errors import line_number, sql_error
 from dynamic_kafka.sql.parser.lexer import Cursor, Token, split, tokenize
@@ -63,6 +64,7 @@ def parse_statement(text: str) -> Statement:
     return statement
 
 
+_STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "SET", "RESET", "USE", "EXPLAIN", "ADD")
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 _Place = tuple[str, int]
 """A statement's text and line."""
@@ -75,7 +77,7 @@ def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
     job = _job(cursor, following)
     if job is not None:
         return job
-    match cursor.take_one_of("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "SET", "RESET", "USE", "EXPLAIN", "ADD"):
+    match cursor.take_one_of(*_STATEMENTS):
         case "ADD":
             cursor.expect("JAR")
             if not cursor.take_rest():  # old scripts do not quote it
@@ -102,7 +104,10 @@ def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
         case "EXPLAIN":
             return _explain(cursor, following, start)
         case _:
-            raise cursor.unexpected("a statement, such as SELECT, INSERT INTO or CREATE TABLE")
+            known = (*_STATEMENTS, *(word for word in QUERY if word.isalpha()), "INSERT", "EXECUTE", "BEGIN")
+            near = nearest(cursor.token.text, known, cutoff=0.7) if cursor.token.kind == "word" else None
+            hint = "" if near is None else f"did you mean {near}?"
+            raise cursor.unexpected("a statement, such as SELECT, INSERT INTO or CREATE TABLE", hint)
     cursor.expect_end()
     return statement
 

@@ -1,19 +1,22 @@
-"""The contract between the reader and what fetches for it: ranges in, record batches and reached positions out.
+"""The fetcher of a cluster in a task: ranges in, record batches and reached positions out, by the native kernel.
 
-`reader` has the rules: what is lost, when to ask, when to give up. A `Fetcher` has what is done for each record: it fetches,
-drops what lies outside of the ranges, finds their ends, and makes the batch. There are two of them, `python_fetcher` over
-confluent-kafka's consumer and `native_fetcher` over the native kernel. Both pass the same tests.
+`reader` has the rules: what is lost, when to ask, when to give up. `Fetcher` has what is done for each record: it fetches,
+drops what lies outside of the ranges, finds their ends, and makes the batch. The kernel does that without a Python object
+for each record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+from confluent_kafka import KafkaException
 
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.kafka.clients import ClusterClients
 from dynamic_kafka.native import LookUp
 
 __all__ = [
@@ -28,11 +31,12 @@ __all__ = [
     "Span",
 ]
 
+_LOOKUP_S = 10.0
 BATCH_RECORDS = 20_000
 """The most records of a batch."""
 BATCH_BYTES = 16 * 2**20
 """A batch ends soon after it has this many bytes of keys, values and headers, so that large records do not fill the memory.
-The native kernel ends it before, unless the batch has only one record."""
+The kernel ends it before, unless the batch has only one record."""
 DAMAGED = (-199, -198, 2)
 """The error codes of records that cannot be decoded: librdkafka's _BAD_MSG and _BAD_COMPRESSION, Kafka's CORRUPT_MESSAGE."""
 
@@ -104,13 +108,29 @@ class Fetched:
     is_empty: bool = False
 
 
-class Fetcher(Protocol):
+class Fetcher:
     """Fetches ranges of one cluster. What it does is seen in the positions alone: a range ends when its position is its end.
 
     A position passes a record when the record is returned, and it passes what is no record (transaction markers, aborted
-    records, compacted gaps) when librdkafka says so by the end of the log or by its own position. Nothing behind a damaged
+    records, compacted gaps) when librdkafka says so by the end of the log or by its own position. Nothing after a damaged
     record is returned, and no position passes one, until `seek` is called.
+
+    Args:
+        clients: The clients of the cluster.
+        cluster: The name of the cluster.
+        schema: The columns of the batches, from `rows.arrow_schema`.
+        decoding: How values are decoded, if the column `VALUE_ROW` is wanted.
     """
+
+    def __init__(
+        self,
+        clients: ClusterClients,
+        cluster: str,
+        schema: pa.Schema,
+        decoding: Decoding | None = None,
+    ) -> None:
+        self._clients, self._cluster, self._columns = clients, cluster, list(schema.names)
+        self._decoding = decoding
 
     def assign(self, spans: Mapping[KafkaTopicPartition, Span]) -> None:
         """Fetch these ranges, and nothing else, in the background.
@@ -118,20 +138,48 @@ class Fetcher(Protocol):
         Raises:
             KafkaException: If no client can be made of the properties.
             ConfigurationError: The same.
+            DynamicKafkaError: If the native kernel cannot be used.
         """
+        ranges = [(*tp, *span) for tp, span in sorted(spans.items())]
+        decode = None if self._decoding is None else (self._decoding.columns, self._decoding.spec)
+        self._clients.fetching_consumer.assign(ranges, self._columns, self._cluster, decode)
 
     def fetch(self, timeout_s: float) -> Fetched:
         """Return what has arrived; wait for the first of it up to a time.
 
-        Raises:
-            RecordError: If the headers of a record cannot be read, or if it is too large for any batch.
+        The batch raises `RecordError` if the headers of a record cannot be read, or if it is too large for any batch.
         """
+        self._clients.note_reports()  # a new token may be asked for before anything arrives
+        found = self._clients.fetching_consumer.fetch(timeout_s)
+        self._clients.note_reports()
+        return Fetched(
+            {KafkaTopicPartition(topic, partition): position for topic, partition, position in found.positions},
+            found.records,
+            self._batch_of(found),
+            found.runs,
+            [FetchEvent(*event) for event in found.events],
+            found.is_empty,
+        )
 
     def seek(self, tp: KafkaTopicPartition, span: Span) -> None:
         """Fetch a range from a position on, again or for the first time."""
+        self._clients.fetching_consumer.seek(*tp, *span)
 
     def stop(self, tps: Collection[KafkaTopicPartition]) -> None:
         """Fetch these ranges no more, whatever their positions are."""
+        self._clients.fetching_consumer.stop(list(tps))
 
     def look_up(self, topic: str) -> None:
         """Ask the cluster for the partitions of a topic that the client may not know yet. Failures are not reported."""
+        with suppress(KafkaException):
+            self._clients.fetching_consumer.look_up(topic, _LOOKUP_S)
+
+    def _batch_of(self, found: Any) -> Callable[[Collection[str]], pa.RecordBatch | None]:
+        def batch(without: Collection[str]) -> pa.RecordBatch | None:
+            look_up = None if self._decoding is None else self._decoding.look_up
+            if look_up is not None and (unknown := found.unknown_schemas()):
+                self._clients.fetching_consumer.learn(list(look_up(unknown).items()))
+            made = found.batch(list(without))
+            return None if made is None else pa.record_batch(made)
+
+        return batch

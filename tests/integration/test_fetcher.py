@@ -1,9 +1,8 @@
-"""The contract of `source/fetching.py`: what the two fetchers do alike. On librdkafka's mock cluster, apart from damage."""
+"""What the fetcher of `source/fetcher.py` promises. On librdkafka's mock cluster, apart from damage."""
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,14 +10,12 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from dynamic_kafka import native
-from dynamic_kafka.errors import MissingDependencyError, RecordError
+from dynamic_kafka.errors import RecordError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
-from dynamic_kafka.native import Implementation, Kernel, kernel
+from dynamic_kafka.native import can_decode
 from dynamic_kafka.rows import COLUMNS, VALUE_ROW, arrow_schema
-from dynamic_kafka.source.fetchers import make_fetcher
-from dynamic_kafka.source.fetching import (
+from dynamic_kafka.source.fetcher import (
     BATCH_BYTES,
     BATCH_RECORDS,
     DAMAGED,
@@ -29,7 +26,6 @@ from dynamic_kafka.source.fetching import (
     Run,
     Span,
 )
-from dynamic_kafka.source.python_fetcher import PythonFetcher
 from dynamic_kafka.testing import KafkaBroker, MockCluster, produce, wait_until
 
 T0, T1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
@@ -94,7 +90,7 @@ def cluster() -> Iterator[MockCluster]:
 
 
 @pytest.fixture
-def open_at(implementation: Implementation) -> Iterator[Callable[..., Fetching]]:
+def open_at() -> Iterator[Callable[..., Fetching]]:
     """A function that opens a fetcher at a cluster: `open_at(servers, {T0: Span(0, 10)})`."""
     opened: list[ClusterClients] = []
 
@@ -105,11 +101,9 @@ def open_at(implementation: Implementation) -> Iterator[Callable[..., Fetching]]
         value_row: pa.Field | None = None,
         decoding: Decoding | None = None,
     ) -> Fetching:
-        properties = {"bootstrap.servers": servers}
-        clients = ClusterClients(properties, consumer=SETTINGS)
+        clients = ClusterClients({"bootstrap.servers": servers}, consumer=SETTINGS)
         opened.append(clients)
-        schema = arrow_schema(columns, value_row)
-        fetcher = make_fetcher(implementation, clients, properties, "c", schema, decoding=decoding)
+        fetcher = Fetcher(clients, "c", arrow_schema(columns, value_row), decoding)
         fetcher.assign(spans)
         return Fetching(fetcher, clients)
 
@@ -118,12 +112,12 @@ def open_at(implementation: Implementation) -> Iterator[Callable[..., Fetching]]
         clients.close()
 
 
-def test_values_are_decoded_or_left(cluster: MockCluster, open_at: Open, implementation: Implementation) -> None:
-    """A value is a row, or bytes for Spark; the Python fetcher leaves all of them."""
+def test_values_are_decoded_or_left(cluster: MockCluster, open_at: Open) -> None:
+    """A value is a row, or bytes for Spark."""
     fine, odd = b'{"a": 1, "b": "x"}', b'{"a": "1"}'
     produce(cluster.bootstrap_servers, "t", [(b"k", value) for value in (fine, odd, None, b"", fine)], partition=0)
     decoding = Decoding(pa.schema([("a", pa.int64()), ("b", pa.string())]), json.dumps({"format": "json"}))
-    assert native.can_decode(decoding.columns, decoding.spec) == (kernel().module is not None)
+    assert can_decode(decoding.columns, decoding.spec)
     row_type = pa.struct([("a", pa.int64()), ("b", pa.string()), ("__error", pa.string())])
     value_row = pa.field(VALUE_ROW, row_type)
     columns = ("value", "partition", "offset", VALUE_ROW)
@@ -131,8 +125,7 @@ def test_values_are_decoded_or_left(cluster: MockCluster, open_at: Open, impleme
     fetching.until(p0=5)
     row = {"a": 1, "b": "x", "__error": None}
     decoded = [(None, row), (odd, None), (None, None), (b"", None), (None, row)]  # an empty value is not a tombstone
-    left = [(value, None) for value in (fine, odd, None, b"", fine)]
-    assert [(r["value"], r[VALUE_ROW]) for r in fetching.rows] == (decoded if implementation == "native" else left)
+    assert [(r["value"], r[VALUE_ROW]) for r in fetching.rows] == decoded
 
 
 def test_a_range_is_fetched_and_nothing_else(cluster: MockCluster, open_at: Open) -> None:
@@ -257,7 +250,6 @@ def test_the_size_of_a_batch_is_bounded(cluster: MockCluster, open_at: Open) -> 
     assert max(large.sizes) <= BATCH_BYTES / len(value) + 1
 
 
-@pytest.mark.parametrize("implementation", ["native"], indirect=True)
 def test_headers_count_for_the_size_of_a_batch(cluster: MockCluster, open_at: Open) -> None:
     """As keys and values do, from the first batch on: a batch of the kernel has 16 MiB at most, whatever its values are."""
     headers, spans = (
@@ -273,7 +265,6 @@ def test_headers_count_for_the_size_of_a_batch(cluster: MockCluster, open_at: Op
         assert fetching.positions == dict.fromkeys(spans, 4)
 
 
-@pytest.mark.parametrize("implementation", ["native"], indirect=True)
 @pytest.mark.broker
 def test_large_records_are_batches(cluster_a: KafkaBroker, topic: Callable[..., str], open_at: Open) -> None:
     """Also one that has more bytes than a batch should, in its value or in its headers. What follows it is not lost."""
@@ -292,7 +283,6 @@ def test_large_records_are_batches(cluster_a: KafkaBroker, topic: Callable[..., 
     assert max(fetching.sizes) <= 2
 
 
-@pytest.mark.parametrize("implementation", ["native"], indirect=True)
 def test_what_waits_for_the_next_batch_is_forgotten_by_a_seek(cluster: MockCluster, open_at: Open) -> None:
     """No record is returned twice or left out, wherever it goes."""
     for partition in range(4):  # more than a batch; of the first chunks nobody could guess the size of the next ones
@@ -312,26 +302,23 @@ def test_what_waits_for_the_next_batch_is_forgotten_by_a_seek(cluster: MockClust
         assert [row["offset"] for row in fetching.rows if row["partition"] == 0] == list(range(*span))
 
 
-@pytest.mark.parametrize("implementation", ["native"], indirect=True)
 @pytest.mark.parametrize("timeout_s", [0.0, -1.0, float("nan"), 1e-300])
 def test_no_time_is_enough_to_fetch_what_is_there(cluster: MockCluster, open_at: Open, timeout_s: float) -> None:
     """A time may be any number; a long one, which may be infinite, ends with the range."""
     produce(cluster.bootstrap_servers, "t", [(None, b"v")], partition=0)
     clients = open_at(cluster.bootstrap_servers, {T0: Span(0, 1)}, ["offset"]).clients
-    wait_until(lambda: clients.native_consumer.fetch(timeout_s).records, 20, "the record")
-    clients.native_consumer.assign([("t", 0, 0, 1)], ["offset"], "c", None)
-    assert clients.native_consumer.fetch(float("inf")).records == 1
-    clients.native_consumer.look_up("t", 1e300)
+    wait_until(lambda: clients.fetching_consumer.fetch(timeout_s).records, 20, "the record")
+    clients.fetching_consumer.assign([("t", 0, 0, 1)], ["offset"], "c", None)
+    assert clients.fetching_consumer.fetch(float("inf")).records == 1
+    clients.fetching_consumer.look_up("t", 1e300)
 
 
-@pytest.mark.parametrize("implementation", ["native"], indirect=True)
 def test_nothing_is_fetched_without_ranges(cluster: MockCluster, open_at: Open) -> None:
     """A fetch returns at once, and is empty."""
     clients = open_at(cluster.bootstrap_servers, {}).clients
-    assert clients.native_consumer.fetch(0).is_empty
+    assert clients.fetching_consumer.fetch(0).is_empty
 
 
-@pytest.mark.parametrize("implementation", ["native"], indirect=True)
 def test_headers_that_cannot_be_read_name_their_record(cluster: MockCluster, open_at: Open) -> None:
     """The limit of librdkafka is 100,000 headers of a record. Without the column `headers` that is no error."""
     produce(cluster.bootstrap_servers, "t", [(None, b"v")], partition=0)
@@ -362,17 +349,17 @@ def test_what_a_client_reports_is_noted(open_at: Open) -> None:
     assert "127.0.0.1:1" in fetching.clients.errors.last or "brokers" in fetching.clients.errors.last
 
 
-def test_a_wrong_property_is_an_error_of_the_client(implementation: Implementation) -> None:
-    """The same for both, as the reader expects it."""
+def test_a_wrong_property_is_an_error_of_the_client() -> None:
+    """As the reader expects it."""
     clients = ClusterClients({"bootstrap.servers": "h:1", "fetch.max.bytes": "-7"}, consumer=SETTINGS)
-    fetcher = make_fetcher(implementation, clients, {}, "c", arrow_schema(["value"]))
+    fetcher = Fetcher(clients, "c", arrow_schema(["value"]))
     with pytest.raises(KafkaException) as caught:
         fetcher.assign({T0: Span(0, 1)})
     assert caught.value.args[0].code() == KafkaError._INVALID_ARG
     assert "fetch.max.bytes" in caught.value.args[0].str()
 
 
-def test_kept_clients_fetch_nothing(cluster: MockCluster, implementation: Implementation) -> None:
+def test_kept_clients_fetch_nothing(cluster: MockCluster) -> None:
     """What they fetched for one task does not reach the next one."""
     servers = cluster.bootstrap_servers
     produce(servers, "t", [(None, b"v")] * 100, partition=0)
@@ -380,7 +367,7 @@ def test_kept_clients_fetch_nothing(cluster: MockCluster, implementation: Implem
     for _ in range(2):
         with kept_clients("read", "c", properties, consumer=SETTINGS) as clients:
             seen.append(clients)
-            fetching = Fetching(make_fetcher(implementation, clients, properties, "c", arrow_schema(COLUMNS)), clients)
+            fetching = Fetching(Fetcher(clients, "c", arrow_schema(COLUMNS)), clients)
             fetching.fetcher.assign({T0: Span(40, 50)})
             assert fetching.until(p0=50) == [(0, offset) for offset in range(40, 50)]
         assert clients.poll_idle()
@@ -412,29 +399,3 @@ def test_nothing_behind_damaged_records_is_returned(open_at: Open, damaged: str)
     assert fetching.events[0][:3] == (*T0, 6)
     assert [row["offset"] for row in fetching.rows if row["offset"] < 6] == list(range(6))
     assert fetching.positions == {T0: 6}
-
-
-def test_tokens_from_python_code_are_read_by_python(caplog: pytest.LogCaptureFixture) -> None:
-    """confluent-kafka asks Python code for tokens of AWS. The log says so once."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
-    caplog.set_level(logging.INFO)
-    properties = {"bootstrap.servers": "h:1", "sasl.oauthbearer.metadata.authentication.type": "aws_iam"}
-    clients = ClusterClients(properties)
-    for _ in range(2):
-        fetcher = make_fetcher("native", clients, properties, "aws", arrow_schema(["value"]))
-        assert type(fetcher) is PythonFetcher
-    assert [
-        r.message for r in caplog.records if "tokens come from Python code" in r.message and "'aws'" in r.message
-    ] != []
-    assert len(caplog.records) == 1
-
-
-def test_without_the_kernel_python_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless the kernel is asked for: then the error says how to install it."""
-    monkeypatch.setattr(native, "kernel", lambda: Kernel(None))
-    clients = ClusterClients({"bootstrap.servers": "h:1"})
-    made = [make_fetcher(wanted, clients, {}, "c", arrow_schema(["value"])) for wanted in ("auto", "python")]
-    assert [type(fetcher) for fetcher in made] == [PythonFetcher] * 2
-    with pytest.raises(MissingDependencyError, match=r"pyspark-dynamic-kafka\[native\]"):
-        make_fetcher("native", clients, {}, "c", arrow_schema(["value"]))

@@ -1,10 +1,9 @@
-"""The contract of `sink/producing.py`: what the two producers do alike. On librdkafka's mock cluster."""
+"""What the producer of `sink/record_producer.py` promises. On librdkafka's mock cluster."""
 
 from __future__ import annotations
 
 import gc
 import itertools
-import logging
 import sys
 import threading
 import time
@@ -18,14 +17,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dynamic_kafka import native
-from dynamic_kafka.errors import MissingDependencyError
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
-from dynamic_kafka.native import Implementation, Kernel, kernel
-from dynamic_kafka.sink.native_producer import NativeProducer
-from dynamic_kafka.sink.producing import Failures, RecordProducer
-from dynamic_kafka.sink.python_producer import PythonProducer
-from dynamic_kafka.sink.record_producers import make_record_producer
+from dynamic_kafka.native import kernel
+from dynamic_kafka.sink.record_producer import Failures, RecordProducer
 from dynamic_kafka.sink.records import HEADERS, Records
 from dynamic_kafka.sink.report import Volume
 from dynamic_kafka.testing import MockCluster, wait_until
@@ -44,7 +38,7 @@ def cluster() -> Iterator[MockCluster]:
 
 
 @pytest.fixture
-def open_at(implementation: Implementation) -> Iterator[Open]:
+def open_at() -> Iterator[Open]:
     """A function that opens a producer at a cluster, with librdkafka's properties."""
     opened: list[ClusterClients] = []
 
@@ -54,7 +48,7 @@ def open_at(implementation: Implementation) -> Iterator[Open]:
         fixed |= {name.replace("_", "."): value for name, value in config.items()}
         clients = ClusterClients(properties, producer=ClientSettings({}, fixed))
         opened.append(clients)
-        return make_record_producer(implementation, clients, properties, "c"), clients
+        return RecordProducer(clients), clients
 
     yield at
     for clients in opened:
@@ -282,8 +276,8 @@ def test_large_records_wait_for_bytes(cluster: MockCluster, open_at: Open) -> No
     assert 0 < most <= 4
 
 
-def test_no_python_object_for_each_record(cluster: MockCluster, open_at: Open, implementation: Implementation) -> None:
-    """The native producer makes a few objects for a whole batch; Python makes several for each record."""
+def test_no_python_object_for_each_record(cluster: MockCluster, open_at: Open) -> None:
+    """The producer makes a few objects for a whole batch."""
     producer, _ = open_at(cluster.bootstrap_servers)
     topic, n = new_topic(producer), 10_000
     batch = plain(topic, *[b"value %d" % i for i in range(n)])
@@ -302,7 +296,7 @@ def test_no_python_object_for_each_record(cluster: MockCluster, open_at: Open, i
     finally:
         sys.setprofile(None)
     flushed(producer)
-    assert (most - before < 500) == (implementation == "native")
+    assert most - before < 500
 
 
 # --- what does not ------------------------------------------------------------------------------------------------------
@@ -441,11 +435,11 @@ def test_a_record_that_times_out(open_at: Open) -> None:
         producer.look_up("other", 0.2)
 
 
-def test_a_wrong_property_is_an_error(implementation: Implementation) -> None:
+def test_a_wrong_property_is_an_error() -> None:
     """Of the client that is made."""
     clients = ClusterClients({"bootstrap.servers": "h:1"}, producer=ClientSettings({}, {"batch.size": "many"}))
     with pytest.raises(KafkaException, match=r"batch\.size"):
-        make_record_producer(implementation, clients, {}, "c")
+        RecordProducer(clients)
 
 
 # --- transactions -------------------------------------------------------------------------------------------------------
@@ -471,21 +465,13 @@ def test_transactions(cluster: MockCluster, open_at: Open) -> None:
         producer.abort_transaction(10)
 
 
-# --- the native client, and the choice ----------------------------------------------------------------------------------
+# --- the client of the kernel ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def native_client() -> None:
-    """Skip the test without the native kernel."""
-    if kernel().module is None:
-        pytest.skip("the native kernel is not installed")
-
-
-@pytest.mark.usefixtures("native_client")
 def test_closing_does_not_wait_for_a_poll(cluster: MockCluster) -> None:
     """A poll of another thread ends by itself; a call on a closed producer is an error."""
     clients = ClusterClients({"bootstrap.servers": cluster.bootstrap_servers})
-    producer = NativeProducer(clients)
+    producer = RecordProducer(clients)
 
     def poll() -> None:
         with suppress(KafkaException):  # it may begin when the producer is closed already
@@ -501,7 +487,6 @@ def test_closing_does_not_wait_for_a_poll(cluster: MockCluster) -> None:
         producer._producer.poll(0)
 
 
-@pytest.mark.usefixtures("native_client")
 @pytest.mark.parametrize(
     "columns",
     [
@@ -517,27 +502,4 @@ def test_closing_does_not_wait_for_a_poll(cluster: MockCluster) -> None:
 def test_the_kernel_refuses_wrong_columns(columns: dict[str, pa.Array]) -> None:
     """With an error; whatever it gets, it does not end the process."""
     with pytest.raises(ValueError, match=r"no |not |names"):
-        kernel().module.Rows(pa.record_batch(columns), ["t"])
-
-
-@pytest.mark.usefixtures("native_client")
-def test_tokens_from_python_code_are_used_by_python(caplog: pytest.LogCaptureFixture) -> None:
-    """confluent-kafka asks Python code for tokens of AWS. The log says so once."""
-    caplog.set_level(logging.INFO)
-    properties = {"bootstrap.servers": "h:1", "sasl.oauthbearer.metadata.authentication.type": "aws_iam"}
-    for _ in range(2):
-        producer = make_record_producer("native", ClusterClients({"bootstrap.servers": "h:1"}), properties, "aws")
-        assert type(producer) is PythonProducer
-    assert [r.message for r in caplog.records if "tokens come from Python code" in r.message] == [
-        "Cluster 'aws' is written by Python (its tokens come from Python code, which the native kernel does not call)"
-    ]
-
-
-def test_without_the_kernel_python_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless the kernel is asked for: then the error says how to install it."""
-    monkeypatch.setattr(native, "kernel", lambda: Kernel(None))
-    clients = ClusterClients({"bootstrap.servers": "h:1"})
-    for wanted in ("auto", "python"):
-        assert type(make_record_producer(wanted, clients, {}, "c")) is PythonProducer
-    with pytest.raises(MissingDependencyError, match=r"for writer-implementation=native.*\[native\]"):
-        make_record_producer("native", clients, {}, "c")
+        kernel().Rows(pa.record_batch(columns), ["t"])

@@ -1,0 +1,159 @@
+"""Event time of tables: wall times in any time zone of the session, and the end of a stream that has one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.testing import KafkaBroker, produce
+from tests.spark.tables import Topic, create_json, records
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+ZONES = {
+    "UTC": (2024, 1, 1),
+    "Europe/Berlin": (2026, 3, 29, 10, 25),
+    "Pacific/Apia": (2011, 12, 30, 12, 30),  # a day that is left out
+    "America/Sao_Paulo": (2018, 2, 17, 11, 4),  # at midnight
+}
+"""Zones, with a year and two days on which their clocks change."""
+
+
+def wall_times(seed: int) -> Iterator[datetime]:
+    """Times about the changes of clocks, each with another one within 30 minutes."""
+    chosen = random.Random(seed)
+    for year, *days in ZONES.values():
+        for month, day in zip(days[::2], days[1::2], strict=True):
+            for _ in range(6):
+                at = datetime(year, month, day) + timedelta(minutes=chosen.randrange(-90, 300))  # noqa: DTZ001  it has none
+                yield at
+                yield at + timedelta(milliseconds=chosen.randrange(1_800_000))
+
+
+WALL = """ts TIMESTAMP(3), id INT, k INT, s AS DATE_FORMAT(ts, 'dd.MM.yyyy HH:mm'),
+WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"""
+OF_ROWS = """SELECT ts, DATE_FORMAT(ts, 'E dd HH:mm:ss.SSS'), FLOOR(ts TO HOUR), TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm'),
+TO_DATE(DATE_FORMAT(ts, 'dd.MM.yyyy'), 'dd.MM.yyyy'), EXTRACT(HOUR FROM ts), ts + INTERVAL '1' DAY, CAST(ts AS DATE),
+TIMESTAMPDIFF(MINUTE, TIMESTAMP '2010-01-31 02:30:00', ts), TIMESTAMPDIFF(MONTH, TIMESTAMP '2010-01-31 02:30:00', ts)
+FROM t WHERE ts >= TIMESTAMP '2011-12-30 00:00:00' OR ts < TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm') + INTERVAL '1' HOUR"""
+BOUNDS = "window_start, window_end, window_time"
+SESSIONS = """SELECT SESSION_START(ts, INTERVAL '20' MINUTE), SESSION_END(ts, INTERVAL '20' MINUTE), k, COUNT(*), MIN(id)
+FROM t GROUP BY k, SESSION(ts, INTERVAL '20' MINUTE)"""
+PAIRS = """SELECT a.ts, b.ts AS bs, a.id, b.id AS bid FROM t a, t b
+WHERE a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '30' MINUTE"""
+TABLES = [
+    "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)",
+    "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '30' MINUTE, INTERVAL '1' HOUR)",
+    "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '12' HOUR, INTERVAL '1' DAY)",
+]
+
+
+def answers(env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
+    """The rows of a query, sorted. Spark's rows of times without a zone are the same in Python in each zone."""
+    return sorted((tuple(row) for row in env.execute_sql(query).collect()), key=str)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "zones"),
+    [("streaming", ["Europe/Berlin"]), ("batch", [*ZONES][1:])],
+)
+def test_wall_times_are_the_same_in_each_zone(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, mode: str, zones: list[str]
+) -> None:
+    """Rows, conditions, windows, sessions and interval joins of TIMESTAMP are those of UTC, where any clock changes."""
+    source, times = topic(cluster_a), sorted(wall_times(7))
+    produce(
+        cluster_a.bootstrap_servers,
+        source,
+        [
+            (None, json.dumps({"ts": at.isoformat(" ", "milliseconds"), "id": i, "k": i % 2}))
+            for i, at in enumerate(times)
+        ],
+        partition=0,
+    )
+    create_json(env, "t", WALL, cluster_a, source, scan_bounded_mode="latest-offset")
+    queries = [
+        OF_ROWS,
+        *(f"SELECT {BOUNDS}, COUNT(*), MIN(id) FROM TABLE({table}) GROUP BY {BOUNDS}" for table in TABLES),
+        SESSIONS,
+        PAIRS,
+        PAIRS.replace("FROM t a, t b\nWHERE", "FROM t a LEFT JOIN t b\nON a.id < b.id AND"),
+    ]
+    settings = env.get_config().set("execution.runtime-mode", mode)
+    if mode == "streaming":
+        queries = [queries[0], queries[1], *queries[4:]]
+    found: dict[str, list[list[tuple[Any, ...]]]] = {}
+    for zone in (*(() if mode == "streaming" else ("UTC",)), *zones):
+        settings.set("table.local-time-zone", zone)
+        found[zone] = [answers(env, query) for query in queries]
+    for zone in zones:
+        if mode == "batch":
+            assert found[zone] == found["UTC"]
+        of_rows, by_day, *_, sessions, pairs, or_none = found[zone]
+        assert sorted(row[0] for row in of_rows) == times
+        assert {row[0].date(): row[3] for row in by_day} == {
+            day: sum(at.date() == day for at in times) for day in {at.date() for at in times}
+        }
+        assert sum(row[3] for row in sessions) == len(times)
+        assert all(row[0] < row[1] for row in sessions)
+        assert len(pairs) == sum(
+            timedelta(0) <= b - a <= timedelta(minutes=30) for k in (0, 1) for a in times[k::2] for b in times[k::2]
+        )
+        after = [[b for b in times[i + 2 :: 2] if b - a <= timedelta(minutes=30)] for i, a in enumerate(times)]
+        assert sorted(row[0] for row in or_none) == sorted(
+            a for a, found_after in zip(times, after, strict=True) for _ in found_after or "-"
+        )
+    if mode == "batch":
+        written = topic(cluster_a)
+        create_json(env, "o", "ts TIMESTAMP(3)", cluster_a, written)
+        env.execute_sql("INSERT INTO o SELECT ts FROM t")
+        assert sorted(str(json.loads(got.value or b"")["ts"]) for got in records(cluster_a, written)) == [
+            at.isoformat(" ", "milliseconds").rstrip("0").rstrip(".") for at in times
+        ]
+
+
+HOT = """SELECT a.k, a.n FROM ({counts}) AS a
+JOIN (SELECT MAX(c.n) AS most, c.w, c.v FROM ({counts}) AS c GROUP BY c.w, c.v) AS m
+ON a.w = m.w AND a.v = m.v AND a.n >= m.most"""
+COUNTS = """SELECT k, COUNT(*) AS n, window_start AS w, window_end AS v
+FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '4' SECOND)) GROUP BY k, window_start, window_end"""
+
+
+@pytest.mark.slow
+def test_a_stream_with_an_end_gives_all_it_has_and_stops(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
+) -> None:
+    """Windows and first rows, with conditions, after a restart, and in words if Spark cannot run it."""
+    source, sinks = topic(cluster_a), [topic(cluster_a), topic(cluster_a)]
+    rows = [{"ts": f"2026-03-29 02:00:0{i}", "k": k, "id": 10 * i + k} for i in range(6) for k in (1, 2, 1 + i % 2)]
+    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps(row)) for row in rows], partition=0)
+    columns = "ts TIMESTAMP(3), k INT, id INT, pt AS PROCTIME(), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
+    create_json(env, "t", columns, cluster_a, source, scan_bounded_mode="latest-offset")
+    env.get_config().set("execution.runtime-mode", "streaming").set("table.local-time-zone", "Europe/Berlin")
+    with pytest.raises(ConfigurationError, match="Spark cannot calculate with the rows of an aggregation"):
+        answers(env, HOT.format(counts=COUNTS))
+    # The condition holds for the first rows only: the last row reaches the watermark all the same.
+    one = "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) WHERE id = 1 "
+    assert [row[1] for row in answers(env, f"{one} GROUP BY window_start, window_end")] == [2]
+    first = "SELECT k, id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {}) AS rn FROM t) WHERE rn = 1"
+    create_json(env, "o", "k INT, id INT", cluster_a, sinks[0])
+    for _ in range(2):  # a finished job that is started again writes nothing
+        assert env.execute_sql(f"INSERT INTO o {first.format('pt')}").wait(60_000)
+    assert sorted(json.loads(got.value or b"")["id"] for got in records(cluster_a, sinks[0])) == [1, 2]
+    with pytest.raises(ConfigurationError, match="a later message may have an earlier time"):
+        env.execute_sql(f"INSERT INTO o {first.format('ts')}")
+    env.execute_sql(f"CREATE VIEW counts AS {COUNTS}")
+    create_json(env, "p", "n BIGINT", cluster_a, sinks[1])
+    hidden = "SELECT MAX(n) AS n FROM counts GROUP BY w, v"
+    with pytest.raises(ConfigurationError, match="Spark cannot calculate with the rows of an aggregation"):
+        answers(env, hidden)
+    with pytest.raises(ConfigurationError, match="accepts only new rows, but the query updates earlier ones"):
+        env.execute_sql(f"INSERT INTO p {hidden}")
