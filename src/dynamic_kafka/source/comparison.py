@@ -100,10 +100,9 @@ def compare(
 def _has_counted(request: MoveRequest, anchor: Anchor, old: RecordLog) -> bool:
     """Return whether the old log still has all records that were counted. If not, their count is what is known of them."""
     tp, same_offsets = request.old_partition, request.by == "same-offsets"
-    marks = max((m for m in request.marks if m.records and m.until <= request.position), default=None)
     end = max(min(anchor.until, old.bounds(tp)[1]), anchor.old)
     count, digest = 0, ""
-    for record in _with_marks(old.records(tp, anchor.old, end), marks, anchor.old):
+    for record in _with_marks(old.records(tp, anchor.old, end), _newest_marks(request), anchor.old):
         if count == anchor.ahead:
             break
         count, digest = count + 1, _chained(digest, record, same_offsets=same_offsets)
@@ -204,7 +203,7 @@ def _walk(
 ) -> Comparison:
     """Compare from an anchor on; `strictly` up to the first difference."""
     tp, position, same_offsets = request.old_partition, request.position, request.by == "same-offsets"
-    marks = max((m for m in request.marks if m.records and m.until <= position), default=None)
+    marks = _newest_marks(request)
     end_old, (start_new, end_new) = old.bounds(tp)[1], new.bounds(request.partition)
     mine = _Reader(_with_marks(old.records(tp, anchor.old, max(end_old, anchor.old)), marks, anchor.old))
     theirs = _Reader(new.records(request.partition, anchor.new, max(end_new, anchor.new)))
@@ -302,6 +301,11 @@ def compare_counted(request: MoveRequest, anchor: Anchor, new: RecordLog) -> Com
         digest="",
     )
     return Comparison(reached, "complete" if covered == position else "uncounted")
+
+
+def _newest_marks(request: MoveRequest) -> Marks | None:
+    """Return the newest marks before the position; None if there are none."""
+    return max((m for m in request.marks if m.records and m.until <= request.position), default=None)
 
 
 def _complete_marks(request: MoveRequest, offset: int) -> Marks | None:
