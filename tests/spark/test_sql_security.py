@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.engine import MetadataFile
@@ -178,7 +178,7 @@ def test_a_wrong_password_is_told_and_not_shown(env: TableEnvironment, secured: 
     """As the broker says it."""
     env.execute_sql(statement(secured, stores, "wrong-one", "'properties.default.api.timeout.ms' = '10000'"))
     with pytest.raises(
-        PySparkException, match=r"Cluster 'kafka' at .* refuses the login .* authentication error"
+        DynamicKafkaError, match=r"Cluster 'kafka' at .* refuses the login .* authentication error"
     ) as caught:
         rows(env, "SELECT * FROM KafkaTable")
     assert "wrong-one" not in str(caught.value)

@@ -145,6 +145,8 @@ def _load_yaml(text: str) -> Any:
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         # Only the errors of the scanner and the parser are about syntax alone; others may quote a value.
         syntax = isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError)
+        if syntax and "nesting depth" in str(error.problem):  # libyaml looks ahead, and has a limit of its own
+            raise _InvalidError("it is nested too deeply") from None
         what = error.problem if syntax else "a tag, alias or key that cannot be used here"
         raise _InvalidError(f"{where}not YAML, {what}") from None
     except yaml.reader.ReaderError as error:
