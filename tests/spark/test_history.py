@@ -88,10 +88,10 @@ def test_no_row_of_a_folder_of_sparks_own_sink_is_late(
         .groupBy(F.window("timestamp", "1 hour"))
         .count()
     )
-    sink = counted.writeStream.outputMode("update").format("memory").queryName("counted").trigger(availableNow=True)
-    query = sink.option("checkpointLocation", checkpoint).start()
+    sink = counted.writeStream.outputMode("update").format("memory").queryName("counts_of_hours")
+    query = sink.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()
-    latest = spark.table("counted").groupBy("window").agg(F.max("count").alias("n"))
+    latest = spark.table("counts_of_hours").groupBy("window").agg(F.max("count").alias("n"))
     assert [row["n"] for row in latest.collect()] == [20] * 6
     progress = json.loads(query.recentProgress[-1].json)["sources"][0]["latestOffset"]
     assert "not exact" not in json.dumps(progress).lower()

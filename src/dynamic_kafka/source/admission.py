@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.collector import without_collector
 from dynamic_kafka.source.offsets import Cursor
 
 __all__ = ["admit", "load"]
@@ -26,6 +27,7 @@ __all__ = ["admit", "load"]
 K = TypeVar("K", str, KafkaTopicPartition)
 
 
+@without_collector
 def admit(
     backlog: Mapping[str, Mapping[KafkaTopicPartition, int]],
     cursor: Cursor,

@@ -21,6 +21,7 @@ from dynamic_kafka.source.admission import admit, load
 from dynamic_kafka.source.aligner import Aligner
 from dynamic_kafka.source.batch import check_streams, open_ranges
 from dynamic_kafka.source.beginning import begin_with_history
+from dynamic_kafka.source.collector import without_collector
 from dynamic_kafka.source.differences import differences
 from dynamic_kafka.source.kept_marks import unmarked
 from dynamic_kafka.source.model import ClusterView, Event, Move, OffsetRequest, ReadPolicy, Reconciled
@@ -512,6 +513,7 @@ class SourceEnumerator:
                 _log.log(logging.WARNING if event.level == "warning" else logging.INFO, "%s", event.text)
 
 
+@without_collector
 def _backlog(
     document: Document, views: Mapping[str, ClusterView], requests: Iterable[OffsetRequest]
 ) -> dict[str, dict[KafkaTopicPartition, int]]:

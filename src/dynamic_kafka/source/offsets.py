@@ -361,6 +361,7 @@ def _excerpt(value: object) -> str:
 # --- the chain --------------------------------------------------------------------------------------------------
 
 
+@without_collector
 def check_chain(start: Document, end: Document) -> None:
     """Check that every range of `end` starts where the partition's chain ended in `start`.
 
@@ -378,7 +379,10 @@ def check_chain(start: Document, end: Document) -> None:
         before = [nameless[name]] if name in nameless else []
         before += [state for _, state in same]
         closed = before[0].ranges if before else {}
-        for tp, (first, last) in cluster.ranges.items():
+        # Nearly all of a million ranges go on as they should: only the others are looked at one by one.
+        others = [tp for tp, (first, _) in cluster.ranges.items() if tp not in closed or closed[tp][1] != first]
+        for tp in others:
+            first, last = cluster.ranges[tp]
             position = closed[tp][1] if tp in closed else _position(before, tp, cluster.topics[tp.topic])
             if position != first and position is not None and tp not in cluster.resets:
                 raise CheckpointError(

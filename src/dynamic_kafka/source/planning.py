@@ -142,19 +142,18 @@ def _whole(ranges: list[Range], left: int, packing: Packing) -> list[list[Range]
     """Pack whole ranges. A range goes to the next task if less than half of it still fits."""
     count = max(round(left / packing.records_per_task), 1)
     count = min(count, packing.max_tasks or count)
-    task: list[Range] = []
-    tasks = [task]
+    tasks: list[list[Range]] = []
+    first, cuts = 0, count - 1
     room = max(left / count, packing.records_per_task)
-    for r in ranges:
+    for i, r in enumerate(ranges):
         work = r[-1] - r[-2] + _RANGE_COST  # by index: there may be a million ranges
-        if room < work / 2 and task and len(tasks) < count:
-            task = []
-            tasks.append(task)
-            room = max(left / (count - len(tasks) + 1), packing.records_per_task)
-        task.append(r)
+        if room < work / 2 and i > first and len(tasks) < cuts:
+            tasks.append(ranges[first:i])
+            first = i
+            room = max(left / (count - len(tasks)), packing.records_per_task)
         room -= work
         left -= work
-    return tasks
+    return [*tasks, ranges[first:]]
 
 
 def _cut(ranges: list[Range], records: int, count: int) -> list[list[Range]]:
