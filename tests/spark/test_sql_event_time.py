@@ -157,3 +157,31 @@ def test_a_stream_with_an_end_gives_all_it_has_and_stops(
         answers(env, hidden)
     with pytest.raises(ConfigurationError, match="accepts only new rows, but the query updates earlier ones"):
         env.execute_sql(f"INSERT INTO p {hidden}")
+
+
+SAME = """SELECT COUNT(*) AS n, window_start AS w, window_end AS v
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY window_start, window_end"""
+MOST = """SELECT MAX(n) AS n, window_start AS w, window_end AS v FROM TABLE(TUMBLE((SELECT k, COUNT(*) AS n, window_time
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end, window_time),
+DESCRIPTOR(window_time), INTERVAL '2' SECOND)) GROUP BY window_start, window_end"""
+
+
+@pytest.mark.slow
+def test_a_stream_that_has_the_same_windows_twice_gives_them_twice(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
+) -> None:
+    """Joined with themselves, in a UNION, and windows of windows: the rows of a batch, with any type of time."""
+    source = topic(cluster_a)
+    rows = [{"ts": f"2026-03-29 02:00:0{i}", "k": k} for i in range(7) for k in range(1 + i % 3)]
+    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps(row)) for row in rows], partition=0)
+    columns = "ts TIMESTAMP(3), k INT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
+    create_json(env, "t", columns, cluster_a, source, scan_bounded_mode="latest-offset")
+    queries = [
+        f"SELECT a.*, b.n AS m FROM ({SAME}) AS a JOIN ({SAME}) AS b ON a.w = b.w AND a.v = b.v",
+        f"{SAME} UNION ALL {SAME}",
+        f"SELECT a.*, b.n AS m FROM ({MOST}) AS a JOIN ({MOST}) AS b ON a.w = b.w AND a.v = b.v AND a.n >= b.n",
+    ]
+    batches = [answers(env, query) for query in queries]
+    assert [len(found) for found in batches] == [4, 8, 4]
+    env.get_config().set("execution.runtime-mode", "streaming")
+    assert [answers(env, query) for query in queries] == batches
