@@ -515,6 +515,25 @@ def test_characters_by_their_numbers() -> None:
     assert spark(r"SELECT SPLIT(s, U&'\007C') FROM t") == spark("SELECT SPLIT(s, '|') FROM t")
 
 
+def test_windows_of_a_sub_query_are_grouped_again() -> None:
+    """By the columns with their bounds, under any name: Spark knows their time only by the windows themselves."""
+    hop = "TABLE(HOP(TABLE t, DESCRIPTOR(u), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
+    counts = (
+        f"SELECT i, COUNT(*) AS n, window_start AS a, window_end AS b FROM {hop} GROUP BY i, window_start, window_end"
+    )
+    text = spark(f"SELECT MAX(c.n) AS m, c.a, b FROM ({counts}) AS c GROUP BY c.a, c.b")
+    assert text.startswith(
+        "SELECT MAX(c.n) AS m, CAST(__window.start AS TIMESTAMP_NTZ) AS `a`, CAST(__window.end AS TIMESTAMP_NTZ) AS `b` FROM"
+    )
+    assert text.endswith("`__windowed`.__window) AS c GROUP BY __window")
+    assert "`__windowed`.__window AS __window FROM" in text
+    assert " __window" not in spark(f"SELECT MAX(c.n) AS m, i FROM ({counts}) AS c GROUP BY c.i").partition("AS c")[2]
+    session = counts.replace(hop, "t").replace("window_start AS a, window_end AS b", "SESSION_START(u, x) AS a, 1 AS b")
+    session = session.replace("window_start, window_end", "SESSION(u, x)").replace("x)", "INTERVAL '5' MINUTE)")
+    with pytest.raises(SqlError, match="GROUP BY the end of a session, too"):
+        spark(f"SELECT MAX(c.n) AS m, c.a FROM ({session}) AS c GROUP BY c.a")
+
+
 @pytest.mark.parametrize(
     ("side", "kept", "limits"),
     [
