@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import shutil
 import types
 from datetime import UTC, datetime
@@ -737,3 +738,44 @@ def test_tables_of_pandas_are_read(tmp_path: Path) -> None:
     path = write(tmp_path / "f.parquet", records("t", range(3)))
     pq.write_table(pa.Table.from_pandas(pq.read_table(path).to_pandas()), path)
     assert offsets(read(frozen(tmp_path))) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_a_file_with_other_bytes_is_read_or_named(tmp_path: Path, kind: str) -> None:
+    """Whatever pyarrow raises about damage becomes an error of this package, with the file.
+
+    The footers of Parquet are not damaged here: pyarrow ends the process for some of them.
+    """
+    rows = pq.read_table(write(tmp_path / "whole.parquet", records("t", range(200)), row_group_size=50))
+    file = tmp_path / "damaged" / f"a.{kind}"
+    file.parent.mkdir()
+    if kind == "parquet":
+        pq.write_table(rows, file, row_group_size=50)
+    else:
+        pyarrow.orc.write_table(rows, str(file))
+    whole = file.read_bytes()
+    last = len(whole) - (8 + int.from_bytes(whole[-8:-4], "little") if kind == "parquet" else 0)
+    chosen, errors = random.Random(7), []
+    for _ in range(60):
+        data = bytearray(whole)
+        for _ in range(chosen.choice([1, 2, 8])):
+            data[chosen.randrange(last)] = chosen.randrange(256)
+        file.write_bytes(data[: chosen.randrange(len(data))] if chosen.random() < 0.1 else data)
+        errors += error_of(file)
+    if kind == "orc":
+        postscript = whole[-1 - whole[-1] :]
+        assert b"\x10\x00" in postscript, "it is not compressed"
+        file.write_bytes(whole[: -len(postscript)] + postscript.replace(b"\x10\x00", b"\x10\x01"))
+        assert error_of(file), "for pyarrow this is an 'unknown error' of no class of its own"
+    assert errors
+    assert all(f"a.{kind}" in error for error in errors)
+
+
+def error_of(file: Path) -> list[str]:
+    """The error about a file, if there is one."""
+    try:
+        found = frozen(file.parent, format=file.suffix[1:]).history
+        list(read_history(HistoryTask(found, list(pieces(found, 0, found.rows))), SCHEMA, fail_on_data_loss=True))
+    except (ConfigurationError, HistoryError) as error:
+        return [str(error)]
+    return []
