@@ -77,7 +77,7 @@ enumerator.latest_offset(MARKER, limited=True)
 
 
 def test_the_reader_process_ends_within_a_second_during_its_first_look() -> None:
-    """It waits for a cluster that is down, here for 5 s, and `query.stop()` does not (review B19)."""
+    """It waits for a cluster that is down, here for 5 s, and `query.stop()` does not."""
     process = subprocess.Popen([sys.executable, "-c", FIRST_LOOK], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

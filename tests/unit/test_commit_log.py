@@ -162,7 +162,7 @@ def open_log(monkeypatch: pytest.MonkeyPatch, clients: Clients, *, timeout_ms: i
 
 
 def test_a_log_of_any_length_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than a million records at once are refused by the client, and the query could never start again (review F6)."""
+    """More than a million records at once are refused by the client, and the query could never start again."""
     clients = Clients()
     text = encode(Record("r", -1, State("x", 1)))
     clients.records = [text] * 1_500_000
@@ -237,7 +237,7 @@ def test_trimming_that_is_not_allowed_is_an_error_at_the_start(monkeypatch: pyte
 def test_replicas_of_a_new_log(
     monkeypatch: pytest.MonkeyPatch, brokers: int, replication: int | None, replicas: int, in_sync: str | None
 ) -> None:
-    """Kafka's own default is one. No leader may be elected that lacks records (review F18)."""
+    """Kafka's own default is one. No leader may be elected that lacks records."""
     clients = Clients(brokers=brokers)
     clients.exists = False
     open_log(monkeypatch, clients).topic.create(replication)
@@ -337,7 +337,7 @@ def test_an_append_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("refusal", [KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._QUEUE_FULL])
 def test_a_decision_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch, refusal: int) -> None:
-    """By the broker, or by the client at once (review F17)."""
+    """By the broker, or by the client at once."""
     clients = Clients()
     clients.deliveries = [refusal]
     with pytest.raises(

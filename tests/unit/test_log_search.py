@@ -262,7 +262,7 @@ def identity(batch: int) -> Identity:
 
 
 def test_a_published_batch_stays_known_when_a_cluster_joins(world: World) -> None:
-    """Also one that is first by name. Its log was empty once, and the batch was published twice (review F2)."""
+    """Also one that is first by name. Its log was empty once, and the batch was published twice."""
     claimed = claim("b c", identity=identity(1))
     commit(world, "b c", claimed, identity(1), "b", "c")
     again, place = claim("a b c", identity=identity(1))
@@ -540,7 +540,7 @@ def test_a_decision_holds_no_way_to_reach_a_cluster(world: World) -> None:
 
 
 def test_no_address_is_contacted_because_the_log_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is a reference to a secret resolved: whoever may write to the log may have put it there (review F8)."""
+    """Nor is a reference to a secret resolved: whoever may write to the log may have put it there."""
     monkeypatch.setenv("DRIVER_SECRET", "hunter2")
     claim("a")
     transaction = open_transaction(world, "evil=d", "p.dk-0123456789ab-9")
@@ -579,7 +579,7 @@ def test_a_decision_on_a_cluster_with_another_name_now(world: World) -> None:
 
 
 def test_a_decision_on_a_cluster_whose_name_means_another_one(world: World) -> None:
-    """Its transactions are not looked for at the wrong place (review F11)."""
+    """Its transactions are not looked for at the wrong place."""
     claim("a b")
     transaction = open_transaction(world, "b", "p.dk-0123456789ab-9")
     decide(world, "a", {"b": {"cluster.id": "B"}}, transaction)
@@ -589,7 +589,7 @@ def test_a_decision_on_a_cluster_whose_name_means_another_one(world: World) -> N
 
 @pytest.mark.parametrize("word", ["b", "B"])
 def test_a_decision_on_a_cluster_that_is_lost_does_not_block_for_ever(world: World, word: str) -> None:
-    """The rest is published, and the rows on the lost one are reported as lost transactions (review F11)."""
+    """The rest is published, and the rows on the lost one are reported as lost transactions."""
     claim("a b")
     on_a, on_b = (open_transaction(world, name, f"p.dk-0123456789ab-{name}9") for name in "ab")
     decide(world, "a", {"a": {"cluster.id": "A"}, "b": {"cluster.id": "B"}}, on_a, on_b)
