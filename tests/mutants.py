@@ -35,28 +35,28 @@ class Mutant(NamedTuple):
 MUTANTS = (
     Mutant(
         "positions of a removed topic are forgotten too late",
-        "source/reconcile.py",
+        "source/rules/reconcile.py",
         "self.now_ms - retained.since_ms >= self.policy.retention_ms",
         "self.now_ms - retained.since_ms > self.policy.retention_ms",
         ("tests/unit/test_following_rules.py", "tests/property/test_histories.py"),
     ),
     Mutant(
         "the turn begins with the one served last",
-        "source/admission.py",
+        "source/rules/admission.py",
         "bisect_right(order, last) % len(order)",
         "(bisect_right(order, last) - 1) % len(order)",
         ("tests/property/test_pure_parts.py",),
     ),
     Mutant(
         "a range may start behind the end of the batch before",
-        "source/offsets.py",
+        "source/document/offsets.py",
         "if position not in (None, first) and tp not in cluster.resets:",
         "if position is not None and first < position and tp not in cluster.resets:",
         ("tests/unit/test_offset_document.py",),
     ),
     Mutant(
         "a range that is cut loses an offset",
-        "source/planning.py",
+        "source/rules/planning.py",
         "rest = rest._replace(start=rest.start + fits)",
         "rest = rest._replace(start=rest.start + fits + 1)",
         ("tests/property/test_pure_parts.py",),

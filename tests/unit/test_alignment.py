@@ -16,13 +16,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from dynamic_kafka.builders.watermarks import WatermarkStrategy
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, InvalidOptionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
-from dynamic_kafka.source import aligner as aligner_module
-from dynamic_kafka.source import alignment as alignment_module
-from dynamic_kafka.source.aligner import Aligner
-from dynamic_kafka.source.alignment import Backlog, Newest, TimeAnswer, TimeRequest
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.model import ClusterView
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, decode, encode
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, decode, encode
+from dynamic_kafka.source.driver import aligner as aligner_module
+from dynamic_kafka.source.driver.aligner import Aligner
+from dynamic_kafka.source.rules import alignment as alignment_module
+from dynamic_kafka.source.rules.alignment import Backlog, Newest, TimeAnswer, TimeRequest
+from dynamic_kafka.source.rules.model import ClusterView
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.spark.datasource import DynamicKafkaStreamReader
 from dynamic_kafka.sql.definition import Watermark

@@ -43,7 +43,7 @@ from dynamic_kafka.history.archive.model import (
 )
 from dynamic_kafka.history.archive.plan import Plan, batch_of, decode_plan, encode_plan, plan_batch
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, encode
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, encode
 from dynamic_kafka.spark.archive_writer import ArchiveWriter
 
 DAY_US = 86_400_000_000

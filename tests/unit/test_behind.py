@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.behind import Behind
+from dynamic_kafka.source.driver.behind import Behind
 
 TP = KafkaTopicPartition("t", 0)
 

@@ -17,10 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.commands import Run, runner
 
-from dynamic_kafka.cli import transactions
 from dynamic_kafka.cli.connection import add_option_arguments, options_of, parse_properties
 from dynamic_kafka.cli.output import duration
-from dynamic_kafka.cli.verdicts import CommitLogView, TransactionView, Verdict, plan_abort, plan_commit, this_cluster
+from dynamic_kafka.cli.transactions import command as transactions
+from dynamic_kafka.cli.transactions.verdicts import (
+    CommitLogView,
+    TransactionView,
+    Verdict,
+    plan_abort,
+    plan_commit,
+    this_cluster,
+)
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionDescription, TransactionState
 from dynamic_kafka.sink.chain import Chain, State, Transaction

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from tests.commands import Run, runner
 from tests.observed import cluster, source, topic
 
-from dynamic_kafka.cli import lag
 from dynamic_kafka.cli.job import Target
-from dynamic_kafka.cli.lag_of_checkpoint import properties_for
-from dynamic_kafka.cli.lag_of_query import look_of
-from dynamic_kafka.cli.lags import Look, PartitionLag, exceeds, rows_of, total_of
+from dynamic_kafka.cli.lag import command as lag
+from dynamic_kafka.cli.lag.lags import Look, PartitionLag, exceeds, rows_of, total_of
+from dynamic_kafka.cli.lag.of_checkpoint import properties_for
+from dynamic_kafka.cli.lag.of_query import look_of
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.observe.model import Model
 from dynamic_kafka.observe.server import MetricsServer
-from dynamic_kafka.source.document import ClusterOffsets, Document
-from dynamic_kafka.source.offsets import encode
+from dynamic_kafka.source.document.document import ClusterOffsets, Document
+from dynamic_kafka.source.document.offsets import encode
 
 ROOT = Path(__file__).parents[2]
 

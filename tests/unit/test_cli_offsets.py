@@ -29,10 +29,10 @@ from dynamic_kafka.errors import CheckpointError, ConfigurationError
 from dynamic_kafka.files import open_files
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.checkpoint import read_checkpoint
-from dynamic_kafka.source.document import HistoryStage
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
-from dynamic_kafka.source.promise import Promise, Seen
+from dynamic_kafka.source.document.checkpoint import read_checkpoint
+from dynamic_kafka.source.document.document import HistoryStage
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
+from dynamic_kafka.source.document.promise import Promise, Seen
 
 QUERY = "11111111-2222-3333-4444-555555555555"
 METADATA = '{"batchWatermarkMs":5,"batchTimestampMs":7,"conf":{"spark.sql.shuffle.partitions":"1"}}'

@@ -10,7 +10,7 @@ from tests.unit.test_cli_offsets import FIRST, QUERY, SECOND, offset_file
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.files import open_files
-from dynamic_kafka.source.offsets import Document, decode
+from dynamic_kafka.source.document.offsets import Document, decode
 
 moto = pytest.importorskip("moto.server", reason="moto is not installed")
 boto3 = pytest.importorskip("boto3")

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.cli.main import main
-from dynamic_kafka.cli.next_start import TopicChange, topic_changes
-from dynamic_kafka.cli.stream_checks import Finding, check_streams
+from dynamic_kafka.cli.streams.checks import Finding, check_streams
+from dynamic_kafka.cli.streams.next_start import TopicChange, topic_changes
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
-from dynamic_kafka.source.model import ClusterView
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, RetainedTopic
+from dynamic_kafka.source.rules.model import ClusterView
 
 
 def stream(name: str, **clusters: tuple[set[str], Mapping[str, str]]) -> KafkaStream:
@@ -297,6 +297,6 @@ def test_an_error_of_any_kind_is_printable(monkeypatch: pytest.MonkeyPatch, caps
     def fail(_args: Any) -> int:
         raise RuntimeError("a\x1b[2J\x07b")
 
-    monkeypatch.setattr("dynamic_kafka.cli.streams.options_of", fail)
+    monkeypatch.setattr("dynamic_kafka.cli.streams.command.options_of", fail)
     assert main(["streams", "-o", "a=b"]) == 1
     assert "a\\x1b[2J\\x07b" in capsys.readouterr().err

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-import dynamic_kafka.source.group_commits as commits_module
-import dynamic_kafka.source.monitor as monitor_module
-import dynamic_kafka.source.view as view_module
+import dynamic_kafka.source.driver.group_commits as commits_module
+import dynamic_kafka.source.driver.monitor as monitor_module
+import dynamic_kafka.source.driver.view as view_module
 from dynamic_kafka.errors import (
     ClusterUnavailableError,
     ConfigurationError,
@@ -32,8 +32,8 @@ from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.metadata.watcher import MetadataWatcher
 from dynamic_kafka.source.configure import SourceObjects, configure_source
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER, decode
+from dynamic_kafka.source.document.offsets import MARKER, decode
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
 TP = KafkaTopicPartition("t", 0)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
-from dynamic_kafka.source.differences import differences
-from dynamic_kafka.source.model import DesiredCluster, ReadPolicy
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, Packing
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, Packing
+from dynamic_kafka.source.rules.differences import differences
+from dynamic_kafka.source.rules.model import DesiredCluster, ReadPolicy
 
 EARLIEST = KafkaOffsetsInitializer.earliest()
 LATEST = KafkaOffsetsInitializer.latest()

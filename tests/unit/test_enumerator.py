@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.histories import records, write
 from tests.unit.test_archive import Folder
 
-import dynamic_kafka.source.enumerator as enumerator_module
+import dynamic_kafka.source.driver.enumerator as enumerator_module
 from dynamic_kafka.errors import (
     CheckpointError,
     ClusterUnavailableError,
@@ -35,13 +35,13 @@ from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.rows import arrow_schema
-from dynamic_kafka.source import monitor
 from dynamic_kafka.source.configure import SourceObjects, configure_source
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.model import KafkaRow
-from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, decode
-from dynamic_kafka.source.planning import ReadTask, plan
-from dynamic_kafka.source.view import SourceView
+from dynamic_kafka.source.document.offsets import MARKER, ClusterOffsets, Document, decode
+from dynamic_kafka.source.driver import monitor
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.driver.view import SourceView
+from dynamic_kafka.source.rules.model import KafkaRow
+from dynamic_kafka.source.rules.planning import ReadTask, plan
 from dynamic_kafka.spark.datasource import DynamicKafkaStreamReader
 from dynamic_kafka.testing.helpers import wait_until
 

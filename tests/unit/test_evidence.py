@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from dynamic_kafka.continuation import Way
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source import matching
-from dynamic_kafka.source.document import ClusterOffsets
-from dynamic_kafka.source.evidence import (
+from dynamic_kafka.source.document.document import ClusterOffsets
+from dynamic_kafka.source.document.evidence import (
     MARKS,
     Anchor,
     Marks,
@@ -22,8 +21,9 @@ from dynamic_kafka.source.evidence import (
     Sync,
     evidence_around,
 )
-from dynamic_kafka.source.kept_marks import add_marks, unmarked
-from dynamic_kafka.source.placement import follow, place
+from dynamic_kafka.source.rules import matching
+from dynamic_kafka.source.rules.kept_marks import add_marks, unmarked
+from dynamic_kafka.source.rules.placement import follow, place
 
 T0 = KafkaTopicPartition("t", 0)
 

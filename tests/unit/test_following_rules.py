@@ -17,8 +17,7 @@ from dynamic_kafka.initializer import (
     PartitionTimestamps,
     initializer_to_json,
 )
-from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, OffsetRequest, ReadPolicy, Reconciled
-from dynamic_kafka.source.offsets import (
+from dynamic_kafka.source.document.offsets import (
     ClusterOffsets,
     Cursor,
     Document,
@@ -26,7 +25,15 @@ from dynamic_kafka.source.offsets import (
     RetainedTopic,
     check_chain,
 )
-from dynamic_kafka.source.reconcile import reconcile
+from dynamic_kafka.source.rules.model import (
+    ClusterView,
+    DesiredCluster,
+    OffsetAnswers,
+    OffsetRequest,
+    ReadPolicy,
+    Reconciled,
+)
+from dynamic_kafka.source.rules.reconcile import reconcile
 from dynamic_kafka.source.settings import SourceSettings
 
 TP = KafkaTopicPartition

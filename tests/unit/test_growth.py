@@ -10,10 +10,10 @@ import pytest
 from benchmarks.simulation import micro_batch
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
-from dynamic_kafka.source.collector import without_collector
-from dynamic_kafka.source.document import ClusterOffsets, Document
-from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy
-from dynamic_kafka.source.reconcile import reconcile
+from dynamic_kafka.source.document.collector import without_collector
+from dynamic_kafka.source.document.document import ClusterOffsets, Document
+from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy
+from dynamic_kafka.source.rules.reconcile import reconcile
 
 # At four times the size, a linear cost is four times as high and a quadratic one sixteen times. Between them is eight:
 # a machine that does other work meanwhile was seen to give 5.0 for a linear cost.

@@ -13,9 +13,9 @@ from dynamic_kafka.errors import OffsetResolutionError
 from dynamic_kafka.history.coverage import Coverage, Node, Offsets, Part, arranged, covered, part_of
 from dynamic_kafka.history.model import HistoryGap, Place
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.model import KafkaRow
-from dynamic_kafka.source.promise import Promise, Seen, decode_promise, encode_promise, seen_in
-from dynamic_kafka.source.switch import check_rows, gaps_of
+from dynamic_kafka.source.document.promise import Promise, Seen, decode_promise, encode_promise, seen_in
+from dynamic_kafka.source.rules.model import KafkaRow
+from dynamic_kafka.source.rules.switch import check_rows, gaps_of
 
 P0 = KafkaTopicPartition("t", 0)
 HERE: Place = ("a", "t", 0)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryGap, HistoryTask, TimeLimit, pieces
-from dynamic_kafka.source.document import HistoryStage
-from dynamic_kafka.source.offsets import Document, Packing, check_chain, decode, encode
-from dynamic_kafka.source.promise import Promise
-from dynamic_kafka.source.stage import decode_stage, encode_stage, left_of, next_stage, plan_stage, progress
+from dynamic_kafka.source.document.document import HistoryStage
+from dynamic_kafka.source.document.offsets import Document, Packing, check_chain, decode, encode
+from dynamic_kafka.source.document.promise import Promise
+from dynamic_kafka.source.document.stage import decode_stage, encode_stage, left_of, next_stage, plan_stage, progress
 
 EXACT = Promise("Kafka goes on", 5)
 PROMISE = {"goes on": "Kafka goes on", "rows": 5, "only if": "", "recognized": [], "seen": []}

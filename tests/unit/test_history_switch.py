@@ -15,10 +15,10 @@ from dynamic_kafka.errors import (
 )
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.model import ClusterView, DesiredCluster
-from dynamic_kafka.source.offsets import ClusterOffsets, Document
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document
+from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster
+from dynamic_kafka.source.rules.switch import AfterHistory, Unread, check_answers, check_positions, next_offsets
 from dynamic_kafka.source.settings import SourceSettings
-from dynamic_kafka.source.switch import AfterHistory, Unread, check_answers, check_positions, next_offsets
 
 P0, P1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
 

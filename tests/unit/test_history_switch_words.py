@@ -10,9 +10,9 @@ from tests.unit.test_history_switch import P0, P1, Log, desired, view
 
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
-from dynamic_kafka.source.model import Event
-from dynamic_kafka.source.offsets import ClusterOffsets, Document
-from dynamic_kafka.source.switch import AfterHistory, check_answers, check_positions, next_offsets
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document
+from dynamic_kafka.source.rules.model import Event
+from dynamic_kafka.source.rules.switch import AfterHistory, check_answers, check_positions, next_offsets
 
 _UNPROVED = "so it cannot be proved where Kafka goes on after the history"
 _WITHOUT = "Nothing was read. Use a history that goes further, or set failOnDataLoss=false to go on without them"

@@ -21,10 +21,10 @@ from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.rows import COLUMNS
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.document import HistoryStage
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, decode, encode
-from dynamic_kafka.source.promise import Promise
-from dynamic_kafka.source.recorded import Recorded, recorded_offsets
+from dynamic_kafka.source.document.document import HistoryStage
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, decode, encode
+from dynamic_kafka.source.document.promise import Promise
+from dynamic_kafka.source.document.recorded import Recorded, recorded_offsets
 
 deltalake = pytest.importorskip("deltalake")
 pyiceberg_catalog = pytest.importorskip("pyiceberg.catalog")

@@ -13,11 +13,11 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartiti
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.source import monitor
 from dynamic_kafka.source.configure import SourceObjects, configure_source
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER, Document, check_chain, decode, encode
-from dynamic_kafka.source.planning import ReadTask
+from dynamic_kafka.source.document.offsets import MARKER, Document, check_chain, decode, encode
+from dynamic_kafka.source.driver import monitor
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.rules.planning import ReadTask
 
 TP = KafkaTopicPartition
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_kafka.source.loss import PartitionAnswer, Proof, prove
-from dynamic_kafka.source.planning import Range
+from dynamic_kafka.source.rules.loss import PartitionAnswer, Proof, prove
+from dynamic_kafka.source.rules.planning import Range
 
 ID = "AbCdEfGhIjK"
 RANGE = Range("c", "t", ID, 2, 50, 100)

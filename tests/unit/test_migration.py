@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from dynamic_kafka.cli.next_start import TopicChange, topic_changes
-from dynamic_kafka.cli.stream_checks import check_streams
+from dynamic_kafka.cli.streams.checks import check_streams
+from dynamic_kafka.cli.streams.next_start import TopicChange, topic_changes
 from dynamic_kafka.continuation import Continues, Guarantee, Way, continues_from_json, continues_to_json
 from dynamic_kafka.errors import MetadataServiceError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.document import parse_document
 from dynamic_kafka.metadata.snapshot import make_snapshot
-from dynamic_kafka.source.evidence import (
+from dynamic_kafka.source.document.evidence import (
     Marks,
     MoveRequest,
     Placement,
@@ -25,13 +25,13 @@ from dynamic_kafka.source.evidence import (
     Sync,
     evidence_around,
 )
-from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, Reconciled
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
-from dynamic_kafka.source.placement import follow, place, translate
-from dynamic_kafka.source.planning import Range
-from dynamic_kafka.source.reconcile import reconcile
-from dynamic_kafka.source.record_log import parse_sync
-from dynamic_kafka.source.stand_in import stand_in
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
+from dynamic_kafka.source.driver.record_log import parse_sync
+from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, Reconciled
+from dynamic_kafka.source.rules.placement import follow, place, translate
+from dynamic_kafka.source.rules.planning import Range
+from dynamic_kafka.source.rules.reconcile import reconcile
+from dynamic_kafka.source.rules.stand_in import stand_in
 
 TP = KafkaTopicPartition
 T0 = TP("t", 0)

@@ -13,11 +13,11 @@ import pytest
 
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source import movers as movers_module
-from dynamic_kafka.source.document import ClusterOffsets
-from dynamic_kafka.source.evidence import Anchor, Marks, MoveRequest, Placement, RecordPrint, Sync
-from dynamic_kafka.source.movers import Movers
-from dynamic_kafka.source.record_log import OffsetSyncs, SyncsOfTopic
+from dynamic_kafka.source.document.document import ClusterOffsets
+from dynamic_kafka.source.document.evidence import Anchor, Marks, MoveRequest, Placement, RecordPrint, Sync
+from dynamic_kafka.source.driver import movers as movers_module
+from dynamic_kafka.source.driver.movers import Movers
+from dynamic_kafka.source.driver.record_log import OffsetSyncs, SyncsOfTopic
 
 T0, T1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
 REQUEST = MoveRequest("b", T0, "a", T0, 5, "records", "", True, ())

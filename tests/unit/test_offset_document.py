@@ -18,9 +18,9 @@ import pytest
 from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.history.model import FrozenHistory, TimeLimit
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.document import HistoryStage
-from dynamic_kafka.source.evidence import Anchor, Difference, Marks, RecordPrint
-from dynamic_kafka.source.offsets import (
+from dynamic_kafka.source.document.document import HistoryStage
+from dynamic_kafka.source.document.evidence import Anchor, Difference, Marks, RecordPrint
+from dynamic_kafka.source.document.offsets import (
     MARKER,
     ClusterOffsets,
     Cursor,
@@ -34,8 +34,8 @@ from dynamic_kafka.source.offsets import (
     is_spark_kafka_offset,
     topic_id_text,
 )
-from dynamic_kafka.source.planning import Range, plan
-from dynamic_kafka.source.promise import Promise, Seen
+from dynamic_kafka.source.document.promise import Promise, Seen
+from dynamic_kafka.source.rules.planning import Range, plan
 
 TP = KafkaTopicPartition
 ID = "AbCdEfGhIjK"

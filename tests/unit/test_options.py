@@ -29,8 +29,8 @@ from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSet
 from dynamic_kafka.options import Option, ParsedOptions, markdown_table
 from dynamic_kafka.options import parse_options as parse_any_options
 from dynamic_kafka.source.configure import SOURCE_OPTIONS, SourceObjects, configure_source
-from dynamic_kafka.source.offsets import Packing
-from dynamic_kafka.source.planning import OffsetRange
+from dynamic_kafka.source.document.offset_ranges import OffsetRange
+from dynamic_kafka.source.document.offsets import Packing
 from dynamic_kafka.source.settings import SourceSettings
 
 BROKER = {"kafka.bootstrap.servers": "h:9092"}

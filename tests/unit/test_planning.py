@@ -7,8 +7,9 @@ import re
 import pytest
 
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, Packing
-from dynamic_kafka.source.planning import Range, parse_offset_ranges, plan, skip
+from dynamic_kafka.source.document.offset_ranges import parse_offset_ranges
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, Packing
+from dynamic_kafka.source.rules.planning import Range, plan, skip
 
 ID = "AbCdEfGhIjK"
 

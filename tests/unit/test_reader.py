@@ -21,10 +21,10 @@ from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataL
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.clients import ClientSettings
 from dynamic_kafka.rows import COLUMNS, arrow_schema
-from dynamic_kafka.source import inquiry, reader
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.fetcher import DAMAGED
-from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
+from dynamic_kafka.source.executor import inquiry, reader
+from dynamic_kafka.source.executor.fetcher import DAMAGED
+from dynamic_kafka.source.rules.planning import ClusterAccess, Range, ReadTask
 from dynamic_kafka.spark.datasource import DynamicKafkaInputPartition
 
 OLD, NEW = "old-topic-i", "new-topic-i"

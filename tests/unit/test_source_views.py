@@ -21,12 +21,12 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartiti
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.source import monitor as monitor_module
 from dynamic_kafka.source.configure import SourceObjects, configure_source
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.model import OffsetRequest
-from dynamic_kafka.source.monitor import ClusterMonitor, MonitorTarget
-from dynamic_kafka.source.offsets import MARKER, Document, decode
+from dynamic_kafka.source.document.offsets import MARKER, Document, decode
+from dynamic_kafka.source.driver import monitor as monitor_module
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.driver.monitor import ClusterMonitor, MonitorTarget
+from dynamic_kafka.source.rules.model import OffsetRequest
 
 TP = KafkaTopicPartition
 EARLIEST = KafkaOffsetsInitializer.earliest()

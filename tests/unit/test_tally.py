@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dynamic_kafka.source.tally import Tally, reported
+from dynamic_kafka.source.executor.tally import Tally, reported
 
 BATCH = pa.record_batch({"value": [b"x"]})
 

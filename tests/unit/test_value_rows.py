@@ -11,8 +11,8 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StructField, Str
 
 from dynamic_kafka.formats import ERROR, Decoder
 from dynamic_kafka.rows import VALUE_ROW
-from dynamic_kafka.source.planning import ReadTask
-from dynamic_kafka.source.tally import Tally
+from dynamic_kafka.source.executor.tally import Tally
+from dynamic_kafka.source.rules.planning import ReadTask
 from dynamic_kafka.spark.datasource import (
     COLUMN_TYPES,
     LAST_ROW,
