@@ -38,7 +38,7 @@ MUTANTS = (
         "source/rules/reconcile.py",
         "self.now_ms - retained.since_ms >= self.policy.retention_ms",
         "self.now_ms - retained.since_ms > self.policy.retention_ms",
-        ("tests/unit/test_following_rules.py", "tests/property/test_histories.py"),
+        ("tests/unit/source/rules/test_following_rules.py", "tests/property/test_histories.py"),
     ),
     Mutant(
         "the turn begins with the one served last",
@@ -52,7 +52,7 @@ MUTANTS = (
         "source/document/offsets.py",
         "if position not in (None, first) and tp not in cluster.resets:",
         "if position is not None and first < position and tp not in cluster.resets:",
-        ("tests/unit/test_offset_document.py",),
+        ("tests/unit/source/document/test_offset_document.py",),
     ),
     Mutant(
         "a range that is cut loses an offset",
@@ -73,35 +73,35 @@ MUTANTS = (
         "sink/transactional_ids.py",
         "self.chain != chain or self.generation < generation",
         "self.chain != chain or self.generation <= generation",
-        ("tests/unit/test_transactional_ids.py",),
+        ("tests/unit/sink/test_transactional_ids.py",),
     ),
     Mutant(
         "a producer with acks=1 is made idempotent",
         "kafka/config/properties.py",
         'config.get("acks", "all").lower() in ("all", "-1")',
         'config.get("acks", "all").lower() in ("all", "-1", "1")',
-        ("tests/unit/test_properties.py",),
+        ("tests/unit/kafka/test_properties.py",),
     ),
     Mutant(
         "the least value of an option is refused",
         "options.py",
         "if number < at_least:",
         "if number <= at_least:",
-        ("tests/unit/test_options.py", "tests/unit/test_declared_options.py"),
+        ("tests/unit/source/test_options.py", "tests/unit/test_declared_options.py"),
     ),
     Mutant(
         "two rules of JSON that exclude each other are both taken",
         "formats/json/format.py",
         "raise ConflictingOptionsError(",
         "ConflictingOptionsError(",
-        ("tests/unit/test_format_json.py",),
+        ("tests/unit/formats/test_format_json.py",),
     ),
     Mutant(
         "an option given twice is taken",
         "sql/parser/create_table.py",
         "if key in found:",
         "if key in found and found[key] is None:",
-        ("tests/unit/test_sql_statements.py", "tests/unit/test_sql_options.py"),
+        ("tests/unit/sql/test_sql_statements.py", "tests/unit/sql/test_sql_options.py"),
     ),
 )
 
