@@ -1,4 +1,4 @@
-"""What the fetcher of `source/fetcher.py` promises. On librdkafka's mock cluster, apart from damage."""
+"""What the fetcher of `source/executor/fetcher.py` promises. On librdkafka's mock cluster, apart from damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
 from dynamic_kafka.native import can_decode
 from dynamic_kafka.rows import COLUMNS, SPEC, VALUE_ROW, arrow_schema
-from dynamic_kafka.source.fetcher import BATCH_BYTES, BATCH_RECORDS, DAMAGED, Fetched, Fetcher, FetchEvent, Run, Span
+from dynamic_kafka.source.executor.fetcher import (
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    DAMAGED,
+    Fetched,
+    Fetcher,
+    FetchEvent,
+    Run,
+    Span,
+)
 from dynamic_kafka.testing import KafkaBroker, MockCluster, produce, wait_until
 
 T0, T1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)

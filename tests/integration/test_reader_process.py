@@ -15,8 +15,8 @@ READER = """
 import sys
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.document.offsets import MARKER
 options = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
     "subscribe": "t",
@@ -61,8 +61,8 @@ FIRST_LOOK = """
 import threading, time
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.document.offsets import MARKER
 options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.default.api.timeout.ms": "5000"}
 enumerator = SourceEnumerator(configure_source(options, default_starting=KafkaOffsetsInitializer.earliest()))
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from dynamic_kafka.continuation import Way
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.evidence import (
+from dynamic_kafka.source.document.evidence import (
     MARKS,
     Anchor,
     Marks,
@@ -35,7 +35,7 @@ from dynamic_kafka.source.evidence import (
     anchors_of,
     anchors_text,
 )
-from dynamic_kafka.source.placement import follow, place, way_back
+from dynamic_kafka.source.rules.placement import follow, place, way_back
 
 TP = KafkaTopicPartition("t", 0)
 _FEW = 5

@@ -22,7 +22,7 @@ from dynamic_kafka.options import Option, options_of
 from dynamic_kafka.sink.configure import SINK_OPTIONS, configure_sink
 from dynamic_kafka.sink.settings import SinkSettings
 from dynamic_kafka.source.configure import SOURCE_OPTIONS, configure_source
-from dynamic_kafka.source.model import ReadPolicy
+from dynamic_kafka.source.rules.model import ReadPolicy
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.sql.config import SETTINGS
 from dynamic_kafka.sql.options import SQL_OPTIONS

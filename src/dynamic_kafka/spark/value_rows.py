@@ -22,7 +22,7 @@ from dynamic_kafka.spark.datasource import UNDECODED, UNDECODED_TYPE
 
 if TYPE_CHECKING:
     from dynamic_kafka.observe.reports import UnreadKind
-    from dynamic_kafka.source.tally import Tally
+    from dynamic_kafka.source.executor.tally import Tally
 
 __all__ = ["completed", "counted", "decoder_of", "field_of", "gathered"]
 
