@@ -1,8 +1,7 @@
-"""What the first version (commit 7e712b2) stored is read, and written again, byte for byte.
+"""What is stored is read, and written again, byte for byte.
 
-`data/stored` holds what that version wrote: offset documents of a checkpoint, records of a commit log, and the names it
-gave to commit logs and transactional ids. `offset-documents-2.json` has large documents as the version wrote them that
-introduced version 2 of the format. Spark compares offset documents as texts, so a changed text is a changed offset.
+`data/stored` holds offset documents of a checkpoint in both layouts, records of a commit log, and the names of commit
+logs and transactional ids. Spark compares offset documents as texts, so a changed text is a changed offset.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from dynamic_kafka.source.document import offsets
 
 STORED = Path(__file__).parent / "data" / "stored"
 DOCUMENTS: dict[str, Any] = json.loads((STORED / "offset-documents.json").read_text())
-DOCUMENTS_2: dict[str, Any] = json.loads((STORED / "offset-documents-2.json").read_text())
+IN_COLUMNS: dict[str, Any] = json.loads((STORED / "offset-documents-columns.json").read_text())
 RECORDS = (STORED / "commit-log.jsonl").read_text().splitlines()
 NAMES: dict[str, dict[str, str]] = json.loads((STORED / "names.json").read_text())
 
@@ -34,11 +33,11 @@ def test_an_offset_document_is_the_same_text_after_reading(name: str) -> None:
     assert json.dumps(offsets.encode(offsets.decode(stored))) == json.dumps(stored)
 
 
-@pytest.mark.parametrize("name", sorted(DOCUMENTS_2))
+@pytest.mark.parametrize("name", sorted(IN_COLUMNS))
 def test_a_large_offset_document_is_the_same_text_after_reading(name: str) -> None:
-    """Documents of version 2 are stored too now, and have to stay what they are."""
-    stored = DOCUMENTS_2[name]
-    assert stored["version"] == 2
+    """In the layout "columns"."""
+    stored = IN_COLUMNS[name]
+    assert stored["layout"] == "columns"
     assert json.dumps(offsets.encode(offsets.decode(stored))) == json.dumps(stored)
 
 
@@ -50,7 +49,7 @@ def test_the_marker_is_the_same() -> None:
 
 
 def test_commit_log_records_are_the_same_bytes_after_reading() -> None:
-    """Drivers of both versions may follow one log during an upgrade."""
+    """Drivers of two versions may follow one log during an upgrade."""
     for text in RECORDS:
         record = log_records.decode(text.encode())
         assert isinstance(record, Record)
@@ -58,7 +57,7 @@ def test_commit_log_records_are_the_same_bytes_after_reading() -> None:
 
 
 def test_a_commit_log_is_followed_to_its_last_record() -> None:
-    """The chain's head says what the first version decided."""
+    """The chain's head says what was decided."""
     chain = Chain()
     for offset, text in enumerate(RECORDS):
         record = log_records.decode(text.encode())

@@ -94,7 +94,7 @@ def pack_ints(values: list[int]) -> list[int] | str:
 
 
 def pack_tightly(values: list[int]) -> list[int] | str:
-    """Return a column of version 2; the top of the module explains it."""
+    """Return a column of the layout "columns"; the top of the module explains it."""
     if len(values) < _PACK_TIGHTLY_FROM:
         return values
     base, data = _minus_least(values)

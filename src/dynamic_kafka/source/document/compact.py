@@ -1,4 +1,4 @@
-"""A cluster's part of a large offset document (version 2), in which everything that grows is a column. Pure.
+"""A cluster's part of a large offset document (layout "columns"), in which everything that grows is a column. Pure.
 
 The top of `offsets` shows the layout, that of `columns` the columns.
 """
@@ -43,7 +43,7 @@ def settings_text(c: ClusterOffsets) -> dict[str, Any]:
 
 
 def encode_compactly(c: ClusterOffsets) -> dict[str, Any]:
-    """Return a cluster as version 2 writes it."""
+    """Return a cluster in the layout "columns"."""
     topics, tps = sorted(c.topics), sorted(c.ranges)
 
     def keys_of(wanted: Collection[KafkaTopicPartition]) -> dict[str, Any]:

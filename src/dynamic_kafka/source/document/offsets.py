@@ -11,13 +11,12 @@ Rules that the rest of the source relies on:
    clock and no health: its times (`retained`, `unresolved`) are those of an event, written once.
 4. No secrets: properties pass through `storable` first.
 5. Compact: small columns are JSON lists that a person can read and edit; longer ones are packed strings (see `columns`).
-   A document with `_COMPACT_FROM` entries or more has version 2, in which everything that grows with topics and
-   partitions is a column: 100,000 partitions stay under 30 bytes each. Smaller documents have version 1, the same text
-   as that of every earlier version of this package.
+   A document with `_COMPACT_FROM` entries or more has the layout "columns", in which everything that grows with topics
+   and partitions is a column: 100,000 partitions stay under 30 bytes each.
 6. A topic id is kept as its first 11 characters (66 bits), as `kafka-topics --describe` prints it. That is enough to
    recognize a topic that was recreated under the old name.
 
-Layout of version 1::
+Layout::
 
     {"version": 1,
      "streams": {stream: {cluster: [topic, ...] | null}},       null: all topics read from that cluster
@@ -42,11 +41,11 @@ Layout of version 1::
      "history": what is read before Kafka (see `stage`), if there is a history,
      "frontier": with watermark alignment, the time in ms that nothing is older than which is still to be read}
 
-Version 3 is version 2 of a query that has not read its history yet: an earlier version of this package must not go on with
-Kafka. Version 2 is the same as version 1, except for the following. KEYS are the columns "partitions" (a number for each of
-the topics) and, if these are not the first ones of each topic, "numbers". A field without KEYS is about the partitions of
+The layout "columns" is the same, except for the following. KEYS are the columns "partitions" (a number for each of the
+topics) and, if these are not the first ones of each topic, "numbers". A field without KEYS is about the partitions of
 "start"::
 
+    "layout": "columns", after "version",
     "streams": one deflated text, if there are many,
     "streams by topic": clusters of which each topic is also a stream with this name, which "streams" leaves out
     in a cluster: KEYS instead of "partitions" and "only",
@@ -97,8 +96,9 @@ __all__ = [
     "topic_id_text",
 ]
 
-VERSION = 3
+VERSION = 1
 MARKER: dict[str, Any] = {"version": 1, "initial": True}
+_COLUMNS = "columns"
 _COMPACT_FROM = 2_000
 _PACK_STREAMS_FROM = 16
 _ID_CHARS = 11
@@ -129,8 +129,7 @@ def is_spark_kafka_offset(offset: Mapping[str, Any]) -> bool:
 @without_collector
 def encode(document: Document) -> dict[str, Any]:
     """Return the document as a JSON value with a fixed key order."""
-    reads_history = document.history is not None and bool(document.history.history.files)
-    compact = reads_history or _entries(document) >= _COMPACT_FROM
+    compact = _entries(document) >= _COMPACT_FROM
     encode_cluster = encode_compactly if compact else _encode_cluster
     by_topic = _read_by_topic(document) if compact else []
     streams = {
@@ -140,7 +139,8 @@ def encode(document: Document) -> dict[str, Any]:
         for stream, parts in sorted(_without(by_topic, document).items())
     }
     result: dict[str, Any] = {
-        "version": 3 if reads_history else 2 if compact else 1,
+        "version": VERSION,
+        **({"layout": _COLUMNS} if compact else {}),
         "streams": streams
         if not compact or len(streams) < _PACK_STREAMS_FROM
         else pack_bytes(json.dumps(streams).encode()),
@@ -272,7 +272,10 @@ def decode(value: Mapping[str, Any]) -> Document:
         raise CheckpointError(f"The checkpoint's offsets are not of the dynamic-kafka source: {_excerpt(value)}")
     try:
         cursor = value.get("cursor", {})
-        decode_cluster = _decode_cluster if version == 1 else decode_compact
+        layout = value.get("layout")
+        if layout not in (None, _COLUMNS):
+            raise ValueError(f"layout {layout!r}")
+        decode_cluster = _decode_cluster if layout is None else decode_compact
         clusters = {name: decode_cluster(c) for name, c in value["clusters"].items()}
         return Document(
             streams=_decode_streams(value, clusters),

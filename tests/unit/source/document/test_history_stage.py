@@ -189,13 +189,6 @@ def test_ten_thousand_files_are_small() -> None:
     assert len(text) < 600_000
 
 
-def test_earlier_versions_of_the_package_refuse_a_history() -> None:
-    """They would go on with Kafka as if there was none; afterwards they may go on."""
-    stage = stage_of([4, 4], end=4)
-    assert encode(Document(history=stage))["version"] == 3
-    assert encode(Document(history=next_stage(replace(stage, range=(4, 8)), None)))["version"] == 1
-
-
 def test_a_chain_of_rows_must_not_break() -> None:
     """Offset files of different queries are an error; so are those of a query with a history and one without."""
     first, second = (Document(history=stage_of([10], start=s, end=e)) for s, e in ((0, 4), (4, 9)))

@@ -234,9 +234,9 @@ def test_rule_3_the_document_is_versioned() -> None:
     """The version comes first; a newer one says which package is needed."""
     assert next(iter(encode(Document()).items())) == ("version", 1)
     with pytest.raises(
-        CheckpointError, match=r"version 4, .*; upgrade pyspark-dynamic-kafka, or start with a new check"
+        CheckpointError, match=r"version 2, .*; upgrade pyspark-dynamic-kafka, or start with a new check"
     ):
-        decode(encode(Document()) | {"version": 4})
+        decode(encode(Document()) | {"version": 2})
 
 
 # --- rule 4 -------------------------------------------------------------------------------------------------------
@@ -248,12 +248,12 @@ def test_rule_4_nothing_is_lost_on_the_way() -> None:
     assert stored(grown(everything())) == grown(everything())
 
 
-@pytest.mark.parametrize(("partitions", "version"), [(1_998, 1), (1_999, 2)])
-def test_rule_5_only_a_large_document_has_version_2(partitions: int, version: int) -> None:
-    """With its topic it has 2,000 entries then. Smaller ones are read by every version of this package."""
+@pytest.mark.parametrize(("partitions", "layout"), [(1_998, None), (1_999, "columns")])
+def test_rule_5_only_a_large_document_has_columns(partitions: int, layout: str | None) -> None:
+    """With its topic it has 2,000 entries then. A person can edit smaller ones."""
     document = wide(1, partitions)
     document.streams = {}
-    assert encode(document)["version"] == version
+    assert encode(document).get("layout") == layout
     assert stored(document) == document
 
 
@@ -301,18 +301,10 @@ def test_rule_5_streams_with_the_names_of_topics_are_not_repeated() -> None:
     assert stored(document) == document
 
 
-def test_rule_5_a_document_that_was_large_in_version_1_is_read() -> None:
-    """Earlier versions of this package wrote documents of any size in version 1."""
-    document = wide(500, 1)
-    state = document.clusters["c"]
-    state.stops = {tp: end + 5 for tp, (_, end) in state.ranges.items() if tp.topic < "t00200"}
-    state.retained = {"gone": RetainedTopic(ID, 7, {p: p for p in range(300)})}
-    value = encode(document)
-    assert value["version"] == 1
-    value["clusters"]["d"] = encode(wide(500, 1))["clusters"]["c"]
-    document.clusters["d"] = wide(500, 1).clusters["c"]
-    assert decode(json.loads(json.dumps(value))) == document
-    assert encode(document)["version"] == 2
+def test_rule_5_an_unknown_layout_is_damage() -> None:
+    """It is not taken for another one."""
+    with pytest.raises(CheckpointError, match="layout 'rows'"):
+        decode(encode(Document()) | {"layout": "rows"})
 
 
 def test_rule_4_every_field_is_tested() -> None:
