@@ -177,6 +177,41 @@ fn of_entries_with_one_key_the_last_is_kept() {
     assert_eq!(maps.values().as_list::<i32>().values().as_primitive::<Int64Type>().values(), &[2, 3, 4, 1]);
 }
 
+#[test]
+fn maps_within_maps_with_one_key_twice_are_read_in_time() {
+    const LEVELS: usize = 40; // 2^40 steps, if each level read its values twice
+    let (mut column, mut schema) = (r#""long""#.to_owned(), r#""long""#.to_owned());
+    let mut maps = b"\x04\x02a\x02\x02a\x04\0".to_vec();
+    for level in 0..LEVELS {
+        column = format!(r#"{{"type":"map","keyType":"string","valueType":{column}}}"#);
+        schema = format!(r#"{{"type":"map","values":{schema}}}"#);
+        if level > 0 {
+            maps = [b"\x04\x02a\0\x02a", &maps[..], b"\0"].concat();
+        }
+    }
+    let columns = format!(r#"{{"fields":[{{"name":"m","type":{column}}},{{"name":"n","type":{column}}}]}}"#);
+    let fields = format!(r#"{{"name":"m","type":{schema}}},{{"name":"n","type":{schema}}}"#);
+    let writer = format!(r#"{{"type":"record","name":"w","fields":[{fields}]}}"#);
+    let spec = format!(r#"{{"format":"avro","schema":{columns},"plan":{}}}"#, plan_of(&writer, &columns));
+    let mut decoder = Decoder::new(&Spec::parse(&spec).unwrap()).unwrap();
+    assert_eq!(decoder.append(Some(&[&maps[..], &maps].concat())), Decoded);
+    assert_eq!(decoder.append(Some(&[&maps[..], &maps[..maps.len() - 1]].concat())), Failed);
+    assert_eq!(decoder.append(Some(b"\0\x02\x02b\0\0")), Decoded);
+    let rows = decoder.finish();
+    rows.to_data().validate_full().unwrap();
+    for column in &rows.columns()[..2] {
+        let mut found = column.slice(0, 1);
+        for _ in 0..LEVELS {
+            assert_eq!(found.as_map().value_length(0), 1);
+            assert_eq!(found.as_map().value(0).column(0).as_string::<i32>().value(0), "a");
+            let values = found.as_map().value(0).column(1).clone();
+            found = values;
+        }
+        assert_eq!(found.as_primitive::<Int64Type>().values(), &[2]);
+    }
+    assert_eq!(rows.column(1).as_map().value_length(2), 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -106,7 +106,7 @@ pub(crate) fn read(
     writers: &mut Writers,
 ) -> Result<(), Failure> {
     let found = writers.plan(message, header).and_then(|(plan, body)| {
-        let mut reader = Reader { rest: body, plan, depth: 1, records: 0 };
+        let mut reader = Reader { rest: body, plan, depth: 1, records: 0, keys_repeat: false };
         reader.value(plan.root(), rows)?;
         if reader.rest.is_empty() {
             Ok(())
@@ -124,6 +124,9 @@ struct Reader<'a> {
     depth: usize,
     /// The levels of records.
     records: usize,
+    /// Whether a map of the message has a key twice. Then the keys of a map are read before its values: if its values were
+    /// read twice instead, those of a map in a map in a map would be read eight times.
+    keys_repeat: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -230,28 +233,40 @@ impl<'a> Reader<'a> {
     /// Read a map. Of entries with the same key, the last one is kept, as in Java.
     fn map(&mut self, item: &'a Step, key: &mut Column, value: &mut Column) -> Read<()> {
         let (first, begin) = (key.len(), self.rest);
-        self.blocks(|reader| {
-            reader.value(&Step::Text, key)?;
-            reader.value(item, value)
-        })?;
-        let Values::String(names) = &key.values else { return Err(Fault::is("has keys that are not texts")) };
-        if names.are_different(first) {
-            return Ok(());
-        }
-        let last: HashMap<Vec<u8>, usize> = (first..key.len()).map(|i| (names.get(i).to_vec(), i)).collect();
-        let is_last: Vec<bool> = (first..key.len()).map(|i| last.get(names.get(i)) == Some(&i)).collect();
-        key.truncate(first);
-        value.truncate(first);
-        self.rest = begin;
-        let mut entries = is_last.into_iter();
-        self.blocks(|reader| {
-            if entries.next().unwrap_or(true) {
+        if !self.keys_repeat {
+            self.blocks(|reader| {
                 reader.value(&Step::Text, key)?;
                 reader.value(item, value)
-            } else {
-                reader.text()?;
-                reader.skip(item)
+            })?;
+            let Values::String(names) = &key.values else { return Err(Fault::is("has keys that are not texts")) };
+            if names.are_different(first) {
+                return Ok(());
             }
+            key.truncate(first);
+            value.truncate(first);
+            self.rest = begin;
+            self.keys_repeat = true;
+        }
+        let (mut last, mut count) = (HashMap::new(), 0_usize);
+        self.blocks(|reader| {
+            last.insert(reader.text()?, count);
+            count += 1;
+            reader.skip(item)
+        })?;
+        self.rest = begin;
+        let mut place = 0;
+        self.blocks(|reader| {
+            let (len, entry) = (key.len(), reader.rest);
+            let is_last = last.get(reader.text()?) == Some(&place);
+            place += 1;
+            reader.rest = entry;
+            reader.value(&Step::Text, key)?;
+            reader.value(item, value)?;
+            if !is_last {
+                key.truncate(len);
+                value.truncate(len);
+            }
+            Ok(())
         })
     }
 
