@@ -370,7 +370,7 @@ class _ExecutorSide:
         is_total = values.decoder is not None and values.decoder.total
         if partition.task.history is not None:
             tally, is_total = None, False  # its rows are no records of a cluster, and the kernel does not fetch them
-        if tally is not None and not is_total:
+        if tally is not None:
             batches = counted(batches, tally, "undecoded")
         if values.decoder is not None:
             batches = batches if is_total else completed(batches, values.decoder)

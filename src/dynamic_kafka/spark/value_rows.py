@@ -74,25 +74,26 @@ def counted(batches: Iterator[pa.RecordBatch], tally: Tally, kind: UnreadKind) -
     Args:
         batches: Batches with `value`, `VALUE_ROW`, `cluster` and `topic`.
         tally: The tally.
-        kind: `undecoded` counts the values that have bytes and no row, `errors` the rows with an error.
+        kind: `undecoded` counts the values that have bytes and no row or an error, `errors` the rows with an error.
     """
     tally.count_unread(kind, {})
     for batch in batches:
         values, rows = batch["value"], batch[VALUE_ROW]
-        found = _left(values, rows) if kind == "undecoded" else _failed(rows)
+        found = _unread(values, rows) if kind == "undecoded" else _failed(rows)
         if found is not None:
             cluster, topics = batch["cluster"][0].as_py(), batch["topic"].filter(found).value_counts().to_pylist()
             tally.count_unread(kind, {(cluster, topic["values"]): topic["counts"] for topic in topics})
         yield batch
 
 
-def _left(values: pa.Array, rows: pa.Array) -> pa.Array | None:
-    """Return which values have bytes and no row; None if no value has bytes. One that is decoded keeps no bytes."""
+def _unread(values: pa.Array, rows: pa.Array) -> pa.Array | None:
+    """Return which values have bytes, because they have no row or an error; None if no value has bytes."""
     if values.null_count == len(values):
         return None
     import pyarrow.compute as pc  # takes 40 ms, and most tasks do not need it
 
-    return pc.and_(rows.is_null(), pc.fill_null(pc.greater(pc.binary_length(values), 0), False))
+    is_undecoded = pc.or_(rows.is_null(), pc.is_valid(pc.struct_field(rows, ERROR)))
+    return pc.and_(is_undecoded, pc.fill_null(pc.greater(pc.binary_length(values), 0), False))
 
 
 def _failed(rows: pa.Array) -> pa.Array | None:
