@@ -371,7 +371,7 @@ class _ExecutorSide:
         if partition.task.history is not None:
             tally, is_total = None, False  # its rows are no records of a cluster, and the kernel does not fetch them
         if tally is not None:
-            batches = counted(batches, tally, "undecoded")
+            batches = counted(batches, tally, "undecoded", total=is_total)
         if values.decoder is not None:
             batches = batches if is_total else completed(batches, values.decoder)
             batches = batches if tally is None else counted(batches, tally, "errors")

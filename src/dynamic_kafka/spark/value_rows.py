@@ -68,32 +68,34 @@ def completed(batches: Iterator[pa.RecordBatch], decoder: Decoder) -> Iterator[p
         yield batch if values.null_count == len(values) else _completed(batch, decoder)
 
 
-def counted(batches: Iterator[pa.RecordBatch], tally: Tally, kind: UnreadKind) -> Iterator[pa.RecordBatch]:
+def counted(
+    batches: Iterator[pa.RecordBatch], tally: Tally, kind: UnreadKind, *, total: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield the batches, and count for the metrics the values that were not decoded.
 
     Args:
         batches: Batches with `value`, `VALUE_ROW`, `cluster` and `topic`.
         tally: The tally.
-        kind: `undecoded` counts the values that have bytes and no row or an error, `errors` the rows with an error.
+        kind: `undecoded` counts the values that have bytes and no row, `errors` the rows with an error.
+        total: True if the kernel leaves no value: then those with an error are the undecoded ones.
     """
     tally.count_unread(kind, {})
     for batch in batches:
         values, rows = batch["value"], batch[VALUE_ROW]
-        found = _unread(values, rows) if kind == "undecoded" else _failed(rows)
+        found = _left(values, rows) if kind == "undecoded" and not total else _failed(rows)
         if found is not None:
             cluster, topics = batch["cluster"][0].as_py(), batch["topic"].filter(found).value_counts().to_pylist()
             tally.count_unread(kind, {(cluster, topic["values"]): topic["counts"] for topic in topics})
         yield batch
 
 
-def _unread(values: pa.Array, rows: pa.Array) -> pa.Array | None:
-    """Return which values have bytes, because they have no row or an error; None if no value has bytes."""
+def _left(values: pa.Array, rows: pa.Array) -> pa.Array | None:
+    """Return which values have bytes and no row; None if no value has bytes. One that is decoded keeps no bytes."""
     if values.null_count == len(values):
         return None
     import pyarrow.compute as pc  # takes 40 ms, and most tasks do not need it
 
-    is_undecoded = pc.or_(rows.is_null(), pc.is_valid(pc.struct_field(rows, ERROR)))
-    return pc.and_(is_undecoded, pc.fill_null(pc.greater(pc.binary_length(values), 0), False))
+    return pc.and_(rows.is_null(), pc.fill_null(pc.greater(pc.binary_length(values), 0), False))
 
 
 def _failed(rows: pa.Array) -> pa.Array | None:
