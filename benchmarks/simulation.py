@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
-from dynamic_kafka.source.admission import admit
-from dynamic_kafka.source.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy
-from dynamic_kafka.source.offsets import Cursor, Document, check_chain, decode, encode, topic_id_text
-from dynamic_kafka.source.planning import Range, plan
-from dynamic_kafka.source.reconcile import reconcile
+from dynamic_kafka.source.document.offsets import Cursor, Document, check_chain, decode, encode, topic_id_text
+from dynamic_kafka.source.rules.admission import admit
+from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy
+from dynamic_kafka.source.rules.planning import Range, plan
+from dynamic_kafka.source.rules.reconcile import reconcile
 
 __all__ = ["micro_batch"]
 

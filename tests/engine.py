@@ -17,10 +17,10 @@ import yaml
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.source.configure import SourceObjects, configure_source
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER
-from dynamic_kafka.source.planning import ReadTask
-from dynamic_kafka.source.reader import read
+from dynamic_kafka.source.document.offsets import MARKER
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.executor.reader import read
+from dynamic_kafka.source.rules.planning import ReadTask
 
 Row = dict[str, Any]
 SCHEMA = arrow_schema(COLUMNS)

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 from examples.migration.copier import PARTITIONS, Copier, ends
 from rich.console import Console
 
-from dynamic_kafka.source.checkpoint import read_checkpoint
+from dynamic_kafka.source.document.checkpoint import read_checkpoint
 from dynamic_kafka.testing import KafkaBroker
 
 _TOPIC = "orders"

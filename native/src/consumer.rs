@@ -1,4 +1,4 @@
-//! Fetching of ranges: what the contract of `source/fetching.py` says, on one client.
+//! Fetching of ranges: what the contract of `source/executor/fetcher.py` says, on one client.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Span {
 /// An error about a partition: topic, partition, offset, code and text.
 pub type Event = (String, i32, i64, i32, String);
 
-/// The result of a fetch, as in `source/fetching.py`.
+/// The result of a fetch, as in `source/executor/fetcher.py`.
 pub struct Fetched {
     /// The ranges that have moved: topic, partition and position.
     pub positions: Vec<(Arc<str>, i32, i64)>,

@@ -26,8 +26,8 @@ from dynamic_kafka.history.archive.model import Archive, PartitionKey
 from dynamic_kafka.history.archive.plan import Place, batch_of, check_reset, encode_plan, plan_batch
 from dynamic_kafka.history.archive.verification import PartitionReport, Verified
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.checkpoint import read_checkpoint
-from dynamic_kafka.source.offsets import Document
+from dynamic_kafka.source.document.checkpoint import read_checkpoint
+from dynamic_kafka.source.document.offsets import Document
 from dynamic_kafka.spark.datasource import ARCHIVE_PLAN, NAME
 
 if TYPE_CHECKING:

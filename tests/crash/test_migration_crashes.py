@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from dynamic_kafka.source.offsets import MARKER
+from dynamic_kafka.source.document.offsets import MARKER
 from dynamic_kafka.testing import KafkaBroker
 from tests.engine import MetadataFile, Query, read_all
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from dynamic_kafka.source.offsets import Document, decode
+from dynamic_kafka.source.document.offsets import Document, decode
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.engine import MetadataFile, Query
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dynamic_kafka.cli import lag
+from dynamic_kafka.cli.lag import command as lag
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.brokers import SECURED_USERS

@@ -328,7 +328,7 @@ def test_the_log_is_found_while_clusters_come_and_go(
 
 
 def test_a_log_that_may_not_be_trimmed(secured: KafkaBroker, topic: Topic, connect: Open) -> None:
-    """Without Delete it would grow until no driver can start: it is an error at the first claim (review F6)."""
+    """Without Delete it would grow until no driver can start: it is an error at the first claim."""
     name = topic(secured, config=SETTINGS)
     allowed = [AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.READ, AclOperation.WRITE]
     grant(secured, "writer", ResourceType.TOPIC, name, *allowed)

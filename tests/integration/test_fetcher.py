@@ -1,4 +1,4 @@
-"""What the fetcher of `source/fetcher.py` promises. On librdkafka's mock cluster, apart from damage."""
+"""What the fetcher of `source/executor/fetcher.py` promises. On librdkafka's mock cluster, apart from damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
 from dynamic_kafka.native import can_decode
 from dynamic_kafka.rows import COLUMNS, VALUE_ROW, arrow_schema
-from dynamic_kafka.source.fetcher import (
+from dynamic_kafka.source.executor.fetcher import (
     BATCH_BYTES,
     BATCH_RECORDS,
     DAMAGED,

@@ -23,8 +23,8 @@ from dynamic_kafka.errors import (
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
-from dynamic_kafka.source import monitor as monitor_module
 from dynamic_kafka.source.configure import SourceObjects
+from dynamic_kafka.source.driver import monitor as monitor_module
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile, Query, read_all, read_batch

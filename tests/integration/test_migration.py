@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.evidence import MoveRequest, Sync
-from dynamic_kafka.source.movers import answer
-from dynamic_kafka.source.record_log import OffsetSyncs, open_log
+from dynamic_kafka.source.document.evidence import MoveRequest, Sync
+from dynamic_kafka.source.driver.movers import answer
+from dynamic_kafka.source.driver.record_log import OffsetSyncs, open_log
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile, Query, read_batch
 from tests.mirror_maker import mirror_maker

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.observe.settings import MetricsSettings
-from dynamic_kafka.source.observed import ObservedEnumerator
+from dynamic_kafka.source.driver.observed import ObservedEnumerator
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile, Query
 from tests.histories import records, write

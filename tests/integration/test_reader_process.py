@@ -15,8 +15,8 @@ READER = """
 import sys
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.document.offsets import MARKER
 options = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
     "subscribe": "t",
@@ -61,8 +61,8 @@ FIRST_LOOK = """
 import threading, time
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.offsets import MARKER
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.document.offsets import MARKER
 options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.default.api.timeout.ms": "5000"}
 enumerator = SourceEnumerator(configure_source(options, default_starting=KafkaOffsetsInitializer.earliest()))
 
@@ -77,7 +77,7 @@ enumerator.latest_offset(MARKER, limited=True)
 
 
 def test_the_reader_process_ends_within_a_second_during_its_first_look() -> None:
-    """It waits for a cluster that is down, here for 5 s, and `query.stop()` does not (review B19)."""
+    """It waits for a cluster that is down, here for 5 s, and `query.stop()` does not."""
     process = subprocess.Popen([sys.executable, "-c", FIRST_LOOK], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -4,7 +4,8 @@ A world is two clusters, a copier between them and a query that reads one of the
 any order. With `honest` the copier and the producers do what they should. Else the copier leaves records out, repeats them,
 changes their order or keeps one for later, and producers write to the copy before the query has moved there. In both kinds
 the copier may lag behind, and logs have markers, retention, compaction, equal times, times out of order and records that
-are identical. The old cluster may be dead when the query moves, and it comes back with what nobody has read.
+are identical. The old cluster may be dead when the query moves, and it comes back with what nobody has read. Of identical
+records, all are produced between the same two moves: one on each cluster cannot be told from a record and its copy.
 
 `python -m tests.model.moving_copies 1000000` tries a million worlds on all cores, and prints the first ones that are wrong.
 """
@@ -23,7 +24,7 @@ from typing import NamedTuple
 
 from dynamic_kafka.continuation import Way
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.evidence import (
+from dynamic_kafka.source.document.evidence import (
     MARKS,
     Anchor,
     Marks,
@@ -34,7 +35,7 @@ from dynamic_kafka.source.evidence import (
     anchors_of,
     anchors_text,
 )
-from dynamic_kafka.source.placement import follow, place, way_back
+from dynamic_kafka.source.rules.placement import follow, place, way_back
 
 TP = KafkaTopicPartition("t", 0)
 _FEW = 5
@@ -105,6 +106,7 @@ class World:
     read: set[Record] = field(default_factory=set)
     rows: Counter[tuple[int, str]] = field(default_factory=Counter)
     numbers: int = 0
+    moves: int = 0
     clock_ms: int = 1_000
     next_copied: int = 0
     held: list[Record] = field(default_factory=list)
@@ -126,7 +128,7 @@ class World:
         random = self.random
         self.numbers += 1
         if self.identical and random.random() < 0.7:
-            return Record(self.numbers, 1_000, random.choice("xy"))
+            return Record(self.numbers, 1_000, random.choice("xy") + str(self.moves))
         kind = random.random()
         self.clock_ms += random.choice((0, 1, 5))
         time_ms = self.clock_ms - random.choice((0, 0, 0, 3, 50)) if kind < 0.97 else random.choice((-1, 0, 10**13))
@@ -268,6 +270,7 @@ class World:
         self.say(f"moves to {position} of {new}, {answer.guarantee}: {answer.evidence}; {'dead' if dead else 'alive'}")
         self.anchor = way_back(self.request(readable=not dead), answer, f"k{old}", f"t{old}")
         self.read_on, self.position, self.marks, self.held = new, position, (), []
+        self.moves += 1
         self.next_copied = self.random.choice((position, position, self.logs[new].end))
         if self.way == "same-offsets":
             self.way = "records"

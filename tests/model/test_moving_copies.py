@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_kafka.source.comparison import Rest
+from dynamic_kafka.source.rules.comparison import Rest
 from tests.model.moving_copies import run, run_many
 
 
@@ -31,5 +31,7 @@ def test_honest_copies_are_called_exact() -> None:
 
 def test_the_model_finds_an_answer_that_says_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a look at what follows the position, repeated records are read twice."""
-    monkeypatch.setattr("dynamic_kafka.source.placement.look_after", lambda *_: Rest(0, (), (), None, (), follows=True))
+    monkeypatch.setattr(
+        "dynamic_kafka.source.rules.placement.look_after", lambda *_: Rest(0, (), (), None, (), follows=True)
+    )
     assert run_many(range(600)).wrong

@@ -13,10 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.admission import admit, load
-from dynamic_kafka.source.alignment import Alignment, Decision, Key, Newest, Span
-from dynamic_kafka.source.offsets import Cursor
-from dynamic_kafka.source.record_times import FUTURE_MS, look_up
+from dynamic_kafka.source.document.offsets import Cursor
+from dynamic_kafka.source.rules.admission import admit, load
+from dynamic_kafka.source.rules.alignment import Alignment, Decision, Key, Newest, Span
+from dynamic_kafka.source.rules.record_times import FUTURE_MS, look_up
 
 NOW_MS = 1_700_000_000_000
 

@@ -32,19 +32,27 @@ from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
-from dynamic_kafka.source import aligner as aligner_module
-from dynamic_kafka.source import beginning
-from dynamic_kafka.source import enumerator as enumerator_module
-from dynamic_kafka.source.aligner import Aligner
-from dynamic_kafka.source.alignment import TimeAnswer, TimeRequest
-from dynamic_kafka.source.desired import desired_cluster, desired_clusters, desired_streams, to_monitor
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.model import ClusterView, KafkaRow, OffsetAnswers, OffsetRequest
-from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, Packing, decode, encode, topic_id_text
-from dynamic_kafka.source.planning import ClusterAccess, Range, ReadTask
-from dynamic_kafka.source.record_times import look_up
+from dynamic_kafka.source.document.offsets import (
+    MARKER,
+    ClusterOffsets,
+    Document,
+    Packing,
+    decode,
+    encode,
+    topic_id_text,
+)
+from dynamic_kafka.source.driver import aligner as aligner_module
+from dynamic_kafka.source.driver import beginning
+from dynamic_kafka.source.driver import enumerator as enumerator_module
+from dynamic_kafka.source.driver.aligner import Aligner
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.driver.view import SourceSnapshot
+from dynamic_kafka.source.rules.alignment import TimeAnswer, TimeRequest
+from dynamic_kafka.source.rules.desired import desired_cluster, desired_clusters, desired_streams, to_monitor
+from dynamic_kafka.source.rules.model import ClusterView, KafkaRow, OffsetAnswers, OffsetRequest
+from dynamic_kafka.source.rules.planning import ClusterAccess, Range, ReadTask
+from dynamic_kafka.source.rules.record_times import look_up
 from dynamic_kafka.source.settings import SourceSettings
-from dynamic_kafka.source.view import SourceSnapshot
 
 CLUSTERS = ("a", "b", "c")
 TOPICS = ("t", "u", "v")

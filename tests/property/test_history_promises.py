@@ -29,11 +29,11 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartiti
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.rows import COLUMNS, arrow_schema
-from dynamic_kafka.source.document import ClusterOffsets, Document
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.model import KafkaRow
-from dynamic_kafka.source.offsets import MARKER, Packing, decode
-from dynamic_kafka.source.promise import Verdict
+from dynamic_kafka.source.document.document import ClusterOffsets, Document
+from dynamic_kafka.source.document.offsets import MARKER, Packing, decode
+from dynamic_kafka.source.document.promise import Verdict
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.rules.model import KafkaRow
 from dynamic_kafka.source.settings import SourceSettings
 
 SCHEMA = arrow_schema(COLUMNS)

@@ -22,12 +22,12 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartiti
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
-from dynamic_kafka.source import enumerator as enumerator_module
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.evidence import MARKS, Marks, MoveRequest, RecordPrint, Sync
-from dynamic_kafka.source.kept_marks import add_marks
-from dynamic_kafka.source.offsets import MARKER, ClusterOffsets, Document, decode, encode
-from dynamic_kafka.source.placement import follow, place
+from dynamic_kafka.source.document.evidence import MARKS, Marks, MoveRequest, RecordPrint, Sync
+from dynamic_kafka.source.document.offsets import MARKER, ClusterOffsets, Document, decode, encode
+from dynamic_kafka.source.driver import enumerator as enumerator_module
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.rules.kept_marks import add_marks
+from dynamic_kafka.source.rules.placement import follow, place
 from dynamic_kafka.source.settings import SourceSettings
 
 PARTITIONS = 2

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.observed import BEGAN_MS, cluster, read, source, topic, worker
 
-from dynamic_kafka.cli.lag_of_query import look_of
+from dynamic_kafka.cli.lag.of_query import look_of
 from dynamic_kafka.observe.model import Model
 from dynamic_kafka.observe.reports import WorkerReport
 from dynamic_kafka.observe.series import SERIES, samples

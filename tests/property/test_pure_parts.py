@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.admission import admit
-from dynamic_kafka.source.offsets import (
+from dynamic_kafka.source.document.offsets import (
     ClusterOffsets,
     Cursor,
     Document,
@@ -22,7 +21,8 @@ from dynamic_kafka.source.offsets import (
     decode,
     encode,
 )
-from dynamic_kafka.source.planning import Range, plan
+from dynamic_kafka.source.rules.admission import admit
+from dynamic_kafka.source.rules.planning import Range, plan
 
 names = st.text("abcxyz019._-", min_size=1, max_size=12)
 partitions = st.builds(KafkaTopicPartition, names, st.integers(0, 200))

@@ -30,12 +30,12 @@ from tests.property.test_histories import (
 from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.metadata.model import ClusterMetadata
 from dynamic_kafka.metadata.snapshot import Snapshot
-from dynamic_kafka.source.desired import desired_clusters
-from dynamic_kafka.source.enumerator import SourceEnumerator
-from dynamic_kafka.source.model import ClusterView
-from dynamic_kafka.source.offsets import ClusterOffsets, Document, Packing, decode
-from dynamic_kafka.source.planning import ReadTask
-from dynamic_kafka.source.view import SourceSnapshot
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, Packing, decode
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.driver.view import SourceSnapshot
+from dynamic_kafka.source.rules.desired import desired_clusters
+from dynamic_kafka.source.rules.model import ClusterView
+from dynamic_kafka.source.rules.planning import ReadTask
 
 NAMES = (*CLUSTERS, "x", "y")
 

@@ -132,7 +132,7 @@ def test_what_is_wrong_before_anything_is_written(spark: SparkSession, cluster_a
 
 
 def test_rows_that_cannot_be_written(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """The error names the column, and what would be right; tests/unit/test_sink_records.py has all of them."""
+    """The error names the column, and what would be right; tests/unit/sink/test_sink_records.py has all of them."""
     name = topic(cluster_a, partitions=2)
     rows = spark.sql("SELECT 'v' AS value, 2 AS partition")
     message = fault(lambda: write(rows, to(cluster_a, name)))

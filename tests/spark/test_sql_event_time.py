@@ -131,15 +131,16 @@ FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '4' SECOND
 def test_a_stream_with_an_end_gives_all_it_has_and_stops(
     env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
 ) -> None:
-    """Windows and first rows, with conditions, after a restart, and in words if Spark cannot run it."""
+    """Windows of windows and first rows, with conditions, after a restart, and in words if Spark cannot run it."""
     source, sinks = topic(cluster_a), [topic(cluster_a), topic(cluster_a)]
     rows = [{"ts": f"2026-03-29 02:00:0{i}", "k": k, "id": 10 * i + k} for i in range(6) for k in (1, 2, 1 + i % 2)]
     produce(cluster_a.bootstrap_servers, source, [(None, json.dumps(row)) for row in rows], partition=0)
     columns = "ts TIMESTAMP(3), k INT, id INT, pt AS PROCTIME(), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
     create_json(env, "t", columns, cluster_a, source, scan_bounded_mode="latest-offset")
-    env.get_config().set("execution.runtime-mode", "streaming").set("table.local-time-zone", "Europe/Berlin")
-    with pytest.raises(ConfigurationError, match="Spark cannot calculate with the rows of an aggregation"):
-        answers(env, HOT.format(counts=COUNTS))
+    settings = env.get_config().set("execution.runtime-mode", "batch").set("table.local-time-zone", "Europe/Berlin")
+    wanted = answers(env, HOT.format(counts=COUNTS))
+    settings.set("execution.runtime-mode", "streaming")
+    assert answers(env, HOT.format(counts=COUNTS)) == wanted != []
     # The condition holds for the first rows only: the last row reaches the watermark all the same.
     one = "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) WHERE id = 1 "
     assert [row[1] for row in answers(env, f"{one} GROUP BY window_start, window_end")] == [2]
@@ -157,3 +158,31 @@ def test_a_stream_with_an_end_gives_all_it_has_and_stops(
         answers(env, hidden)
     with pytest.raises(ConfigurationError, match="accepts only new rows, but the query updates earlier ones"):
         env.execute_sql(f"INSERT INTO p {hidden}")
+
+
+SAME = """SELECT COUNT(*) AS n, window_start AS w, window_end AS v
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY window_start, window_end"""
+MOST = """SELECT MAX(n) AS n, window_start AS w, window_end AS v FROM TABLE(TUMBLE((SELECT k, COUNT(*) AS n, window_time
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end, window_time),
+DESCRIPTOR(window_time), INTERVAL '2' SECOND)) GROUP BY window_start, window_end"""
+
+
+@pytest.mark.slow
+def test_a_stream_that_has_the_same_windows_twice_gives_them_twice(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
+) -> None:
+    """Joined with themselves, in a UNION, and windows of windows: the rows of a batch, with any type of time."""
+    source = topic(cluster_a)
+    rows = [{"ts": f"2026-03-29 02:00:0{i}", "k": k} for i in range(7) for k in range(1 + i % 3)]
+    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps(row)) for row in rows], partition=0)
+    columns = "ts TIMESTAMP(3), k INT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
+    create_json(env, "t", columns, cluster_a, source, scan_bounded_mode="latest-offset")
+    queries = [
+        f"SELECT a.*, b.n AS m FROM ({SAME}) AS a JOIN ({SAME}) AS b ON a.w = b.w AND a.v = b.v",
+        f"{SAME} UNION ALL {SAME}",
+        f"SELECT a.*, b.n AS m FROM ({MOST}) AS a JOIN ({MOST}) AS b ON a.w = b.w AND a.v = b.v AND a.n >= b.n",
+    ]
+    batches = [answers(env, query) for query in queries]
+    assert [len(found) for found in batches] == [4, 8, 4]
+    env.get_config().set("execution.runtime-mode", "streaming")
+    assert [answers(env, query) for query in queries] == batches

@@ -22,7 +22,7 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.transactions.client import TransactionClient
 from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.enumerator import SourceEnumerator
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable

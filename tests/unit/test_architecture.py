@@ -34,15 +34,15 @@ LAYERS = (
     {"errors"},
 )
 LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}
-PURE = (
-    *("source.identity", "source.differences", "source.loss", "source.model"),
-    *("source.alignment", "source.record_times"),
-    *("source.reconcile", "source.admission", "source.planning", "source.offsets"),
-    *("source.document", "source.columns", "source.compact", "source.collector", "source.stage", "history.model"),
-    *("source.promise", "source.switch", "history.coverage"),
-    *("source.evidence", "source.matching", "source.comparison", "source.placement", "source.kept_marks"),
-    *("source.migration",),
-    *("source.lasting", "source.stand_in"),
+# The rooms of `source`: one imports itself and what stands below it, as with LAYERS. "." has no room.
+ROOMS = ({"driver", "executor"}, {"rules"}, {"."}, {"document"})
+ROOM_OF = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
+# All modules of these packages are pure, apart from READING.
+PURE_PACKAGES = ("source.rules", "source.document")
+READING = {"source.document.checkpoint", "source.document.recorded"}
+PURE = {
+    *(name for name in MODULES if name.rpartition(".")[0] in PURE_PACKAGES and name not in READING),
+    *("source.driver.behind", "history.model", "history.coverage"),
     *("history.archive.model", "history.archive.plan"),
     *(
         "observe.reports",
@@ -55,11 +55,20 @@ PURE = (
         "observe.series",
     ),
     *("sink.protocol", "sink.chain", "sink.identity", "sink.log_place", "sink.log_records"),
-)
+}
+# What the rules are given: settings, metadata, and which of a cluster's properties are no secrets.
+GIVEN = {
+    "source.rules.batch": {"source.settings", "metadata.subscriber"},
+    "source.rules.desired": {"source.settings", "metadata.model", "metadata.snapshot", "kafka.config.secrets"},
+}
 IMPURE = {
     *("confluent_kafka", "kafka", "pyspark", "pyarrow", "pandas"),
     *("time", "datetime", "random", "threading", "os", "io", "socket", "pathlib", "logging", "uuid", "secrets"),
 }
+MOST_FILES = 20
+LARGE = {"sql", "sql.dialect", "sink"}
+# Modules that import each other.
+CIRCLES = [{"spark.datasource", "spark.last_row", "spark.value_rows"}]
 
 
 def part_of(module: str) -> str:
@@ -128,15 +137,61 @@ def test_dependencies_point_one_way() -> None:
     assert upwards == {}
 
 
+def test_the_rooms_of_the_source_stand_one_above_the_other() -> None:
+    """`document` below the settings, `rules` above them, and on top `driver` beside `executor`."""
+
+    def room_of(module: str) -> str:
+        return str(MODULES[module].parent.relative_to(ROOT / "source"))
+
+    source = {module: path for module, path in MODULES.items() if part_of(module) == "source"}
+    assert {room_of(module) for module in source} == ROOM_OF.keys(), "a room is new or gone: correct ROOMS"
+    upwards = {
+        module: found
+        for module, path in source.items()
+        if (
+            found := {
+                name
+                for name in own(imports(path)) & source.keys()
+                if room_of(name) != room_of(module) and ROOM_OF[room_of(name)] <= ROOM_OF[room_of(module)]
+            }
+        )
+    }
+    assert upwards == {}
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not even inside functions; names for type checkers alone do not count."""
+    # An import of a module runs its packages too, but those only gather names.
+    reach = {module: own(imports(path)) for module, path in MODULES.items() if path.name != "__init__.py"}
+    grown = True
+    while grown:
+        grown = False
+        for module, found in reach.items():
+            more = found.union(*(reach.get(name, set()) for name in found))
+            if len(more) > len(found):
+                reach[module], grown = more, True
+    circles = {frozenset(n for n in reach[m] if m in reach.get(n, set())) for m in reach if m in reach[m]}
+    assert sorted(map(sorted, circles)) == sorted(map(sorted, CIRCLES))
+
+
+def test_no_package_has_too_many_files() -> None:
+    """Who looks for a file reads the list of its folder."""
+    sizes: dict[str, int] = {}
+    for path in MODULES.values():
+        package = ".".join(path.parent.relative_to(ROOT).parts)
+        sizes[package] = sizes.get(package, 0) + 1
+    assert {name for name, size in sizes.items() if size > MOST_FILES} == LARGE, (
+        "a package has grown, or is no longer large"
+    )
+
+
 def test_pure_modules_know_neither_clients_nor_spark_nor_clocks() -> None:
     """State in, state out; and of their own package they import pure modules alone."""
     unclean = {}
     for module in PURE:
         names = imports(MODULES[module])
-        beside = {name for name in own(names) if part_of(name) == part_of(module)} - {*PURE, part_of(module)}
-        allowed = {part_of(module), "initializer", "continuation", "errors"}
-        elsewhere = {part_of(name) for name in own(names) - {*PURE}} - allowed
-        if found := (foreign(names) & IMPURE) | beside | elsewhere:
+        others = own(names) - {*PURE, *PURE_PACKAGES, *GIVEN.get(module, ()), "initializer", "continuation", "errors"}
+        if found := (foreign(names) & IMPURE) | others:
             unclean[module] = found
     assert unclean == {}
 
@@ -198,7 +253,7 @@ def test_importing_the_package_alone_does_not_import_pyspark() -> None:
 
 def test_importing_what_reads_does_not_import_pandas() -> None:
     """Each new worker of Spark imports it before its first record, and pandas takes 120 ms."""
-    code = "import sys, dynamic_kafka.source.reader; print('pandas' in sys.modules)"
+    code = "import sys, dynamic_kafka.source.executor.reader; print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

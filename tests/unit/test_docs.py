@@ -119,7 +119,7 @@ def test_every_error_that_a_document_names_exists() -> None:
 def test_the_document_of_the_command_line_shows_what_the_commands_print() -> None:
     """Headings, lines and states are those of the code."""
     text = TEXTS["docs/cli.md"]
-    source = "".join(path.read_text() for path in (PACKAGE / "cli").glob("*.py"))
+    source = "".join(path.read_text() for path in (PACKAGE / "cli").rglob("*.py"))
     for shown in ("TRANSACTIONAL ID", "STATE BEFORE", "TIME LEFT", "Dry run, nothing was changed: add --execute to "):
         assert shown in text
         assert shown in source
@@ -130,6 +130,6 @@ def test_the_document_of_the_command_line_shows_what_the_commands_print() -> Non
 
 def test_every_argument_in_the_document_of_the_command_line_exists() -> None:
     """`--prefix` and the like are arguments of `dynamic-kafka`."""
-    known = "".join(path.read_text() for path in (PACKAGE / "cli").glob("*.py"))
+    known = "".join(path.read_text() for path in (PACKAGE / "cli").rglob("*.py"))
     named = set(re.findall(r"(--[a-z][a-z-]+)", TEXTS["docs/cli.md"]))
     assert {argument for argument in named if f'"{argument}"' not in known} <= {"--command-config"}

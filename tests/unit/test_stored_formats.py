@@ -18,7 +18,7 @@ from dynamic_kafka.sink import log_records
 from dynamic_kafka.sink.chain import Chain, Record, follow
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.transactional_ids import belongs_to, transactional_id
-from dynamic_kafka.source import offsets
+from dynamic_kafka.source.document import offsets
 
 STORED = Path(__file__).parent / "data" / "stored"
 DOCUMENTS: dict[str, Any] = json.loads((STORED / "offset-documents.json").read_text())

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from dynamic_kafka.errors import ConfigurationError, listed, suggestion
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.document import ClusterOffsets, Cursor, Document, RetainedTopic
-from dynamic_kafka.source.promise import Seen
+from dynamic_kafka.source.document.document import ClusterOffsets, Cursor, Document, RetainedTopic
+from dynamic_kafka.source.document.promise import Seen
 
 __all__ = [
     "Change",

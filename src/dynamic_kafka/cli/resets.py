@@ -13,8 +13,8 @@ from dynamic_kafka.cli.positions import Partition
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError, listed
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, checked_offsets
 from dynamic_kafka.kafka.cluster import ClusterConnection
-from dynamic_kafka.source.document import ClusterOffsets, Document
-from dynamic_kafka.source.offsets import topic_id_text
+from dynamic_kafka.source.document.document import ClusterOffsets, Document
+from dynamic_kafka.source.document.offsets import topic_id_text
 
 __all__ = ["parse_target", "parse_time_ms", "reset_document"]
 

@@ -35,9 +35,9 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartiti
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients
 from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.model import ClusterView
+from dynamic_kafka.source.driver.view import SourceView
+from dynamic_kafka.source.rules.model import ClusterView
 from dynamic_kafka.source.settings import SourceSettings
-from dynamic_kafka.source.view import SourceView
 
 __all__ = ["add_to", "parse_start"]
 

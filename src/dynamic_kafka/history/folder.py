@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, HistoryError
-from dynamic_kafka.filesystems import failure_reason, open_file_system
+from dynamic_kafka.filesystems import failure_reason, failures, open_file_system
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 
 __all__ = ["ARCHIVE_FILE", "Folder", "ListedFile", "in_parallel", "is_at", "open_folder"]
@@ -76,7 +76,7 @@ class Folder:
             if itself.type == FileType.NotFound:
                 raise ConfigurationError(f"Option 'history.path': '{self.location}' does not exist. Correct the path")
             found = self._fs.get_file_info(FileSelector(self._root, recursive=True))
-        except (OSError, ValueError, NotImplementedError) as error:
+        except failures() as error:
             reason = failure_reason(error)
             raise ConfigurationError(f"Option 'history.path': '{self.location}' cannot be listed: {reason}") from error
         paths = {info.path[len(self._root) :].lstrip("/"): info for info in found}
@@ -113,7 +113,7 @@ class Folder:
                 return dict(json.loads(stream.read()))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:
             raise ConfigurationError(
                 f"{self.shown(ARCHIVE_FILE)} says which clusters the history was made from, but it cannot be read: "
                 f"{failure_reason(error)}. Restore it, or delete it to go by the clusters' names alone"
@@ -142,7 +142,7 @@ class Folder:
                 yield opened
         except DynamicKafkaError:
             raise
-        except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid, for damaged files, is a ValueError
+        except failures() as error:  # damaged files, too
             raise self.unreadable(file, error) from error
         if self._modified_ns(file) != modified_ns:
             raise HistoryError(self.shown(file.path), "was written again while it was read")
@@ -171,7 +171,7 @@ class Folder:
         try:
             file_system, path = self._place(file.path)
             now = file_system.get_file_info(path)
-        except OSError as error:
+        except failures() as error:
             raise self.unreadable(file, error) from error
         if now.type == FileType.NotFound:
             raise HistoryError(self.shown(file.path), "was deleted")
@@ -212,7 +212,7 @@ class Folder:
         }
         try:
             infos = self._fs.get_file_info(list(places)) if places else []
-        except (OSError, ValueError, NotImplementedError):  # who may read a folder may not always look above it
+        except failures():  # who may read a folder may not always look above it
             return
         for info in infos:
             if info.type != FileType.NotFound:

@@ -1,7 +1,7 @@
 """The driver's connection to one cluster: its topics, and the offsets where their partitions start and end.
 
 It has one consumer (positions and group offsets) and one admin client (topic ids) of librdkafka. Every call blocks up to the
-time-out, so only the thread that owns the connection calls (see `source.monitor`).
+time-out, so only the thread that owns the connection calls (see `source.driver.monitor`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ later failures in a row       the last good snapshot stays in force; one failure
 interval of zero or less      called until it has answered once, later only on request; then a failure is not final
 an answer without any topic   if there were topics before: accepted only if a second call at once gives the same
 a wrong cluster entry         one failure, which names the cluster and the property. An entry is checked when it is new or
-                              changed. A file of an unchanged entry may be missing for a moment: see `source.monitor`
+                              changed. A file of an unchanged entry may be missing for a moment: see `source.driver.monitor`
 ============================  =======================================================================================
 """
 

@@ -39,7 +39,7 @@ from dynamic_kafka.options import (
     parse_options,
     regex,
 )
-from dynamic_kafka.source.offsets import Packing
+from dynamic_kafka.source.document.offsets import Packing
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["SOURCE_OPTIONS", "SourceObjects", "configure_source"]

@@ -46,11 +46,12 @@ if TYPE_CHECKING:
     from dynamic_kafka.sink.configure import SinkObjects
     from dynamic_kafka.sink.settings import SinkSettings
     from dynamic_kafka.source.configure import SourceObjects
-    from dynamic_kafka.source.enumerator import SourceEnumerator
-    from dynamic_kafka.source.fetcher import Decoding
-    from dynamic_kafka.source.planning import ReadTask
+    from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+    from dynamic_kafka.source.executor.fetcher import Decoding
+    from dynamic_kafka.source.executor.tally import Tally
+    from dynamic_kafka.source.observation import Observation
+    from dynamic_kafka.source.rules.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
-    from dynamic_kafka.source.tally import Observation, Tally
     from dynamic_kafka.spark.value_rows import Values
 
 __all__ = [
@@ -385,7 +386,7 @@ class _ExecutorSide:
         values: Values | None = None,
     ) -> Iterator[pa.RecordBatch]:
         from dynamic_kafka.rows import arrow_schema
-        from dynamic_kafka.source.reader import read
+        from dynamic_kafka.source.executor.reader import read
 
         value_row, decoding = (None, None) if values is None else (values.field, values.decoding)
         if HISTORY_ROW in columns:
@@ -394,7 +395,7 @@ class _ExecutorSide:
             batches = read(task, arrow_schema(columns, value_row), self._settings, decoding, tally)
         if tally is None:
             return batches
-        from dynamic_kafka.source.tally import reported
+        from dynamic_kafka.source.executor.tally import reported
 
         return reported(batches, tally)
 
@@ -410,7 +411,7 @@ class _ExecutorSide:
         import pyarrow as pa
 
         from dynamic_kafka.rows import arrow_schema
-        from dynamic_kafka.source.reader import read
+        from dynamic_kafka.source.executor.reader import read
 
         assert self._settings.history is not None
         row = pa.field(HISTORY_ROW, self._settings.history.row)
@@ -427,7 +428,7 @@ class _ExecutorSide:
             return None
         from pyspark import TaskContext
 
-        from dynamic_kafka.source.tally import tally_of
+        from dynamic_kafka.source.executor.tally import tally_of
         from dynamic_kafka.spark.identity import query_of
 
         tally = tally_of(partition.observation)
@@ -445,7 +446,7 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""
-        from dynamic_kafka.source.enumerator import SourceEnumerator
+        from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
         return [DynamicKafkaInputPartition(task) for task in SourceEnumerator(self._settings).batch_tasks()]
 
@@ -463,18 +464,18 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
         if self._enumerator is None:
             metrics = self._settings.metrics
             if metrics is None:
-                from dynamic_kafka.source.enumerator import SourceEnumerator
+                from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
                 self._enumerator = SourceEnumerator(self._settings)
             else:
-                from dynamic_kafka.source.observed import ObservedEnumerator
+                from dynamic_kafka.source.driver.observed import ObservedEnumerator
 
                 self._enumerator = ObservedEnumerator(self._settings, metrics)
         return self._enumerator
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return a constant: Spark calls it on every start, also when the query resumes."""
-        from dynamic_kafka.source.offsets import MARKER
+        from dynamic_kafka.source.document.offsets import MARKER
 
         return MARKER
 
@@ -504,7 +505,7 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
         tasks = enumerator.tasks(start, end)
         if self._settings.metrics is None:
             return [DynamicKafkaInputPartition(task) for task in tasks]
-        from dynamic_kafka.source.observed import ObservedEnumerator
+        from dynamic_kafka.source.driver.observed import ObservedEnumerator
 
         assert isinstance(enumerator, ObservedEnumerator)
         return [ObservedInputPartition(task, enumerator.observation) for task in tasks]

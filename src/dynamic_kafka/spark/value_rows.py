@@ -18,12 +18,12 @@ from pyspark.sql.types import StructField, StructType
 from dynamic_kafka.formats import ERROR, Decoder, format_named
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.rows import COLUMNS, VALUE_ROW
-from dynamic_kafka.source.fetcher import Decoding
+from dynamic_kafka.source.executor.fetcher import Decoding
 from dynamic_kafka.spark.datasource import UNDECODED, UNDECODED_TYPE
 
 if TYPE_CHECKING:
     from dynamic_kafka.observe.reports import UnreadKind
-    from dynamic_kafka.source.tally import Tally
+    from dynamic_kafka.source.executor.tally import Tally
 
 __all__ = ["Values", "completed", "counted", "gathered", "values_of"]
 

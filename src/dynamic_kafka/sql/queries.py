@@ -200,6 +200,8 @@ class Queries:
                 f"Table {name} has no end, so a batch cannot read it. Give it one, in the table or in the query: {name} "
                 f"/*+ OPTIONS({way}) */. Or SET 'execution.runtime-mode' = 'streaming'"
             )
+        if streaming:
+            _keep_exchanges(self._spark.conf)
         return read_table(self._spark, self.catalog.with_defaults(table), streaming=streaming)
 
     def _view_of(self, query: Query, place: int, *, streaming: bool) -> str:
@@ -276,6 +278,16 @@ def _check_settings(settings: RuntimeConfig) -> None:
             raise ConfigurationError(
                 f"The query has constructs of Flink, which are translated for Spark with '{key}' = '{wanted}': SET it"
             )
+
+
+def _keep_exchanges(settings: RuntimeConfig) -> None:
+    """Have each part of a query calculated where it stands, also if a stream has the same part twice.
+
+    Spark would calculate it once, and does not see the watermark below the place where it reuses the rows (its
+    `WatermarkPropagator` ends at a `ReusedExchangeExec`). The state above that place would never come out.
+    """
+    if str(settings.get("spark.sql.exchange.reuse", "true")).lower() != "false":
+        settings.set("spark.sql.exchange.reuse", "false")
 
 
 def _missing(error: AnalysisException) -> str:

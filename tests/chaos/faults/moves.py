@@ -22,7 +22,7 @@ from dynamic_kafka.history.archive import log
 from dynamic_kafka.history.archive.data import write_parts
 from dynamic_kafka.history.archive.model import Archive, PartitionKey
 from dynamic_kafka.history.archive.plan import batch_of, plan_batch
-from dynamic_kafka.source.offsets import topic_id_text
+from dynamic_kafka.source.document.offsets import topic_id_text
 from dynamic_kafka.testing import wait_until
 from tests.chaos.declared import Outcome, fault
 from tests.chaos.world import World

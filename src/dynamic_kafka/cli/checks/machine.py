@@ -65,7 +65,7 @@ _MECHANISMS = {
     "GSSAPI": "sasl_gssapi",
 }
 _MIB = 1024 * 1024
-# Measured sizes: a worker with pyarrow and a client, and the queue of a cluster's consumer (source/reader.py).
+# Measured sizes: a worker with pyarrow and a client, and the queue of a cluster's consumer (source/executor/reader.py).
 _DRIVER_MIB, _WORKER_MIB, _QUEUE_MIB = 1024, 150, 32
 _CGROUP = Path("/sys/fs/cgroup")
 

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from dynamic_kafka.errors import ArchiveError, listed
 from dynamic_kafka.files import Files, open_files
+from dynamic_kafka.filesystems import failure_reason, failures
 from dynamic_kafka.history.archive import log
 from dynamic_kafka.history.archive.data import COORDINATES, FileWriter, check_unchanged
 from dynamic_kafka.history.archive.model import Archive, DataFile, PartitionKey, Span
@@ -120,9 +121,10 @@ def offsets_of(files: Files, archive: Archive, path: str) -> Offsets:
         table = pq.read_table(
             files.full(path), columns=list(COORDINATES), filesystem=files.file_system, partitioning=None
         )
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ArchiveError(f"{files.shown(path)} cannot be read: {reason}. Restore the file from a backup") from error
+    except failures() as error:
+        raise ArchiveError(
+            f"{files.shown(path)} cannot be read: {failure_reason(error)}. Restore the file from a backup"
+        ) from error
     if table.num_rows != archive.files[path].rows:
         raise ArchiveError(
             f"{files.shown(path)} has {table.num_rows} records, but the archive's log says {archive.files[path].rows}. "

@@ -42,9 +42,9 @@ _HIDDEN = "***"
 _REFERENCE = re.compile(r"\$\{(env|file):([^{}]*)\}")
 _ONLY_REFERENCES = re.compile(r"(?:\$\{(?:env|file):[^{}]+\})+")
 _SECRET = re.compile(
-    r"password|passphrase|passwd|(?:^|[._-])pwd|secret|token|jaas|credential|private|authorization|auth[._-]?header"
+    r"password|passphrase|passwd|passcode|passkey|(?:^|[._-])pwd|(?:^|[._-])sas(?:$|[._-])|secret|token|jaas|credential|private|authorization|auth[._-]?header"
     r"|api[._-]?key|access[._-]?key|ssl\.key\.|ssl\.keystore\.key|user[._-]info|oauthbearer\.config|kinit\.cmd"
-    r"|account\.key|azure\.sas|encryption\.key\.list"
+    r"|account\.key|encryption\.key\.list"
 )
 # A path, a URL or a class is not the secret it leads to.
 _POINTS_TO_SECRET = (".location", ".type", ".url", ".file", ".class")

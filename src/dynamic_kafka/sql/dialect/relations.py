@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -70,30 +70,39 @@ def _has_windows(t: Translator, data: exp.Expr, time: str) -> bool:
     return False
 
 
-def export_window(t: Translator, select: exp.Select, by: Sequence[exp.Expr]) -> frozenset[str]:
-    """Let a sub-query that is grouped by windows return them, too, if a rank is partitioned by their bounds.
+def export_window(t: Translator, select: exp.Select, by: Sequence[exp.Expr]) -> Mapping[str, str]:
+    """Let a sub-query that is grouped by windows return them, too, if a SELECT of it is grouped or ranked by their bounds.
 
     Spark knows the event time of these rows only by the windows themselves.
 
     Args:
         t: The translator.
         select: The SELECT.
-        by: What its rank is partitioned by.
+        by: What it is grouped by, or its rank is partitioned by.
 
     Returns:
-        The columns with the bounds, in lower case.
+        The columns with the bounds, in lower case, and which of them each is.
     """
     relation = select.args["from_"].this if select.args.get("from_") else None
     query = relation.this if isinstance(relation, exp.Subquery) else None
-    if not isinstance(query, exp.Select) or query.args.get("group") is None or select.args.get("joins"):
-        return frozenset()
+    group = query.args.get("group") if isinstance(query, exp.Select) else None
+    if not isinstance(query, exp.Select) or group is None or select.args.get("joins"):
+        return {}
+    if select.args.get("group") and t.has_cumulate(query):  # its windows have another start
+        return {}
     bounds = {
-        part.alias_or_name.lower() for part in query.expressions if suffix_of(part.unalias()) in ("_START", "_END")
+        part.alias_or_name.lower(): suffix
+        for part in query.expressions
+        if (suffix := suffix_of(part.unalias())) in ("_START", "_END")
     }
-    if select.args.get("group") or not any(isinstance(part, exp.Column) and part.name.lower() in bounds for part in by):
-        return frozenset()
+    if not any(isinstance(part, exp.Column) and part.name.lower() in bounds for part in by):
+        return {}
+    given = {bounds.get(part.name.lower()) for part in by if isinstance(part, exp.Column)}
+    calls = {str(call.this).upper() for call in query.find_all(exp.Anonymous)}
+    if calls & {"SESSION", "SESSION_START", "SESSION_END"} and not {"_START", "_END"} <= given:
+        raise t.refuse(select, "Two sessions may have the same start: GROUP BY the end of a session, too")
     t.exported.add(id(query))
-    return frozenset(bounds)
+    return bounds
 
 
 def suffix_of(value: exp.Expr) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -17,7 +17,7 @@ class Scope:
     """A SELECT that is being written: what its rows are grouped by, its tables, and its windows by the table's alias.
 
     `in_rows` are the tables up to the last temporal join, whose columns are parts of one row. `inherited` are the columns
-    with the bounds of the windows that a sub-query is grouped by, if a rank here is partitioned by them. `limited` are the
+    with the bounds of the windows that a sub-query is grouped by, if this SELECT is grouped by them, too. `limited` are the
     tables with a column for `limits`.
     """
 
@@ -28,7 +28,7 @@ class Scope:
     complete: str = ""
     windows: dict[str, Window] = field(default_factory=dict)
     in_rows: list[str] = field(default_factory=list)
-    inherited: frozenset[str] = frozenset()
+    inherited: Mapping[str, str] = field(default_factory=dict)
     limited: list[str] = field(default_factory=list)
 
     def source(self) -> str:
@@ -42,6 +42,8 @@ class Scope:
 
     def window_of(self, node: exp.Expr) -> tuple[Window, str] | None:
         """Return the window that a column is the start, the end or the time of, and its text for Spark."""
+        if self.select.args.get("group") and self._inherits(node):
+            return Window("TUMBLE", WINDOW, 0, 0), WINDOW
         if not isinstance(node, exp.Column) or node.name.lower() not in BOUNDS:
             return None
         alias = node.table or (next(iter(self.windows)) if len(self.windows) == 1 else "")
@@ -49,6 +51,10 @@ class Scope:
             return None
         window = self.windows[alias]
         return window, window.sql() if window.kind == "SESSION" else f"`{alias}`.{WINDOW}"
+
+    def suffix_of(self, name: str) -> str:
+        """Return what a column that has a window is of it: `_START`, `_END` or `_ROWTIME`."""
+        return self.inherited.get(name.lower()) or BOUNDS[name.lower()]
 
     def keys_of(self, node: exp.Expr) -> list[str] | None:
         """Return what the rows of a window have in common, if a part is the start, the end or the time of one."""

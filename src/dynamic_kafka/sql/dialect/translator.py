@@ -39,7 +39,7 @@ from dynamic_kafka.sql.dialect.registry import REFUSED
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
 from dynamic_kafka.sql.dialect.scope import Scope
 from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
-from dynamic_kafka.sql.dialect.windows import BOUNDS, WINDOW
+from dynamic_kafka.sql.dialect.windows import WINDOW
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -293,7 +293,7 @@ class Translator(SparkGenerator):
     def group_sql(self, expression: exp.Group) -> str:
         """Return a GROUP BY, in which the start and the end of a window are one column."""
         scope = self.scope
-        if scope is None or not scope.windows:
+        if scope is None or not (scope.windows or scope.inherited):
             return super().group_sql(expression)
         if expression.find(exp.Cube, exp.Rollup, exp.GroupingSets):
             raise self.refuse(
@@ -314,7 +314,7 @@ class Translator(SparkGenerator):
         """Return a column; those of a window are parts of Spark's."""
         found = None if self.scope is None else self.scope.window_of(expression)
         if self.scope is not None and found is not None:
-            return self.as_changed(expression, found[0].bound(found[1], BOUNDS[expression.name.lower()]))
+            return self.as_changed(expression, found[0].bound(found[1], self.scope.suffix_of(expression.name)))
         if not expression.table and not expression.this.args.get("quoted"):
             if expression.name.upper() == "LOCALTIMESTAMP":
                 return self.as_changed(expression, "localtimestamp()")

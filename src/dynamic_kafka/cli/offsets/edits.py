@@ -1,0 +1,338 @@
+"""The commands that change the positions in a checkpoint, while the query is stopped.
+
+After a finished batch N, a change is a new batch N + 1 that reads nothing and ends at the new positions. No file of Spark is
+changed, and the next start runs that batch and goes on from there. A query that runs after all is fenced by Spark itself: it
+cannot log its own batch N + 1 any more, and ends.
+
+If batch N is not finished, its file is replaced. That must not change what the batch reads, because its rows may be in the
+output already, unless the user says so and the sink's commit log, or the user, says that they are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import NamedTuple
+
+from dynamic_kafka.cli.connection import property_pair, seconds
+from dynamic_kafka.cli.input import read_text
+from dynamic_kafka.cli.offsets.evidence import Evidence, evidence_of_sink, looks_running, supersede_claim
+from dynamic_kafka.cli.offsets.position_tables import SHOWN_PARTITIONS, change_entry, change_rows, exported
+from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
+from dynamic_kafka.cli.positions import (
+    Change,
+    Partition,
+    Position,
+    changes,
+    parse_positions,
+    positions,
+    postponed,
+    renamed,
+    with_positions,
+)
+from dynamic_kafka.cli.resets import reset_document
+from dynamic_kafka.errors import CheckpointError, ConfigurationError, listed
+from dynamic_kafka.source.document.checkpoint import Batch, Checkpoint, read_checkpoint
+from dynamic_kafka.source.document.document import Document
+
+__all__ = [
+    "add_edit_arguments",
+    "import_positions",
+    "postpone_clusters",
+    "rename_cluster",
+    "reset_positions",
+    "set_positions",
+]
+
+_BACKUPS = "dynamic-kafka-backups"
+
+_Put = Callable[[Mapping[Partition, int], Document], Document]
+_Change = Callable[[argparse.Namespace, Document, _Put], Document]
+
+
+def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that all changes have."""
+    parser.add_argument("--execute", action="store_true", help="do it")
+    parser.add_argument(
+        "--force", action="store_true", help="do it although something speaks against it; read the words"
+    )
+    unfinished = parser.add_argument_group("if the last batch is not finished")
+    unfinished.add_argument(
+        "--rewrite-unfinished", action="store_true", help="change what the unfinished batch reads, which runs again"
+    )
+    unfinished.add_argument(
+        "--sink-prefix",
+        metavar="PREFIX",
+        help="the transactional id prefix of the query's exactly-once sink, to ask its log",
+    )
+    unfinished.add_argument(
+        "--commit-log", metavar="TOPIC", help="the commit log's topic, if sink.commit-log.topic is set"
+    )
+    unfinished.add_argument(
+        "--commit-log-property",
+        metavar="KEY=VALUE",
+        type=property_pair,
+        action="append",
+        default=[],
+        help="a property of the commit log's cluster, bootstrap.servers above all; repeatable",
+    )
+    unfinished.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=30.0,
+        help="how long to wait for an answer of a cluster (30)",
+    )
+
+
+def _set(args: argparse.Namespace, document: Document, put: _Put) -> Document:
+    wanted: dict[Partition, int] = {}
+    for key, offset in args.positions:
+        if wanted.setdefault(key, offset) != offset:
+            raise ConfigurationError(f"{key} is given twice, with different offsets")
+    return put(wanted, document)
+
+
+def _import(args: argparse.Namespace, document: Document, put: _Put) -> Document:
+    return put(parse_positions(read_text(args.file), args.file), document)
+
+
+def _reset(args: argparse.Namespace, document: Document, put: _Put) -> Document:
+    known, wanted = reset_document(
+        document,
+        args.to,
+        clusters=args.cluster,
+        topics=args.topic,
+        properties=dict(args.property),
+        timeout_ms=int(args.timeout * 1000),
+    )
+    return put(wanted, known)
+
+
+def _rename(args: argparse.Namespace, document: Document, put: _Put) -> Document:
+    return renamed(put({}, document), args.old, args.new)
+
+
+def _postpone(args: argparse.Namespace, document: Document, put: _Put) -> Document:
+    return postponed(put({}, document), args.clusters)
+
+
+class _Plan(NamedTuple):
+    """What a command would change.
+
+    Args:
+        checkpoint: The checkpoint.
+        source: The source's name in it.
+        edited: Its last batch with the new document.
+        now: The positions before.
+        found: The partitions that change.
+        rewrites: True if it changes what an unfinished batch reads.
+        postponed: The offsets that `postpone` leaves to a later batch, by partition.
+        refusals: What speaks against it.
+        notes: What else the user should know.
+    """
+
+    checkpoint: Checkpoint
+    source: str
+    edited: Batch
+    now: Mapping[Partition, Position]
+    found: Sequence[Change]
+    rewrites: bool
+    postponed: Mapping[Partition, int]
+    refusals: Sequence[str]
+    notes: Sequence[str]
+
+
+def _edit(args: argparse.Namespace, change: _Change) -> int:
+    checkpoint = read_checkpoint(args.checkpoint)
+    batch = checkpoint.batch(checkpoint.last)
+    source, unfinished = batch.source(args.source), checkpoint.is_unfinished
+    document = batch.document(source)
+    before = _document_before(checkpoint, source) if unfinished else None
+
+    def put(wanted: Mapping[Partition, int], known: Document) -> Document:
+        return with_positions(known, wanted, unfinished=unfinished, before=before)
+
+    edited = change(args, document, put)
+    if edited == put({}, document):
+        _show_nothing(args, checkpoint)
+        return 0
+    now, then = (positions(d, unfinished=unfinished) for d in (document, edited))
+    rewrites = unfinished and _planned(now) != _planned(then)
+    names = getattr(args, "clusters", ())
+    evidence = [looks_running(checkpoint, _now_ms()), *([_about_unfinished(args, checkpoint)] if rewrites else [])]
+    plan = _Plan(
+        checkpoint,
+        source,
+        batch.with_document(source, edited),
+        now,
+        changes(now, then),
+        rewrites,
+        {key: position.planned for key, position in now.items() if position.planned and key.cluster in names},
+        [e.against for e in evidence if e.against],
+        [e.note for e in evidence if e.note],
+    )
+    allowed = not plan.refusals or (args.force and (args.rewrite_unfinished or not rewrites))
+    backup = _write(args, plan) if args.execute and allowed else ""
+    if args.output == "json":
+        show_json(
+            {
+                "checkpoint": checkpoint.files.location,
+                "executed": bool(backup),
+                "refused": [] if allowed else plan.refusals,
+                "notes": plan.notes,
+                "backup": backup or None,
+                "changes": [change_entry(c) for c in plan.found],
+                "postponed": {str(key): count for key, count in plan.postponed.items()},
+            }
+        )
+    else:
+        _show_plan(args, plan, allowed=allowed)
+        if backup:
+            _show_done(plan, backup)
+    return 0 if allowed else 1
+
+
+def _document_before(checkpoint: Checkpoint, source: str) -> Document | None:
+    """Return the document that the unfinished batch begins after; None if there is none."""
+    if checkpoint.committed is None:
+        return None
+    earlier = checkpoint.batch(checkpoint.committed)
+    return earlier.document(source) if earlier.sources.get(source, "-") != "-" else None
+
+
+def _planned(found: Mapping[Partition, Position]) -> dict[Partition, tuple[int | None, int]]:
+    return {key: (position.offset, position.planned) for key, position in found.items() if position.planned}
+
+
+def _about_unfinished(args: argparse.Namespace, checkpoint: Checkpoint) -> Evidence:
+    """Return what speaks against changing what the unfinished batch reads."""
+    number = checkpoint.last
+    if not args.rewrite_unfinished:
+        return Evidence(
+            f"Batch {number} is not finished, and this would change what it reads. Its rows may be in the output already. "
+            "Start the query once with trigger availableNow, so that the batch is finished, and try again. If that is not "
+            "possible, add --rewrite-unfinished"
+        )
+    if args.sink_prefix is not None:
+        return evidence_of_sink(
+            checkpoint.query_id,
+            number,
+            prefix=args.sink_prefix,
+            topic=args.commit_log,
+            properties=dict(args.commit_log_property),
+            timeout_ms=int(args.timeout * 1000),
+        )
+    return Evidence(
+        f"It is not known whether the rows of batch {number} are in the output already. If they are, rows that it does not "
+        "read any more stay there, and rows that it reads again are there twice. For an exactly-once sink of dynamic-kafka, "
+        "--sink-prefix asks its commit log. For any other sink, look into its output, then add --force"
+    )
+
+
+def _write(args: argparse.Namespace, plan: _Plan) -> str:
+    """Write the edited batch, after a backup, and return the backup's folder."""
+    checkpoint, edited = plan.checkpoint, plan.edited
+    files = checkpoint.files
+    folder = f"{_BACKUPS}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    files.create(f"{folder}/positions.txt", exported(checkpoint, plan.source, plan.now))
+    files.create(f"{folder}/offsets/{edited.number}", files.read(f"offsets/{edited.number}"))
+    if checkpoint.is_unfinished:
+        if plan.rewrites and args.sink_prefix is not None:
+            supersede_claim(
+                checkpoint.query_id,
+                edited.number,
+                prefix=args.sink_prefix,
+                topic=args.commit_log,
+                properties=dict(args.commit_log_property),
+                timeout_ms=int(args.timeout * 1000),
+            )
+        _check_unchanged(checkpoint)
+        files.replace(f"offsets/{edited.number}", edited.text)
+    else:
+        path = f"offsets/{edited.number + 1}"
+        following = edited.following(files.shown(path), checkpoint.watermark_ms(edited.number), _now_ms())
+        _check_unchanged(checkpoint)
+        if not files.create(path, following.text):
+            raise _moved(checkpoint)
+    return files.shown(folder)
+
+
+def _check_unchanged(checkpoint: Checkpoint) -> None:
+    now = read_checkpoint(checkpoint.files.location)
+    if (now.offsets, now.commits) != (checkpoint.offsets, checkpoint.commits):
+        raise _moved(checkpoint)
+
+
+def _moved(checkpoint: Checkpoint) -> CheckpointError:
+    return CheckpointError(
+        f"The query has written to {checkpoint.files.location} just now, so it runs. Nothing was changed; stop the query "
+        "and try again"
+    )
+
+
+def _show_nothing(args: argparse.Namespace, checkpoint: Checkpoint) -> None:
+    if args.output == "json":
+        show_json({"checkpoint": checkpoint.files.location, "executed": False, "refused": [], "changes": []})
+    else:
+        show_line("Nothing to change: these are the positions in the checkpoint.")
+
+
+def _show_plan(args: argparse.Namespace, plan: _Plan, *, allowed: bool) -> None:
+    renames = "old" in args
+    count = _count(plan, renames=renames)
+    if renames:
+        show_line(f"Cluster '{args.old}' becomes '{args.new}', with {count}.")
+    elif plan.postponed:
+        offsets = sum(plan.postponed.values())
+        names = listed([f"'{name}'" for name in args.clusters])
+        show_line(f"Batch {plan.edited.number} leaves {offsets} offsets of {names} ({count}) to a later batch.")
+    elif plan.found:
+        show_table(change_rows(plan.found[:SHOWN_PARTITIONS], "NOW", "THEN"))
+        if len(plan.found) > SHOWN_PARTITIONS:
+            show_line(f"And {len(plan.found) - SHOWN_PARTITIONS} more; --output json shows all.")
+    for note in plan.notes:
+        show_line(note)
+    for refusal in plan.refusals:
+        if allowed:
+            warn(f"--force: {refusal}")
+        else:
+            show_line(f"Refused: {refusal}.")
+    if allowed and not args.execute:
+        show_line(f"Dry run, nothing was changed: add --execute to change {count}.")
+
+
+def _show_done(plan: _Plan, backup: str) -> None:
+    files, number = plan.checkpoint.files, plan.edited.number
+    show_line(f"Done. The next start goes on at the new positions. A copy of the old ones is in {backup}")
+    undo = (
+        f"put {backup}/offsets/{number} in the place of {files.shown(f'offsets/{number}')}"
+        if plan.checkpoint.is_unfinished
+        else f"delete {files.shown(f'offsets/{number + 1}')}"
+    )
+    show_line(f"To undo this before the next start: {undo}")
+
+
+def _count(plan: _Plan, *, renames: bool) -> str:
+    found = [change for change in plan.found if change.after is not None] if renames else plan.postponed or plan.found
+    count = len(found)
+    return f"{count} partition{'' if count == 1 else 's'}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+set_positions = partial(_edit, change=_set)
+"""`offsets set`"""
+import_positions = partial(_edit, change=_import)
+"""`offsets import`"""
+reset_positions = partial(_edit, change=_reset)
+"""`offsets reset`"""
+postpone_clusters = partial(_edit, change=_postpone)
+"""`offsets postpone`"""
+rename_cluster = partial(_edit, change=_rename)
+"""`offsets rename-cluster`"""

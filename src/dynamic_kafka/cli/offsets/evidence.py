@@ -1,0 +1,115 @@
+"""What is known about a query before its checkpoint is changed: whether it seems to run, and what its sink has published.
+
+Nothing in a checkpoint proves that no query uses it: Spark has no lock, and a query without new records writes nothing. A
+file that was written a moment ago is evidence that it runs. The commit log of an exactly-once sink says what is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dynamic_kafka.cli.output import duration
+from dynamic_kafka.errors import TransactionError
+from dynamic_kafka.sink.chain import Chain
+from dynamic_kafka.sink.commit_log import read_commit_log, supersede
+from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.source.document.checkpoint import Checkpoint
+
+__all__ = ["Evidence", "evidence_of_sink", "looks_running", "supersede_claim"]
+
+_LEAST_QUIET_MS, _MOST_QUIET_MS = 60_000, 3_600_000
+_CLUSTER = "commit log"
+
+
+class Evidence(NamedTuple):
+    """What was found.
+
+    Args:
+        against: What speaks against a change, as a sentence without a full stop; "" if nothing does.
+        note: What else the user should know, in sentences.
+    """
+
+    against: str = ""
+    note: str = ""
+
+
+def looks_running(checkpoint: Checkpoint, now_ms: int) -> Evidence:
+    """Return the evidence that the query runs: it has written within a minute, or within two intervals of its batches."""
+    times = sorted([*checkpoint.offsets.values(), *checkpoint.commits.values()])
+    began = [checkpoint.offsets[number] for number in sorted(checkpoint.offsets)[-2:]]
+    quiet_ms = min(max(_LEAST_QUIET_MS, 2 * (began[-1] - began[0])), _MOST_QUIET_MS)
+    age_ms = now_ms - times[-1]
+    if age_ms < quiet_ms:
+        return Evidence(
+            f"The query may be running: it has written to its checkpoint {duration(max(0, age_ms))} ago. Stop it. If you "
+            "know that it is stopped, add --force"
+        )
+    note = (
+        f"The query last wrote {duration(age_ms)} ago. That is no proof that it is stopped: an idle one writes nothing."
+    )
+    if not checkpoint.is_unfinished:
+        note += " If it runs, this change ends it with CONCURRENT_STREAM_LOG_UPDATE at its next batch."
+    return Evidence(note=note)
+
+
+def evidence_of_sink(
+    query_id: str, batch: int, *, prefix: str, topic: str | None, properties: Mapping[str, str], timeout_ms: int
+) -> Evidence:
+    """Return what the commit log of an exactly-once sink says about an unfinished batch of a query.
+
+    Args:
+        query_id: The id of the query.
+        batch: The number of the batch.
+        prefix: The sink's transactional id prefix.
+        topic: The topic of the commit log; None for the one of the prefix.
+        properties: The properties to reach its cluster.
+        timeout_ms: The longest time to wait.
+
+    Raises:
+        ClusterUnavailableError: If the cluster does not answer.
+        ConfigurationError: If the topic is not a commit log.
+    """
+    name = topic or commit_log_topic(prefix)
+    chain = read_commit_log(_CLUSTER, properties, name, timeout_ms=timeout_ms)
+    if chain is None or chain.offset < 0:
+        return Evidence(f"The commit log '{name}' does not exist or is empty. Check --sink-prefix and --commit-log")
+    last = chain.state.applied.get(query_id)
+    if last is not None and last >= batch:
+        return Evidence(
+            f"Batch {batch} is decided or published, says the commit log '{name}'. Start the query once with trigger "
+            "availableNow: it finishes the batch without writing its rows again. Then try again"
+        )
+    if (-1 if last is None else last) != batch - 1:
+        published = "no batch of this query" if last is None else f"batch {last} of this query as the last one"
+        return Evidence(
+            f"The commit log '{name}' knows {published}, so it is not that of batch {batch}. Check --sink-prefix"
+        )
+    return Evidence(
+        note=f"Batch {batch} is not published, says the commit log '{name}'. What was written of it is aborted when the "
+        "query runs it again."
+    )
+
+
+def supersede_claim(
+    query_id: str, batch: int, *, prefix: str, topic: str | None, properties: Mapping[str, str], timeout_ms: int
+) -> None:
+    """Take the commit log away from a batch that may be written now, so that it is not published as it was planned.
+
+    Raises:
+        TransactionError: If the batch was decided meanwhile.
+    """
+    name = topic or commit_log_topic(prefix)
+    chain = read_commit_log(_CLUSTER, properties, name, timeout_ms=timeout_ms)
+    if chain is None or not _is_owned(chain):
+        return
+    moved = not supersede(_CLUSTER, properties, name, chain, timeout_ms=timeout_ms)
+    if moved or chain.state.applied.get(query_id, -1) >= batch:
+        raise TransactionError(
+            f"A running query has written to the commit log '{name}' just now. Nothing was changed; stop the query and try "
+            "again"
+        )
+
+
+def _is_owned(chain: Chain) -> bool:
+    return chain.offset >= 0 and chain.state.status == "owned"

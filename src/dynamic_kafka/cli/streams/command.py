@@ -1,0 +1,336 @@
+"""`dynamic-kafka streams`: what the metadata service says, checked, and what it means for a query with a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from dynamic_kafka.cli.connection import add_command, add_option_arguments, options_of, seconds
+from dynamic_kafka.cli.input import read_text
+from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
+from dynamic_kafka.cli.streams.checks import Finding, check_streams
+from dynamic_kafka.cli.streams.next_start import NextStart, next_start, topics_of
+from dynamic_kafka.errors import (
+    ConfigurationError,
+    DynamicKafkaError,
+    MetadataServiceError,
+    listed,
+    nearest,
+)
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.metadata.model import KafkaStream
+from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
+from dynamic_kafka.source.configure import SourceObjects, configure_source
+from dynamic_kafka.source.document.checkpoint import Checkpoint, read_checkpoint
+from dynamic_kafka.source.document.document import Document
+from dynamic_kafka.source.driver.view import SourceSnapshot, SourceView
+from dynamic_kafka.source.settings import SourceSettings
+
+__all__ = ["add_to"]
+
+_WORST_FIRST = ("error", "warning", "note", "ok")
+_SUBSCRIPTIONS = (
+    *("topic", "subscribe", "topic-pattern", "subscribepattern", "topic-partitions", "assign"),
+    *("stream-ids", "stream-pattern"),
+)
+_EXAMPLES = """examples:
+  dynamic-kafka streams -o metadata-service=file -o metadata-service.path=streams.yaml
+  dynamic-kafka streams --options-file query.properties --diff s3a://bucket/checkpoints/orders
+  dynamic-kafka streams -o kafka.bootstrap.servers=kafka:9092 -o subscribe=orders --diff /checkpoints/orders
+  dynamic-kafka streams validate streams.yaml --strict
+  dynamic-kafka streams validate streams.yaml -o 'metadata-service.allowed-references=file:/run/secrets/kafka/*'
+
+The options are those of the query. Without one that says what to read, all streams are looked at; with --diff those of the
+checkpoint. Without any option, `validate` notes what a query has to allow.
+
+Exit codes: 0 if there is no error, and with --diff if the next start goes on with the same topics and warns of nothing;
+1 for an error, and with --diff if the next start would end with one; 2 for wrong usage; 3 with --diff if something differs.
+"""
+_DIFFERS = 3
+
+
+def add_to(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "Check what the metadata service says, and what a query would do with it."
+    parser = add_command(commands, "streams", text, _EXAMPLES)
+    add_option_arguments(parser)
+    parser.add_argument("--diff", metavar="CHECKPOINT", help="say what the next start with this checkpoint would do")
+    parser.add_argument(
+        "--source", metavar="N", help="the checkpoint's source, if it has several: 0, 1, ..., or its name"
+    )
+    parser.add_argument("--all", action="store_true", help="also show what is as it should be")
+    _add_common(parser)
+    parser.set_defaults(run=_run)
+    actions = parser.add_subparsers(metavar="validate", title="another action")
+    validating = actions.add_parser(
+        "validate",
+        help="check a metadata document, for the CI of its owners",
+        description="Check a metadata document. No cluster is asked, unless --connect is given.",
+        allow_abbrev=False,
+    )
+    validating.add_argument("file", metavar="FILE", help="the YAML or JSON document; - reads standard input")
+    validating.add_argument("--strict", action="store_true", help="end with 1 for warnings, too")
+    validating.add_argument("--connect", action="store_true", help="ask the clusters for the topics as well")
+    add_option_arguments(validating)
+    _add_common(validating)
+    validating.set_defaults(run=_validate)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=seconds, default=10.0, help="how long to wait for a cluster (10)"
+    )
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
+
+
+def _settings(args: argparse.Namespace, options: Mapping[str, str], document: Document | None) -> SourceSettings:
+    """Return the settings of the query for one look; streams that are not named are all, or those of the checkpoint."""
+    options, objects = dict(options), SourceObjects()
+    if not {key.lower() for key in options} & set(_SUBSCRIPTIONS):
+        if document is not None and document.streams:
+            objects = SourceObjects(subscriber=StreamSetSubscriber(document.streams))
+        else:
+            options["stream-pattern"] = ".*"
+    found = configure_source(options, objects, default_starting=KafkaOffsetsInitializer.latest())
+    timeout_ms = int(args.timeout * 1000)
+    return replace(
+        found, metadata_interval_ms=-1, unavailable_after_ms=timeout_ms, call_timeout_ms=max(1, timeout_ms // 2)
+    )
+
+
+# --- what the metadata service says ---------------------------------------------------------------------------------------
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.diff is not None:
+        return _diff(args)
+    options = options_of(args)
+    if not options:
+        raise ConfigurationError(
+            "No options are given. Give those of the query with -o or --options-file, such as -o metadata-service=file -o "
+            "metadata-service.path=streams.yaml"
+        )
+    settings = _settings(args, options, None)
+    streams = _described(settings)
+    findings = check_streams(streams, settings.document_rules, settings.properties)
+    if not any(finding.result == "error" for finding in findings):
+        findings += _asked(settings)
+    return _show_findings(args, streams, findings, every=args.all)
+
+
+def _described(settings: SourceSettings) -> list[KafkaStream]:
+    service = settings.service()
+    with closing(service):
+        return list(settings.subscriber.get_subscribed_streams(service))
+
+
+def _asked(settings: SourceSettings) -> list[Finding]:
+    """Ask the clusters for their topics, and return what is found."""
+    view = SourceView(replace(settings, cluster_failure_mode="isolate"))
+    with closing(view):
+        seen = view.collect(None, at_once=True)
+        errors = {name: monitor.error for name, monitor in view.monitors.items()}
+        return list(_topics_found(settings, seen, errors, view))
+
+
+def _topics_found(
+    settings: SourceSettings, seen: SourceSnapshot, errors: Mapping[str, DynamicKafkaError | None], view: SourceView
+) -> Iterator[Finding]:
+    ids: dict[str, list[str]] = {}
+    if isinstance(settings.subscriber, StreamSetSubscriber):
+        for stream in sorted(settings.subscriber.stream_ids - seen.streams.keys()):
+            yield Finding("error", f"stream '{stream}'", "the metadata service does not know it", "check the id")
+    for name, desired in seen.desired.items():
+        where = f"cluster '{name}'"
+        found = seen.views.get(name)
+        if found is None:
+            what = str(errors.get(name) or "it has not answered").removeprefix(f"Cluster '{name}' ")
+            topics = f"{len(desired.topics)} topic{'' if len(desired.topics) == 1 else 's'} not checked"
+            yield Finding("error", where, what, f"{topics}; dynamic-kafka doctor finds the step that fails")
+            continue
+        if found.kafka_id:
+            ids.setdefault(found.kafka_id, []).append(name)
+        missing = sorted(desired.topics & (found.missing | found.unconfirmed))
+        known = topics_of(name, view, settings) if missing else frozenset()
+        for topic in missing:
+            similar = nearest(topic, known)
+            hint = f"did you mean '{similar}'?" if similar else "create it, or correct the name"
+            yield Finding("error", f"{where}, topic '{topic}'", "it does not exist, say the brokers", hint)
+        for topic in sorted(desired.topics & found.denied):
+            yield Finding(
+                "error",
+                f"{where}, topic '{topic}'",
+                "this user may not describe it",
+                "grant Describe and Read on it; dynamic-kafka doctor checks all rights",
+            )
+        for topic in sorted(desired.topics & found.topics.keys()):
+            count = found.partitions[topic]
+            without = [p for p in range(count) if (topic, p) not in found.ends]
+            partitions = f"{count} partition{'' if count == 1 else 's'}"
+            if without:
+                what = f"{partitions}, of which {listed(map(str, without), 5)} did not answer: no leader"
+                yield Finding("error", f"{where}, topic '{topic}'", what, "look at the brokers of the cluster")
+            else:
+                yield Finding("ok", f"{where}, topic '{topic}'", partitions)
+    for kafka_id, names in ids.items():
+        if len(names) > 1:
+            yield Finding(
+                "warning",
+                f"clusters {_names(names)}",
+                f"they are one Kafka cluster (cluster.id {kafka_id})",
+                "give it one name; a topic under two names is read once",
+            )
+
+
+# --- a document -----------------------------------------------------------------------------------------------------------
+
+
+def _validate(args: argparse.Namespace) -> int:
+    from dynamic_kafka.metadata.document import parse_document
+
+    name = "standard input" if args.file == "-" else args.file
+    try:
+        text = read_text(args.file)
+    except ConfigurationError as error:  # for a script, the document is not valid
+        raise MetadataServiceError(str(error)) from None
+    try:
+        streams = list(parse_document(text, name))
+    except MetadataServiceError as error:
+        return _show_findings(args, [], list(_faults(error, name)), every=False)
+    given = options_of(args)
+    options = given | {"metadata-service": "file", "metadata-service.path": args.file}
+    query = _settings(args, options, None)
+    findings = check_streams(streams, query.document_rules, query.properties if given else None)
+    if args.connect and not any(finding.result == "error" for finding in findings):
+        if args.file == "-":
+            raise ConfigurationError("--connect needs a file, not standard input")
+        findings += _asked(query)
+    return _show_findings(args, streams, findings, every=False)
+
+
+def _faults(error: MetadataServiceError, name: str) -> Iterator[Finding]:
+    for line in str(error).removeprefix(f"Metadata document '{name}' is invalid: ").splitlines():
+        where, colon, what = line.partition(": ")
+        yield Finding("error", where if colon else "the document", what if colon else line)
+
+
+def _show_findings(
+    args: argparse.Namespace, streams: Sequence[KafkaStream], findings: Sequence[Finding], *, every: bool
+) -> int:
+    findings = sorted(findings, key=_severity)
+    counts = {result: sum(finding.result == result for finding in findings) for result in _WORST_FIRST}
+    if args.output == "json":
+        show_json(
+            {
+                "streams": {s.stream_id: {n: sorted(c.topics) for n, c in s.clusters.items()} for s in streams},
+                "findings": [finding._asdict() for finding in findings],
+            }
+        )
+    else:
+        shown = [finding for finding in findings if finding.result != "ok" or every]
+        if shown:
+            show_table([{"RESULT": f.result, "WHERE": f.where, "FOUND": f.what, "WHAT TO DO": f.remedy} for f in shown])
+        clusters = {name for stream in streams for name in stream.clusters}
+        topics = {(n, topic) for stream in streams for n, c in stream.clusters.items() for topic in c.topics}
+        if streams:
+            show_line(
+                f"{_plural(len(streams), 'stream')}, {_plural(len(clusters), 'cluster')}, {_plural(len(topics), 'topic')}: "
+                f"{_plural(counts['error'], 'error')}, {_plural(counts['warning'], 'warning')}"
+            )
+    return 1 if counts["error"] or (getattr(args, "strict", False) and counts["warning"]) else 0
+
+
+def _severity(finding: Finding) -> tuple[int, bool]:
+    return _WORST_FIRST.index(finding.result), "topic '" in finding.where  # a whole cluster comes before a topic
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+# --- the next start -------------------------------------------------------------------------------------------------------
+
+
+def _diff(args: argparse.Namespace) -> int:
+    checkpoint = read_checkpoint(args.diff)
+    batch = checkpoint.batch(checkpoint.last)
+    document = batch.document(batch.source(args.source))
+    options = options_of(args)
+    if not options:
+        raise ConfigurationError(
+            "No options are given. Give those of the query with -o or --options-file: a checkpoint does not have them"
+        )
+    settings = _settings(args, options, document)
+    _described(settings)  # a service that fails is an error at once, and not after the query's patience
+    found = next_start(settings, document)
+    stops = found.error is not None or bool(found.unreachable and settings.cluster_failure_mode == "fail")
+    differs = any(change.change != "goes on" for change in found.changes) or any(
+        level == "warning" for level, _ in found.events
+    )
+    if args.output == "json":
+        show_json(
+            {
+                "checkpoint": checkpoint.files.location,
+                "batch": checkpoint.last,
+                "finished": not checkpoint.is_unfinished,
+                "stops": stops,
+                "differs": differs,
+                "error": found.error and {"type": type(found.error).__name__, "text": str(found.error)},
+                "unreachable": dict(found.unreachable),
+                "changes": [change._asdict() for change in found.changes],
+                "events": [{"level": level, "text": text} for level, text in found.events],
+            }
+        )
+    else:
+        _show_next(args, checkpoint, settings, found)
+    return 1 if stops else _DIFFERS if differs else 0
+
+
+def _show_next(args: argparse.Namespace, checkpoint: Checkpoint, settings: SourceSettings, found: NextStart) -> None:
+    shown = [change for change in found.changes if change.change != "goes on" or args.all]
+    if shown:
+        show_table(
+            [
+                {
+                    "CHANGE": change.change,
+                    "CLUSTER": change.cluster,
+                    "TOPIC": change.topic,
+                    "PARTITIONS": str(change.partitions),
+                    "READS": str(change.unread),
+                    "BEFORE": change.was or "-",
+                }
+                for change in shown
+            ]
+        )
+    for level, text in found.events:
+        show_line(f"{level}: {text}")
+    if checkpoint.is_unfinished:
+        show_line(f"Batch {checkpoint.last} is not finished: the next start first runs it again as it was planned.")
+    if found.error is not None:
+        text = str(found.error).partition("\n")[0]
+        show_line(f"The next start ends with {type(found.error).__name__}: {text}")
+        return
+    for reason in found.unreachable.values():
+        show_line(f"error: {reason}")
+    if found.unreachable and settings.cluster_failure_mode == "fail":
+        show_line(
+            f"The next start ends with ClusterUnavailableError if {_names(found.unreachable)} does not answer by then: "
+            "cluster-failure-mode=fail."
+        )
+    going = [change for change in found.changes if change.change == "goes on"]
+    show_line(
+        f"{_plural(len(going), 'topic')} {'goes' if len(going) == 1 else 'go'} on as before; the first batch has "
+        f"{_plural(sum(change.unread for change in found.changes), 'offset')} to read without limits."
+    )
+    if any(change.change == "removed" for change in found.changes):
+        show_line(
+            f"Positions of what is removed are kept for {duration(settings.retention_ms)}, in case it comes back."
+        )
+
+
+def _names(names: Iterable[str]) -> str:
+    return listed([f"'{name}'" for name in names], 5)

@@ -1,0 +1,170 @@
+"""What the rules of the source work with: what the metadata wants, what clusters show, what the rules ask for and return."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from dynamic_kafka.continuation import Continues
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.source.document.evidence import MoveRequest, Placement
+from dynamic_kafka.source.document.offsets import Document
+
+__all__ = [
+    "ClusterView",
+    "DesiredCluster",
+    "Event",
+    "KafkaRow",
+    "Move",
+    "OffsetAnswers",
+    "OffsetRequest",
+    "Purpose",
+    "ReadPolicy",
+    "Reconciled",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredCluster:
+    """A cluster that has to be read according to the metadata.
+
+    Args:
+        topics: The topics, including those that do not exist.
+        properties: The part of the cluster's properties that may be stored in the document.
+        starting: The cluster's own starting offsets.
+        stopping: The cluster's own stopping offsets.
+        partitions: If given, only these partitions are read.
+        continues: The cluster that this one continues.
+    """
+
+    topics: frozenset[str]
+    properties: Mapping[str, str]
+    starting: KafkaOffsetsInitializer | None = None
+    stopping: KafkaOffsetsInitializer | None = None
+    partitions: frozenset[KafkaTopicPartition] | None = None
+    continues: Continues | None = None
+
+
+class KafkaRow(NamedTuple):
+    """A record of Kafka: what is compared with a history."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The state of a reachable cluster, as far as it is known. A topic that no field names is unknown.
+
+    Args:
+        kafka_id: Kafka's own cluster.id.
+        topics: Topic to topic id, for the monitored topics that exist.
+        partitions: Topic to number of partitions.
+        ends: The end of each partition that has a leader; under read_committed, the last stable offset.
+        missing: The monitored topics that do not exist, which the brokers have said for long enough.
+        denied: The monitored topics that the user may not see.
+        user: That user, as ACLs name it; "" if nothing is denied.
+        last_ends: The last known end of each partition that has none in `ends` now.
+        unconfirmed: The monitored topics that do not exist according to the last answer. It may be wrong for a moment, and
+            they are not in `missing` yet.
+    """
+
+    kafka_id: str
+    topics: Mapping[str, str]
+    partitions: Mapping[str, int]
+    ends: Mapping[KafkaTopicPartition, int]
+    missing: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
+    user: str = ""
+    last_ends: Mapping[KafkaTopicPartition, int] = field(default_factory=dict)
+    unconfirmed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPolicy:
+    """The user's settings for these rules. Their defaults are those of the options (`SourceSettings`).
+
+    Args:
+        starting: The global starting offsets.
+        stopping: The global stopping offsets; None never stops.
+        fail_on_data_loss: If true, lost records are an error.
+        retention_ms: The time for which positions of removed topics are kept; 0 drops them at once.
+        drain: If true, a removed topic is read until it is quiet before it is cut.
+    """
+
+    starting: KafkaOffsetsInitializer
+    stopping: KafkaOffsetsInitializer | None
+    fail_on_data_loss: bool
+    retention_ms: int
+    drain: bool
+
+
+Purpose = Literal["start", "stop"]
+
+
+class OffsetRequest(NamedTuple):
+    """A request to a cluster for the offsets of partitions by an initializer."""
+
+    cluster: str
+    purpose: Purpose
+    initializer: KafkaOffsetsInitializer
+    partitions: tuple[KafkaTopicPartition, ...]
+
+
+@dataclass(slots=True)
+class OffsetAnswers:
+    """The answers to offset requests, by cluster and partition; those to moves by what was asked."""
+
+    start: dict[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
+    stop: dict[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
+    moves: Mapping[MoveRequest, Placement] = field(default_factory=dict)
+
+
+class Move(NamedTuple):
+    """A partition that goes on from another cluster.
+
+    Args:
+        request: The move.
+        placement: What was found out; None as long as nothing was.
+        done: Whether reading goes on there.
+    """
+
+    request: MoveRequest
+    placement: Placement | None
+    done: bool
+
+
+class Event(NamedTuple):
+    """A message for the log and the progress report: its level, and a sentence that stands alone."""
+
+    level: Literal["info", "warning"]
+    text: str
+
+
+@dataclass(slots=True)
+class Reconciled:
+    """The result.
+
+    Args:
+        document: The next document, without ranges.
+        views: The views of the document's clusters, without those of a name that waits.
+        requests: The open requests.
+        events: The messages for the log and for `lastProgress`.
+        changed: True if the set of positions changed.
+        moves: The partitions that go on from another cluster, or wait to.
+        standby: Cluster to the topics that another cluster is ready to continue.
+        standing_by: Cluster to the topics that wait because they are still read on another one.
+        comparisons: The positions that have a copy on a cluster which stands by.
+    """
+
+    document: Document
+    views: Mapping[str, ClusterView]
+    requests: list[OffsetRequest]
+    events: list[Event]
+    changed: bool
+    moves: list[Move] = field(default_factory=list)
+    standby: Mapping[str, Collection[str]] = field(default_factory=dict)
+    standing_by: Mapping[str, set[str]] = field(default_factory=dict)
+    comparisons: list[MoveRequest] = field(default_factory=list)

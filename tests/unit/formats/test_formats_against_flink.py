@@ -1,0 +1,141 @@
+"""What Flink's formats read from messages (`tests/flink_answers`) beside ours: the same rows, or a known difference."""
+
+from __future__ import annotations
+
+import pprint
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.flink_answers.avro_messages import AVRO, SCHEMAS
+from tests.flink_answers.compare import DIFFERENCES, answers, difference, known, table
+from tests.flink_answers.messages import Case, serving
+from tests.flink_answers.protobuf_messages import PROTOBUF
+from tests.flink_answers.record_formats import CASES
+from tests.flink_answers.text_messages import TEXTS
+from tests.native import DECODED, LEFT, decode, differences, with_ordered_maps
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats import ERROR
+from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.sql.table import Encoding
+
+READ = {**AVRO, **PROTOBUF}
+"""What is decoded without Spark."""
+DOCS = Path(__file__).parents[3] / "docs" / "migrating-from-flink.md"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    """The schema registry of the messages."""
+    with serving(SCHEMAS) as url:
+        yield url
+
+
+def ours(case: Case, registry: str) -> tuple[pa.DataType, list[Any]]:
+    """The type of rows, and for each message its row, None if there is none, or the error."""
+    try:
+        found = table(case, registry)
+        assert found.format.decoder is not None
+        decode = found.format.decoder(found.schema, found.options).rows
+    except ConfigurationError as error:
+        return pa.null(), [error] * len(case.messages)
+    rows: list[Any] = []
+    for message in case.messages:  # one by one: a schema that does not fit fails the batch
+        try:
+            (row,) = decode(pa.array([message], pa.binary())).to_pylist()
+        except ConfigurationError as error:
+            rows.append(error)
+            continue
+        reason = None if row is None else row.pop(ERROR)
+        rows.append(row if reason is None else ConfigurationError(reason))
+    return arrow_type(found.schema), rows
+
+
+def compared(case: Case, name: str, registry: str) -> dict[str, Any]:
+    """The messages of a case that are read otherwise."""
+    flink = answers()[name]
+    type_, rows = ours(case, registry)
+    found = {}
+    for message, row in zip(case.messages, rows, strict=True):
+        answer = flink if "error" in flink else flink[case.key(message)]
+        text = difference(answer, row, type_)
+        if text:
+            found[case.key(message)] = (text, answer, row)
+    return found
+
+
+def test_messages_are_read_as_by_flink(registry: str) -> None:
+    """Several hundred messages, apart from the known differences."""
+    found = {name: different for name, case in READ.items() if (different := compared(case, name, registry))}
+    assert {name: len(different) for name, different in found.items()} == known(READ), pprint.pformat(found)
+
+
+def test_the_differences_are_documented() -> None:
+    """Each of them is in the page for users of Flink."""
+    page = DOCS.read_text()
+    assert [text for text in DIFFERENCES if text not in page] == []
+
+
+def test_all_cases_are_recorded() -> None:
+    """With the messages that they have now."""
+    for name, case in CASES.items():
+        recorded = answers()[name]
+        assert "error" in recorded or [*recorded] == [case.key(message) for message in case.messages], name
+    assert answers().keys() == CASES.keys()
+
+
+@pytest.mark.slow
+def test_the_kernel_reads_the_same(registry: str) -> None:
+    """The rows of Protobuf that Python reads, or none."""
+    decoded = 0
+    for name, case in PROTOBUF.items():
+        try:
+            found = table(case, registry)
+        except ConfigurationError:
+            continue
+        decoded += native_rows(found, name, case.messages)
+    assert decoded > 100
+
+
+def native_rows(found: Encoding, name: str, messages: Sequence[bytes]) -> int:
+    """How many messages the kernel has decoded, after a comparison."""
+    spec = found.format.native(found.schema, found.options)
+    assert found.format.decoder is not None
+    if spec is None:
+        return 0
+    given = pa.array(messages, pa.binary())
+    truth = found.format.decoder(found.schema, found.options).rows(given)
+    rows, outcomes = decode({"schema": found.schema.jsonValue(), **spec}, given)
+    assert differences(with_ordered_maps(truth), with_ordered_maps(rows), outcomes, given) == [], name
+    return int(outcomes.to_pylist().count(DECODED))
+
+
+@pytest.mark.slow
+def test_the_kernel_reads_texts_as_flink_does() -> None:
+    """JSON, CSV and changes of rows. What the kernel leaves to Spark is compared with Spark."""
+    found: dict[str, int] = {}
+    decoded = 0
+    for name, case in TEXTS.items():
+        encoding = table(case, "")
+        spec = encoding.format.native(encoding.schema, encoding.options)
+        if spec is None:
+            continue
+        given = {"schema": encoding.schema.jsonValue(), **spec}
+        rows, outcomes = decode(given, pa.array(list(case.messages), pa.binary()))
+        flink = [answers()[name][case.key(message)] for message in case.messages]
+        for answer, row, outcome in zip(flink, rows.to_pylist(), outcomes.to_pylist(), strict=True):
+            if outcome != LEFT:
+                decoded += 1
+                different = difference(
+                    answer,
+                    row if outcome == DECODED else None,
+                    arrow_type(encoding.schema),
+                    changelog=encoding.format.changelog,
+                )
+                found[name] = found.get(name, 0) + bool(different)
+    allowed = known(TEXTS)
+    assert {name: count for name, count in found.items() if count > allowed.get(name, 0)} == {}
+    assert decoded > 120

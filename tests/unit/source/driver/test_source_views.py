@@ -1,0 +1,508 @@
+"""Views that are late, partial or absent: what the enumerator does with a cluster behind a slow link, or with none.
+
+The cluster is a stand-in for `ClusterConnection`; everything above it is the code that runs in production, with its threads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DataLossError
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.kafka.cluster import TopicInfo
+from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.source.configure import SourceObjects, configure_source
+from dynamic_kafka.source.document.offsets import MARKER, Document, decode
+from dynamic_kafka.source.driver import monitor as monitor_module
+from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.driver.monitor import ClusterMonitor, MonitorTarget
+from dynamic_kafka.source.rules.model import OffsetRequest
+
+TP = KafkaTopicPartition
+EARLIEST = KafkaOffsetsInitializer.earliest()
+LATEST = KafkaOffsetsInitializer.latest()
+ISOLATE = {"cluster-failure-mode": "isolate"}
+FORGET = {"stream-metadata-removed-cluster-retention-ms": "0"}
+
+
+@dataclass
+class Cluster:
+    """A cluster behind a link: its topics (id, ends), the time of a round trip, and what it refuses."""
+
+    topics: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
+    delay_s: float = 0.0
+    gate: threading.Event = field(default_factory=threading.Event)
+    """Not set, the cluster hangs."""
+    dead: bool = False
+    unknown: set[str] = field(default_factory=set)
+    denied: set[str] = field(default_factory=set)
+    leaderless: set[TP] = field(default_factory=set)
+    described: list[int] = field(default_factory=list)
+
+
+CLUSTERS: dict[str, Cluster] = {}
+
+
+class Connection:
+    """Stands in for `ClusterConnection`; each call is a round trip."""
+
+    authentication_failed = False
+
+    def __init__(self, cluster_id: str, properties: Mapping[str, str], **_: object) -> None:
+        self.cluster_id = cluster_id
+        self.cluster = CLUSTERS[cluster_id]
+
+    def _trip(self) -> None:
+        time.sleep(self.cluster.delay_s)
+        self.cluster.gate.wait(20)
+        if self.cluster.dead:
+            raise ClusterUnavailableError(f"Cluster '{self.cluster_id}' does not answer", cluster_id=self.cluster_id)
+
+    def poll_idle(self) -> bool:
+        """Nothing to poll."""
+        return False
+
+    def is_outdated(self) -> bool:
+        """No secret is ever replaced."""
+        return False
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def kafka_id(self) -> str:
+        """The cluster's own id."""
+        self._trip()
+        return f"kafka-{self.cluster_id}"
+
+    def matching_topics(self, pattern: re.Pattern[str]) -> frozenset[str]:
+        """The topics with a matching name."""
+        self._trip()
+        return frozenset(t for t in self.cluster.topics if pattern.fullmatch(t) and t not in self.cluster.unknown)
+
+    def topics(self, names: Collection[str]) -> tuple[dict[str, TopicInfo], frozenset[str]]:
+        """As `ClusterConnection.topics`."""
+        self._trip()
+        self.cluster.described.append(len(names))
+        denied = self.cluster.denied & set(names)
+        infos = {
+            name: TopicInfo(
+                topic_id, tuple(-1 if TP(name, p) in self.cluster.leaderless else 1 for p in range(len(ends)))
+            )
+            for name, (topic_id, ends) in self.cluster.topics.items()
+            if name in set(names) - denied - self.cluster.unknown
+        }
+        return infos, frozenset(denied)
+
+    def available_ends(self, partitions: Iterable[TP], leaders: Mapping[str, TopicInfo]) -> dict[TP, int]:
+        """The ends of the partitions that are still there."""
+        self._trip()
+        return {tp: self._end(tp) for tp in partitions if tp.topic in self.cluster.topics.keys() - self.cluster.unknown}
+
+    def beginning_offsets(self, partitions: Collection[TP]) -> dict[TP, int]:
+        """Nothing was deleted."""
+        self._trip()
+        return dict.fromkeys(partitions, 0)
+
+    def end_offsets(self, partitions: Collection[TP]) -> dict[TP, int]:
+        """The ends."""
+        self._trip()
+        return {tp: self._end(tp) for tp in partitions}
+
+    def committed_offsets(self, partitions: Collection[TP]) -> dict[TP, int]:
+        """No group has committed."""
+        self._trip()
+        return {}
+
+    def offsets_for_times(self, times_ms: Mapping[TP, int]) -> dict[TP, int | None]:
+        """All records are younger than any time."""
+        self._trip()
+        return dict.fromkeys(times_ms, 0)
+
+    def _end(self, tp: TP) -> int:
+        return self.cluster.topics[tp.topic][1][tp.partition]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The only cluster of the query; ids are those of `kafka.bootstrap.servers`."""
+    CLUSTERS.clear()
+    CLUSTERS["kafka"] = Cluster({"orders-1": ("id1", [100, 100]), "orders-2": ("id2", [100])})
+    CLUSTERS["kafka"].gate.set()
+    monkeypatch.setattr(monitor_module, "ClusterConnection", Connection)
+    monkeypatch.setattr(monitor_module, "start_polling", lambda _: None)
+    monkeypatch.setattr(monitor_module, "stop_polling", lambda _: None)
+    monkeypatch.setattr(monitor_module, "_INCOMPLETE_RETRY_S", 0.05)
+    monkeypatch.setattr(monitor_module, "_MISSING_AFTER_S", 0.3)
+    return CLUSTERS["kafka"]
+
+
+class Query:
+    """A query's enumerator, called as Spark calls it, and how often each offset was read."""
+
+    def __init__(self, service: InMemoryMetadataService | None = None, **options: str) -> None:
+        defaults = {"startingOffsets": "earliest", "partition.discovery.interval.ms": "50"}
+        if service is None:
+            defaults["kafka.bootstrap.servers"] = "b:1"
+        settings = configure_source(
+            defaults | options, SourceObjects(metadata_service=service), default_starting=LATEST
+        )
+        self.enumerator = SourceEnumerator(settings)
+        self.offset: Mapping[str, Any] = MARKER
+        self.read: Counter[tuple[str, int, int]] = Counter()
+        self.batches = 0
+
+    def step(self) -> bool:
+        """One trigger; whether there was a batch."""
+        end = json.loads(json.dumps(self.enumerator.latest_offset(self.offset, limited=True)))
+        if end == self.offset:
+            return False
+        for task in self.enumerator.tasks(self.offset, end):
+            for r in task.ranges:
+                self.read.update((r.topic, r.partition, offset) for offset in range(r.start, r.end))
+        self.offset = end
+        self.batches += 1
+        return True
+
+    def run(self, seconds: float) -> None:
+        """Trigger after trigger, for some time."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not self.step():
+                time.sleep(0.01)
+
+    def run_until(self, condition: Callable[[], bool]) -> None:
+        """Trigger after trigger, until something is so."""
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline, self.events
+            if not self.step():
+                time.sleep(0.01)
+
+    @property
+    def document(self) -> Document:
+        """The last document."""
+        return decode(self.offset)
+
+    @property
+    def events(self) -> list[str]:
+        """What was said."""
+        return [f"{event['level']}: {event['text']}" for event in self.enumerator.report()["events"]]
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Query]]:
+    """Start queries that are closed after the test."""
+    queries: list[Query] = []
+
+    def make(service: InMemoryMetadataService | None = None, **options: str) -> Query:
+        queries.append(Query(service, **options))
+        return queries[-1]
+
+    yield make
+    for query in queries:
+        query.enumerator.close()
+
+
+# --- slow links ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "extra"),
+    [(0.04, {}), (0.04, FORGET), (0.08, ISOLATE | FORGET), (0.08, {"endingOffsets": "latest"} | FORGET)],
+    ids=["40 ms", "40 ms, forget", "80 ms, isolate, forget", "80 ms, bounded, forget"],
+)
+def test_a_pattern_behind_a_slow_link_reads_each_record_once(
+    cluster: Cluster, start: Callable[..., Query], delay_s: float, extra: Mapping[str, str]
+) -> None:
+    """The view is late whenever the pattern has found something; nothing is removed because of that."""
+    cluster.delay_s = delay_s
+    query = start(subscribePattern="orders-.*", **extra)
+    query.run_until(lambda: len(query.read) == 300)
+    stops = query.document.clusters["kafka"].stops
+    cluster.topics["orders-3"] = ("id3", [50])
+    if "endingOffsets" not in extra:
+        query.run_until(lambda: len(query.read) == 350)
+    cluster.topics["orders-1"][1][0] = 120
+    query.run(7 * delay_s)
+
+    assert set(query.read.values()) == {1}
+    assert not [event for event in query.events if event.startswith("warning")]
+    if "endingOffsets" in extra:
+        assert stops.items() <= query.document.clusters["kafka"].stops.items()
+        assert query.read["orders-1", 0, 100] == 0
+    else:
+        assert len(query.read) == 370
+
+
+def test_a_listed_topic_that_is_new_does_not_hold_up_the_others(cluster: Cluster, start: Callable[..., Query]) -> None:
+    """The last view shows them, although it does not show the new one yet."""
+    service = InMemoryMetadataService([stream("orders-1")])
+    query = start(service, **{"stream-ids": "s", "stream-metadata-discovery-interval-ms": "20"})
+    query.run_until(lambda: len(query.read) == 200)
+    gate = threading.Event()
+    described, Connection.topics = Connection.topics, lambda self, names: (gate.wait(), described(self, names))[1]  # type: ignore[method-assign]
+    try:
+        service.set_streams([stream("orders-1", "orders-2")])
+        query.run(0.3)
+        assert set(query.document.clusters["kafka"].topics) == {"orders-1"}
+        assert not [event for event in query.events if event.startswith("warning")]
+    finally:
+        gate.set()
+        Connection.topics = described  # type: ignore[method-assign]
+    query.run_until(lambda: len(query.read) == 300)
+
+
+def stream(*topics: str) -> KafkaStream:
+    """The stream `s`, on the only cluster."""
+    return KafkaStream("s", {"kafka": ClusterMetadata(frozenset(topics), {"bootstrap.servers": "b:1"})})
+
+
+# --- clusters that do not answer ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("retention", [{}, FORGET], ids=["7 d", "0"])
+def test_an_outage_of_an_isolated_cluster_removes_nothing(
+    cluster: Cluster, start: Callable[..., Query], retention: Mapping[str, str]
+) -> None:
+    """By a pattern, the topics of the document are wanted also while nobody can say which topics there are."""
+    query = start(subscribePattern="orders-.*", **ISOLATE, **retention)
+    query.run_until(lambda: len(query.read) == 300)
+    batches = query.batches
+    cluster.dead = True
+    query.run(0.5)
+    assert query.batches == batches
+    cluster.dead = False
+    cluster.topics["orders-2"][1][0] = 110
+    query.run_until(lambda: len(query.read) == 310)
+    assert set(query.read.values()) == {1}
+
+
+def test_nothing_is_planned_of_an_isolated_cluster_that_is_silent(
+    cluster: Cluster, start: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs without any error, and the last view knows unread records: a batch that has them would wait for it."""
+    monkeypatch.setattr(monitor_module, "_LOOK_S", 0.1)
+    limited = {"subscribe": "orders-1", "maxOffsetsPerTrigger": "10"}
+    isolating, failing = start(**limited, **ISOLATE), start(**limited)
+    for query in (isolating, failing):
+        query.step()
+    cluster.gate.clear()
+    batches = isolating.batches, failing.batches
+    isolating.run(0.5)
+    failing.run(0.5)
+    assert isolating.batches == batches[0]
+    assert failing.batches > batches[1]
+    cluster.gate.set()
+    isolating.run_until(lambda: len(isolating.read) == 200)
+    assert set(isolating.read.values()) == {1}
+
+
+def test_a_restart_during_an_outage_removes_nothing(cluster: Cluster, start: Callable[..., Query]) -> None:
+    """The new process has no view at all."""
+    options = {"subscribePattern": "orders-.*", "kafka.default.api.timeout.ms": "500"} | ISOLATE | FORGET
+    first = start(**options)
+    first.run_until(lambda: len(first.read) == 300)
+    cluster.dead = True
+    second = start(**options)
+    second.offset = first.offset
+    second.enumerator.prepare_available_now()
+    assert not second.step()
+
+
+def test_a_pattern_that_was_changed_removes_what_does_not_match(cluster: Cluster, start: Callable[..., Query]) -> None:
+    """The name decides, not the view."""
+    first = start(subscribePattern="orders-.*")
+    first.run_until(lambda: len(first.read) == 300)
+    second = start(subscribePattern="orders-1")
+    second.offset = first.offset
+    second.run_until(lambda: set(second.document.clusters["kafka"].topics) == {"orders-1"})
+    assert second.events == ["info: Cluster 'kafka', topic 'orders-2' was removed; 0 records are left unread"]
+
+
+# --- topics that are gone -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", [{"subscribe": "orders-1,orders-2"}, {"subscribePattern": "orders-.*"}], ids=str)
+def test_a_deleted_topic_with_unread_records_is_data_loss(
+    cluster: Cluster, start: Callable[..., Query], by: Mapping[str, str]
+) -> None:
+    """The error names the partition and the records; with failOnDataLoss=false, a warning does, and reading goes on."""
+    limited = {"maxOffsetsPerTrigger": "60"}
+    strict, lenient = start(**by, **limited), start(**by, **limited, failOnDataLoss="false")
+    for query in (strict, lenient):
+        query.step()
+    del cluster.topics["orders-2"]
+    with pytest.raises(DataLossError, match=r"'kafka', topic 'orders-2', partition 0, offsets .*deleted") as caught:
+        strict.run_until(lambda: False)
+    # Batches may be planned before the end of the topic is noticed.
+    assert (caught.value.start, caught.value.end) in {(start, 100) for start in range(20, 100, 20)}
+    assert f"{caught.value.end - caught.value.start} records are left unread" in str(caught.value)
+    lenient.run_until(lambda: "orders-2" not in lenient.document.clusters["kafka"].topics)
+    (left,) = re.findall(
+        r"warning: Cluster 'kafka', topic 'orders-2' was deleted; (\d+) rec", "\n".join(lenient.events)
+    )
+    lenient.run_until(lambda: len(lenient.read) == 300 - int(left))
+    assert int(left) in {20, 80}
+
+
+def test_a_deleted_topic_that_was_read_to_its_end_is_no_loss(cluster: Cluster, start: Callable[..., Query]) -> None:
+    """Its last known end says so."""
+    query = start(subscribePattern="orders-.*")
+    query.run_until(lambda: len(query.read) == 300)
+    del cluster.topics["orders-2"]
+    query.run_until(lambda: "orders-2" not in query.document.clusters["kafka"].topics)
+    assert "info: Cluster 'kafka', topic 'orders-2' was deleted; 0 records are left unread" in query.events
+
+
+def test_a_topic_that_was_deleted_while_the_query_was_down_may_be_a_loss(
+    cluster: Cluster, start: Callable[..., Query]
+) -> None:
+    """Nobody knows where it ended. Also AvailableNow finds out, although it looks only once."""
+    first = start(subscribePattern="orders-.*")
+    first.run_until(lambda: len(first.read) == 300)
+    del cluster.topics["orders-2"]
+    second = start(subscribePattern="orders-.*")
+    second.offset = first.offset
+    second.enumerator.prepare_available_now()
+    with pytest.raises(DataLossError, match="an unknown number of records are left unread"):
+        second.step()
+
+
+def test_a_topic_that_is_unknown_for_a_moment_is_not_deleted(cluster: Cluster, start: Callable[..., Query]) -> None:
+    """A broker that has just started says so."""
+    query = start(subscribePattern="orders-.*")
+    query.step()
+    cluster.unknown = {"orders-1", "orders-2"}
+    query.run(0.15)
+    cluster.unknown = set()
+    cluster.topics["orders-2"][1][0] = 110
+    query.run_until(lambda: len(query.read) == 310)
+    assert set(query.read.values()) == {1}
+
+
+def test_a_topic_that_may_not_be_seen_is_not_deleted(cluster: Cluster, start: Callable[..., Query]) -> None:
+    """A refusal says nothing about the topic; a warning says what to do."""
+    query = start(subscribe="orders-1,orders-2")
+    query.step()
+    cluster.denied = {"orders-2"}
+    query.run(0.6)
+    assert any("'orders-2' is not visible to this user" in event for event in query.events)
+    cluster.denied = set()
+    cluster.topics["orders-2"][1][0] = 110
+    query.run_until(lambda: len(query.read) == 310)
+    assert set(query.read.values()) == {1}
+
+
+# --- the first look -------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_the_first_look_misses_starts_at_the_time_of_the_first_start(
+    cluster: Cluster, start: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `latest`, what was written before is not read; and a topic that did not exist is read from its start."""
+    monkeypatch.setattr(Connection, "offsets_for_times", lambda _, times_ms: dict.fromkeys(times_ms, 99))
+    cluster.unknown = {"orders-1"}
+    query = start(subscribe="orders-1,orders-2,orders-3", startingOffsets="latest")
+    query.step()
+    cluster.unknown = set()
+    query.run_until(lambda: "orders-1" in query.document.clusters["kafka"].topics)
+    query.run_until(lambda: not query.document.clusters["kafka"].unseen)
+    cluster.topics["orders-3"] = ("id3", [5])
+    query.run_until(lambda: len(query.read) == 7)
+    assert sorted(query.read) == [("orders-1", 0, 99), ("orders-1", 1, 99), *(("orders-3", 0, n) for n in range(5))]
+
+
+# --- one description of what is known well --------------------------------------------------------------------------
+
+
+def test_a_missing_topic_does_not_have_all_others_described(cluster: Cluster, start: Callable[..., Query]) -> None:
+    """Only what is missing or without a leader is asked for again, every few seconds."""
+    cluster.topics = {f"t{i}": (f"id{i}", [1]) for i in range(50)}
+    cluster.leaderless = {TP("t0", 0)}
+    names = ",".join([*cluster.topics, "missing"])
+    query = start(subscribe=names, **{"partition.discovery.interval.ms": "300000"})
+    query.run(0.4)
+    assert cluster.described[0] == 51
+    assert len(cluster.described) > 3
+    assert set(cluster.described[1:]) == {2}
+
+
+# --- AvailableNow ---------------------------------------------------------------------------------------------------
+
+
+def test_available_now_ends_although_its_metadata_service_fails_meanwhile(
+    cluster: Cluster, start: Callable[..., Query]
+) -> None:
+    """After its first look it needs no metadata any more."""
+    service = FailingService([stream("orders-1")])
+    options = {"stream-ids": "s", "stream-metadata-discovery-interval-ms": "10", "maxOffsetsPerTrigger": "50"}
+    query = start(service, **options)
+    query.enumerator.prepare_available_now()
+    assert query.step()
+    service.down = True
+    while query.step():
+        time.sleep(0.05)
+    assert len(query.read) == 200
+
+
+def test_available_now_warns_of_a_topic_that_may_not_exist(
+    cluster: Cluster, start: Callable[..., Query], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends before that is certain, and a typing error in the metadata must not be a run without a word."""
+    query = start(subscribe="orders-1,order-2")
+    query.enumerator.prepare_available_now()
+    while query.step():
+        pass
+    assert len(query.read) == 200
+    assert (
+        "Cluster 'kafka', topic 'order-2' does not exist, say its brokers. This run reads nothing of it" in caplog.text
+    )
+    assert caplog.text.count("order-2") == 1
+
+
+class FailingService(InMemoryMetadataService):
+    """Fails when it is told to."""
+
+    down = False
+
+    def get_all_streams(self) -> tuple[KafkaStream, ...]:
+        """As the base class, if it is up."""
+        if self.down:
+            raise OSError("503")
+        return super().get_all_streams()
+
+
+def test_a_bounded_query_of_an_unknown_stream_says_so(cluster: Cluster, start: Callable[..., Query]) -> None:
+    """Its metadata is asked for once: it would wait for ever."""
+    service = InMemoryMetadataService([stream("orders-1")])
+    query = start(service, **{"stream-ids": "s,wrong", "endingOffsets": "latest"})
+    with pytest.raises(ConfigurationError, match="does not know the stream 'wrong'"):
+        query.step()
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_comes_after_its_document_is_dropped(cluster: Cluster) -> None:
+    """Its question is not open any more; as a position of a later document it would be stale."""
+    monitor = ClusterMonitor(
+        "kafka", MonitorTarget({}, frozenset()), group_id="g", call_timeout_ms=1000, discovery_interval_ms=0
+    )
+    asked, still = (OffsetRequest("kafka", "start", LATEST, (TP("orders-1", p),)) for p in (0, 1))
+    cluster.delay_s = 0.1
+    ticket = monitor.request_offsets([asked, still])
+    monitor.wait(ticket, time.monotonic() + 0.05)
+    monitor.forget_answers([still])
+    assert monitor.wait(ticket, time.monotonic() + 5)
+    assert monitor.answers.start == {("kafka", TP("orders-1", 1)): 100}
+    monitor.close()
