@@ -14,13 +14,13 @@ import pyarrow as pa
 from benchmarks.drivers import Child, Driver
 from benchmarks.flink import FLINK
 from benchmarks.records import fill
-from benchmarks.report import Result, compare
+from benchmarks.report import Result
 from benchmarks.rivals import Measure, Target, all_three, compared
 from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructType
 
 from dynamic_kafka.formats import format_named
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.formats.avro.encoding import encode, native_spec
+from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.format import decoder
 from dynamic_kafka.formats.avro.schemas import parse_schema, schema_text
 from dynamic_kafka.native import encoder
@@ -113,15 +113,11 @@ def encoding(count: int, tell: Tell) -> Iterator[Result]:
     """Measure case (o): the rows of case (h) to messages on one core, in batches of the size that Spark uses."""
     rows = pa.array((_row(i) for i in range(_AVRO_RECORDS)), arrow_type(_ROWS))
     batches = [rows.slice(start, _BATCH) for start in range(0, len(rows), _BATCH)]
-    spec = {**(format_named("json").native_encode(_ROWS, {}) or {}), "schema": _ROWS.jsonValue()}
-    to_json, avro = encoder(json.dumps(spec)), parse_schema(schema_text(_ROWS, legacy_timestamps=True))
-    if to_json is None:
-        raise RuntimeError("The kernel has no encoder of these columns")
-    native = native_spec(_ROWS, avro, frozenset())
+    to_json = encoder(rows.type, format_named("json").native_encode(_ROWS, {}) or {})
+    avro = parse_schema(schema_text(_ROWS, legacy_timestamps=True))
     encoders: dict[str, Callable[[pa.StructArray], object]] = {
-        "JSON, native": lambda batch: to_json(batch, b""),
-        "Avro, native": lambda batch: encode(batch, avro, native=native),
-        "Avro, Python": lambda batch: encode(batch, avro),
+        "JSON": lambda batch: to_json(batch, b""),
+        "Avro": lambda batch: encode(batch, avro),
     }
     found: dict[str, list[float]] = {name: [] for name in encoders}
     for i in range(count + 1):
@@ -132,29 +128,19 @@ def encoding(count: int, tell: Tell) -> Iterator[Result]:
             if i:  # the first one does not count
                 found[name].append((time.process_time() - began) * 1e6 / len(rows))
                 tell(f"{name}: {found[name][-1]:.2f} us")
-    rates = [1e6 / us for us in found["JSON, native"]]
-    yield Result(
-        "o",
-        "rows to JSON, records a second and core",
-        f"{median(rates) / 1000:.0f} k",
-        "",
-        median(rates),
-        rates,
-        1_000_000,
-        "at least",
-        {"records_per_second": rates},
-    )
-    title = "rows to Avro: CPU of the kernel and of Python, for each"
-    yield compare(
-        "o",
-        title,
-        found["Avro, native"],
-        found["Avro, Python"],
-        unit="us",
-        target=2.0,
-        better="at least",
-        rival="Python",
-    )
+    for name, times in found.items():
+        rates = [1e6 / us for us in times]
+        yield Result(
+            "o",
+            f"rows to {name}, records a second and core",
+            f"{median(rates) / 1000:.0f} k",
+            "",
+            median(rates),
+            rates,
+            1_000_000,
+            "at least",
+            {"records_per_second": rates},
+        )
 
 
 def _row(i: int) -> dict[str, object]:

@@ -3,7 +3,7 @@
 //! A record's key and value are copied once, into the buffer of their column. What is the same for a whole run of records of
 //! one partition is kept once for the run until the batch is finished.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use arrow_array::{
 use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
-use dynamic_kafka_decode::{Decoder, Outcome};
+use dynamic_kafka_decode::{Decoder, Key, Outcome};
 
 /// A record, as the columns need it.
 pub trait Record {
@@ -44,7 +44,7 @@ const MOST_BYTES: usize = i32::MAX as usize;
 pub enum Column {
     /// The key.
     Key,
-    /// The value. If values are decoded, only of the records that are left to Spark, and empty ones.
+    /// The value. If values are decoded, only of the records that have an error or are left to Spark, and empty ones.
     Value,
     /// The decoded values.
     ValueRow,
@@ -166,7 +166,7 @@ pub struct Columns {
     values: Option<Bytes>,
     decoder: Option<Decoder>,
     /// The ids of schemas that are not known. The values from the first message of such a schema on are decoded at the end.
-    unknown_schemas: BTreeSet<u32>,
+    unknown_schemas: HashSet<Key>,
     offsets: Vec<i64>,
     times: Option<Vec<i64>>,
     time_types: Option<Vec<i32>>,
@@ -194,7 +194,7 @@ impl Columns {
             keys: has(Column::Key).then(Bytes::new),
             values: has(Column::Value).then(Bytes::new),
             decoder,
-            unknown_schemas: BTreeSet::new(),
+            unknown_schemas: HashSet::new(),
             offsets: Vec::new(), // always: an error names the record
             times: has(Column::Timestamp).then(Vec::new),
             time_types: has(Column::TimestampType).then(Vec::new),
@@ -247,9 +247,9 @@ impl Columns {
         }
     }
 
-    /// Return the ids of schemas that the decoder does not know yet, ascending. What it learns before `finish` is used.
-    pub fn unknown_schemas(&self) -> Vec<u32> {
-        self.unknown_schemas.iter().copied().collect()
+    /// Return the ids of schemas that the decoder does not know yet. What it learns before `finish` is used.
+    pub fn unknown_schemas(&self) -> Vec<Key> {
+        self.unknown_schemas.iter().cloned().collect()
     }
 
     /// Add a run of records of one partition: begin it, and then `push` each record.
@@ -286,10 +286,10 @@ impl Columns {
         }
         if self.values.is_some() || self.decoder.is_some() {
             let value = record.value();
-            let is_left = self.decode(value);
+            let is_kept = self.decode(value);
             if let Some(values) = &mut self.values {
                 // An empty value stays what it is: for `upsert-kafka` only a null is a tombstone.
-                values.push(value.filter(|value| is_left || value.is_empty()));
+                values.push(value.filter(|value| is_kept || value.is_empty()));
             }
         }
         if self.times.is_some() || self.time_types.is_some() {
@@ -326,12 +326,12 @@ impl Columns {
     fn decode(&mut self, value: Option<&[u8]>) -> bool {
         let Some(decoder) = &mut self.decoder else { return true };
         if self.values.is_some() {
-            self.unknown_schemas.extend(decoder.unknown_schema(value));
+            self.unknown_schemas.extend(decoder.unknown_schema(value, None));
             if !self.unknown_schemas.is_empty() {
                 return true;
             }
         }
-        decoder.append(value) == Outcome::Left
+        is_kept(decoder.append(value))
     }
 
     /// Decode the values that wait.
@@ -344,8 +344,8 @@ impl Columns {
         let kept = std::mem::replace(values, Bytes::new());
         for index in 0..self.records {
             let value = kept.get(index);
-            let is_left = index < first || decoder.append(value) == Outcome::Left;
-            values.push(value.filter(|_| is_left));
+            let is_kept = index < first || is_kept(decoder.append(value));
+            values.push(value.filter(|value| is_kept || value.is_empty()));
         }
     }
 
@@ -358,6 +358,11 @@ impl Columns {
         let made = caught(|| {
             let is_out = |run: &Run| without.iter().any(|topic| **topic == *run.topic);
             self.decode_waiting();
+            if self.decoder.as_ref().is_some_and(Decoder::is_full) {
+                let reason =
+                    "the values of the batch have more than 2 GiB in a column when they are decoded".to_owned();
+                return Err(Problem { reason, ..first.clone() });
+            }
             let times = self.times.take().map(|times_ms| self.microseconds(times_ms, &is_out)).transpose()?;
             self.batch(times, &is_out).map_err(|error| Problem { reason: defect(&error.to_string()), ..first.clone() })
         });
@@ -493,6 +498,11 @@ pub fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 
 fn defect(text: &str) -> String {
     format!("the native kernel failed ({text}); this is a defect of pyspark-dynamic-kafka, please report it")
+}
+
+/// Return whether the bytes of a value have to be kept: for Spark, or to show them beside its error.
+fn is_kept(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Left | Outcome::Failed)
 }
 
 /// Return the array of a column that was begun, because it is wanted.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dynamic_kafka_decode::{Decoder, Spec};
+use dynamic_kafka_decode::{Decoder, Key, Spec, Unsupported};
 
 use crate::columns::{Column, Columns, Problem, Record, caught};
 use crate::librdkafka::{Client, Error, INVALID_ARG, Message, Messages, PARTITION_EOF, Partition};
@@ -170,12 +170,13 @@ impl Consumer {
         self.client.assign(&partitions)
     }
 
-    /// Let the decoder know schemas by their id, also for what was fetched and is no batch yet. None is a schema whose
-    /// messages are left.
-    pub fn learn(&self, schemas: &[(u32, Option<String>)]) {
-        for (id, schema) in schemas {
-            self.decode.iter().for_each(|spec| spec.learn(*id, schema.as_deref()));
-        }
+    /// Let the decoder know schemas by their id, also for what was fetched and is no batch yet; see `Spec::learn`.
+    ///
+    /// # Errors
+    /// If one of them is not a schema.
+    pub fn learn(&self, schemas: Vec<(Key, String)>) -> Result<(), Unsupported> {
+        let Some(spec) = &self.decode else { return Ok(()) };
+        schemas.into_iter().try_for_each(|(key, schema)| spec.learn(key, &schema))
     }
 
     /// Fetch a range from a position on.

@@ -3,6 +3,8 @@
 pub mod columns;
 pub mod consumer;
 #[cfg(not(test))] // a test would have to be linked with Python
+mod decoder;
+#[cfg(not(test))]
 mod encoder;
 pub mod librdkafka;
 pub mod murmur2;

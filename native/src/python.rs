@@ -5,19 +5,21 @@ use std::time::Duration;
 
 use arrow_array::{RecordBatch, StructArray, ffi};
 use arrow_pyarrow::PyArrowType;
-use dynamic_kafka_decode::{Decoder, Spec};
+use arrow_schema::Schema;
+use dynamic_kafka_decode::Spec;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use crate::columns::{Column, Columns, Problem, caught};
 use crate::consumer::{self, Failure, Span};
+use crate::decoder::{Decoder, SchemaId};
 use crate::encoder::Encoder;
 use crate::librdkafka::{self, Report, Token, producer};
 use crate::producer::{self as rows, Stop};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 8;
+const INTERFACE: u32 = 9;
 
 type Range = (String, i32, i64, i64);
 type Run = (String, i32, usize, Option<i64>);
@@ -26,7 +28,7 @@ type Reports = (Vec<(i32, String)>, Vec<String>, Option<String>, bool);
 /// Of a task: its number, how many records, and of the first one the code, topic, partition and size of the key.
 type Failures = (u32, u64, i32, String, i32, Option<usize>);
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -108,8 +110,6 @@ struct Fetched {
     events: Vec<consumer::Event>,
     #[pyo3(get)]
     is_empty: bool,
-    #[pyo3(get)]
-    unknown_schemas: Vec<u32>,
     cluster: String,
     columns: Mutex<Option<Columns>>,
 }
@@ -122,6 +122,11 @@ impl Fetched {
         let columns = locked(&self.columns);
         let runs = columns.iter().flat_map(Columns::runs);
         runs.map(|(topic, partition, records, time_ms)| (topic.to_owned(), partition, records, time_ms)).collect()
+    }
+
+    /// Return the ids of schemas that the decoder does not know yet. It should learn them before `batch`.
+    fn unknown_schemas(&self) -> Vec<SchemaId> {
+        locked(&self.columns).iter().flat_map(Columns::unknown_schemas).map(SchemaId::from).collect()
     }
 
     /// Return the records as a batch without those of some topics; None if none is left, or if it was called before.
@@ -166,8 +171,8 @@ impl Consumer {
         Ok(Self { consumer: Mutex::new(Some(made)) })
     }
 
-    /// Fetch these ranges (topic, partition, position, end), and no others, into these columns. `decode` is the spec of the
-    /// column `value_row`.
+    /// Fetch these ranges (topic, partition, position, end), and no others, into these columns. `decode` has the decoded columns
+    /// and the spec for the column `value_row`.
     #[pyo3(signature = (ranges, columns, cluster, decode=None))]
     fn assign(
         &self,
@@ -175,9 +180,10 @@ impl Consumer {
         ranges: Vec<Range>,
         columns: Vec<String>,
         cluster: &str,
-        decode: Option<&str>,
+        decode: Option<(PyArrowType<Schema>, String)>,
     ) -> PyResult<()> {
-        let decode = decode.map(Spec::parse).transpose().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let decode = decode.map(|(columns, spec)| Spec::new(&spec, &columns.0.fields)).transpose();
+        let decode = decode.map_err(|error| PyValueError::new_err(error.to_string()))?;
         let wanted = columns
             .iter()
             .map(|name| Column::named(name).ok_or_else(|| PyValueError::new_err(format!("no column '{name}'"))))
@@ -185,12 +191,14 @@ impl Consumer {
         self.detached(py, |consumer| consumer.assign(&ranges, wanted, decode, cluster))
     }
 
-    /// Let the decoder know schemas by their id (see `Fetched.unknown_schemas`); None leaves the messages of a schema.
-    fn learn(&self, py: Python<'_>, schemas: Vec<(u32, Option<String>)>) -> PyResult<()> {
-        self.detached(py, |consumer| {
-            consumer.learn(&schemas);
-            Ok(())
-        })
+    /// Let the decoder know schemas by their id (see `Fetched.unknown_schemas`).
+    ///
+    /// Raises:
+    ///     ValueError: If one of them is not a schema.
+    fn learn(&self, py: Python<'_>, schemas: Vec<(SchemaId, String)>) -> PyResult<()> {
+        let schemas = schemas.into_iter().map(|(id, schema)| (id.into(), schema)).collect();
+        let learned = self.detached(py, |consumer| Ok(consumer.learn(schemas)))?;
+        learned.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Fetch a range from a position on.
@@ -222,7 +230,6 @@ impl Consumer {
             records: fetched.columns.records(),
             events: fetched.events,
             is_empty: fetched.is_empty,
-            unknown_schemas: fetched.columns.unknown_schemas(),
             cluster,
             columns: Mutex::new(Some(fetched.columns)),
         })
@@ -430,10 +437,10 @@ fn load_librdkafka(path: &str, version: &str) -> PyResult<()> {
     librdkafka::load(path, version).map_err(PyRuntimeError::new_err)
 }
 
-/// Return whether values can be decoded as a spec says.
+/// Return whether values can be decoded to these columns as a spec says.
 #[pyfunction]
-fn can_decode(spec: &str) -> bool {
-    Spec::parse(spec).is_ok_and(|spec| Decoder::new(&spec).is_ok())
+fn can_decode(columns: PyArrowType<Schema>, spec: &str) -> bool {
+    Spec::new(spec, &columns.0.fields).is_ok_and(|spec| dynamic_kafka_decode::Decoder::new(&spec).is_ok())
 }
 
 /// The native kernel.
@@ -446,6 +453,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Batch>()?;
     module.add_class::<Fetched>()?;
     module.add_class::<Consumer>()?;
+    module.add_class::<Decoder>()?;
     module.add_class::<Encoder>()?;
     module.add_class::<Rows>()?;
     module.add_class::<Producer>()

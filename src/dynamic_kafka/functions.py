@@ -61,12 +61,15 @@ def from_kafka(
     refuse_headers(used.name, parsed)
     column = F.col(value) if isinstance(value, str) else value
 
-    def checked(message: Column) -> Column:
-        decoded = message["decoded"]
+    def checked(value: Column, decoded: Column) -> Column:
         row = _changes(decoded) if used.changelog else decoded.dropFields(ERROR)
-        return row_or_error(row, decoded, message["value"], used.name, skip=policy == "skip")
+        return row_or_error(row, decoded, value, used.name, skip=policy == "skip")
 
-    return let(F.struct(column.alias("value"), used.decode(column, fields, parsed).alias("decoded")), checked)
+    decoded = used.decode(column, fields, parsed)
+    if used.decoder is not None:  # Spark calls an Arrow function once, wherever its result is used
+        return checked(column, decoded)
+    both = F.struct(column.alias("value"), decoded.alias("decoded"))
+    return let(both, lambda message: checked(message["value"], message["decoded"]))
 
 
 def _changes(decoded: Column) -> Column:

@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamic_kafka.errors import DynamicKafkaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Encode", "can_decode", "encode_all", "encoder", "kernel"]
+__all__ = [
+    "Decoder",
+    "Encode",
+    "Encoded",
+    "LookUp",
+    "SchemaId",
+    "can_decode",
+    "encode_all",
+    "encoder",
+    "kernel",
+]
 
 _log = logging.getLogger(__name__)
 
-Encode = Callable[["pa.StructArray", bytes], tuple["pa.BinaryArray", list[int]]]
-"""Takes rows, and the bytes with which each message begins. Returns a message for each row, null for a row that is null, and
-the places of the rows that the kernel is not certain about; their messages are null, too."""
+
+class Encoded(NamedTuple):
+    """The messages of rows.
+
+    Attributes:
+        messages: A message for each row, binary; null for a row that is null or has none.
+        left: The places of the rows that the kernel is not certain about.
+        errors: The places of the rows that cannot be encoded, each with its column and the reason.
+    """
+
+    messages: pa.BinaryArray
+    left: Sequence[int]
+    errors: Sequence[tuple[int, str, str]]
+
+
+Encode = Callable[["pa.StructArray", bytes], Encoded]
+"""Takes rows, and the bytes with which each message begins."""
+
+SchemaId = int | bytes
+"""The id of a schema: a number before messages, or the beginning of a header."""
+LookUp = Callable[[Collection[SchemaId]], Mapping[SchemaId, str]]
+"""Takes ids of schemas, and returns for each of them what the kernel is told (`learn` in `native/decode/src/spec.rs`). It
+raises what the format raises if the registry cannot be asked."""
 
 _MODULE = "dynamic_kafka._kernel"
-_INTERFACE = 8
+_INTERFACE = 9
 _REINSTALL = (
     "install the wheel of pyspark-dynamic-kafka there again (pip install --force-reinstall), or build it from its source, "
     "which needs cargo (make install)"
@@ -67,33 +98,78 @@ def _unusable(problem: str, remedy: str) -> DynamicKafkaError:
     )
 
 
-def can_decode(spec: str) -> bool:
+def can_decode(columns: pa.Schema, spec: str) -> bool:
     """Return whether the native kernel decodes messages as a spec says (`native/decode/src/spec.rs`)."""
-    return bool(kernel().can_decode(spec))
+    return bool(kernel().can_decode(columns, spec))
 
 
-def encode_all(spec: str, rows: pa.StructArray, prefix: bytes = b"") -> pa.BinaryArray | None:
+class Decoder:
+    """Decodes arrays of messages. It is made in the process that uses it.
+
+    Args:
+        columns: The columns.
+        spec: What the kernel is told (`native/decode/src/spec.rs`).
+        look_up: Looks up schemas, if messages have ids of them.
+
+    Raises:
+        DynamicKafkaError: If the kernel cannot be used.
+    """
+
+    def __init__(self, columns: pa.StructType, spec: Mapping[str, Any], look_up: LookUp | None = None) -> None:
+        import pyarrow as pa
+
+        self._decoder = kernel().Decoder(pa.schema(columns), json.dumps(spec))
+        self._look_up = look_up
+
+    def decode(
+        self, messages: pa.Array, headers: pa.Array | None = None, errors: Mapping[int, str] | None = None
+    ) -> pa.StructArray:
+        """Return a struct of the columns and `ERROR` for each message; null for a message that is null.
+
+        Args:
+            messages: Binary.
+            headers: The values of headers with ids of schemas; null for a message with the id before it. None if they are
+                not looked at.
+            errors: Why messages cannot be read, by their places, if that is known already.
+        """
+        import pyarrow as pa
+
+        binary = pa.binary()  # Spark may be set to use Arrow's large types
+        messages = messages if messages.type == binary else messages.cast(binary)
+        headers = headers if headers is None or headers.type == binary else headers.cast(binary)
+        if self._look_up is not None and (unknown := self._decoder.unknown_schemas(messages, headers)):
+            self._decoder.learn(list(self._look_up(unknown).items()))
+        return pa.record_batch(self._decoder.decode(messages, headers, sorted((errors or {}).items()))).column(0)
+
+
+def encode_all(spec: Mapping[str, Any], rows: pa.StructArray, prefix: bytes = b"") -> pa.BinaryArray | None:
     """Return a message for each row; None if there is no native encoder, or if it is not certain about one of the rows."""
-    encode = encoder(spec)
-    if encode is None:
+    try:
+        messages, left, _ = encoder(rows.type, spec)(rows, prefix)
+    except ValueError:
         return None
-    messages, left = encode(rows, prefix)
     return None if left else messages
 
 
+def encoder(columns: pa.StructType, spec: Mapping[str, Any]) -> Encode:
+    """Return what encodes rows as a spec says (`native/encode/src/spec.rs`).
+
+    Raises:
+        DynamicKafkaError: If the kernel cannot be used.
+        ValueError: If it has no encoder for the spec and the columns.
+    """
+    return _encoder(columns, json.dumps(spec))
+
+
 @lru_cache(256)
-def encoder(spec: str) -> Encode | None:
-    """Return the native encoder of rows as a spec says (`native/encode/src/spec.rs`); None if the kernel has none."""
-    try:
-        made = kernel().Encoder(spec)
-    except ValueError:
-        return None
+def _encoder(columns: pa.StructType, spec: str) -> Encode:
+    import pyarrow as pa
 
-    def encode(rows: pa.StructArray, prefix: bytes) -> tuple[pa.BinaryArray, list[int]]:
-        import pyarrow as pa
+    made = kernel().Encoder(pa.schema(columns), spec)
 
-        messages, left = made.encode(rows.cast(_without_texts(rows.type)), prefix)
-        return pa.record_batch(messages).column(0), left
+    def encode(rows: pa.StructArray, prefix: bytes) -> Encoded:
+        messages, left, errors = made.encode(rows.cast(_without_texts(rows.type)), prefix)
+        return Encoded(pa.record_batch(messages).column(0), left, errors)
 
     return encode
 

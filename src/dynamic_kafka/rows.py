@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-__all__ = ["COLUMNS", "SPEC", "VALUE_ROW", "arrow_schema"]
+__all__ = ["COLUMNS", "VALUE_ROW", "arrow_schema"]
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "key": pa.binary(),
@@ -30,8 +30,6 @@ COLUMNS: Mapping[str, pa.DataType] = {
 VALUE_ROW = "value_row"
 """The column with the values that were decoded where they were read, a struct. It is null for those that are left to Spark,
 and `value` is null for the others, if it is not empty. `sql.scan` asks for it; it is no column for users."""
-SPEC = b"spec"
-"""The key in the metadata of the field `VALUE_ROW` that says how it is decoded."""
 
 
 def arrow_schema(columns: Iterable[str], value_row: pa.Field | None = None) -> pa.Schema:

@@ -69,7 +69,6 @@ DIFFERENCES: dict[str, dict[str, int]] = {
     "a field of a type that does not fit its column is an error of messages that contain it": {
         "a type within a row that does not fit": 1
     },
-    "of a map's key that is there twice, the last value counts": {"a map with a key twice": 1},
     "`json`: timestamps are read only in the configured standard": {
         "json: times": 2,
         "json: times, as a tree": 2,

@@ -14,11 +14,12 @@ from dynamic_kafka.errors import RecordError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
 from dynamic_kafka.native import can_decode
-from dynamic_kafka.rows import COLUMNS, SPEC, VALUE_ROW, arrow_schema
+from dynamic_kafka.rows import COLUMNS, VALUE_ROW, arrow_schema
 from dynamic_kafka.source.executor.fetcher import (
     BATCH_BYTES,
     BATCH_RECORDS,
     DAMAGED,
+    Decoding,
     Fetched,
     Fetcher,
     FetchEvent,
@@ -98,10 +99,11 @@ def open_at() -> Iterator[Callable[..., Fetching]]:
         spans: dict[KafkaTopicPartition, Span],
         columns: Sequence[str] = tuple(COLUMNS),
         value_row: pa.Field | None = None,
+        decoding: Decoding | None = None,
     ) -> Fetching:
         clients = ClusterClients({"bootstrap.servers": servers}, consumer=SETTINGS)
         opened.append(clients)
-        fetcher = Fetcher(clients, "c", arrow_schema(columns, value_row))
+        fetcher = Fetcher(clients, "c", arrow_schema(columns, value_row), decoding)
         fetcher.assign(spans)
         return Fetching(fetcher, clients)
 
@@ -114,13 +116,12 @@ def test_values_are_decoded_or_left(cluster: MockCluster, open_at: Open) -> None
     """A value is a row, or bytes for Spark."""
     fine, odd = b'{"a": 1, "b": "x"}', b'{"a": "1"}'
     produce(cluster.bootstrap_servers, "t", [(b"k", value) for value in (fine, odd, None, b"", fine)], partition=0)
-    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]
-    spec = json.dumps({"format": "json", "schema": {"type": "struct", "fields": fields}})
-    assert can_decode(spec)
+    decoding = Decoding(pa.schema([("a", pa.int64()), ("b", pa.string())]), json.dumps({"format": "json"}))
+    assert can_decode(decoding.columns, decoding.spec)
     row_type = pa.struct([("a", pa.int64()), ("b", pa.string()), ("__error", pa.string())])
-    value_row = pa.field(VALUE_ROW, row_type, metadata={SPEC: spec})
+    value_row = pa.field(VALUE_ROW, row_type)
     columns = ("value", "partition", "offset", VALUE_ROW)
-    fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 5)}, columns, value_row)
+    fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 5)}, columns, value_row, decoding)
     fetching.until(p0=5)
     row = {"a": 1, "b": "x", "__error": None}
     decoded = [(None, row), (odd, None), (None, None), (b"", None), (None, row)]  # an empty value is not a tombstone

@@ -77,7 +77,7 @@ def settings() -> Iterator[Callable[..., RegistrySettings]]:
         return made[-1]
 
     yield make
-    for cached in (avro_confluent._writer, avro_confluent._reader, avro_confluent._resolved):
+    for cached in (avro_confluent._writer, avro_confluent._plan, avro_confluent._kernel):
         cached.cache_clear()
     for one in made:
         with contextlib.suppress(Exception):
@@ -108,7 +108,7 @@ def decode(
 ) -> list[Any]:
     """Rows as tuples, errors as texts, null for null."""
     text = given or schema_text(schema, legacy_timestamps=True)
-    array = avro_confluent._decode_batch(pa.array(messages, pa.binary()), where, text, arrow_type(schema))
+    array = avro_confluent.batch_decoder(where, text, arrow_type(schema)).rows(pa.array(messages, pa.binary()))
     array.validate(full=True)
     return [row and (row.pop(ERROR) or tuple(row.values())) for row in array.to_pylist()]
 
@@ -248,27 +248,29 @@ def test_nothing_is_registered_for_null_rows_alone(
         urllib.request.urlopen(f"{server.url}/subjects/{subject}/versions")
 
 
-def test_the_kernel_gets_schemas_by_their_ids(
+def test_a_schema_that_cannot_be_used_is_an_error_of_its_messages(
     proxy: Proxy, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
-    """Resolved to the columns; unknown ones are left out, and one that does not fit is an error. Only some are asked for."""
+    """One that is unknown, which is asked for once for a batch, or not Avro. One that does not fit is one of the query."""
     where = settings(proxy.url)
     client = schema_registry.client(where)
-    fitting = client.register(subject, "AVRO", record(("id", "int"), ("more", "string")))
+    text = record(("id", "int"), ("more", "string"))
+    fitting = client.register(subject, "AVRO", text)
     unfit = client.register(f"{subject}-unfit", "AVRO", record(("id", "string")))
     other = client.register(f"{subject}-other", "PROTOBUF", 'syntax = "proto3"; message M { int64 id = 1; }')
     schema = columns(("id", spark.LongType(), False), ("name", spark.StringType()))
-    arguments = where, schema_text(schema, legacy_timestamps=True), arrow_type(schema)
-    proxy.requests.clear()
-    found = avro_confluent._resolved_schemas([fitting, other, *range(10**6, 10**6 + 500)], *arguments)
-    assert json.loads(found.pop(fitting) or "") == {
-        "type": "record",
-        "fields": [{"name": "id", "type": "int"}, {"type": "string"}, {"name": "name", "type": "null"}],
-    }
-    assert found == {other: None}
-    assert len(proxy.requests) <= 100
+    unknown = 10**6
+    sent = (fitting, unknown, other, unknown)
+    messages: list[bytes | None] = [message(number, text, {"id": 1, "more": "x"}) for number in sent]
+    for _ in range(2):
+        proxy.requests.clear()
+        found = decode(where, messages, schema)
+        assert found[0] == (1, None)
+        assert found[1] == found[3] != found[2]
+        assert "not an Avro schema, but PROTOBUF" in found[2]
+        assert len([request for request in proxy.requests if f"/ids/{unknown}" in request]) <= 1
     with pytest.raises(ConfigurationError, match="id is written as string and is long here"):
-        avro_confluent._resolved_schemas([unfit], *arguments)
+        decode(where, [message(unfit, record(("id", "string")), {"id": "x"})], schema)
 
 
 def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., RegistrySettings], subject: str) -> None:
@@ -281,7 +283,7 @@ def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., Reg
         messages = avro_confluent._encode_batch(rows, where, subject, text).to_pylist()
     assert len(proxy.requests) == 1
     schema_registry.client(where).close()  # as another process
-    for cached in (avro_confluent._writer, avro_confluent._reader, avro_confluent._resolved):
+    for cached in (avro_confluent._writer, avro_confluent._plan, avro_confluent._kernel):
         cached.cache_clear()
     for _ in range(5):
         assert decode(where, messages, schema) == [(n,) for n in range(10)]

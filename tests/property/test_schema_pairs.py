@@ -22,12 +22,12 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.avro import read
 from tests.protobuf_messages import file_of, message_of
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro import columns as avro_columns
-from dynamic_kafka.formats.avro.decoding import decode, reader
 from dynamic_kafka.formats.avro.schemas import parse_schema
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.protobuf import columns as protobuf_columns
@@ -169,9 +169,7 @@ def test_avro_of_another_schema_is_read_as_fastavro_reads_it(seed: int) -> None:
         written.append(encoded.getvalue())
     known = parse_schema(json.dumps(schema))
     target = arrow_type(avro_columns.columns_of(known))
-    read = reader(parse_schema(json.dumps(writer)), known, target)
-    found = decode(pa.array(written, pa.binary()), target, lambda cursor: [(np.arange(len(cursor)), read)])
-    found.validate(full=True)
+    found = read(written, parse_schema(json.dumps(writer)), known, target)
     expected = [fastavro.schemaless_reader(io.BytesIO(m), writer, schema) for m in written]
     assert found.to_pylist() == [as_arrow(value, target) | {ERROR: None} for value in expected]
 

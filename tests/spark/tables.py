@@ -55,7 +55,7 @@ def on(broker: KafkaBroker, topic: str, **formats: str) -> dict[str, str]:
 
 def each_decoder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Who decodes the values of tables until the next one: "spark", because the kernel decodes none, and then "native"."""
-    for decoder, can in (("spark", lambda _: False), ("native", can_decode)):
+    for decoder, can in (("spark", lambda *_: False), ("native", can_decode)):
         monkeypatch.setattr(scan, "can_decode", can)
         yield decoder
 

@@ -1,4 +1,4 @@
-"""Tables with the formats `avro` and `avro-confluent`: the native kernel decodes the same rows and errors as Python."""
+"""Tables with the formats `avro` and `avro-confluent`: values are decoded where they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.schema_registry import Proxy, SchemaRegistry
-from tests.spark.tables import Topic, as_batches, create, each_decoder, on, rows
+from tests.spark.tables import Topic, as_batches, create, on, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -69,31 +69,22 @@ def error(env: TableEnvironment, query: str) -> str:
     return next(line for line in str(caught.value).splitlines() if "Error: " in line or "cannot be read" in line)
 
 
-def test_an_avro_table_is_decoded_where_it_is_read(
-    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the same types, rows and errors, whoever decodes; and no Python function is left in the plan."""
+def test_an_avro_table_is_decoded_where_it_is_read(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """No Python function is left in the plan."""
     fine = [b"\x02\x02\x02a\x02\x04\x02x\x02y\x00", b"\x04\x00\x00"]
-    # A number of 10 bytes with bits that do not fit is decoded by Python alone, and as it is there.
+    # A number of 10 bytes may have bits that do not fit, as in Java.
     odd = b"\xff" * 9 + b"\x03\x00\x00"
     bad = [b"\x04\x00\x00!", b"\x02\x02\x04\xff\xff\x00", b"", b"\x02\x02\x02a\x02\xff\xff\xff\xff\x0f"]
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(b"k", v) for v in (*fine, odd, None, *bad)], partition=0)
-    found: dict[str, list[Any]] = {}
-    for reader in each_decoder(monkeypatch):
-        options = on(cluster_a, name, format="avro")
-        create(env, reader, COLUMNS, options | {"format.on-error": "skip"})
-        create(env, f"strict_{reader}", COLUMNS, options)
-        assert ("value_row" in plan(env, f"SELECT id FROM {reader}")) == (reader == "native")
-        assert ("ArrowEvalPython" in plan(env, f"SELECT id FROM {reader}")) == (reader == "spark")
-        found[reader] = [
-            rows(env, f"SELECT * FROM {reader}"),
-            error(env, f"SELECT * FROM strict_{reader}"),
-            env.from_path(reader).schema,
-        ]
-    assert found["native"] == found["spark"]
-    assert found["native"][0] == [(-(2**63), None, None, 2), (1, "a", ["x", "y"], 0), (2, None, None, 1)]
-    assert "offset 4: the value cannot be read as avro: bytes are left over behind the record" in found["native"][1]
+    create(env, "lenient", COLUMNS, on(cluster_a, name, format="avro") | {"format.on-error": "skip"})
+    create(env, "strict", COLUMNS, on(cluster_a, name, format="avro"))
+    assert "value_row" in plan(env, "SELECT id FROM lenient")
+    assert "ArrowEvalPython" not in plan(env, "SELECT id FROM lenient")
+    expected = [(-(2**63), None, None, 2), (1, "a", ["x", "y"], 0), (2, None, None, 1)]
+    assert rows(env, "SELECT * FROM lenient") == expected
+    reason = "offset 4: the value cannot be read as avro: bytes are left over behind the record"
+    assert reason in error(env, "SELECT * FROM strict")
 
 
 def test_schemas_of_a_registry_are_learned_as_they_appear(
@@ -129,23 +120,15 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
         "avro-confluent.basic-auth.user-info": SECRET,
     }
     proxy.authorization = "Basic bWU6aHVudGVyMg=="
-    found: dict[str, list[Any]] = {}
-    for reader in each_decoder(monkeypatch):
-        create(env, reader, COLUMNS, options | {"format.on-error": "skip"})
-        create(env, f"strict_{reader}", COLUMNS, options)
-        proxy.requests.clear()
-        found[reader] = [
-            rows(env, f"SELECT * FROM {reader}"),
-            error(env, f"SELECT * FROM strict_{reader}"),
-            env.from_path(reader).schema,
-        ]
-        assert SECRET not in plan(env, f"SELECT * FROM {reader}") + str(env.from_path(reader)._jdf.toString())
-    assert found["native"] == found["spark"]
+    create(env, "lenient", COLUMNS, options | {"format.on-error": "skip"})
+    create(env, "strict", COLUMNS, options)
     expected = [(1, "a", None, 0), (2, None, ["x"], 1), (3, "c", None, 2), (6, "f", None, 7)]
-    assert found["native"][0] == expected
-    assert "offset 3: the value cannot be read as avro-confluent: it ends within name" in found["native"][1]
+    assert rows(env, "SELECT * FROM lenient") == expected
+    reason = "offset 3: the value cannot be read as avro-confluent: it ends within name"
+    assert reason in error(env, "SELECT * FROM strict")
+    assert SECRET not in plan(env, "SELECT * FROM lenient") + str(env.from_path("lenient")._jdf.toString())
 
-    stream = env.execute_sql("SELECT id, name FROM native").collect()
+    stream = env.execute_sql("SELECT id, name FROM lenient").collect()
     assert len(list(islice(stream, 4))) == 4
     later = record(("id", "long"), ("name", "string"), ("new", {"type": "map", "values": "long"}))
     header = register(server, f"{name}-later", later)
@@ -159,13 +142,8 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
     assert 1 <= len(asked) <= 2  # once in each of the two workers that read
 
 
-def test_a_registry_that_is_down_fails_the_query_as_before(
-    env: TableEnvironment,
-    cluster_a: KafkaBroker,
-    topic: Topic,
-    server: SchemaRegistry,
-    proxy: Proxy,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_registry_that_is_down_fails_the_query(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, server: SchemaRegistry, proxy: Proxy
 ) -> None:
     """With its own error, and not with an error of each message; once it answers again, the query succeeds."""
     name = topic(cluster_a)
@@ -177,21 +155,15 @@ def test_a_registry_that_is_down_fails_the_query_as_before(
         "avro-confluent.properties": "max.retries:1,retries.wait.ms:10",
         "format.on-error": "skip",
     }
-    errors = {}
-    for reader in each_decoder(monkeypatch):
-        create(env, reader, "id BIGINT", options)
-        proxy.failures = [503, 503]
-        errors[reader] = error(env, f"SELECT * FROM {reader}")
-        assert proxy.failures == []  # as many attempts as before
-        assert rows(env, f"SELECT * FROM {reader}") == [(i,) for i in range(10)]
-    assert errors["native"] == errors["spark"]
-    assert "RegistryError: Schema registry " in errors["native"]
+    create(env, "down", "id BIGINT", options)
+    proxy.failures = [503, 503]
+    assert "RegistryError: Schema registry " in error(env, "SELECT * FROM down")
+    assert proxy.failures == []  # as many attempts as the options say
+    assert rows(env, "SELECT * FROM down") == [(i,) for i in range(10)]
 
     unfit = record(("id", "string"))
     other = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, other, [(b"k", register(server, other, unfit) + b"\x02a")], partition=0)
-    for reader in each_decoder(monkeypatch):
-        create(env, f"unfit_{reader}", "id BIGINT", options | {"topic": other})
-        errors[reader] = error(env, f"SELECT * FROM unfit_{reader}")
-    assert errors["native"] == errors["spark"]
-    assert "does not fit the columns: id is written as string and is long here" in errors["native"]
+    create(env, "unfit", "id BIGINT", options | {"topic": other})
+    reason = "does not fit the columns: id is written as string and is long here"
+    assert reason in error(env, "SELECT * FROM unfit")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.formats import format_named
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.native import encoder
 from dynamic_kafka.sql import TableEnvironment, sink_rows
 from dynamic_kafka.testing import KafkaBroker
@@ -53,9 +54,7 @@ def test_json_is_encoded_as_by_spark(spark: SparkSession, ddl: str) -> None:
     truth = rows.select("i", "row", *messages).toArrow().sort_by("i").combine_chunks()
     sent = truth["row"].combine_chunks()
     for i, (_, options) in enumerate(cases):
-        encode = encoder(json.dumps({**(JSON.native_encode(schema, options) or {}), "schema": schema.jsonValue()}))
-        assert encode is not None
-        encoded, left = encode(sent, b"")
+        encoded, left, _ = encoder(sent.type, JSON.native_encode(schema, options) or {})(sent, b"")
         expected = truth[f"m{i}"].combine_chunks().cast(pa.binary())
         different = pc.indices_nonzero(pc.not_equal(expected, encoded).fill_null(True)).to_pylist()
         wrong = [j for j in different if expected[j].as_py() != encoded[j].as_py()]
@@ -69,8 +68,8 @@ def test_json_is_encoded_as_by_spark(spark: SparkSession, ddl: str) -> None:
 def test_other_types_are_left_to_spark(ddl: str) -> None:
     """Java's texts of floating point numbers depend on its version, for example."""
     schema, options = checked(JSON, ddl, {})
-    spec = {**(JSON.native_encode(schema, options) or {}), "schema": schema.jsonValue()}
-    assert encoder(json.dumps(spec)) is None
+    with pytest.raises(ValueError, match=r"type|name"):
+        encoder(arrow_type(schema), JSON.native_encode(schema, options) or {})
 
 
 def test_rows_are_encoded_in_the_sink(
@@ -85,7 +84,7 @@ def test_rows_are_encoded_in_the_sink(
     found = {}
     for native in (True, False):
         if not native:
-            monkeypatch.setattr(sink_rows, "encoder", lambda _: None)
+            monkeypatch.setattr(sink_rows, "encoder", Mock(side_effect=ValueError))
         names = topic(cluster_a), topic(cluster_a)
         keyed = on(cluster_a, names[0], key="json", value="json") | {"key.fields": "k;r"}
         create(env, f"append_{native}", f"{key}, {columns}", keyed)

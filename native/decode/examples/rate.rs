@@ -19,12 +19,15 @@ fn main() {
     let envelope = r#""images":["before","after"],"kind":"op","inserts":["c"],"update":"u","delete":"d","metadata":[]"#;
     measure("debezium updates", &changes, &format!(r#"{{"format":"changelog",{envelope},{}}}"#, schema(5)));
     let avro: Vec<Vec<u8>> = (0..MESSAGES).map(avro).collect();
-    let fields: Vec<String> = FIELDS
-        .iter()
-        .map(|(name, kind)| format!(r#"{{"name":"{name}","type":["null","{}"]}}"#, kind.replace("integer", "int")))
-        .collect();
-    let writer = format!(r#""writer":{{"type":"record","name":"r","fields":[{}]}}"#, fields.join(","));
-    measure("avro, 5 columns", &avro, &format!(r#"{{"format":"avro",{},{writer}}}"#, schema(5)));
+    let (mut fields, mut steps) = (Vec::new(), Vec::new());
+    for (at, (name, kind)) in FIELDS.iter().enumerate() {
+        fields.push(format!(r#"{{"name":"{name}","column":{at},"step":{}}}"#, 2 * at + 2));
+        steps.push(format!(r#"{{"type":"union","branches":[1,{}]}}"#, 2 * at + 3));
+        steps.push(format!(r#"{{"type":"{}"}}"#, kind.replace("integer", "int")));
+    }
+    let record = format!(r#"{{"type":"record","fields":[{}],"defaults":[]}}"#, fields.join(","));
+    let plan = format!(r#""plan":{{"steps":[{record},{{"type":"null"}},{}]}}"#, steps.join(","));
+    measure("avro, 5 columns", &avro, &format!(r#"{{"format":"avro",{},{plan}}}"#, schema(5)));
     let protobuf: Vec<Vec<u8>> = (0..MESSAGES).map(protobuf).collect();
     for count in [5, 2] {
         measure(&format!("protobuf, {count} columns"), &protobuf, &protobuf_spec(count));

@@ -17,15 +17,11 @@ use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields, 
 use crate::Unsupported;
 
 /// The most bytes of text in one column of a batch. Arrow counts them in 31 bits.
-const MOST_BYTES: usize = 1 << 30;
+const MOST_BYTES: usize = i32::MAX as usize;
 const FEW_FIELDS: usize = 12;
 const FEW_ENTRIES: usize = 16;
 /// The key of a TIME field's precision in its metadata.
 pub(crate) const PRECISION: &str = "precision";
-/// The key in a field's metadata that says that a null is an error. In Arrow all columns may be null: that of a message that
-/// is left is.
-pub(crate) const REQUIRED: &str = "required";
-
 /// The message holds something that the decoder is not certain about. It is left to Spark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Uncertain;
@@ -38,7 +34,7 @@ pub(crate) struct Column {
     pub(crate) valid: NullBufferBuilder,
     /// How many simple values one value has at least: more than one for a struct.
     pub(crate) width: usize,
-    /// Whether a null is an error.
+    /// Whether the Arrow type does not allow a null.
     pub(crate) required: bool,
 }
 
@@ -100,7 +96,7 @@ impl Bytes {
         self.data.truncate(self.offsets[len] as usize);
     }
 
-    fn get(&self, index: usize) -> &[u8] {
+    pub(crate) fn get(&self, index: usize) -> &[u8] {
         &self.data[self.offsets[index] as usize..self.offsets[index + 1] as usize]
     }
 
@@ -202,7 +198,7 @@ impl Column {
             DataType::Struct(fields) => Values::Struct(Struct::new(fields)?),
             _ => return Err(unsupported(field)),
         };
-        Ok(Self { required: field.metadata().get(REQUIRED).is_some(), ..Self::of(values) })
+        Ok(Self { required: !field.is_nullable(), ..Self::of(values) })
     }
 
     pub(crate) fn of(values: Values) -> Self {

@@ -1,27 +1,32 @@
 //! Kafka messages to Arrow columns: bytes in, a struct of the wanted columns out.
 //!
-//! A decoder reads only what it is certain to read exactly as the expressions do that Spark evaluates without it (the
-//! package `dynamic_kafka.formats`). A message with anything else in it is `Left`: the caller keeps its bytes, and Spark
+//! Avro is decoded here alone: each message has a row, or an error with its place and its reason.
+//!
+//! A decoder of another format reads only what it is certain to read exactly as the expressions do that Spark evaluates without
+//! it (the package `dynamic_kafka.formats`). A message with anything else in it is `Left`: the caller keeps its bytes, and Spark
 //! decodes that message. So there is one truth, and no message is read in two ways. The documentation of each format's
 //! module says what it is certain about.
 //!
 //! There is no I/O and no `unsafe` here. Damaged and hostile messages cost no more memory than in proportion to their size.
 
-pub mod avro;
+mod avro;
 mod cast;
 mod columns;
 mod csv;
 pub mod json;
 mod protobuf;
+mod spark;
 mod spec;
 mod text;
 
 use std::sync::Arc;
 
+use arrow_array::builder::{ArrayBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, StructArray, new_null_array};
+use arrow_array::{ArrayRef, StructArray};
 use arrow_schema::{DataType, Field};
 
+pub use avro::Key;
 use columns::{Column, Struct, Uncertain, Values};
 pub use spec::{Spec, Unsupported};
 
@@ -34,12 +39,17 @@ pub enum Outcome {
     Null,
     /// It is left to Spark: the row is null, and its bytes have to be kept.
     Left,
+    /// It has an error, which is in the columns. Its bytes have to be kept, because the error shows how they begin.
+    Failed,
 }
 
 /// Turns messages into the columns of one batch after the other.
 pub struct Decoder {
     format: Format,
     rows: Column,
+    /// The errors, with the places of their messages, ascending.
+    errors: Vec<(usize, String)>,
+    is_full: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -59,19 +69,36 @@ impl Decoder {
     /// `Unsupported` if a column has a type that the decoder does not read.
     pub fn new(spec: &Spec) -> Result<Self, Unsupported> {
         let rows = Column::of(Values::Struct(Struct::new(&spec.columns)?));
-        Ok(Self { format: spec.format.clone(), rows })
+        Ok(Self { format: spec.format.clone(), rows, errors: Vec::new(), is_full: false })
     }
 
     /// Append a message as one row of the batch; null is a message without a value.
     pub fn append(&mut self, message: Option<&[u8]>) -> Outcome {
+        self.append_with(message, None)
+    }
+
+    /// Append a message whose schema's id may be in a header.
+    pub fn append_with(&mut self, message: Option<&[u8]>, header: Option<&[u8]>) -> Outcome {
         let len = self.rows.len();
+        if let (Format::Avro(writers), Some(message)) = (&mut self.format, message) {
+            return match avro::read(message, header, &mut self.rows, writers) {
+                Ok(()) => Outcome::Decoded,
+                Err(failure) => {
+                    self.rows.truncate(len);
+                    let full = || "it does not fit into the batch".to_owned();
+                    self.is_full |= matches!(failure, avro::Failure::Full);
+                    self.fail(if let avro::Failure::Message(error) = failure { error } else { full() });
+                    Outcome::Failed
+                }
+            };
+        }
         let Values::Struct(columns) = &mut self.rows.values else { unreachable!("rows are structs") };
         let read = match (&mut self.format, message) {
             (_, None) => Ok(false),
             (Format::Json(options), Some(message)) => json::read(message, columns, options),
             (Format::Changelog(envelope), Some(message)) => json::changelog::read(message, columns, envelope),
             (Format::Csv(dialect), Some(message)) => csv::read(message, columns, dialect),
-            (Format::Avro(writers), Some(message)) => avro::read(message, columns, writers),
+            (Format::Avro(_), Some(_)) => unreachable!("it was read above"),
             (Format::Protobuf(plan), Some(message)) => protobuf::read(message, columns, plan),
         };
         match read {
@@ -92,12 +119,26 @@ impl Decoder {
         }
     }
 
-    /// Return the id of a message's schema, if that is not known yet (see `Spec::learn`). The message would be left.
-    pub fn unknown_schema(&mut self, message: Option<&[u8]>) -> Option<u32> {
+    /// Append a message with an error.
+    pub fn fail(&mut self, error: String) {
+        self.errors.push((self.rows.len(), error));
+        let Values::Struct(columns) = &mut self.rows.values else { unreachable!("rows are structs") };
+        columns.push_nulls();
+        self.rows.valid.append_non_null();
+    }
+
+    /// Return the id of a message's schema, if that is not known yet (see `Spec::learn`). The message would have an error.
+    pub fn unknown_schema(&mut self, message: Option<&[u8]>, header: Option<&[u8]>) -> Option<Key> {
         match (&mut self.format, message) {
-            (Format::Avro(writers), Some(message)) => writers.unknown(message),
+            (Format::Avro(writers), Some(message)) => writers.unknown(message, header),
             _ => None,
         }
+    }
+
+    /// Return whether a message did not fit into the batch, because a column has as many bytes as Arrow can count. Nothing is
+    /// wrong with the message, so the batch is of no use.
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Return the number of messages in the batch.
@@ -115,14 +156,24 @@ impl Decoder {
         self.rows.size_bytes()
     }
 
-    /// Return the rows of the batch, one for each message, and begin the next batch. Behind the wanted columns they have the
-    /// field `__error`, which is null.
+    /// Return the rows of the batch, one for each message, and begin the next batch. After the wanted columns they have the
+    /// field `__error`: null, or the reason why the message cannot be read. Then the columns are null.
     pub fn finish(&mut self) -> StructArray {
         let len = self.len();
+        self.is_full = false;
+        if let Format::Avro(writers) = &mut self.format {
+            writers.forget();
+        }
         let (fields, mut arrays, nulls) = self.rows.finish().as_struct().clone().into_parts();
-        let error: ArrayRef = new_null_array(&DataType::Utf8, len);
+        let mut errors = StringBuilder::with_capacity(len, 0);
+        for (place, error) in self.errors.drain(..) {
+            errors.append_nulls(place - errors.len());
+            errors.append_value(error);
+        }
+        errors.append_nulls(len - errors.len());
+        let errors: ArrayRef = Arc::new(errors.finish());
+        arrays.push(errors);
         let error_field = Arc::new(Field::new(spec::ERROR, DataType::Utf8, true));
-        arrays.push(error);
         StructArray::try_new_with_length(fields.iter().cloned().chain([error_field]).collect(), arrays, nulls, len)
             .expect("a column has as many values as there are messages")
     }

@@ -69,6 +69,37 @@ pub(crate) fn instant(text: &[u8]) -> Certain<i64> {
     timestamp(local)
 }
 
+/// Return the microseconds since 1970 of an instant as in `2020-12-31T23:59:59.123+01:00`. Seconds and the minutes of the zone
+/// may be missing. Digits of less than a microsecond are cut.
+pub(crate) fn zoned_timestamp(text: &[u8]) -> Certain<i64> {
+    let at = text.iter().rposition(|byte| matches!(byte, b'Z' | b'+' | b'-')).filter(|at| *at > 10).ok_or(Uncertain)?;
+    let (local, zone) = text.split_at(at);
+    let offset = match *zone {
+        [b'Z'] => 0,
+        [sign, h1, h2] => signed(sign, two(h1, h2)?, 0)?,
+        [sign, h1, h2, m1, m2] | [sign, h1, h2, b':', m1, m2] => signed(sign, two(h1, h2)?, two(m1, m2)?)?,
+        _ => return Err(Uncertain),
+    };
+    let end = local.iter().position(|byte| *byte == b'.').map_or(local.len(), |point| local.len().min(point + 10));
+    if !local[end..].iter().all(u8::is_ascii_digit) {
+        return Err(Uncertain);
+    }
+    let found = match local.len() {
+        16 => timestamp(&[local, b":00"].concat())?, // without seconds
+        _ => timestamp(&local[..end])?,
+    };
+    Ok(found - offset * 1_000_000)
+}
+
+/// Return the seconds of a zone.
+fn signed(sign: u8, hours: i32, minutes: i32) -> Certain<i64> {
+    if hours > 23 || minutes > 59 || sign == b'Z' {
+        return Err(Uncertain);
+    }
+    let seconds = i64::from(hours * 3600 + minutes * 60);
+    Ok(if sign == b'-' { -seconds } else { seconds })
+}
+
 /// Return the unscaled value of a number as in `-12.34`; it fits the precision and the scale without rounding.
 pub(crate) fn decimal(text: &[u8], precision: u8, scale: i8) -> Certain<i128> {
     let (negative, digits) = match text {
@@ -162,6 +193,31 @@ mod tests {
         assert_eq!(instant(b"1970-01-01T00:00:00.000001Z"), Ok(1));
         for text in ["1970-01-01", "1970-01-01 00:00:00Z", "1970-01-01_00:00:00", ""] {
             assert_eq!(timestamp(text.as_bytes()), Err(Uncertain), "{text}");
+        }
+    }
+
+    #[test]
+    fn instants_have_a_zone() {
+        for (text, micros) in [
+            ("1970-01-01T00:00:00.000001Z", 1),
+            ("1970-01-01T01:00:00+01:00", 0),
+            ("1970-01-01 01:30+0130", 0),
+            ("1969-12-31T23:00:00.9999999999-01", 999_999),
+        ] {
+            assert_eq!(zoned_timestamp(text.as_bytes()), Ok(micros), "{text}");
+        }
+        for text in [
+            "1970-01-01T00:00:00",
+            "1970-01-01Z",
+            "1970-01-01T00:00:00.1x2345678901Z",
+            "1970-01-01T00:00:00+24:00",
+            "1970-01-01T00:00:00+1:00",
+            "1970-01-01T00:00:00ZZ",
+            "1970-01-01T00Z",
+            "Z",
+            "",
+        ] {
+            assert_eq!(zoned_timestamp(text.as_bytes()), Err(Uncertain), "{text}");
         }
     }
 

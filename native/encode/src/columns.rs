@@ -28,7 +28,8 @@ pub(crate) enum Values<'a> {
     Int64(&'a [i64]),
     Float32(&'a [f32]),
     Float64(&'a [f64]),
-    Decimal(&'a [i128]),
+    /// The unscaled numbers, and their scale.
+    Decimal(&'a [i128], i8),
     /// Bytes, or texts that need not be valid UTF-8.
     Bytes(&'a [i32], &'a [u8]),
     List(&'a [i32], Box<Column<'a>>),
@@ -50,7 +51,7 @@ impl<'a> Column<'a> {
             Type::Float64 => Values::Float64(numbers::<Float64Type>(array).ok_or_else(other)?),
             Type::Decimal(_, scale) => match array.data_type() {
                 DataType::Decimal128(_, found) if found == scale => {
-                    Values::Decimal(numbers::<Decimal128Type>(array).ok_or_else(other)?)
+                    Values::Decimal(numbers::<Decimal128Type>(array).ok_or_else(other)?, *scale)
                 }
                 _ => return Err(other()),
             },

@@ -1,8 +1,10 @@
 //! Arrow columns to Kafka messages: a struct array in, a message for each row out.
 //!
-//! An encoder writes only what it is certain to write byte by byte as the code does that runs without it (the package
-//! `dynamic_kafka.formats`). Whether it is certain depends on the types of the columns first: `Encoder::new` refuses all
-//! others. A single row with an odd value is `left` to the other code. The documentation of each format's module says what
+//! Avro is encoded here alone: each row has a message, or an error with its column and its reason.
+//!
+//! An encoder of another format writes only what it is certain to write byte by byte as the code does that runs without it (the
+//! package `dynamic_kafka.formats`). Whether it is certain depends on the types of the columns first: `Encoder::new` refuses
+//! all others. A single row with an odd value is `left` to the other code. The documentation of each format's module says what
 //! it is certain about.
 //!
 //! There is no I/O and no `unsafe` here.
@@ -23,13 +25,18 @@ pub use spec::{Spec, Unsupported};
 /// A row cannot be encoded with certainty.
 struct Uncertain;
 
+/// Why a row has no message: Arrow counts the bytes of a batch's messages in 31 bits.
+const TOO_LONG: &str = "is longer than a message can be, or does not fit into 2 GiB with the messages before it";
+
 /// The messages of a batch.
 #[derive(Debug)]
 pub struct Encoded {
-    /// A message for each row; null for a row that is null or left.
+    /// A message for each row; null for a row that is null, is left or has an error.
     pub messages: BinaryArray,
     /// The rows that are left to the other code.
     pub left: Vec<usize>,
+    /// The rows that cannot be encoded: which one, its column, and the reason.
+    pub errors: Vec<(usize, String, String)>,
 }
 
 /// Turns the rows of one batch after the other into messages.
@@ -56,7 +63,7 @@ impl Encoder {
             spec::Format::Protobuf(message, null_literal) => {
                 Format::Protobuf(protobuf::Writer::new(&spec.columns, message, null_literal)?)
             }
-            spec::Format::Avro(record, cut) => Format::Avro(avro::Writer::new(&spec.columns, record, cut)?),
+            spec::Format::Avro(plan) => Format::Avro(avro::Writer::new(plan)?),
         };
         Ok(Self { columns: spec.columns.clone(), format })
     }
@@ -71,7 +78,7 @@ impl Encoder {
         let mut data = Vec::with_capacity(rows.len() * (prefix.len() + 64));
         let mut ends: Vec<i32> = Vec::with_capacity(rows.len() + 1);
         let mut valid = NullBufferBuilder::new(rows.len());
-        let mut left = Vec::new();
+        let (mut left, mut errors) = (Vec::new(), Vec::new());
         ends.push(0);
         for row in 0..rows.len() {
             let begin = data.len();
@@ -80,19 +87,27 @@ impl Encoder {
                 data.extend_from_slice(prefix);
                 let found = match &self.format {
                     Format::Json(writer) => writer.write(&column, row, &mut data),
-                    Format::Avro(writer) => writer.write(&column, row, &mut data),
                     Format::Protobuf(writer) => writer.write(&column, row, &mut data),
+                    Format::Avro(writer) => writer.write(&column, row, &mut data).map_err(|fault| {
+                        errors.push((row, fault.column(), fault.reason.to_string()));
+                        Uncertain
+                    }),
                 };
-                written = found.is_ok() && i32::try_from(data.len()).is_ok();
+                let fits = i32::try_from(data.len()).is_ok();
+                written = found.is_ok() && fits;
                 if !written {
                     data.truncate(begin);
-                    left.push(row);
+                    match &self.format {
+                        Format::Avro(_) if fits => {}
+                        Format::Avro(_) => errors.push((row, String::new(), TOO_LONG.to_owned())),
+                        _ => left.push(row),
+                    }
                 }
             }
             valid.append(written);
             ends.push(data.len() as i32);
         }
         let messages = BinaryArray::new(OffsetBuffer::new(ends.into()), data.into(), valid.finish());
-        Ok(Encoded { messages, left })
+        Ok(Encoded { messages, left, errors })
     }
 }

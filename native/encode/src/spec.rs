@@ -1,8 +1,9 @@
-//! What is to be encoded, as Python says it: a format, its options, and the columns with Spark's types.
+//! What is to be encoded, as Python says it: a format and its options, and the columns.
 
 use std::collections::HashSet;
 use std::fmt;
 
+use arrow_schema::{DataType, Fields, TimeUnit};
 use serde_json::Value;
 
 use crate::json;
@@ -17,8 +18,8 @@ pub struct Spec {
 #[derive(Debug, Clone)]
 pub(crate) enum Format {
     Json(json::Style),
-    /// The schema, and the columns with times that are cut.
-    Avro(Value, Vec<String>),
+    /// The plan.
+    Avro(Value),
     /// The fields, and the text for a null in an array or a map.
     Protobuf(Value, String),
 }
@@ -61,22 +62,18 @@ impl fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 impl Spec {
-    /// Return the spec that is written as a JSON object: `format`, `options` and `schema`, which is the JSON of Spark's
-    /// `StructType`. For `avro` it has the schema as `record`, as fastavro parses it, and as `cut` the columns with times that
-    /// are cut to their unit. For `protobuf` it has the message's fields as `message`, and a text as `null_literal`.
+    /// Return the spec that is written as a JSON object: `format` and `options`. For `avro` it has the `plan` of its messages
+    /// (`avro.rs`). For `protobuf` it has the message's fields as `message`, and a text as `null_literal`.
     ///
     /// # Errors
     ///
     /// `Unsupported` if there is no encoder for it.
-    pub fn parse(text: &str) -> Result<Self, Unsupported> {
+    pub fn new(text: &str, columns: &Fields) -> Result<Self, Unsupported> {
         let spec: Value = serde_json::from_str(text).map_err(|error| Unsupported(format!("no JSON: {error}")))?;
-        let columns = structure(&spec["schema"])?;
+        let columns = structure(columns)?;
         let format = match spec["format"].as_str() {
             Some("json") => Format::Json(json::Style::parse(&spec["options"])),
-            Some("avro") => {
-                let cut = spec["cut"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                Format::Avro(spec["record"].clone(), cut.map(str::to_owned).collect())
-            }
+            Some("avro") => Format::Avro(spec["plan"].clone()),
             Some("protobuf") => {
                 let null_literal = spec["null_literal"].as_str().unwrap_or_default();
                 Format::Protobuf(spec["message"].clone(), null_literal.to_owned())
@@ -88,75 +85,66 @@ impl Spec {
 }
 
 /// Return a struct. Its fields have different names, because Spark does not send others to Python.
-fn structure(type_: &Value) -> Result<Type, Unsupported> {
-    let fields = type_["fields"].as_array().ok_or_else(|| unsupported(type_))?;
+fn structure(fields: &Fields) -> Result<Type, Unsupported> {
     let mut names = HashSet::new();
     let mut found = Vec::new();
     for field in fields {
-        let name = field["name"].as_str().ok_or_else(|| unsupported(type_))?;
-        if !names.insert(name) {
-            return Err(Unsupported(format!("two fields with the name {name}")));
+        if !names.insert(field.name()) {
+            return Err(Unsupported(format!("two fields with the name {}", field.name())));
         }
-        found.push((name.to_owned(), data_type(&field["type"])?));
+        found.push((field.name().clone(), type_of(field.data_type())?));
     }
-    if found.is_empty() { Err(unsupported(type_)) } else { Ok(Type::Struct(found)) }
+    if found.is_empty() { Err(Unsupported("no fields".to_owned())) } else { Ok(Type::Struct(found)) }
 }
 
-fn data_type(type_: &Value) -> Result<Type, Unsupported> {
-    if let Some(name) = type_.as_str() {
-        return simple(name).ok_or_else(|| unsupported(type_));
-    }
-    match type_["type"].as_str() {
-        Some("struct") => structure(type_),
-        Some("array") => Ok(Type::List(Box::new(data_type(&type_["elementType"])?))),
-        Some("map") => {
-            let (key, value) = (data_type(&type_["keyType"])?, data_type(&type_["valueType"])?);
-            Ok(Type::Map(Box::new(key), Box::new(value)))
-        }
-        _ => Err(unsupported(type_)),
-    }
-}
-
-fn simple(name: &str) -> Option<Type> {
-    Some(match name {
-        "boolean" => Type::Boolean,
-        "byte" => Type::Int8,
-        "short" => Type::Int16,
-        "integer" => Type::Int32,
-        "long" => Type::Int64,
-        "float" => Type::Float32,
-        "double" => Type::Float64,
-        "string" => Type::String,
-        "binary" => Type::Binary,
-        "date" => Type::Date,
-        "timestamp" => Type::Timestamp,
-        "timestamp_ntz" => Type::TimestampNtz,
-        _ if name.starts_with("time(") => Type::Time,
-        _ => {
-            let (precision, scale) = name.strip_prefix("decimal(")?.strip_suffix(')')?.split_once(',')?;
-            Type::Decimal(precision.parse().ok()?, scale.parse().ok().filter(|scale| *scale >= 0)?)
-        }
+fn type_of(type_: &DataType) -> Result<Type, Unsupported> {
+    Ok(match type_ {
+        DataType::Boolean => Type::Boolean,
+        DataType::Int8 => Type::Int8,
+        DataType::Int16 => Type::Int16,
+        DataType::Int32 => Type::Int32,
+        DataType::Int64 => Type::Int64,
+        DataType::Float32 => Type::Float32,
+        DataType::Float64 => Type::Float64,
+        DataType::Decimal128(precision, scale @ 0..) => Type::Decimal(*precision, *scale),
+        DataType::Utf8 | DataType::LargeUtf8 => Type::String,
+        DataType::Binary | DataType::LargeBinary => Type::Binary,
+        DataType::Date32 => Type::Date,
+        DataType::Time64(TimeUnit::Nanosecond) => Type::Time,
+        DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => Type::Timestamp,
+        DataType::Timestamp(TimeUnit::Microsecond, None) => Type::TimestampNtz,
+        DataType::List(element) | DataType::LargeList(element) => Type::List(Box::new(type_of(element.data_type())?)),
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(pair) if pair.len() == 2 => {
+                Type::Map(Box::new(type_of(pair[0].data_type())?), Box::new(type_of(pair[1].data_type())?))
+            }
+            _ => return Err(Unsupported(format!("type {type_}"))),
+        },
+        DataType::Struct(fields) => structure(fields)?,
+        _ => return Err(Unsupported(format!("type {type_}"))),
     })
-}
-
-fn unsupported(type_: &Value) -> Unsupported {
-    Unsupported(format!("type {type_}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow_schema::Field;
+
     use super::*;
 
+    fn columns(types: Vec<(&str, DataType)>) -> Fields {
+        types.into_iter().map(|(name, type_)| Field::new(name, type_, true)).collect()
+    }
+
     #[test]
-    fn a_spec_is_read_from_json() {
-        let spec = Spec::parse(
-            r#"{"format":"json","options":{"separator":"T","ignore_nulls":true},"schema":{"type":"struct","fields":[
-                {"name":"a","type":"decimal(10,2)","nullable":false,"metadata":{}},
-                {"name":"b","type":{"type":"array","elementType":"time(3)","containsNull":false},"nullable":true},
-                {"name":"c","type":{"type":"map","keyType":"string","valueType":"timestamp","valueContainsNull":true}},
-                {"name":"d","type":{"type":"struct","fields":[{"name":"e","type":"timestamp_ntz"}]}}]}}"#,
-        )
-        .unwrap();
+    fn a_spec_has_the_types_of_its_columns() {
+        let text = r#"{"format":"json","options":{"separator":"T","ignore_nulls":true}}"#;
+        let element = Arc::new(Field::new("element", DataType::Time64(TimeUnit::Nanosecond), false));
+        let inner = columns(vec![("e", DataType::Timestamp(TimeUnit::Microsecond, None))]);
+        let given =
+            [("a", DataType::Decimal128(10, 2)), ("b", DataType::List(element)), ("d", DataType::Struct(inner))];
+        let spec = Spec::new(text, &columns(given.to_vec())).unwrap();
         let Format::Json(style) = spec.format else { panic!("no JSON") };
         assert_eq!(style, json::Style { separator: b'T', plain_decimals: false, ignore_nulls: true });
         let named = |name: &str, type_| (name.to_owned(), type_);
@@ -165,7 +153,6 @@ mod tests {
             Type::Struct(vec![
                 named("a", Type::Decimal(10, 2)),
                 named("b", Type::List(Box::new(Type::Time))),
-                named("c", Type::Map(Box::new(Type::String), Box::new(Type::Timestamp))),
                 named("d", Type::Struct(vec![named("e", Type::TimestampNtz)])),
             ])
         );
@@ -173,19 +160,16 @@ mod tests {
 
     #[test]
     fn what_is_not_encoded_is_named() {
-        for (text, expected) in [
-            (r#"{"format":"xml","schema":{"fields":[{"name":"a","type":"long"}]}}"#, "format \"xml\""),
-            (r#"{"format":"json","schema":{"fields":[{"name":"a","type":"variant"}]}}"#, "type \"variant\""),
-            (r#"{"format":"json","schema":{"fields":[{"name":"a","type":"decimal(x,2)"}]}}"#, "type \"decimal(x,2)\""),
-            (
-                r#"{"format":"json","schema":{"fields":[{"name":"a","type":"long"},{"name":"a","type":"long"}]}}"#,
-                "two fields with the name a",
-            ),
-            (r#"{"format":"json","schema":{"fields":[]}}"#, "type {\"fields\":[]}"),
-            (r#"{"format":"json"}"#, "type null"),
+        let long = || ("a", DataType::Int64);
+        for (text, columns, expected) in [
+            (r#"{"format":"xml"}"#, columns(vec![long()]), "format \"xml\""),
+            (r#"{"format":"json"}"#, columns(vec![("a", DataType::Null)]), "type Null"),
+            (r#"{"format":"json"}"#, columns(vec![("a", DataType::Decimal128(3, -2))]), "type Decimal128(3, -2)"),
+            (r#"{"format":"json"}"#, columns(vec![long(), long()]), "two fields with the name a"),
+            (r#"{"format":"json"}"#, Fields::empty(), "no fields"),
         ] {
-            assert_eq!(Spec::parse(text).unwrap_err().to_string(), expected);
+            assert_eq!(Spec::new(text, &columns).unwrap_err().to_string(), expected);
         }
-        assert!(Spec::parse("{").is_err());
+        assert!(Spec::new("{", &columns(vec![long()])).is_err());
     }
 }

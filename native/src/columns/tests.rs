@@ -2,7 +2,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
-use dynamic_kafka_decode::Spec;
+use dynamic_kafka_decode::{Key, Spec};
 use proptest::prelude::*;
 
 use super::*;
@@ -146,20 +146,29 @@ fn values_are_decoded_or_left() {
     assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), 7);
 }
 
+/// The plan of a record with one field, which is read or skipped, before the column `a`.
+fn plan(first: &str) -> String {
+    format!(
+        r#"{{"steps":[{{"type":"record","fields":[{first}{{"name":"a","column":0,"step":1}}],"defaults":[]}},
+            {{"type":"long"}}]}}"#
+    )
+}
+
 #[test]
 fn values_of_an_unknown_schema_wait_for_it() {
     let spec = Spec::parse(
-        r#"{"format":"avro-confluent","schema":{"fields":[{"name":"a","type":"long"}]},
-            "writers":{"1":{"type":"record","fields":[{"name":"a","type":"long"}]}}}"#,
+        r#"{"format":"avro-confluent","schema":{"fields":[{"name":"a","type":"long"}]},"foreign":"odd","short":"short"}"#,
     )
     .unwrap();
+    spec.learn(Key::Id(1), &plan("")).unwrap();
     let values = [
         Some(&b"\0\0\0\0\x01\x02"[..]),
-        Some(b"odd"),
+        Some(b"strange"),
         Some(b"\0\0\0\0\x02\x04\x08"),
         None,
         Some(b"\0\0\0\0\x01\x06"),
         Some(b"\0\0\0\0\x03\x06"),
+        Some(b""),
     ];
     for is_first in [true, false] {
         let decoder = Decoder::new(&spec).unwrap();
@@ -168,15 +177,23 @@ fn values_of_an_unknown_schema_wait_for_it() {
         for value in values {
             add(&mut columns, &Given { value: value.map(<[u8]>::to_vec), ..record(1) });
         }
-        assert_eq!(columns.unknown_schemas(), if is_first { vec![2, 3] } else { vec![] });
-        spec.learn(2, Some(r#"{"type":"record","fields":[{"type":"long"},{"name":"a","type":"long"}]}"#));
-        spec.learn(3, None);
+        let mut unknown = columns.unknown_schemas();
+        unknown.sort_by_key(|key| format!("{key:?}"));
+        // One that is missing is asked for again.
+        assert_eq!(unknown, if is_first { vec![Key::Id(2), Key::Id(3)] } else { vec![Key::Id(3)] });
+        spec.learn(Key::Id(2), &plan(r#"{"name":"b","step":1},"#)).unwrap();
+        spec.learn(Key::Id(3), r#"{"missing":"gone"}"#).unwrap();
         let batch = columns.finish(&[]).unwrap().unwrap();
         let kept: Vec<_> = batch.column(0).as_binary::<i32>().iter().collect();
-        assert_eq!(kept, [None, values[1], None, None, None, values[5]]);
+        assert_eq!(kept, [None, values[1], None, None, None, values[5], values[6]]);
         let rows = batch.column(1).as_struct();
-        assert_eq!((0..6).map(|i| rows.is_valid(i)).collect::<Vec<_>>(), [true, false, true, false, true, false]);
-        assert_eq!(rows.column(0).as_primitive::<Int64Type>().values(), &[1, 0, 4, 0, 3, 0]);
+        assert_eq!(
+            (0..7).map(|i| rows.is_null(i)).collect::<Vec<_>>(),
+            [false, false, false, true, false, false, false]
+        );
+        assert_eq!(rows.column(0).as_primitive::<Int64Type>().values(), &[1, 0, 4, 0, 3, 0, 0]);
+        let errors: Vec<_> = rows.column(1).as_string::<i32>().iter().collect();
+        assert_eq!(errors, [None, Some("odd"), None, None, None, Some("gone"), Some("short")]);
     }
 }
 

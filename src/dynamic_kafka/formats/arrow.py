@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.functions import arrow_udf
-from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType, TimeType
 
 from dynamic_kafka.errors import ConfigurationError, RowError
 from dynamic_kafka.formats.format import ERROR
@@ -49,11 +49,11 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     name = data_type.typeName()
     match name:
         case "struct":
-            return pa.struct([pa.field(f.name, arrow_type(f.dataType), f.nullable) for f in kind.fields])
+            return pa.struct([_field(f.name, f.dataType, nullable=f.nullable) for f in kind.fields])
         case "array":
-            return pa.list_(pa.field("element", arrow_type(kind.elementType), kind.containsNull))
+            return pa.list_(_field("element", kind.elementType, nullable=kind.containsNull))
         case "map":
-            value = pa.field("value", arrow_type(kind.valueType), kind.valueContainsNull)
+            value = _field("value", kind.valueType, nullable=kind.valueContainsNull)
             return pa.map_(arrow_type(kind.keyType), value)
         case "decimal":
             return pa.decimal128(kind.precision, kind.scale)
@@ -83,6 +83,12 @@ def arrow_type(data_type: DataType) -> pa.DataType:
             "their type"
         )
     return simple[name]
+
+
+def _field(name: str, data_type: DataType, *, nullable: bool) -> pa.Field:
+    """Return a field. That of a TIME has its precision as metadata, which Arrow's type does not have."""
+    precision = {"precision": str(data_type.precision)} if isinstance(data_type, TimeType) else None
+    return pa.field(name, arrow_type(data_type), nullable, precision)
 
 
 def decoded_type(schema: StructType) -> StructType:

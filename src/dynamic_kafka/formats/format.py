@@ -7,7 +7,7 @@ over Arrow batches (Avro, Protobuf). They do not raise for a bad message. They p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
+
+    from dynamic_kafka.native import LookUp
 
 __all__ = [
     "DELETE",
@@ -81,13 +83,14 @@ class Decoder:
 
     Args:
         rows: Takes a binary array and returns a struct array of the columns and `ERROR`, as `Format.decode` does.
-        schemas: Takes ids of schemas in a registry, and returns what the native kernel has to know to read their messages;
-            None for a schema whose messages it cannot read. An id that the registry does not know is left out. None if
-            messages have no ids.
+        schemas: Takes ids of schemas in a registry, and returns what the native kernel has to know to read their messages.
+            None if messages have no ids.
+        total: True if the native kernel decodes all messages, and leaves none to `rows`.
     """
 
-    rows: Callable[[pa.Array], pa.Array]
-    schemas: Callable[[Collection[int]], Mapping[int, str | None]] | None = None
+    rows: Callable[..., pa.Array]
+    schemas: LookUp | None = None
+    total: bool = False
 
 
 def _nothing_to_check(schema: StructType, options: FormatOptions) -> None:

@@ -12,7 +12,7 @@ Source: io.confluent.kafka.serializers.schema.id.{SchemaId,DualSchemaIdDeseriali
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from dynamic_kafka.errors import InvalidOptionError
@@ -108,15 +108,15 @@ def id_of_header(header: bytes) -> SchemaId:
     )
 
 
-def no_id(reason: str, name: str, headers: Any) -> str:
+def no_id(reason: str, name: str, *, headers: bool) -> str:
     """Return why a message without an id cannot be read.
 
     Args:
         reason: What is wrong with its beginning.
         name: The format's name.
-        headers: The messages' headers with ids; None if they are not looked at.
+        headers: True if headers with ids are looked at.
     """
-    if headers is not None:
+    if headers:
         return f"{reason}, and no header has its schema id"
     return (
         f"{reason}; if producers put schema ids into headers, set '{name}.schema-id-location' to '{_HEADER_OR_PREFIX}'"

@@ -34,8 +34,8 @@ ClusterState = Literal["starting", "reading", "draining", "retained", "unreachab
 and their positions are kept. `unreachable`: the cluster does not answer (`reason`)."""
 TopicState = Literal["reading", "draining", "retained"]
 UnreadKind = Literal["undecoded", "errors"]
-"""`undecoded`: the native kernel left them to Spark or to the format's decoder, because they are unusual or cannot be read.
-`errors`: the format's decoder could not read them."""
+"""`undecoded`: the native kernel did not decode them, because they are unusual or cannot be read.
+`errors`: they cannot be read; it is known of formats that are decoded in the tasks that read."""
 
 
 class Event(TypedDict):

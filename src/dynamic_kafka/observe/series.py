@@ -127,7 +127,7 @@ SERIES: tuple[Series, ...] = (
     _counter("source_bytes", "Bytes read, as Arrow columns.", _TOPIC, "numBytesIn"),
     _counter(
         "source_undecoded_records",
-        "Records that the native kernel left to Spark or the format's decoder: unusual ones, and those that cannot be read.",
+        "Records that the native kernel did not decode: unusual ones, and those that cannot be read.",
         _TOPIC,
     ),
     _counter(

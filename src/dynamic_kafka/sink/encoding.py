@@ -6,12 +6,13 @@ Python as Arrow columns, and Spark writes no text of them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
 from dynamic_kafka.errors import RowError
-from dynamic_kafka.native import Encode, encoder
+from dynamic_kafka.native import encoder
 
 __all__ = ["ENCODER", "encoded"]
 
@@ -31,22 +32,19 @@ def encoded(batches: Iterator[pa.RecordBatch], specs: Mapping[str, str]) -> Iter
     Raises:
         RowError: If the message of a row would be longer than 2 GiB.
     """
-    encoders = {name: _encoder(spec) for name, spec in specs.items()}
+    encoders = {name: json.loads(spec) for name, spec in specs.items()}
     for batch in batches:
         n = batch.num_rows
         size = max(1, min(n, n * _SLICE_BYTES // max(1, batch.nbytes))) if encoders else max(1, n)
         for start in range(0, n, size):
             rows = batch.slice(start, size)
-            for name, encode in encoders.items():
+            for name, spec in encoders.items():
                 place = rows.schema.get_field_index(name)
-                messages, left = encode(rows.column(place), b"")
+                column = rows.column(place)
+                messages, left, errors = encoder(column.type, spec)(column, b"")
+                if errors:
+                    raise RowError(errors[0][1], errors[0][2])
                 if left:
                     raise RowError(name, "is longer than a message can be")
                 rows = rows.set_column(place, pa.field(name, messages.type), messages)
             yield rows
-
-
-def _encoder(spec: str) -> Encode:
-    found = encoder(spec)
-    assert found is not None  # the driver's kernel has this encoder
-    return found

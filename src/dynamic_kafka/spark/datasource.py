@@ -47,11 +47,12 @@ if TYPE_CHECKING:
     from dynamic_kafka.sink.settings import SinkSettings
     from dynamic_kafka.source.configure import SourceObjects
     from dynamic_kafka.source.driver.enumerator import SourceEnumerator
-    from dynamic_kafka.source.executor.fetcher import LookUpSchemas
+    from dynamic_kafka.source.executor.fetcher import Decoding
     from dynamic_kafka.source.executor.tally import Tally
     from dynamic_kafka.source.observation import Observation
     from dynamic_kafka.source.rules.planning import ReadTask
     from dynamic_kafka.source.settings import SourceSettings
+    from dynamic_kafka.spark.value_rows import Values
 
 __all__ = [
     "ARCHIVE_PLAN",
@@ -70,7 +71,7 @@ __all__ = [
 NAME = "dynamic-kafka"
 ARCHIVE_PLAN = "__archive"
 """The option by which `dynamic_kafka.archive` asks for the writer of a batch into an archive; no option for users."""
-_SPEC = "spec"  # as in `rows`
+_SPEC = "spec"
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 COLUMN_TYPES: Mapping[str, DataType] = {
@@ -360,20 +361,20 @@ class _ExecutorSide:
         tally = self._tally(partition)
         if self._value_row is None:
             return self._batches(partition.task, tally, wanted)
-        from dynamic_kafka.spark.value_rows import completed, counted, decoder_of, field_of, gathered
+        from dynamic_kafka.spark.value_rows import completed, counted, gathered, values_of
 
         columns = wanted
         if UNDECODED in columns:
             columns = tuple(dict.fromkeys([*(c for c in columns if c != UNDECODED), *UNDECODED_TYPE.names]))
-        decoder = decoder_of(self._value_row)
-        schemas = None if decoder is None else decoder.schemas
-        batches = self._batches(partition.task, tally, columns, field_of(self._value_row), schemas)
+        values = values_of(self._value_row)
+        batches = self._batches(partition.task, tally, columns, values)
+        is_total = values.decoder is not None and values.decoder.total
         if partition.task.history is not None:
-            tally = None  # its rows are no records of a cluster
+            tally, is_total = None, False  # its rows are no records of a cluster, and the kernel does not fetch them
         if tally is not None:
-            batches = counted(batches, tally, "undecoded")
-        if decoder is not None:
-            batches = completed(batches, decoder)
+            batches = counted(batches, tally, "undecoded", total=is_total)
+        if values.decoder is not None:
+            batches = batches if is_total else completed(batches, values.decoder)
             batches = batches if tally is None else counted(batches, tally, "errors")
         return gathered(batches, wanted) if UNDECODED in wanted else batches
 
@@ -382,16 +383,16 @@ class _ExecutorSide:
         task: ReadTask,
         tally: Tally | None,
         columns: tuple[str, ...],
-        value_row: pa.Field | None = None,
-        schemas: LookUpSchemas | None = None,
+        values: Values | None = None,
     ) -> Iterator[pa.RecordBatch]:
         from dynamic_kafka.rows import arrow_schema
         from dynamic_kafka.source.executor.reader import read
 
+        value_row, decoding = (None, None) if values is None else (values.field, values.decoding)
         if HISTORY_ROW in columns:
-            batches = self._with_history_row(task, tally, columns, value_row, schemas)
+            batches = self._with_history_row(task, tally, columns, value_row, decoding)
         else:
-            batches = read(task, arrow_schema(columns, value_row), self._settings, schemas, tally)
+            batches = read(task, arrow_schema(columns, value_row), self._settings, decoding, tally)
         if tally is None:
             return batches
         from dynamic_kafka.source.executor.tally import reported
@@ -404,7 +405,7 @@ class _ExecutorSide:
         tally: Tally | None,
         columns: tuple[str, ...],
         value_row: pa.Field | None,
-        schemas: LookUpSchemas | None,
+        decoding: Decoding | None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches with the column `HISTORY_ROW`, which is null for Kafka's records."""
         import pyarrow as pa
@@ -417,7 +418,7 @@ class _ExecutorSide:
         schema = arrow_schema([name for name in columns if name != HISTORY_ROW], value_row)
         if task.history is not None:
             schema = schema.append(row)
-        for batch in read(task, schema, self._settings, schemas, tally):
+        for batch in read(task, schema, self._settings, decoding, tally):
             whole = batch if task.history is not None else batch.append_column(row, pa.nulls(len(batch), row.type))
             yield whole.select(list(columns))
 

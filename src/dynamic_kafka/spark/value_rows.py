@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,35 +17,45 @@ from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.formats import ERROR, Decoder, format_named
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.rows import COLUMNS, SPEC, VALUE_ROW
+from dynamic_kafka.rows import COLUMNS, VALUE_ROW
+from dynamic_kafka.source.executor.fetcher import Decoding
 from dynamic_kafka.spark.datasource import UNDECODED, UNDECODED_TYPE
 
 if TYPE_CHECKING:
     from dynamic_kafka.observe.reports import UnreadKind
     from dynamic_kafka.source.executor.tally import Tally
 
-__all__ = ["completed", "counted", "decoder_of", "field_of", "gathered"]
+__all__ = ["Values", "completed", "counted", "gathered", "values_of"]
 
 _UNDECODED = pa.struct([(name, COLUMNS[name]) for name in UNDECODED_TYPE.names])
 
 
-def field_of(column: StructField) -> pa.Field:
-    """Return the Arrow field of the column."""
-    spec = SPEC.decode()
-    return pa.field(column.name, arrow_type(column.dataType), metadata={spec: column.metadata[spec]})
+class Values(NamedTuple):
+    """How values are decoded.
 
-
-def decoder_of(column: StructField) -> Decoder | None:
-    """Return what decodes the values that the kernel leaves; None if Spark does.
-
-    The column's metadata has the options of a format that decodes here.
+    Attributes:
+        field: The Arrow field of the column `VALUE_ROW`.
+        decoding: What the native kernel does.
+        decoder: What decodes the values that the kernel leaves, and those that it does not fetch; None if Spark does.
     """
+
+    field: pa.Field
+    decoding: Decoding
+    decoder: Decoder | None = None
+
+
+def values_of(column: StructField) -> Values:
+    """Return how the values of the column are decoded. Its metadata has it, with the options of a format with a decoder."""
+    spec = json.loads(column.metadata["spec"])
+    schema = StructType.fromJson(spec.pop("schema"))
+    field = pa.field(column.name, arrow_type(column.dataType))
+    decoding = Decoding(pa.schema(arrow_type(schema)), json.dumps(spec))
     if "options" not in column.metadata:
-        return None
-    spec = json.loads(column.metadata[SPEC.decode()])
-    decoder = format_named(spec["format"]).decoder
-    assert decoder is not None
-    return decoder(StructType.fromJson(spec["schema"]), json.loads(column.metadata["options"]))
+        return Values(field, decoding)
+    make = format_named(spec["format"]).decoder
+    assert make is not None
+    decoder = make(schema, json.loads(column.metadata["options"]))
+    return Values(field, decoding._replace(look_up=decoder.schemas), decoder)
 
 
 def completed(batches: Iterator[pa.RecordBatch], decoder: Decoder) -> Iterator[pa.RecordBatch]:
@@ -58,18 +68,21 @@ def completed(batches: Iterator[pa.RecordBatch], decoder: Decoder) -> Iterator[p
         yield batch if values.null_count == len(values) else _completed(batch, decoder)
 
 
-def counted(batches: Iterator[pa.RecordBatch], tally: Tally, kind: UnreadKind) -> Iterator[pa.RecordBatch]:
+def counted(
+    batches: Iterator[pa.RecordBatch], tally: Tally, kind: UnreadKind, *, total: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield the batches, and count for the metrics the values that were not decoded.
 
     Args:
         batches: Batches with `value`, `VALUE_ROW`, `cluster` and `topic`.
         tally: The tally.
         kind: `undecoded` counts the values that have bytes and no row, `errors` the rows with an error.
+        total: True if the kernel leaves no value: then those with an error are the undecoded ones.
     """
     tally.count_unread(kind, {})
     for batch in batches:
         values, rows = batch["value"], batch[VALUE_ROW]
-        found = _left(values, rows) if kind == "undecoded" else _failed(rows)
+        found = _left(values, rows) if kind == "undecoded" and not total else _failed(rows)
         if found is not None:
             cluster, topics = batch["cluster"][0].as_py(), batch["topic"].filter(found).value_counts().to_pylist()
             tally.count_unread(kind, {(cluster, topic["values"]): topic["counts"] for topic in topics})

@@ -293,12 +293,16 @@ def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
     if "schema" in found:
         schema = StructType.fromJson(found["schema"])
     wanted = [c.key.removeprefix(VALUE_PREFIX) for c in table.metadata if c.key.startswith(VALUE_PREFIX)]
-    spec = json.dumps({**found, "schema": schema.jsonValue(), "wanted": wanted})
-    if not can_decode(spec):
+    import pyarrow as pa  # takes a while
+
+    from dynamic_kafka.formats.arrow import arrow_type, decoded_type
+
+    found["wanted"] = wanted
+    if not can_decode(pa.schema(arrow_type(schema)), json.dumps(found)):
         return None
+    spec = json.dumps({**found, "schema": schema.jsonValue()})
     if form.decoder is None:
         return StructField(VALUE_ROW, _nullable(decoded_struct(form, schema)), metadata={"spec": spec})
-    from dynamic_kafka.formats.arrow import decoded_type  # imports pyarrow, which takes a while
 
     # Options hold references to secrets, which are looked up where values are decoded. Plans show no column's metadata.
     return StructField(VALUE_ROW, decoded_type(schema), metadata={"spec": spec, "options": json.dumps(dict(options))})

@@ -213,8 +213,13 @@ def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | N
     found = encoding.format.native_encode(encoding.schema, encoding.options)
     if found is None:
         return None
-    spec = json.dumps({**found, "schema": encoding.schema.jsonValue()})
-    return None if encoder(spec) is None else spec
+    from dynamic_kafka.formats.arrow import arrow_type  # imports pyarrow, which takes a while
+
+    try:
+        encoder(arrow_type(encoding.schema), found)
+    except ValueError:
+        return None
+    return json.dumps(found)
 
 
 def _row(encoding: Encoding, values: dict[str, Column], kind: Column) -> Column:

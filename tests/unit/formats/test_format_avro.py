@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import pickle
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 import fastavro
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as spark
+from tests.avro import read
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError, RowError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.formats.avro import blocks as avro_blocks
 from dynamic_kafka.formats.avro import confluent as avro_confluent
 from dynamic_kafka.formats.avro import format as avro
-from dynamic_kafka.formats.avro.decoding import decode, reader
 from dynamic_kafka.formats.avro.encoding import encode
+from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
-from dynamic_kafka.formats.avro.values import Cursor, Indices, UnreadableError, longs
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
@@ -52,27 +48,13 @@ def written(schema: Any, value: Any) -> bytes:
 
 def decoded(messages: list[bytes | None], writer: AvroSchema, schema: AvroSchema, target: pa.StructType) -> list[Any]:
     """Rows as dicts without the field for errors, errors as texts, null messages as None."""
-    read = reader(writer, schema, target)
-    array = decode(pa.array(messages, pa.binary()), target, lambda cursor: [(np.arange(len(cursor)), read)])
-    array.validate(full=True)
-    assert len(array) == len(messages)
+    array = read(messages, writer, schema, target)
     rows: list[Any] = []
     for row in array.to_pylist():
         error = None if row is None else row.pop(ERROR)
         rows.append(row if error is None else error)
         assert error is None or not any(value is not None for value in row.values())
     return rows
-
-
-@contextlib.contextmanager
-def few(messages: int) -> Iterator[None]:
-    """So many messages count as few, whose items are read one message after the other."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(avro_blocks, "_FEW", messages)
-        yield
-
-
-FEW = st.sampled_from([0, 1, 3, 32])
 
 
 def struct(*columns: tuple[str, spark.DataType] | tuple[str, spark.DataType, bool]) -> spark.StructType:
@@ -295,9 +277,9 @@ def test_columns_that_avro_does_not_have_are_refused(columns: spark.StructType, 
 # --- round trips ---
 
 
-@given(table=tables(), number=FEW)
+@given(table=tables())
 def test_rows_are_written_as_fastavro_writes_them_and_read_back(
-    table: tuple[spark.StructType, list[Any], list[Any]], number: int
+    table: tuple[spark.StructType, list[Any], list[Any]],
 ) -> None:
     """Byte for byte, over all types, nullability and nesting."""
     schema, rows, values = table
@@ -307,10 +289,7 @@ def test_rows_are_written_as_fastavro_writes_them_and_read_back(
     messages = encode(array, parsed)
     assert messages.to_pylist() == [written(plain(text), value) for value in values]
 
-    read = reader(parsed, parsed, target)
-    with few(number):
-        back = decode(messages, target, lambda cursor: [(np.arange(len(cursor)), read)])
-    back.validate(full=True)
+    back = read(messages, parsed, parsed, target)
     assert back.field(ERROR).null_count == len(rows)
     for name in target.names if hasattr(target, "names") else [f.name for f in target]:
         assert repr(back.field(name).to_pylist()) == repr(array.field(name).to_pylist())  # repr: a NaN is none other
@@ -336,8 +315,7 @@ def test_slices_are_read_and_written_as_what_they_are() -> None:
     part = rows.slice(3, 4)
     messages = encode(rows, parsed)
     assert encode(part, parsed).to_pylist() == messages.to_pylist()[3:7]
-    read = reader(parsed, parsed, target)
-    back = decode(messages.slice(3, 4), target, lambda cursor: [(np.arange(len(cursor)), read)])
+    back = read(messages.slice(3, 4), parsed, parsed, target)
     assert [{k: v for k, v in row.items() if k != ERROR} for row in back.to_pylist()] == part.to_pylist()
 
 
@@ -359,10 +337,9 @@ def test_blocks_of_arrays_may_be_many_and_may_tell_their_size() -> None:
         st.lists(st.tuples(st.lists(st.text(max_size=3), min_size=1, max_size=4), st.booleans()), max_size=5),
         max_size=6,
     ),
-    number=FEW,
 )
-def test_any_blocks_are_read_in_their_order(messages: list[list[tuple[list[str], bool]]], number: int) -> None:
-    """However the items are split, in some messages of a batch or in all."""
+def test_any_blocks_are_read_in_their_order(messages: list[list[tuple[list[str], bool]]]) -> None:
+    """However the items are split."""
     schema = fields(("a", {"type": "array", "items": "string"}), ("end", "int"))
 
     def message(blocks: list[tuple[list[str], bool]]) -> bytes:
@@ -373,33 +350,23 @@ def test_any_blocks_are_read_in_their_order(messages: list[list[tuple[list[str],
             made += body
         return made + b"\x00\x0e"
 
-    with few(number):
-        found = decoded(
-            [message(blocks) for blocks in messages],
-            schema,
-            schema,
-            pa.struct({"a": pa.list_(pa.string()), "end": pa.int32()}),
-        )
+    target = pa.struct({"a": pa.list_(pa.string()), "end": pa.int32()})
+    found = decoded([message(blocks) for blocks in messages], schema, schema, target)
     assert found == [{"a": [item for items, _ in blocks for item in items], "end": 7} for blocks in messages]
 
 
-def test_a_message_of_many_small_blocks_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_of_many_small_blocks_is_read() -> None:
     """As many as a hostile message may have; other messages beside it change nothing."""
     schema, target = fields(("a", {"type": "array", "items": "long"})), pa.struct({"a": pa.list_(pa.int64())})
-    passes: list[int] = []
-
-    def counted(cursor: Cursor, path: str) -> Indices:
-        passes.append(len(cursor))
-        return longs(cursor, path)
-
-    monkeypatch.setattr(avro_blocks, "longs", counted)
     whole: bytes = b"\x02\x04" * 5000 + b"\x00"
-    others: list[bytes | None] = [b"\x00"] * 100
-    rows = decoded([*others, whole, whole[:-1], whole[:-1] + b"\xff" * 5000], schema, schema, target)
-    assert rows[100] == {"a": [2] * 5000}
-    assert rows[:100] == [{"a": []}] * 100
-    assert rows[101:] == ["it ends within a, or is nested too deeply there"] * 2
-    assert len(passes) == 1
+    rows = decoded([b"\x00", whole, whole[:-1], whole[:-1] + b"\xff" * 5000, b"\x00"], schema, schema, target)
+    assert rows == [
+        {"a": []},
+        {"a": [2] * 5000},
+        "it ends within a",
+        "a has a number of more than 10 bytes",
+        {"a": []},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -521,8 +488,7 @@ def test_times_have_the_unit_in_which_they_were_written(
     base = "long" if pa.types.is_timestamp(target) else writer["type"]
     read_with = fields(("a", {"type": base, "logicalType": logical}))
     message = written(plain(json.dumps({**R, "fields": [{"name": "a", "type": writer}]})), {"a": number})
-    read = reader(fields(("a", writer)), read_with, pa.struct({"a": target}))
-    array = decode(pa.array([message]), pa.struct({"a": target}), lambda cursor: [(np.arange(len(cursor)), read)])
+    array = read([message], fields(("a", writer)), read_with, pa.struct({"a": target}))
     assert array.field("a").view(pa.int64()).to_pylist() == [expected]
 
 
@@ -557,10 +523,7 @@ def test_a_field_that_is_not_written_has_its_default(
 def test_a_default_of_a_time_is_in_its_unit() -> None:
     """It is a number in the schema."""
     schema = fields(("a", {"type": "long", "logicalType": "timestamp-millis"}, 1000))
-    read = reader(fields(("b", "long")), schema, pa.struct({"a": pa.timestamp("us")}))
-    array = decode(
-        pa.array([b"\x00"]), pa.struct({"a": pa.timestamp("us")}), lambda cursor: [(np.arange(len(cursor)), read)]
-    )
+    array = read([b"\x00"], fields(("b", "long")), schema, pa.struct({"a": pa.timestamp("us")}))
     assert array.field("a").view(pa.int64()).to_pylist() == [1_000_000]
 
 
@@ -588,13 +551,13 @@ def test_a_default_of_a_time_is_in_its_unit() -> None:
 def test_schemas_that_do_not_go_together_say_where(writer: Any, schema: Any, target: pa.DataType, problem: str) -> None:
     """The field, and what it is on either side."""
     with pytest.raises(UnreadableError, match=problem):
-        reader(fields(("a", writer)), fields(("a", schema)), pa.struct({"a": target}))
+        plan_of(fields(("a", writer)), fields(("a", schema)), pa.struct({"a": target}))
 
 
 def test_a_missing_field_without_a_default_says_so() -> None:
     """As a NOT NULL column that a writer does not know."""
     with pytest.raises(UnreadableError, match="a is not in the writer's schema, and has no default"):
-        reader(fields(("b", "long")), fields(("a", "long")), pa.struct({"a": pa.int64()}))
+        plan_of(fields(("b", "long")), fields(("a", "long")), pa.struct({"a": pa.int64()}))
 
 
 def test_an_alias_is_another_name_for_a_field() -> None:
@@ -608,7 +571,7 @@ def test_a_union_of_which_nothing_but_null_fits_is_refused() -> None:
     """That is no message's fault: Flink writes all columns that may be null as such unions."""
     schema = fields(("a", ["null", "long"]))
     with pytest.raises(UnreadableError, match=r"^a is written as string and is long here"):
-        reader(fields(("a", ["null", "string"])), schema, pa.struct({"a": pa.int64()}))
+        plan_of(fields(("a", ["null", "string"])), schema, pa.struct({"a": pa.int64()}))
 
 
 def test_a_union_fails_for_the_branches_that_do_not_fit() -> None:
@@ -633,7 +596,7 @@ def test_a_union_fails_for_the_branches_that_do_not_fit() -> None:
         {"type": "record", "name": "L", "fields": [{"name": "next", "type": {"type": "array", "items": "L"}}]},
     ],
 )
-def test_a_field_that_contains_itself_can_be_skipped(nested: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_field_that_contains_itself_can_be_skipped(nested: Any) -> None:
     """A column cannot; and a message that nests it too deeply is told, not a RecursionError."""
     writer, schema = fields(("l", nested), ("a", "long")), fields(("a", "long"))
     union = "v" in [field["name"] for field in nested["fields"]]
@@ -647,8 +610,6 @@ def test_a_field_that_contains_itself_can_be_skipped(nested: Any, monkeypatch: p
     rows = decoded([chain(3), chain(5000), chain(0)], writer, schema, pa.struct({"a": pa.int64()}))
     assert rows[0] == rows[2] == {"a": 7}
     assert "nested too deeply" in rows[1]
-    monkeypatch.setattr(avro_blocks, "_FEW", 0)
-    assert decoded([chain(3), chain(5000), chain(0)], writer, schema, pa.struct({"a": pa.int64()}))[::2] == rows[::2]
 
 
 @pytest.mark.parametrize("wrap", [lambda a: a, lambda a: {"type": "array", "items": a}])
@@ -661,7 +622,7 @@ def test_a_record_that_contains_itself_without_end_is_refused(wrap: Any) -> None
         with pytest.raises(
             UnreadableError, match=r"the record 'A' contains itself .* recursive schema cannot become columns"
         ):
-            reader(writer, parse_schema(schema_text(column, legacy_timestamps=True)), arrow_type(column))
+            plan_of(writer, parse_schema(schema_text(column, legacy_timestamps=True)), arrow_type(column))
 
 
 @pytest.mark.parametrize("levels", [201, 5000, 100_000])
@@ -686,6 +647,45 @@ def test_a_schema_as_deep_as_allowed_is_read(levels: int, row: Any) -> None:
     assert decoded([message], writer, fields(("a", "long")), pa.struct({"a": pa.int64()})) == [row]
 
 
+def chained(levels: int, fields_of: Any) -> AvroSchema:
+    """A schema whose records have others as their fields, by their names, and then a column `a`."""
+    records = [{**R, "name": "r0", "fields": [{"name": "x", "type": "int"}]}]
+    records += [{**R, "name": f"r{i}", "fields": fields_of(f"r{i - 1}")} for i in range(1, levels)]
+    return fields(*((f"f{i}", record) for i, record in enumerate(records)), ("a", "long"))
+
+
+def test_a_schema_with_names_for_large_parts_has_a_short_plan() -> None:
+    """Each record has the one before it twice, so the last one has 2**40 numbers, of which a message may have a few."""
+    twice = chained(40, lambda name: [{"name": "x", "type": ["null", name]}, {"name": "y", "type": ["null", name]}])
+    plan = plan_of(twice, fields(("a", "long")), pa.struct({"a": pa.int64()}))
+    assert len(json.dumps(plan)) < 20_000
+    message = b"\x00" + b"\x00\x00" * 39 + b"\x0e"
+    assert decoded([message, b""], twice, fields(("a", "long")), pa.struct({"a": pa.int64()})) == [
+        {"a": 7},
+        "it ends within f0.x",
+    ]
+
+
+def test_records_without_bytes_take_no_time() -> None:
+    """A message would have 2**40 of them."""
+    nothing = {**R, "name": "r0", "fields": [{"name": "x", "type": "null"}]}
+    twice = [{"name": name, "type": "r{}"} for name in "xy"]
+    records = [
+        nothing,
+        *({**R, "name": f"r{i}", "fields": [f | {"type": f"r{i - 1}"} for f in twice]} for i in range(1, 40)),
+    ]
+    schema = fields(*((f"f{i}", record) for i, record in enumerate(records)), ("a", "long"))
+    assert decoded([b"\x0e"], schema, fields(("a", "long")), pa.struct({"a": pa.int64()})) == [{"a": 7}]
+
+
+def test_a_long_chain_of_records_is_an_error_of_the_schema() -> None:
+    """And not one of Python's stack."""
+    chain = chained(3000, lambda name: [{"name": "x", "type": name}])
+    backwards = {**R, "fields": [*reversed(chain.root["fields"])]}
+    with pytest.raises(UnreadableError, match="nested too deeply in each other"):
+        plan_of(AvroSchema(backwards, chain.names), fields(("a", "long")), pa.struct({"a": pa.int64()}))
+
+
 @given(table=tables(), data=st.data())
 def test_columns_that_are_not_wanted_are_skipped(
     table: tuple[spark.StructType, list[Any], list[Any]], data: st.DataObject
@@ -697,8 +697,7 @@ def test_columns_that_are_not_wanted_are_skipped(
     fewer = spark.StructType([*wanted, spark.StructField("new", spark.StringType())])
     messages: list[bytes | None] = [written(plain(text), value) for value in values]
     fewer_text = schema_text(fewer, legacy_timestamps=True)
-    with few(data.draw(FEW)):
-        found = decoded(messages, parse_schema(text), parse_schema(fewer_text), arrow_type(fewer))
+    found = decoded(messages, parse_schema(text), parse_schema(fewer_text), arrow_type(fewer))
     full = pa.array(rows, arrow_type(schema)).to_pylist()
     assert repr(found) == repr([{**{f.name: row[f.name] for f in wanted}, "new": None} for row in full])
 
@@ -749,11 +748,7 @@ def test_a_damaged_message_is_told_and_its_neighbours_are_whole(
         if data.draw(st.booleans()):
             broken[len(messages)] = data.draw(damaged(message))
             messages.append(broken[len(messages)])
-    read = reader(parsed, parsed, target)
-    with few(data.draw(FEW)):
-        found = decode(pa.array(messages, pa.binary()), target, lambda cursor: [(np.arange(len(cursor)), read)])
-    found.validate(full=True)
-    assert len(found) == len(messages)
+    found = read(messages, parsed, parsed, target)
     errors = found.field(ERROR).to_pylist()
     rows_found = pa.StructArray.from_arrays(found.flatten()[:-1], fields=list(target))
     for place, sent in enumerate(messages):
@@ -828,8 +823,7 @@ def test_json_messages_are_read_and_bad_ones_told() -> None:
     good = b'{"id": 1,\n "name": {"string": "x"}, "ts": {"long": 1000}, "b": {"bytes": "\\u00ff"}}'
     other = b'{"id": 2, "name": null, "ts": null, "b": null}'
     messages = pa.array([good, b"{", None, b"", other, b'{"id": "x"}', other + other, b"\xff"], pa.binary())
-    text, target = schema_text(JSON_COLUMNS, legacy_timestamps=True), arrow_type(JSON_COLUMNS)
-    rows = avro._decode_batch(messages, text, target, as_json=True).to_pylist()
+    rows = avro.decoder(JSON_COLUMNS, {"avro.encoding": "json"})(messages).to_pylist()
     assert rows[0]["id"] == 1
     assert (rows[0]["name"], rows[0]["b"]) == ("x", b"\xff")
     assert rows[0]["ts"].timestamp is not None
@@ -847,7 +841,7 @@ def test_json_is_written_as_it_is_read() -> None:
     messages = avro._json_of_binary(encode(rows, parse_schema(text)), text)
     assert json.loads(messages[0].as_py()) == {"id": 1, "name": {"string": "é\n"}, "ts": None, "b": {"bytes": "\u00ff"}}
     assert messages[1].as_py() is None
-    back = avro._decode_batch(messages, text, target, as_json=True).to_pylist()
+    back = avro.decoder(JSON_COLUMNS, {"avro.encoding": "json"})(messages).to_pylist()
     assert [row and {k: v for k, v in row.items() if k != ERROR} for row in back] == rows.to_pylist()
 
 

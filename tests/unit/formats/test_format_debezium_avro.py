@@ -9,18 +9,15 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
-import numpy as np
-import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark
+from tests import avro
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import format_named
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.formats.avro.decoding import decode, reader
-from dynamic_kafka.formats.avro.native import resolved
+from dynamic_kafka.formats.avro.plan import UnreadableError
 from dynamic_kafka.formats.avro.schemas import parse_schema
-from dynamic_kafka.formats.avro.values import UnreadableError
 from dynamic_kafka.formats.changelog.avro import DEBEZIUM_AVRO_CONFLUENT, reader_text, writer_text
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD
 from dynamic_kafka.formats.format import ERROR
@@ -90,8 +87,8 @@ def message(schema: Any, op: str, before: Any, after: Any, source: Any = None) -
 def read(schema: Any, columns: spark.StructType, *messages: bytes, options: Any = URL) -> list[dict[str, Any]]:
     """Messages as the format reads them."""
     target = arrow_type(DEBEZIUM_RECORD.schema(columns))
-    read = reader(parse_schema(json.dumps(schema)), parse_schema(reader_text(columns, options)), target)
-    found: list[Any] = decode(pa.array(messages), target, lambda c: [(np.arange(len(c)), read)]).to_pylist()
+    written, known = parse_schema(json.dumps(schema)), parse_schema(reader_text(columns, options))
+    found: list[Any] = avro.read(messages, written, known, target).to_pylist()
     return found
 
 
@@ -240,18 +237,6 @@ def test_a_number_that_is_no_such_time_does_not_fit(written: Any, column: spark.
         read(schema, spark.StructType([spark.StructField("a", column)]), data)
     [found] = read(schema, spark.StructType([spark.StructField("a", spark.LongType())]), data)
     assert found["after"] == {"a": 2024}
-
-
-def test_the_kernel_does_not_get_what_is_converted() -> None:
-    """It would not know a text that is a time."""
-    target = pa.struct([("a", pa.timestamp("us", "UTC"))])
-    wanted = {"type": "long", "logicalType": "timestamp-millis"}
-    own, writer = (
-        parse_schema(json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": type_}]}))
-        for type_ in (wanted, ZONED)
-    )
-    assert resolved(writer, own, target) is None
-    assert resolved(own, own, target) is not None
 
 
 def test_a_given_schema_must_be_the_envelope() -> None:

@@ -101,10 +101,10 @@ def test_ids_are_before_messages_unless_the_option_says_otherwise(name: str) -> 
 
 def test_an_error_of_a_missing_id_names_the_option_only_if_it_helps() -> None:
     """With the option, there is nothing more to look at."""
-    assert no_id("why", "avro-confluent", None) == (
+    assert no_id("why", "avro-confluent", headers=False) == (
         "why; if producers put schema ids into headers, set 'avro-confluent.schema-id-location' to 'header-or-prefix'"
     )
-    assert no_id("why", "avro-confluent", binary(None)) == "why, and no header has its schema id"
+    assert no_id("why", "avro-confluent", headers=True) == "why, and no header has its schema id"
 
 
 # --- each format ---------------------------------------------------------------------------------------------------------
@@ -149,10 +149,10 @@ def test_avro_takes_the_header_before_the_prefix(registry: Registries) -> None:
     ]
     decode = batch_decoder(settings, schema_text(COLUMNS, legacy_timestamps=True), arrow_type(COLUMNS)).rows
     messages, headers, expected = zip(*cases, strict=True)
-    assert brief(decode(binary(*messages), binary(*headers))) == list(expected)  # type: ignore[call-arg]
+    assert brief(decode(binary(*messages), binary(*headers))) == list(expected)
     for begin in range(len(cases)):  # parts of arrays, too
         part = slice(begin, begin + 3)
-        found = decode(binary(*messages)[part], binary(*headers)[part])  # type: ignore[call-arg]
+        found = decode(binary(*messages)[part], binary(*headers)[part])
         assert brief(found) == list(expected[part])
     without = decode(binary(messages[0], messages[2]))
     assert "set 'avro-confluent.schema-id-location' to 'header-or-prefix'" in brief(without)[0]
@@ -190,13 +190,13 @@ def test_protobuf_takes_the_message_indexes_of_the_header(registry: Registries) 
     expected = [(e[0], None if e in ((5, ""), (0, "")) else e[1]) if isinstance(e, tuple) else e for *_, e in cases]
     decode = _rows_decoder(COLUMNS, options).rows
     messages, headers, _ = zip(*cases, strict=True)
-    assert brief(decode(binary(*messages), binary(*headers))) == expected  # type: ignore[call-arg]
+    assert brief(decode(binary(*messages), binary(*headers))) == expected
     (error,) = brief(decode(binary(of_a)))
     assert error.endswith("set 'protobuf-confluent.schema-id-location' to 'header-or-prefix'")
     given = options | {"protobuf-confluent.schema": 'syntax = "proto3"; message A { int64 id = 1; string name = 2; }'}
     both = _rows_decoder(COLUMNS, given).rows(
         binary(b"\x08\x05", header_of(1, [0]) + b"\x08\x06"), binary(of(GONE, b"\0"), None)
-    )  # type: ignore[call-arg]
+    )
     assert brief(both) == [(5, ""), (6, "")]
 
 
@@ -253,7 +253,7 @@ def test_the_kernel_does_not_decode_messages_that_may_have_their_id_in_a_header(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It sees only values, and one that begins with 0 can look as if its id was there."""
-    monkeypatch.setattr(scan, "can_decode", lambda _: True)
+    monkeypatch.setattr(scan, "can_decode", lambda *_: True)
     columns = "id BIGINT, name STRING"
     of_avro = {**KAFKA, "format": "avro-confluent", "avro-confluent.url": "http://registry:8081"}
     text = 'syntax = "proto3"; message A { int64 id = 1; string name = 2; }'

@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from dynamic_kafka.sink.encoding import encoded
 
-FIELDS = [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]
-SPEC = json.dumps({"format": "json", "options": {}, "schema": {"type": "struct", "fields": FIELDS}})
+SPEC = json.dumps({"format": "json", "options": {}})
 
 
 def rows(count: int, text: str = "x") -> pa.RecordBatch:

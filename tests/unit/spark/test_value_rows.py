@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StructField, StructType, TimestampNTZType
 
 from dynamic_kafka.formats import ERROR, Decoder
+from dynamic_kafka.formats.arrow import decoded_type
 from dynamic_kafka.rows import VALUE_ROW
+from dynamic_kafka.source.executor import reader as source_reader
 from dynamic_kafka.source.executor.tally import Tally
 from dynamic_kafka.source.rules.planning import ReadTask
 from dynamic_kafka.spark.datasource import (
@@ -107,3 +111,24 @@ def test_the_last_row_has_all_columns_and_nothing_in_them() -> None:
     (others,) = with_column(iter([pa.record_batch({"a": [1, 2]})]), ["a", LAST_ROW])
     assert others.to_pylist() == [{"a": 1, LAST_ROW: None}, {"a": 2, LAST_ROW: None}]
     assert not cast("Any", DynamicKafkaDataSource(options).streamReader(StructType(fields)))._settings.last_row
+
+
+def test_what_the_kernel_decodes_as_a_whole_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Avro value with an error keeps the kernel's; the kernel does not fetch the rows of a history."""
+    columns = StructType([StructField("a", LongType())])
+    metadata = {"spec": json.dumps({"format": "avro", "schema": columns.jsonValue()}), "options": "{}"}
+    schema = StructType(
+        [
+            StructField("value", COLUMN_TYPES["value"]),
+            StructField(VALUE_ROW, decoded_type(columns), metadata=metadata),
+        ]
+    )
+    rows = pa.array([{"a": None, ERROR: "why"}], TYPE)
+    batch = pa.record_batch([pa.array([b""]), rows], ["value", VALUE_ROW])
+    monkeypatch.setattr(source_reader, "read", lambda *_: iter([batch]))
+    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
+    reader: Any = DynamicKafkaDataSource(options).reader(schema)
+    (found,) = reader.read(DynamicKafkaInputPartition(ReadTask([], {})))
+    assert found == batch
+    (found,) = reader.read(DynamicKafkaInputPartition(ReadTask([], {}, history=cast("Any", "history"))))
+    assert found[VALUE_ROW].to_pylist() != rows.to_pylist()

@@ -35,7 +35,7 @@ def test_the_kernel_decodes_what_it_is_allowed_to(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, str], conf: dict[str, str], *, decoded: bool
 ) -> None:
     """Not where the dead letter of a key needs the value's bytes, nor where Spark reads dates in another way."""
-    monkeypatch.setattr(scan, "can_decode", lambda _: True)
+    monkeypatch.setattr(scan, "can_decode", lambda *_: True)
     found = _value_row(session(**conf), table(OPTIONS | options, "id BIGINT, name STRING"))
     assert (found is not None) == decoded
     if found is not None:

@@ -16,8 +16,9 @@ use serde_json::Value;
 use super::metadata::{Form, Span, bytes, each_field};
 use super::scanner::Scanner;
 use super::{MOST_LEVELS, Reader, text_of};
+use crate::Unsupported;
 use crate::columns::{Certain, Column, Struct, Uncertain, Values};
-use crate::spec::{Unsupported, data_type};
+use crate::spark::data_type;
 
 const OLD: usize = 0;
 const NEW: usize = 1;
@@ -88,7 +89,7 @@ impl Envelope {
                 wanted: spec["wanted"].as_array().is_some_and(|wanted| wanted.contains(&item["name"])),
             });
             let name = item["name"].as_str().unwrap_or_default();
-            columns.push(Field::new(name, data_type(&item["type"], true)?, true));
+            columns.push(Field::new(name, data_type(&item["type"])?, true));
         }
         let include = spec["include"].as_object().into_iter().flatten();
         let include = include

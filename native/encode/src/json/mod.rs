@@ -84,10 +84,10 @@ impl Writer {
             (Step::Number, Values::Int16(v)) => numbers::whole(v[row].into(), out),
             (Step::Number, Values::Int32(v)) => numbers::whole(v[row].into(), out),
             (Step::Number, Values::Int64(v)) => numbers::whole(v[row], out),
-            (Step::Decimal(scale), Values::Decimal(v)) if self.style.plain_decimals => {
+            (Step::Decimal(scale), Values::Decimal(v, _)) if self.style.plain_decimals => {
                 numbers::plain_decimal(v[row], *scale, out);
             }
-            (Step::Decimal(scale), Values::Decimal(v)) => numbers::decimal(v[row], *scale, out),
+            (Step::Decimal(scale), Values::Decimal(v, _)) => numbers::decimal(v[row], *scale, out),
             (Step::Text, Values::Bytes(offsets, data)) => text::quoted(part(offsets, data, row), out),
             (Step::Binary, Values::Bytes(offsets, data)) => {
                 let bytes = part(offsets, data, row);

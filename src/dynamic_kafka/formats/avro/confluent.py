@@ -1,6 +1,6 @@
 """The format `avro-confluent`: messages in Avro's binary encoding, after the id of their schema in a schema registry.
 
-A message is read with the schema of its id, and resolved to the columns (see `decoding`). Rows are written with one schema,
+A message is read with the schema of its id, and resolved to the columns (see `plan`). Rows are written with one schema,
 which is registered under the subject when the first row is written: the schema that Flink makes from the columns, or the one
 in `avro-confluent.schema`.
 
@@ -15,27 +15,25 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import TimeType
 
+from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, new_fields
-from dynamic_kafka.formats.avro.decoding import decode, reader, unreadable
-from dynamic_kafka.formats.avro.encoding import encode, native_spec
+from dynamic_kafka.formats.avro.encoding import encode
+from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
 from dynamic_kafka.formats.avro.format import legacy_option, parsed
-from dynamic_kafka.formats.avro.native import resolved
+from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, schema_text, to_be_cut
-from dynamic_kafka.formats.avro.values import Cursor, Indices, Read, UnreadableError
 from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.schema_ids import ID_BYTES, SchemaId, id_of_header, in_headers, no_id
+from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 if TYPE_CHECKING:
@@ -50,7 +48,6 @@ _NAME = "avro-confluent"
 _SUBJECT = f"{_NAME}.subject"
 _SCHEMA = f"{_NAME}.schema"
 _LEGACY = legacy_option(_NAME)
-_MOST_IDS = 100  # that are looked up at once for the kernel: damaged messages may contain any number of ids
 _MOST_SHOWN = 20
 # In a schema that is made from columns. Such a table may leave fields out on purpose.
 _MADE_FROM_COLUMNS = f'"namespace":"{NAMESPACE}"'
@@ -81,17 +78,30 @@ def batch_decoder(settings: RegistrySettings, text: str, target: pa.StructType) 
     """
 
     def from_avro_confluent(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
-        return _decode_batch(messages, settings, text, target, ids)
+        return _kernel(settings, text, target, headers=ids is not None).decode(messages, ids)
 
-    def schemas(ids: Collection[int]) -> Mapping[int, str | None]:
-        return _resolved_schemas(ids, settings, text, target)
+    def schemas(ids: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
+        return _schemas(ids, settings, text, target)
 
-    return Decoder(from_avro_confluent, schemas)
+    return Decoder(from_avro_confluent, schemas, total=True)
+
+
+@functools.lru_cache(256)
+def _kernel(settings: RegistrySettings, text: str, target: pa.StructType, *, headers: bool) -> native.Decoder:
+    look_up = functools.partial(_schemas, settings=settings, text=text, target=target)
+    return native.Decoder(target, _spec(settings.prefix, headers=headers), look_up)
+
+
+def _spec(name: str, *, headers: bool) -> Mapping[str, Any]:
+    """Return what the kernel is told; `headers` says whether ids in headers are looked at."""
+    short = no_id("it is too short for the magic byte and a schema id", name, headers=headers)
+    foreign = "it does not begin with the magic byte 0 of a schema registry's serializer"
+    return {"format": _NAME, "short": short, "foreign": no_id(foreign, name, headers=headers)}
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    # Spark reads Arrow's times as TIME(6) only. The kernel does not see headers, and would read what follows them wrongly.
-    return None if has(schema, (TimeType,)) or in_headers(_NAME, options) else {"format": _NAME}
+    # Spark reads Arrow's times as TIME(6) only. Where records are read, the kernel does not look at headers.
+    return None if has(schema, (TimeType,)) or in_headers(_NAME, options) else _spec(_NAME, headers=False)
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
@@ -114,10 +124,9 @@ def batch_encoder(
         schema: The columns.
     """
     cut = to_be_cut(schema)
-    native = native_spec(schema, parsed(text), cut)
 
     def to_avro_confluent(rows: pa.Array) -> pa.Array:
-        return _encode_batch(rows, settings, subject, text, cut=cut, native=native)
+        return _encode_batch(rows, settings, subject, text, cut=cut)
 
     return to_avro_confluent
 
@@ -134,8 +143,8 @@ def _check(schema: StructType, options: FormatOptions) -> None:
         return
     target = arrow_type(schema)
     try:
-        reader(given, given, target)
-        encode(pa.array([], target), given)
+        plan_of(given, given, target)
+        encoding_plan(target, given)
     except (UnreadableError, TypeError) as error:
         raise ConfigurationError(f"Option '{_SCHEMA}' does not fit the columns: {error}. Change one of them") from None
 
@@ -178,7 +187,7 @@ def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     schema, added = registered_columns(_NAME, options)
     columns = columns_of(schema)
     try:
-        encode(pa.array([], arrow_type(columns)), schema)
+        encoding_plan(arrow_type(columns), schema)
     except TypeError:  # a type of Debezium that is only read
         added = {}
     return columns, added
@@ -191,52 +200,6 @@ def _parsed_option(text: str) -> AvroSchema:
         raise ConfigurationError(f"Option '{_SCHEMA}' is not a valid Avro schema: {error}") from None
 
 
-def _decode_batch(
-    messages: pa.Array, settings: RegistrySettings, text: str, target: pa.StructType, ids: pa.Array | None = None
-) -> pa.StructArray:
-    name = settings.prefix
-
-    def groups(cursor: Cursor) -> Iterable[tuple[Indices, Read]]:
-        has_header = np.zeros(len(cursor), bool)
-        for header, rows in _by_header(cursor, ids):
-            has_header[rows] = True
-            yield rows, _reader_of_header(settings, header, text, target)
-        short = ~has_header & (cursor.end - cursor.position < ID_BYTES)
-        foreign = ~has_header & ~short & (cursor.byte(0) != 0)
-        cursor.fail(short, no_id("it is too short for the magic byte and a schema id", name, ids))
-        cursor.fail(
-            foreign, no_id("it does not begin with the magic byte 0 of a schema registry's serializer", name, ids)
-        )
-        left = np.flatnonzero(~has_header & ~short & ~foreign)
-        high, mid, low, lowest = (cursor.byte(place).astype(np.int64)[left] for place in range(1, ID_BYTES))
-        numbers = (high << 24) | (mid << 16) | (low << 8) | lowest
-        cursor.position[left] += ID_BYTES
-        for schema_id in np.unique(numbers).tolist():
-            yield left[numbers == schema_id], _reader_or_fault(settings, schema_id, text, target)
-
-    return decode(messages, target, groups)
-
-
-def _by_header(cursor: Cursor, ids: pa.Array | None) -> Iterator[tuple[bytes, Indices]]:
-    """Yield each header with an id, and the messages that have it."""
-    if ids is None or ids.null_count == len(ids):
-        return
-    encoded = ids.dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy()[cursor.rows]
-    for code, header in enumerate(encoded.dictionary.to_pylist()):
-        rows = np.flatnonzero(codes == code)
-        if len(rows):  # messages that are null have headers, too
-            yield header, rows
-
-
-def _reader_of_header(settings: RegistrySettings, header: bytes, text: str, target: pa.StructType) -> Read:
-    try:
-        schema_id = id_of_header(header)
-    except ValueError as error:
-        return unreadable(str(error), target)
-    return _reader_or_fault(settings, schema_id, text, target)
-
-
 def _encode_batch(
     rows: pa.StructArray,
     settings: RegistrySettings,
@@ -244,48 +207,36 @@ def _encode_batch(
     text: str,
     *,
     cut: Collection[str] = frozenset(),
-    native: str | None = None,
 ) -> pa.Array:
     header = b""
     if rows.null_count < len(rows):
         schema_id = schema_registry.client(settings).register(subject, "AVRO", text)
         header = b"\x00" + schema_id.to_bytes(4, "big")
-    return encode(rows, parsed(text), header, cut, native)
+    return encode(rows, parsed(text), header, cut)
 
 
-def _reader_or_fault(settings: RegistrySettings, schema_id: SchemaId, text: str, target: pa.StructType) -> Read:
-    try:
-        return _reader(settings, schema_id, text, target)
-    except RegistryError as error:
-        if not error.not_found:
-            raise
-        # Probably a damaged message. The registry is asked again for the next one.
-        return unreadable(str(error), target)
+def _schemas(
+    ids: Collection[native.SchemaId], settings: RegistrySettings, text: str, target: pa.StructType
+) -> dict[native.SchemaId, str]:
+    """Return plans for the native kernel, by id.
 
-
-def _resolved_schemas(
-    ids: Collection[int], settings: RegistrySettings, text: str, target: pa.StructType
-) -> dict[int, str | None]:
-    """Return schemas for the native kernel, by id; without those that the registry does not know, and not too many at once.
-
-    Errors of the registry and of schemas that do not fit the columns are those of `_decode_batch`.
+    A schema that the registry does not know is probably the id of a damaged message. The registry is asked again for the
+    next one.
     """
     found = {}
-    for schema_id in islice(ids, _MOST_IDS):
+    for given in ids:
         try:
-            found[schema_id] = _resolved(settings, schema_id, text, target)
+            schema_id = given if isinstance(given, int) else id_of_header(given)
+        except ValueError as error:
+            found[given] = json.dumps({"missing": str(error)})
+            continue
+        try:
+            found[given] = _plan(settings, schema_id, text, target)
         except RegistryError as error:
             if not error.not_found:
                 raise
+            found[given] = json.dumps({"missing": str(error)})
     return found
-
-
-@functools.lru_cache(1000)
-def _resolved(settings: RegistrySettings, schema_id: int, text: str, target: pa.StructType) -> str | None:
-    _reader(settings, schema_id, text, target)  # raises if the schema does not fit
-    writer = _writer(settings, schema_id)
-    found = None if isinstance(writer, str) else resolved(writer, parsed(text), target)
-    return None if found is None else json.dumps(found)
 
 
 @functools.lru_cache(1000)
@@ -301,12 +252,12 @@ def _writer(settings: RegistrySettings, schema_id: SchemaId) -> AvroSchema | str
 
 
 @functools.lru_cache(1000)
-def _reader(settings: RegistrySettings, schema_id: SchemaId, text: str, target: pa.StructType) -> Read:
+def _plan(settings: RegistrySettings, schema_id: SchemaId, text: str, target: pa.StructType) -> str:
     writer = _writer(settings, schema_id)
     if isinstance(writer, str):
-        return unreadable(writer, target)
+        return json.dumps(unreadable(writer))
     try:
-        found = reader(writer, parsed(text), target)
+        found = plan_of(writer, parsed(text), target)
     except UnreadableError as error:
         raise ConfigurationError(
             f"Schema with id {schema_id} does not fit the columns: {error}. Change the columns, or set "
@@ -319,7 +270,7 @@ def _reader(settings: RegistrySettings, schema_id: SchemaId, text: str, target: 
             schema_id,
             ", ".join(new[:_MOST_SHOWN]),
         )
-    return found
+    return json.dumps(found)
 
 
 AVRO_CONFLUENT = Format(

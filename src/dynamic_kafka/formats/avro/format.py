@@ -9,21 +9,19 @@ from __future__ import annotations
 import functools
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import TimeType
 
+from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import Encoded, arrow_type, bisect_errors, decoded, encoded, encoded_or_error
-from dynamic_kafka.formats.avro.decoding import decode, reader
-from dynamic_kafka.formats.avro.encoding import encode, native_spec
-from dynamic_kafka.formats.avro.native import resolved
+from dynamic_kafka.formats.avro.encoding import encode
+from dynamic_kafka.formats.avro.plan import plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
-from dynamic_kafka.formats.avro.values import Cursor, Indices, Read
 from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.options import Option, boolean, choice, non_blank
@@ -65,9 +63,19 @@ def decoder(schema: StructType, options: FormatOptions) -> Callable[[pa.Array], 
     text, target, as_json = _text(schema, options), arrow_type(schema), _ENCODING.of(options) == "json"
 
     def from_avro(messages: pa.Array) -> pa.Array:
-        return _decode_batch(messages, text, target, as_json=as_json)
+        binary, faults = _binary_of_json(messages, text) if as_json else (messages, {})
+        return _kernel(text, target).decode(binary, errors=faults)
 
     return from_avro
+
+
+@functools.lru_cache(256)
+def _kernel(text: str, target: pa.StructType) -> native.Decoder:
+    return native.Decoder(target, _spec(text, target))
+
+
+def _spec(text: str, target: pa.StructType) -> Mapping[str, Any]:
+    return {"format": _NAME, "plan": plan_of(parsed(text), parsed(text), target)}
 
 
 def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
@@ -76,10 +84,9 @@ def _decode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     text, as_json, cut = _text(schema, options), _ENCODING.of(options) == "json", to_be_cut(schema)
-    native = native_spec(schema, parsed(text), cut)
 
     def to_avro(rows: pa.Array) -> pa.Array:
-        return _encode_batch(rows, text, cut, native, as_json=as_json)
+        return _encode_batch(rows, text, cut, as_json=as_json)
 
     return call(to_avro, column)
 
@@ -94,36 +101,16 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
     if _ENCODING.of(options) == "json" or has(schema, (TimeType,)):  # Spark reads Arrow's times as TIME(6) only
         return None
-    own = parsed(_text(schema, options))
-    return {"format": _NAME, "writer": resolved(own, own, arrow_type(schema))}
+    return _spec(_text(schema, options), arrow_type(schema))
 
 
 def _text(schema: StructType, options: FormatOptions) -> str:
     return schema_text(schema, legacy_timestamps=_LEGACY.of(options))
 
 
-def _decode_batch(messages: pa.Array, text: str, target: pa.StructType, *, as_json: bool) -> pa.StructArray:
-    faults: dict[int, str] = {}
-    if as_json:
-        messages, faults = _binary_of_json(messages, text)
-
-    def groups(cursor: Cursor) -> Iterable[tuple[Indices, Read]]:
-        cursor.reasons.update(faults)
-        return [(np.flatnonzero(~np.isin(cursor.rows, list(faults))), _reader(text, target))]
-
-    return decode(messages, target, groups)
-
-
-def _encode_batch(
-    rows: pa.StructArray, text: str, cut: Collection[str], native: str | None = None, *, as_json: bool
-) -> pa.Array:
-    messages = encode(rows, parsed(text), b"", cut, native)
+def _encode_batch(rows: pa.StructArray, text: str, cut: Collection[str], *, as_json: bool) -> pa.Array:
+    messages = encode(rows, parsed(text), b"", cut)
     return _json_of_binary(messages, text) if as_json else messages
-
-
-@functools.lru_cache(256)
-def _reader(text: str, target: pa.StructType) -> Read:
-    return reader(parsed(text), parsed(text), target)
 
 
 # --- Avro's JSON encoding: a batch is converted to the binary encoding, and decoded from there ---
@@ -198,7 +185,7 @@ AVRO = Format(
     _encode,
     _check,
     native=_native,
-    decoder=lambda schema, options: Decoder(decoder(schema, options)),
+    decoder=lambda schema, options: Decoder(decoder(schema, options), total=True),
     encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Flink's format `avro`."""

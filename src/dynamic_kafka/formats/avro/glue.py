@@ -11,20 +11,20 @@ The name and the options are those of Flink's AWS connectors. Writing is not sup
 from __future__ import annotations
 
 import functools
+import json
 import uuid
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
+from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
 from dynamic_kafka.formats.arrow import arrow_type, decoded
-from dynamic_kafka.formats.avro.decoding import decode, reader, unreadable
 from dynamic_kafka.formats.avro.format import legacy_option, parsed
+from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text
-from dynamic_kafka.formats.avro.values import Cursor, Indices, Read, UnreadableError
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.schema_registry_settings import without_logins
 from dynamic_kafka.options import Option, non_blank
@@ -59,6 +59,7 @@ _UNUSED = tuple(
 _LEGACY = legacy_option(_NAME)
 _VERSION, _PLAIN, _ZLIB = 3, 0, 5
 _HEADER_BYTES = 18
+_GUID = b"\1"  # before a UUID, as the kernel has it of headers
 _LARGEST_BYTES = 256 * 1024 * 1024  # of a message that was compressed: damaged bytes could ask for any memory
 
 
@@ -100,24 +101,27 @@ def _text(schema: StructType, options: FormatOptions) -> str:
 
 def _decode_batch(messages: pa.Array, glue: _Glue, text: str, target: pa.StructType) -> pa.StructArray:
     bodies: list[bytes | None] = []
-    versions: dict[uuid.UUID, list[int]] = {}
+    versions: list[bytes | None] = []
     faults: dict[int, str] = {}
     for row, message in enumerate(messages.to_pylist()):
-        body = message
+        body = version = None
         if message is not None:
             try:
-                body = _body(message)
-                versions.setdefault(uuid.UUID(bytes=message[2:_HEADER_BYTES]), []).append(row)
+                body, version = _body(message), message[2:_HEADER_BYTES]
             except ValueError as error:
-                faults[row], body = str(error), b""
+                faults[row] = str(error)
         bodies.append(body)
+        versions.append(version)
+    headers = pa.array([None if version is None else _GUID + version for version in versions], pa.binary())
+    return _kernel(glue, text, target).decode(pa.array(bodies, pa.binary()), headers, faults)
 
-    def groups(cursor: Cursor) -> Iterable[tuple[Indices, Read]]:
-        cursor.reasons.update(faults)
-        for version, rows in versions.items():
-            yield np.flatnonzero(np.isin(cursor.rows, rows)), _reader_or_fault(glue, str(version), text, target)
 
-    return decode(pa.array(bodies, pa.binary()), target, groups)
+@functools.lru_cache(256)
+def _kernel(glue: _Glue, text: str, target: pa.StructType) -> native.Decoder:
+    def schemas(headers: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
+        return {header: _plan_or_fault(glue, header, text, target) for header in headers}
+
+    return native.Decoder(target, {"format": "avro-confluent"}, schemas)
 
 
 def _body(message: bytes) -> bytes:
@@ -139,22 +143,23 @@ def _body(message: bytes) -> bytes:
     return found
 
 
-def _reader_or_fault(glue: _Glue, version: str, text: str, target: pa.StructType) -> Read:
+def _plan_or_fault(glue: _Glue, header: native.SchemaId, text: str, target: pa.StructType) -> str:
+    assert isinstance(header, bytes)
     try:
-        return _reader(glue, version, text, target)
+        return _plan(glue, str(uuid.UUID(bytes=header[len(_GUID) :])), text, target)
     except RegistryError as error:
         if not error.not_found:
             raise
-        return unreadable(str(error), target)  # probably a damaged message
+        return json.dumps({"missing": str(error)})  # probably a damaged message
 
 
 @functools.lru_cache(1000)
-def _reader(glue: _Glue, version: str, text: str, target: pa.StructType) -> Read:
+def _plan(glue: _Glue, version: str, text: str, target: pa.StructType) -> str:
     writer = _writer(glue, version)
     if isinstance(writer, str):
-        return unreadable(writer, target)
+        return json.dumps(unreadable(writer))
     try:
-        return reader(writer, parsed(text), target)
+        return json.dumps(plan_of(writer, parsed(text), target))
     except UnreadableError as error:
         raise ConfigurationError(
             f"Schema version {version} does not fit the columns: {error}. Change the columns"

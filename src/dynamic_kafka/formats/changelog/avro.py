@@ -16,18 +16,15 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry_settings
 from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, only_record
 from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_columns
-from dynamic_kafka.formats.avro.decoding import reader
-from dynamic_kafka.formats.avro.encoding import encode
+from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
 from dynamic_kafka.formats.avro.format import parsed
+from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, schema_text
-from dynamic_kafka.formats.avro.values import UnreadableError
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
 from dynamic_kafka.formats.changelog.format import changes, message_of_rows
 from dynamic_kafka.formats.format import Format, FormatOptions
@@ -74,8 +71,8 @@ def _check(schema: StructType, options: FormatOptions) -> None:
         where = f"Option '{_SCHEMA}' is not" if _SCHEMA in options else "The columns cannot become"
         raise ConfigurationError(f"{where} a valid Avro schema: {error}") from None
     try:
-        reader(own, own, arrow_type(DEBEZIUM_RECORD.schema(schema)))
-        encode(pa.array([], arrow_type(DEBEZIUM_RECORD.written(schema))), writer)
+        plan_of(own, own, arrow_type(DEBEZIUM_RECORD.schema(schema)))
+        encoding_plan(arrow_type(DEBEZIUM_RECORD.written(schema)), writer)
     except (UnreadableError, TypeError) as error:
         raise ConfigurationError(
             f"Option '{_SCHEMA}' is not Debezium's envelope of the columns, with the fields before, after and op: {error}. "

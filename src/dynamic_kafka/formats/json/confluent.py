@@ -100,7 +100,11 @@ def _bodies(messages: pa.Array, settings: RegistrySettings, columns: str, ids: p
         try:
             schema_id, body = (id_of_header(header), message) if header is not None else _split(message)
         except ValueError as error:
-            return {"error": str(error) if header is not None else no_id(str(error), settings.prefix, ids)}
+            return {
+                "error": str(error)
+                if header is not None
+                else no_id(str(error), settings.prefix, headers=ids is not None)
+            }
         if not body.strip():
             return {"error": "nothing follows its schema id" if header is None else "it is empty"}
         found = _plan_or_fault(settings, schema_id, columns)

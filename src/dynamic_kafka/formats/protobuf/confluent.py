@@ -226,7 +226,7 @@ def _decode_batch(
             size = header_size(message)
         except IndexError:
             missing = "It does not begin with the header of a schema registry: a byte 0, an id, message indexes"
-            errors[place] = no_id(missing, reading.settings.prefix, ids)
+            errors[place] = no_id(missing, reading.settings.prefix, headers=ids is not None)
         else:
             places.setdefault((message[:size], size), []).append(place)
     parts: list[pa.StructArray] = []

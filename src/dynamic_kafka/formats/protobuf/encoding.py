@@ -7,7 +7,6 @@ makes a message of each row's arguments and serializes it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -215,16 +214,10 @@ def _write_timestamps(array: pa.Array) -> list[Any]:
 # --- for the native kernel ----------------------------------------------------------------------------------------------
 
 
-def native_spec(message: MessageType, columns: StructType, null_literal: str) -> str:
+def native_spec(message: MessageType, columns: StructType, null_literal: str) -> dict[str, Any]:
     """Return what the native kernel is told to encode rows; the arguments are those of `encoder`, which checks them."""
-    return json.dumps(
-        {
-            "format": "protobuf",
-            "schema": columns.jsonValue(),
-            "message": _native_fields(message.descriptor, columns),
-            "null_literal": null_literal,
-        }
-    )
+    fields = _native_fields(message.descriptor, columns)
+    return {"format": "protobuf", "message": fields, "null_literal": null_literal}
 
 
 def _native_fields(descriptor: Descriptor, columns: StructType) -> list[dict[str, Any]]:

@@ -17,16 +17,16 @@ from confluent_kafka import KafkaException
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
-from dynamic_kafka.rows import SPEC, VALUE_ROW
+from dynamic_kafka.native import LookUp
 
 __all__ = [
     "BATCH_BYTES",
     "BATCH_RECORDS",
     "DAMAGED",
+    "Decoding",
     "FetchEvent",
     "Fetched",
     "Fetcher",
-    "LookUpSchemas",
     "Run",
     "Span",
 ]
@@ -41,12 +41,19 @@ DAMAGED = (-199, -198, 2)
 """The error codes of records that cannot be decoded: librdkafka's _BAD_MSG and _BAD_COMPRESSION, Kafka's CORRUPT_MESSAGE."""
 
 
-LookUpSchemas = Callable[[Collection[int]], Mapping[int, str | None]]
-"""Takes ids of schemas in the registry of the values' format, and returns the schemas for the native kernel's decoder.
+class Decoding(NamedTuple):
+    """How the native kernel decodes values to the column `rows.VALUE_ROW`.
 
-None is a schema whose values the kernel leaves. An id that is left out may be asked for again. It raises what the format
-raises if the registry cannot be asked.
-"""
+    Attributes:
+        columns: The columns of the values.
+        spec: What the kernel is told.
+        look_up: Looks up schemas, once for each batch that has values of schemas that the kernel does not know yet. None if
+            values have no ids of schemas.
+    """
+
+    columns: pa.Schema
+    spec: str
+    look_up: LookUp | None = None
 
 
 Run = tuple[str, int, int, int | None]
@@ -112,8 +119,7 @@ class Fetcher:
         clients: The clients of the cluster.
         cluster: The name of the cluster.
         schema: The columns of the batches, from `rows.arrow_schema`.
-        look_up_schemas: Called once for each batch that has values of schemas that the kernel does not know yet. None leaves
-            them.
+        decoding: How values are decoded, if the column `VALUE_ROW` is wanted.
     """
 
     def __init__(
@@ -121,13 +127,10 @@ class Fetcher:
         clients: ClusterClients,
         cluster: str,
         schema: pa.Schema,
-        look_up_schemas: LookUpSchemas | None = None,
+        decoding: Decoding | None = None,
     ) -> None:
         self._clients, self._cluster, self._columns = clients, cluster, list(schema.names)
-        self._look_up_schemas = look_up_schemas
-        self._decode: str | None = None
-        if VALUE_ROW in self._columns:
-            self._decode = (schema.field(VALUE_ROW).metadata or {})[SPEC].decode()
+        self._decoding = decoding
 
     def assign(self, spans: Mapping[KafkaTopicPartition, Span]) -> None:
         """Fetch these ranges, and nothing else, in the background.
@@ -138,7 +141,8 @@ class Fetcher:
             DynamicKafkaError: If the native kernel cannot be used.
         """
         ranges = [(*tp, *span) for tp, span in sorted(spans.items())]
-        self._clients.fetching_consumer.assign(ranges, self._columns, self._cluster, self._decode)
+        decode = None if self._decoding is None else (self._decoding.columns, self._decoding.spec)
+        self._clients.fetching_consumer.assign(ranges, self._columns, self._cluster, decode)
 
     def fetch(self, timeout_s: float) -> Fetched:
         """Return what has arrived; wait for the first of it up to a time.
@@ -172,9 +176,9 @@ class Fetcher:
 
     def _batch_of(self, found: Any) -> Callable[[Collection[str]], pa.RecordBatch | None]:
         def batch(without: Collection[str]) -> pa.RecordBatch | None:
-            if found.unknown_schemas and self._look_up_schemas is not None:
-                learned = self._look_up_schemas(found.unknown_schemas)
-                self._clients.fetching_consumer.learn(list(learned.items()))
+            look_up = None if self._decoding is None else self._decoding.look_up
+            if look_up is not None and (unknown := found.unknown_schemas()):
+                self._clients.fetching_consumer.learn(list(look_up(unknown).items()))
             made = found.batch(list(without))
             return None if made is None else pa.record_batch(made)
 

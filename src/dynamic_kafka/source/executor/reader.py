@@ -50,7 +50,7 @@ from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_cli
 from dynamic_kafka.kafka.logins import without_token_answer
 from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.source.document.offset_ranges import OffsetRange
-from dynamic_kafka.source.executor.fetcher import BATCH_RECORDS, DAMAGED, Fetcher, FetchEvent, LookUpSchemas, Span
+from dynamic_kafka.source.executor.fetcher import BATCH_RECORDS, DAMAGED, Decoding, Fetcher, FetchEvent, Span
 from dynamic_kafka.source.executor.inquiry import GONE, Inquiry
 from dynamic_kafka.source.rules.loss import Proof, prove
 from dynamic_kafka.source.rules.planning import ClusterAccess, Range, ReadTask
@@ -95,7 +95,7 @@ def read(
     task: ReadTask,
     schema: pa.Schema,
     settings: SourceSettings,
-    look_up_schemas: LookUpSchemas | None = None,
+    decoding: Decoding | None = None,
     tally: Tally | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read all ranges of a task.
@@ -104,7 +104,7 @@ def read(
         task: The ranges, and the client properties of their clusters; or rows of a history.
         schema: The columns to return (`rows.arrow_schema`).
         settings: The source's settings.
-        look_up_schemas: Looks up what the native kernel needs to decode values with ids of schemas.
+        decoding: How the native kernel decodes values, if the column `VALUE_ROW` is wanted.
         tally: Is told, for the metrics, what is given up and what the clients say of themselves.
 
     Yields:
@@ -133,7 +133,7 @@ def read(
                 ranges, access = list(grouped), task.clusters[cluster]
                 has_headers = "headers" in schema.names
                 opened = stack.enter_context(_clients_for(ranges, access, settings, tally, has_headers=has_headers))
-                fetcher = Fetcher(opened, cluster, schema, look_up_schemas)
+                fetcher = Fetcher(opened, cluster, schema, decoding)
                 reader = _ClusterReader(cluster, ranges, opened, fetcher, settings=settings, access=access)
                 reader.tally = tally
                 readers.append(reader)

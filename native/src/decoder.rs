@@ -1,0 +1,149 @@
+//! The decoder of messages for Python.
+
+use std::sync::{Arc, Mutex};
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StructArray, make_array};
+use arrow_data::ArrayData;
+use arrow_pyarrow::PyArrowType;
+use arrow_schema::{DataType, Schema};
+use dynamic_kafka_decode::{self as decode, Key, Spec};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::python::{Batch, guarded, locked};
+
+/// The id of a schema: a number, or the beginning of a header.
+#[derive(FromPyObject, IntoPyObject)]
+pub(crate) enum SchemaId {
+    Id(u32),
+    Header(Vec<u8>),
+}
+
+impl From<SchemaId> for Key {
+    fn from(id: SchemaId) -> Self {
+        match id {
+            SchemaId::Id(id) => Self::Id(id),
+            SchemaId::Header(header) => Self::Header(header),
+        }
+    }
+}
+
+impl From<Key> for SchemaId {
+    fn from(key: Key) -> Self {
+        match key {
+            Key::Id(id) => Self::Id(id),
+            Key::Header(header) => Self::Header(header),
+        }
+    }
+}
+
+/// Turns messages into rows.
+#[pyclass(frozen, module = "dynamic_kafka._kernel")]
+pub(crate) struct Decoder {
+    spec: Spec,
+    decoder: Mutex<decode::Decoder>,
+}
+
+#[pymethods]
+impl Decoder {
+    /// Make a decoder.
+    ///
+    /// Raises:
+    ///     ValueError: If messages cannot be decoded to these columns as the spec says.
+    #[new]
+    fn new(columns: PyArrowType<Schema>, spec: &str) -> PyResult<Self> {
+        let spec = Spec::new(spec, &columns.0.fields).map_err(refused)?;
+        let decoder = Mutex::new(decode::Decoder::new(&spec).map_err(refused)?);
+        Ok(Self { spec, decoder })
+    }
+
+    /// Return the ids of schemas that are not known yet. `headers` has the ids that are not before the messages.
+    ///
+    /// Raises:
+    ///     ValueError: If the messages are not binary.
+    #[pyo3(signature = (messages, headers=None))]
+    fn unknown_schemas(
+        &self,
+        py: Python<'_>,
+        messages: PyArrowType<ArrayData>,
+        headers: Option<PyArrowType<ArrayData>>,
+    ) -> PyResult<Vec<SchemaId>> {
+        let (messages, headers) = (binary(messages)?, headers.map(binary).transpose()?);
+        let found = guarded(py, || {
+            let mut decoder = locked(&self.decoder);
+            let all = 0..messages.len();
+            let unknown = all.filter_map(|i| decoder.unknown_schema(value(&messages, i), header(&headers, i)));
+            unknown.collect::<std::collections::HashSet<_>>()
+        })?;
+        Ok(found.into_iter().map(SchemaId::from).collect())
+    }
+
+    /// Let the decoder know schemas by their id; see `Spec::learn`.
+    ///
+    /// Raises:
+    ///     ValueError: If one of them is not a schema.
+    fn learn(&self, schemas: Vec<(SchemaId, String)>) -> PyResult<()> {
+        let learned = schemas.into_iter().try_for_each(|(id, schema)| self.spec.learn(id.into(), &schema));
+        learned.map_err(refused)
+    }
+
+    /// Return a batch with the rows of messages as its only column. `errors` has the places of messages that are known to be
+    /// unreadable, ascending, and the reasons.
+    ///
+    /// Raises:
+    ///     ValueError: If the messages are not binary, or if their rows have more bytes than Arrow can count.
+    #[pyo3(signature = (messages, headers=None, errors=vec![]))]
+    fn decode(
+        &self,
+        py: Python<'_>,
+        messages: PyArrowType<ArrayData>,
+        headers: Option<PyArrowType<ArrayData>>,
+        errors: Vec<(usize, String)>,
+    ) -> PyResult<Batch> {
+        let (messages, headers) = (binary(messages)?, headers.map(binary).transpose()?);
+        let rows = guarded(py, || {
+            let mut decoder = locked(&self.decoder);
+            if !decoder.is_empty() {
+                decoder.finish(); // a panic has left it
+            }
+            let mut errors = errors.into_iter().peekable();
+            for i in 0..messages.len() {
+                match errors.next_if(|(place, _)| *place == i) {
+                    Some((_, error)) => decoder.fail(error),
+                    None => {
+                        decoder.append_with(value(&messages, i), header(&headers, i));
+                    }
+                }
+            }
+            (!decoder.is_full()).then(|| decoder.finish())
+        })?;
+        let rows: StructArray = rows.ok_or_else(|| {
+            refused(
+                "the rows of a batch have more than 2 GiB in a column; set spark.sql.execution.arrow.maxRecordsPerBatch to \
+                 less",
+            )
+        })?;
+        let rows: ArrayRef = Arc::new(rows);
+        Ok(Batch { batch: RecordBatch::try_from_iter_with_nullable([("rows", rows, true)]).map_err(refused)? })
+    }
+}
+
+fn binary(array: PyArrowType<ArrayData>) -> PyResult<BinaryArray> {
+    if *array.0.data_type() != DataType::Binary {
+        return Err(refused(format!("the messages are {}", array.0.data_type())));
+    }
+    Ok(make_array(array.0).as_binary::<i32>().clone())
+}
+
+fn value(array: &BinaryArray, index: usize) -> Option<&[u8]> {
+    array.is_valid(index).then(|| array.value(index))
+}
+
+fn header(headers: &Option<BinaryArray>, index: usize) -> Option<&[u8]> {
+    headers.as_ref().and_then(|headers| value(headers, index))
+}
+
+fn refused(error: impl ToString) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
