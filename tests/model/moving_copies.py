@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from os import cpu_count
 from random import Random
 from typing import NamedTuple
@@ -104,6 +105,7 @@ class World:
     read_on: str = "a"
     position: int = 0
     read: set[Record] = field(default_factory=set)
+    repeated: set[Record] = field(default_factory=set)
     rows: Counter[tuple[int, str]] = field(default_factory=Counter)
     numbers: int = 0
     moves: int = 0
@@ -204,9 +206,11 @@ class World:
         self.say(f"read to {end}")
 
     def take(self, records: list[Record]) -> None:
-        """Count rows."""
-        self.read.update(records)
-        self.rows.update((record.time_ms, record.content) for record in records)
+        """Count rows. One that could not be told from its repetition counts once."""
+        for record in records:
+            if record not in self.repeated or record not in self.read:
+                self.rows[record.time_ms, record.content] += 1
+            self.read.add(record)
 
     def compare(self) -> None:
         """The query compares both logs while the copy stands by."""
@@ -249,7 +253,10 @@ class World:
         old, new = self.logs[self.read_on], self.logs[self.copy_on]
         there, after = new.between(0, new.end), new.between(position, new.end)
         # One record twice, one after the other, cannot be told from two that are the same, if none of them was read.
-        after = [one for one, before in zip(after, [None, *after], strict=False) if one != before or one in self.read]
+        repeated = self.repeated_from(position)
+        after = [
+            one for one, before in zip(after, [None, *after], strict=False) if one != before or one not in repeated
+        ]
         # Before the first copied record, the copy may as well have begun later.
         first = min((record.number for record in there), default=self.numbers)
         coming = [record for record in self.held if record not in there and record.number > first]
@@ -264,13 +271,19 @@ class World:
         comes = self.rows + Counter((r.time_ms, r.content) for r in (*after, *coming))
         return comes == known
 
+    def repeated_from(self, position: int) -> set[Record]:
+        """Return the records of the copy that come there twice, one after the other, and that were not read."""
+        after = self.logs[self.copy_on].between(position, self.logs[self.copy_on].end)
+        return {one for one, before in pairwise(after) if one == before} - self.read
+
     def move(self, position: int, answer: Placement, *, dead: bool) -> None:
         """Go on there. The copier turns round, and copies what comes from now on."""
-        old, new = self.read_on, self.copy_on
+        old, new, repeated = self.read_on, self.copy_on, self.repeated_from(position)
         self.say(f"moves to {position} of {new}, {answer.guarantee}: {answer.evidence}; {'dead' if dead else 'alive'}")
         self.anchor = way_back(self.request(readable=not dead), answer, f"k{old}", f"t{old}")
         self.read_on, self.position, self.marks, self.held = new, position, (), []
         self.moves += 1
+        self.repeated |= repeated
         self.next_copied = self.random.choice((position, position, self.logs[new].end))
         if self.way == "same-offsets":
             self.way = "records"
