@@ -27,9 +27,8 @@ are published. Meanwhile the faults happen one after the other. A seed decides t
 * Spark: a standalone cluster of two workers, each with a temporary directory of its own, as two machines have.
 * A fault has *recovered* when all rows written before its end are published, and those written until then follow
   within ten seconds; if they do not, when they are published, too. The target is {RECOVERY_S:.0f} s.
-* Results of faults that did not go as expected are removed by hand after the mend, and the fault is caused again.
-
-What an operator met who had to put such accidents right is in [accidents.md](accidents.md).
+* A fault that did not go as expected is caused again after the mend. The table has its last results.
+* What to do after an accident is in [accidents.md](accidents.md).
 * Some faults make it hard to know whether a copy or an archive is whole. There the words of the query count, too: rows that
   are lost or twice where it has promised `exact` are a broken promise. So is a transaction that is open after `stop()`.
 * Rows that a fault itself destroys (a deleted topic, retention) do not count as lost in the table. The query has to report
