@@ -1,4 +1,4 @@
-"""The watcher, with a scripted service: the rows of the design's table on following the metadata."""
+"""The watcher, with a scripted service: what it does after each kind of answer."""
 
 from __future__ import annotations
 

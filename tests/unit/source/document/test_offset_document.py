@@ -1,4 +1,4 @@
-"""The offset document: the rules of section 4 of the design that hold for the text alone."""
+"""The offset document: the rules at the top of `offsets` that hold for the text alone."""
 
 from __future__ import annotations
 

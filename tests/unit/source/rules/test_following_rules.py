@@ -1,4 +1,4 @@
-"""Following the metadata: each row of the table in section 5 of the design that `reconcile` decides."""
+"""Following the metadata: each change that `reconcile` decides about."""
 
 from __future__ import annotations
 
