@@ -227,10 +227,14 @@ class World:
         self.say(f"{name} begins at {log.start}")
 
     def compact(self) -> None:
-        """Compaction removes a record that was read."""
-        log = self.logs[self.read_on]
+        """Compaction removes a record that was read, on both clusters: one alone cannot be seen (docs/migration.md)."""
+        log, copy = self.logs[self.read_on], self.logs[self.copy_on]
         if log.start < self.position:
-            log.entries[self.random.randint(log.start, self.position - 1)] = None
+            at = self.random.randint(log.start, self.position - 1)
+            record, log.entries[at] = log.entries[at], None
+            self.held = [kept for kept in self.held if kept != record]
+            if record in copy.entries and self.way != "same-offsets":
+                copy.entries = [None if entry == record else entry for entry in copy.entries]
             self.say(f"compacted {self.read_on}")
 
     def request(self, *, readable: bool) -> MoveRequest:

@@ -12,8 +12,8 @@
    missing between.
 5. What the new log has after the position is looked at, too: a record that was read already, or that is there twice.
 
-Several places may be the beginning, if records are identical. The first one that nothing contradicts counts: from it, most
-of the copy is still to come.
+Several places may be the beginning, if records are identical. The first one that nothing contradicts counts, also not the
+next records after the position: from it, most of the copy is still to come.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def compare(
     best: Comparison | None = None
     for begin in islice(_beginnings(request, old, new), _BEGINNINGS):
         found = _walk(request, begin, old, new, most, strictly=True)
-        if found.state != "differs" or found.anchor.records >= _SURE:
+        if found.anchor.records >= _SURE or (found.state != "differs" and _goes_on(request, found, old, new)):
             best = found
             break
-        if best is None or found.anchor.records > best.anchor.records:
+        if best is None or _rank(found) > _rank(best):
             best = found
     if best is None:
         return None
@@ -103,6 +103,20 @@ def compare(
         begun = begun._replace(floor=begun.new, floor_ms=newest_ms, newest_ms=newest_ms)
     best = best._replace(anchor=begun)
     return _walk(request, begun, old, new, most) if best.state == "differs" else best
+
+
+def _rank(found: Comparison) -> tuple[bool, int]:
+    return found.state != "differs", found.anchor.records
+
+
+def _goes_on(request: MoveRequest, found: Comparison, old: RecordLog, new: RecordLog) -> bool:
+    """Return whether the next records after the position are the same on both logs, as far as both have them."""
+    if found.state != "complete" or found.anchor.old != request.position:
+        return True
+    end_old, end_new = old.bounds(request.old_partition)[1], new.bounds(request.partition)[1]
+    ours = list(islice(old.records(request.old_partition, request.position, max(end_old, request.position)), _AGREE))
+    theirs = new.records(request.partition, found.anchor.new, max(end_new, found.anchor.new))
+    return all(one.same(other) for one, other in zip(ours, theirs, strict=False))
 
 
 def _has_counted(request: MoveRequest, anchor: Anchor, old: RecordLog) -> bool:

@@ -113,6 +113,13 @@ def test_identical_records_are_told_apart_by_their_order() -> None:
         assert found(position, old, new) == (position + 1, "exact"), position
 
 
+def test_a_copy_that_begins_among_identical_records() -> None:
+    """The records after the position show which of them is its first one."""
+    old = Log("a", "x", "x", "b")
+    assert found(2, old, Log("x", "b", start=70)) == (70, "exact")
+    assert found(2, old, Log("x", "x", "b", start=70)) == (71, "exact")
+
+
 def test_identical_records_that_nobody_has_written_are_not_unique() -> None:
     """The old log has one more after the position, the copy has three: two may be repeated."""
     placement = place(request(2), Log(*"xxx"), Log(*"xxxxx"))
