@@ -168,10 +168,28 @@ def _encoder(columns: pa.StructType, spec: str) -> Encode:
     made = kernel().Encoder(pa.schema(columns), spec)
 
     def encode(rows: pa.StructArray, prefix: bytes) -> Encoded:
-        messages, left, errors = made.encode(rows.cast(_without_texts(rows.type)), prefix)
+        whole = pa.concat_arrays([rows, rows.slice(0, 0)]) if _is_slice(rows) else rows
+        messages, left, errors = made.encode(whole.cast(_without_texts(rows.type)), prefix)
         return Encoded(pa.record_batch(messages).column(0), left, errors)
 
     return encode
+
+
+def _is_slice(array: pa.Array) -> bool:
+    """Return whether an array or a part of it begins within its buffers.
+
+    A cast of such a row with rows in it gives Arrow's C interface a length that its parts do not have (pyarrow 26).
+    """
+    import pyarrow as pa
+
+    parts: list[pa.Array] = []
+    if pa.types.is_struct(array.type):
+        parts = [array.field(i) for i in range(array.type.num_fields)]
+    elif pa.types.is_map(array.type):
+        parts = [array.keys, array.items]
+    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        parts = [array.values]
+    return array.offset > 0 or any(map(_is_slice, parts))
 
 
 def _without_texts(type_: pa.DataType) -> pa.DataType:

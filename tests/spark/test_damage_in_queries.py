@@ -119,7 +119,7 @@ def test_policies_hold_for_each_shape_of_query(
     """`fail` ends each query. `skip` and `dead-letter` count the message once, and the rows are those of the good ones."""
     queries = [*QUERIES, *MORE_QUERIES]
     if decoder == "spark":
-        monkeypatch.setattr(scan, "can_decode", lambda _: False)
+        monkeypatch.setattr(scan, "can_decode", lambda *_: False)
     damaged(format_name)
     assert [query for query in queries if not fails(env, query)] == []
     wanted = {query: rows(env, query.replace(" t", " g AS t", 1)) for query in queries if " g" not in query}

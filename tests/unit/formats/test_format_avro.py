@@ -763,6 +763,26 @@ def test_a_damaged_message_is_told_and_its_neighbours_are_whole(
             assert repr(oracle(numbers, again)) == repr(oracle(numbers, written(judge, value)))
 
 
+def test_a_part_of_rows_is_encoded() -> None:
+    """Also of rows in rows, whose buffers begin before it."""
+    inner = spark.StructType([spark.StructField("b", spark.BooleanType()), spark.StructField("s", spark.StringType())])
+    schema = struct(("r", spark.StructType([spark.StructField("r", inner)])), ("a", spark.ArrayType(inner)))
+    parsed, target = parse_schema(schema_text(schema, legacy_timestamps=True)), arrow_type(schema)
+    rows = pa.array(
+        [
+            {"r": {"r": {"b": bool(i % 2), "s": str(i)} if i % 3 else None}, "a": [{"b": None, "s": "x"}] * i}
+            for i in range(6)
+        ],
+        target,
+    )
+    whole = encode(rows, parsed).to_pylist()
+    for begin in range(6):
+        part = rows.slice(begin, 3)
+        assert encode(part, parsed).to_pylist() == whole[begin : begin + 3]
+        columns = pa.StructArray.from_arrays(part.flatten(), fields=list(target))
+        assert encode(columns, parsed).to_pylist() == whole[begin : begin + 3]
+
+
 def test_a_huge_count_or_length_costs_nothing() -> None:
     """Damaged bytes may claim 2**60 items."""
     schema = struct(("a", spark.ArrayType(spark.StringType())), ("b", spark.BinaryType()))
