@@ -145,24 +145,20 @@ class Decoder:
 def encode_all(spec: Mapping[str, Any], rows: pa.StructArray, prefix: bytes = b"") -> pa.BinaryArray | None:
     """Return a message for each row; None if there is no native encoder, or if it is not certain about one of the rows."""
     try:
-        messages, left, _ = encoder(rows.type, spec)(rows, prefix)
+        messages, left, _ = encoder(rows.type, json.dumps(spec))(rows, prefix)
     except ValueError:
         return None
     return None if left else messages
 
 
-def encoder(columns: pa.StructType, spec: Mapping[str, Any]) -> Encode:
-    """Return what encodes rows as a spec says (`native/encode/src/spec.rs`).
+@lru_cache(256)
+def encoder(columns: pa.StructType, spec: str) -> Encode:
+    """Return what encodes rows as a spec says, which is JSON (`native/encode/src/spec.rs`).
 
     Raises:
         DynamicKafkaError: If the kernel cannot be used.
         ValueError: If it has no encoder for the spec and the columns.
     """
-    return _encoder(columns, json.dumps(spec))
-
-
-@lru_cache(256)
-def _encoder(columns: pa.StructType, spec: str) -> Encode:
     import pyarrow as pa
 
     made = kernel().Encoder(pa.schema(columns), spec)

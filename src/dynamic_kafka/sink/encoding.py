@@ -6,7 +6,6 @@ Python as Arrow columns, and Spark writes no text of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
@@ -32,13 +31,12 @@ def encoded(batches: Iterator[pa.RecordBatch], specs: Mapping[str, str]) -> Iter
     Raises:
         RowError: If the message of a row would be longer than 2 GiB.
     """
-    encoders = {name: json.loads(spec) for name, spec in specs.items()}
     for batch in batches:
         n = batch.num_rows
-        size = max(1, min(n, n * _SLICE_BYTES // max(1, batch.nbytes))) if encoders else max(1, n)
+        size = max(1, min(n, n * _SLICE_BYTES // max(1, batch.nbytes))) if specs else max(1, n)
         for start in range(0, n, size):
             rows = batch.slice(start, size)
-            for name, spec in encoders.items():
+            for name, spec in specs.items():
                 place = rows.schema.get_field_index(name)
                 column = rows.column(place)
                 messages, left, errors = encoder(column.type, spec)(column, b"")

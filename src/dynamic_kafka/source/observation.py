@@ -10,7 +10,7 @@ __all__ = ["Observation"]
 
 
 class Observation(NamedTuple):
-    """What a task needs to report; it travels in the task.
+    """Where, and for which run, a task reports what it has read. It is a part of the task.
 
     Attributes:
         run: The name of the source's run.

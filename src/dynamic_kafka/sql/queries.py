@@ -286,8 +286,7 @@ def _keep_exchanges(settings: RuntimeConfig) -> None:
     Spark would calculate it once, and does not see the watermark below the place where it reuses the rows (its
     `WatermarkPropagator` ends at a `ReusedExchangeExec`). The state above that place would never come out.
     """
-    if str(settings.get("spark.sql.exchange.reuse", "true")).lower() != "false":
-        settings.set("spark.sql.exchange.reuse", "false")
+    settings.set("spark.sql.exchange.reuse", "false")
 
 
 def _missing(error: AnalysisException) -> str:

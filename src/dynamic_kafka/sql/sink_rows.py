@@ -215,11 +215,12 @@ def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | N
         return None
     from dynamic_kafka.formats.arrow import arrow_type  # imports pyarrow, which takes a while
 
+    spec = json.dumps(found)
     try:
-        encoder(arrow_type(encoding.schema), found)
+        encoder(arrow_type(encoding.schema), spec)
     except ValueError:
         return None
-    return json.dumps(found)
+    return spec
 
 
 def _row(encoding: Encoding, values: dict[str, Column], kind: Column) -> Column:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
@@ -67,7 +69,7 @@ REQUIRED_COLUMNS = columns(a=INT, b=ArrayType(columns(c=TEXT)))
 def check(type_: MessageType, schema: StructType, count: int, seed: int) -> tuple[int, int]:
     """Compare the messages of random rows; return how many rows were encoded, and how many were left."""
     rows = random_rows(schema, count, seed).cast(arrow_type(schema), safe=False)
-    native = native_encoder(rows.type, native_spec(type_, schema, "nothing"))
+    native = native_encoder(rows.type, json.dumps(native_spec(type_, schema, "nothing")))
     messages, left, _ = native(rows, b"header")
     messages.validate(full=True)
     encode = encoder(type_, schema, "nothing")
@@ -109,4 +111,4 @@ def test_some_messages_are_left_to_the_library(field: str, schema: StructType) -
     """They are of proto2 alone."""
     type_ = message(f'syntax = "proto2"; message M {{ {field} }}')
     with pytest.raises(ValueError, match="Protobuf"):
-        native_encoder(arrow_type(schema), native_spec(type_, schema, ""))
+        native_encoder(arrow_type(schema), json.dumps(native_spec(type_, schema, "")))

@@ -5,6 +5,7 @@ The kernel knows no schemas. This module decides how each column is written with
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from typing import Any, TypeAlias
 
@@ -39,7 +40,8 @@ def encode(
         RowError: If a value does not fit its field, would lose digits there, or is null in a field that does not allow null.
         TypeError: If a column's type does not fit its field.
     """
-    messages, _, errors = encoder(rows.type, {"format": "avro", "plan": plan_of(rows.type, schema, cut)})(rows, prefix)
+    spec = json.dumps({"format": "avro", "plan": plan_of(rows.type, schema, cut)})
+    messages, _, errors = encoder(rows.type, spec)(rows, prefix)
     if errors:
         _, column, reason = errors[0]
         raise RowError(column, reason)

@@ -71,7 +71,7 @@ def plan_of(writer: AvroSchema, schema: AvroSchema, target: pa.StructType) -> Pl
 
 
 def unreadable(reason: str) -> Plan:
-    """Return the plan for a schema whose messages cannot be read, for this reason."""
+    """Return a plan that gives each message of a schema this reason as its error."""
     return {"steps": [{"type": "unreadable", "why": reason}]}
 
 

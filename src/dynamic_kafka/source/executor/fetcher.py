@@ -42,7 +42,7 @@ DAMAGED = (-199, -198, 2)
 
 
 class Decoding(NamedTuple):
-    """How the native kernel decodes values to the column `rows.VALUE_ROW`.
+    """What the native kernel needs to decode values into the column `rows.VALUE_ROW`.
 
     Attributes:
         columns: The columns of the values.
