@@ -14,6 +14,7 @@ from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.kafka import logins
 from dynamic_kafka.kafka.transactions.client import TransactionClient
 from dynamic_kafka.sink.commit_log import CommitLog
+from dynamic_kafka.sink.log_records import Pointer
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.testing import KafkaBroker
 
@@ -66,6 +67,31 @@ def ask_log(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]
     return log.read, log.close
 
 
+def append_to_log(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
+    """Append to a commit log."""
+    _, close = ask_log(rotated)
+    close()
+    log = CommitLog("c", rotated.properties, "log", timeout_ms=TIMEOUT_MS)
+    return lambda: log.append(Pointer("cluster-id,log", "c")), log.close
+
+
+def read_known_part_of_log(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
+    """Read a commit log whose end was reported before."""
+    append, close = append_to_log(rotated)
+    append()
+    close()
+    log = CommitLog("c", rotated.properties, "log", timeout_ms=TIMEOUT_MS)
+    bounds = log._bounds()
+    log._bounds = lambda: bounds  # type: ignore[method-assign]
+
+    def read() -> None:
+        log._next = -1
+        assert log.read() is not None
+        assert log.pointer is not None
+
+    return read, log.close
+
+
 def ask_transactions(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
     """List transactions."""
     client = TransactionClient("c", rotated.properties, timeout_ms=TIMEOUT_MS)
@@ -89,7 +115,7 @@ def goes_on(rotated: Rotated, ask: Callable[[], object], close: Callable[[], Non
         close()
 
 
-@pytest.mark.parametrize("questions", [ask_log, ask_transactions])
+@pytest.mark.parametrize("questions", [ask_log, append_to_log, read_known_part_of_log, ask_transactions])
 def test_the_file_is_late(rotated: Rotated, questions: Callable[[Rotated], Any]) -> None:
     """A driver that was let in before waits for the new password, and goes on."""
     goes_on(rotated, *questions(rotated))

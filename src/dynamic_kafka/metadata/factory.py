@@ -185,7 +185,7 @@ def one_cluster(
     """
     if unknown := [key for key in parsed.service_options if key != _CLUSTER_ID.key]:
         raise ConflictingOptionsError([*given, *unknown], f"there is no metadata service; set '{METADATA_SERVICE.key}'")
-    if not properties.get("bootstrap.servers", "").strip():
+    if not properties.get("bootstrap.servers", "").strip(" ,"):
         raise ConfigurationError(
             "Option 'properties.bootstrap.servers' (or 'kafka.bootstrap.servers') is missing; name at least one broker as "
             "host:port"

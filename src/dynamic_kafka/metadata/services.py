@@ -48,7 +48,7 @@ class SingleClusterTopicMetadataService:
     def __init__(self, cluster_id: str, properties: Mapping[str, str]) -> None:
         if not cluster_id:
             raise ConfigurationError("The single-cluster metadata service needs a cluster id; it must not be empty")
-        if not properties.get("bootstrap.servers"):
+        if not properties.get("bootstrap.servers", "").strip(" ,"):
             raise ConfigurationError(
                 f"The single-cluster metadata service of '{cluster_id}' needs the Kafka property 'bootstrap.servers'"
             )

@@ -96,7 +96,7 @@ def _check(stream_id: Any, cluster_id: Any, cluster: Any) -> None:
         raise MetadataServiceError(
             f"{where} has properties that are not text: {listed(wrong, 5)}; give them as text", cluster_id=cluster_id
         )
-    if not cluster.properties.get("bootstrap.servers"):
+    if not cluster.properties.get("bootstrap.servers", "").strip(" ,"):
         raise MetadataServiceError(f"{where} lacks the property 'bootstrap.servers'; add it", cluster_id=cluster_id)
     if not isinstance(cluster.continues, Continues | None):
         raise MetadataServiceError(f"{where} has no `Continues` in `continues`; give one", cluster_id=cluster_id)

@@ -43,6 +43,7 @@ _PRODUCER = {
     "message.max.bytes": str(100 * 1000 * 1000),  # before compression; the topic's limit is for what remains
 }
 _APPEND_S = 10.0
+_TURN_S = 0.5  # a refused login is noticed between two turns
 _APPEARS_S = 10.0
 
 
@@ -134,17 +135,24 @@ class CommitLog:
             self._chain, self.pointer = Chain(), None
             self._next = self._start = self._low = low
         if self._next < high:
-            self._clients.consumer.assign([TopicPartition(self.topic.name, 0, self._next)])
+            self._assign()
             trimmed = self._read_to(high)
             self._clients.consumer.unassign()
             if trimmed:
                 return self.read()
         return self._chain
 
+    def _assign(self) -> None:
+        self._clients.consumer.assign([TopicPartition(self.topic.name, 0, self._next)])
+
     def _read_to(self, high: int) -> bool:
         """Read to an offset. Return whether records that were to be read have been trimmed meanwhile."""
         deadline = time.monotonic() + self.topic.timeout_s
         while self._next < high:
+            if self._clients.errors.authentication_failed:  # `consume` has brought it; a poll could lose a record
+                if not self._clients.rest_after_refusal(deadline):
+                    raise self.topic.unavailable(f"could not be read beyond offset {self._next} of {high}")
+                self._assign()
             for message in self._clients.consumer.consume(min(high - self._next, _MOST_RECORDS), timeout=0.1):
                 if (error := message.error()) is not None:
                     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
@@ -177,14 +185,16 @@ class CommitLog:
             def note(error: KafkaError | None, message: Message, outcome: list[Any] = outcome) -> None:
                 outcome.append((error, message.offset()))
 
+            self._clients.errors.clear()
             try:
                 self._clients.producer.produce(self.topic.name, value, partition=0, on_delivery=note)
-            except KafkaException as refused:  # at once, for what is too large even for the client
-                outcome.append((refused.args[0], None))
-            self._clients.producer.flush(_APPEND_S + 1)
+            except KafkaException as failed:  # at once, for what is too large even for the client
+                outcome.append((failed.args[0], None))
+            until = time.monotonic() + _APPEND_S + 1
+            while self._clients.producer.flush(_TURN_S) and time.monotonic() < until and not self.topic.is_refused():
+                pass
             error, offset = outcome[0] if outcome else (None, None)
             if outcome and error is None:
-                self._clients.errors.clear()
                 if offset == self._next:  # nothing is between what was read and this: no need to fetch it
                     self._take(offset, record)
                 return
@@ -194,7 +204,10 @@ class CommitLog:
                 if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise self.topic.denied("Write")
                 self._clients.errors.note(error)
-            if time.monotonic() > deadline or (error is not None and not may_pass(error)):
+            refused = self.topic.is_refused()
+            if refused and self._clients.rest_after_refusal(deadline):
+                continue
+            if refused or time.monotonic() > deadline or (error is not None and not may_pass(error)):
                 raise self.topic.unavailable("could not be appended to")
 
     def _take_text(self, offset: int, text: bytes | None) -> None:

@@ -251,8 +251,7 @@ class LogTopic:
             try:
                 found = ask()
             except KafkaException as error:
-                self._clients.poll()  # brings the errors that were noticed in the background
-                if self._clients.errors.authentication_failed:
+                if self.is_refused():
                     if self._clients.rest_after_refusal(deadline):
                         continue
                     raise
@@ -264,6 +263,11 @@ class LogTopic:
             else:
                 self._clients.errors.clear()
                 return found
+
+    def is_refused(self) -> bool:
+        """Return whether the cluster has refused the login since the last answer."""
+        self._clients.poll()  # brings the errors that were noticed in the background
+        return self._clients.errors.authentication_failed
 
     def may_not(self, *operations: str) -> str:
         """Return who may not do what with the topic, and the command that grants it."""

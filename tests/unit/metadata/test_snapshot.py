@@ -100,6 +100,7 @@ def test_one_stream_described_twice() -> None:
         (KafkaStream("", {"c": cluster("t")}), "has an id that is empty"),
         (KafkaStream("s", {"c": ClusterMetadata(frozenset("t"), {})}), "'s', cluster 'c', lacks the property"),
         (KafkaStream("s", {"c": cluster("t", bootstrap_servers="")}), "lacks the property 'bootstrap.servers'"),
+        (KafkaStream("s", {"c": cluster("t", bootstrap_servers=" , ")}), "lacks the property 'bootstrap.servers'"),
         (KafkaStream("s", {"c": cluster("..", "a b", "ok")}), "not allowed for topics in Kafka: '..', 'a b';"),
         (KafkaStream("s", {"c": ClusterMetadata("abc", {"bootstrap.servers": "h"})}), "`topics` as one text; give a set"),  # type: ignore[arg-type]
         (KafkaStream("s", {"c": cluster("t", a=5)}), "has properties that are not text: a"),  # type: ignore[arg-type]
