@@ -6,6 +6,7 @@ import json
 import os
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,7 @@ class Log:
         with closing(log):
             if not log.topic.exists():
                 log.topic.create(None)
+            state = replace(state, places=(f"{log.topic.kafka_id()}/{self._place[2]}",))
             log.append(Record(f"{state.status}-{time.monotonic_ns()}", log.read().offset, state))
 
     def read(self) -> Chain:

@@ -62,7 +62,9 @@ class Stuck:
             if not log.topic.exists():
                 log.topic.create(None)
             follows = log.read().offset
-            log.append(Record(f"{status}-{follows}", follows, State("c", 1, status, "query", 0, decided, clusters)))
+            places = (f"{log.topic.kafka_id()}/{topic}",)
+            state = State("c", 1, status, "query", 0, decided, clusters, places=places)
+            log.append(Record(f"{status}-{follows}", follows, state))
             assert log.read().offset == follows + 1
 
 

@@ -34,6 +34,7 @@ Topic = Callable[..., str]
 Open = Callable[..., CommitLog]
 TIMEOUT_MS = 20_000
 SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+PLACES = ("c/log",)
 
 
 @pytest.fixture
@@ -62,7 +63,9 @@ def connect() -> Iterator[Open]:
 
 def after(chain: Chain, name: str) -> Record:
     """The next claim."""
-    return Record(name, chain.offset, replace(chain.state, chain="x", generation=chain.state.generation + 1))
+    return Record(
+        name, chain.offset, replace(chain.state, chain="x", generation=chain.state.generation + 1, places=PLACES)
+    )
 
 
 def bounds(broker: KafkaBroker, topic: str) -> tuple[int, int]:
@@ -167,6 +170,7 @@ def test_what_is_read_is_what_was_appended(cluster_a: KafkaBroker, topic: Topic,
         transactions=(Transaction("a", "p.dk-0123456789ab-0", 2**40, 12),),
         clusters={"a": {"bootstrap.servers": "h:1"}},
         applied={"app/ä": 7, "other": 0},
+        places=PLACES,
     )
     log = connect(cluster_a, name)
     log.append(Record("r", -1, state))
@@ -205,7 +209,7 @@ def test_processes_that_race_for_each_generation(cluster_a: KafkaBroker, topic: 
         for i in range(25):
             head = log.read()
             name = f"{who}{i}"
-            state = replace(head.state, generation=head.state.generation + 1)
+            state = replace(head.state, generation=head.state.generation + 1, places=("c/log",))
             log.append(Record(name, head.offset, state))
             if name in log.read().recent:
                 won.append([name, state.generation])
@@ -261,7 +265,7 @@ def test_a_record_of_a_newer_version_stops_us(cluster_a: KafkaBroker, topic: Top
     log = connect(cluster_a, name)
     produce(cluster_a.bootstrap_servers, name, [(None, b'{"version":2}')])
     with pytest.raises(
-        TransactionError, match=rf"'{name}' has a record at offset 0 that was written by a newer version"
+        TransactionError, match=rf"'{name}' has a record at offset 0 that this version of the package cannot read"
     ):
         log.read()
 
@@ -271,7 +275,7 @@ def test_a_decision_of_many_transactions(cluster_a: KafkaBroker, topic: Topic, c
     name = topic()
     log = connect(cluster_a, name)
     some = tuple(Transaction("east", f"p.dk-{n % 9:012x}-{n}", 4711 + 7 * n, n % 5) for n in range(60_000))
-    record = Record("r", -1, State("x", 1, "decided", transactions=some))
+    record = Record("r", -1, State("x", 1, "decided", transactions=some, places=PLACES))
     assert len(encode(record)) > 2_000_000
     log.append(record)
     assert connect(cluster_a, name).read().state.transactions == some
@@ -285,7 +289,7 @@ def test_a_decision_that_is_too_large(cluster_a: KafkaBroker, topic: Topic, conn
     with pytest.raises(
         TransactionError, match=r"a decision about 1000 transactions .* raise the topic's max\.message\.bytes"
     ):
-        log.append(Record("r", -1, State("x", 1, "decided", transactions=some)))
+        log.append(Record("r", -1, State("x", 1, "decided", transactions=some, places=PLACES)))
     assert log.read() == Chain()
 
 
@@ -348,7 +352,9 @@ def batches(broker: KafkaBroker, topic: str, head: Chain, count: int) -> Chain:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5, "log_level": 3})
     transactions = tuple(Transaction("c", f"p.dk-0123456789ab-{n}", 4711, n) for n in range(4))
     for _ in range(count):
-        state = replace(head.state, chain="x", generation=head.state.generation + 1, status="owned", transactions=())
+        state = replace(
+            head.state, chain="x", generation=head.state.generation + 1, status="owned", transactions=(), places=PLACES
+        )
         decided = replace(state, status="decided", transactions=transactions, batch=state.batch + 1)
         for step in (state, decided, replace(decided, status="finished", transactions=())):
             record = Record(f"r{head.offset + 1}", head.offset, step)

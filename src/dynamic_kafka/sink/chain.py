@@ -59,8 +59,8 @@ class State:
         rows: The number of its rows, by identity; absent if that is not known.
         runs: The run of a streaming query that published it, by identity; see `Batch`.
         accepted: True if the last batch was published because of `sink.accept-gaps`.
-        places: Where the log has been, the last one is where it is now: Kafka's cluster.id, `/` and the topic. Empty in a
-            log that an earlier version made.
+        places: Where the log has been, the last one is where it is now: Kafka's cluster.id, `/` and the topic. Each record
+            has one at least.
         before: While a batch is decided: the batch of its identity that was published last, -1 if there is none. None says
             that it is the number before, as in a streaming query.
     """

@@ -55,7 +55,7 @@ def read_commit_log(cluster_id: str, properties: Mapping[str, str], topic: str, 
     Raises:
         ClusterUnavailableError: If the cluster does not answer.
         ConfigurationError: If the topic is not a commit log, or says that the log is somewhere else.
-        TransactionError: If a newer version has written to it.
+        TransactionError: If it has a record that only a newer version can read.
     """
     log = CommitLog(cluster_id, properties, topic, timeout_ms=timeout_ms)
     try:
@@ -128,7 +128,7 @@ class CommitLog:
 
         Raises:
             ClusterUnavailableError: If the cluster does not answer; silence is never taken for the end.
-            TransactionError: If a newer version has written to the log.
+            TransactionError: If it has a record that only a newer version can read.
         """
         low, high = self._bounds()
         if not low <= self._next <= high:  # the first read, or it was trimmed beyond what was read, or made again
@@ -216,8 +216,8 @@ class CommitLog:
         except UnreadableRecordError as error:
             raise TransactionError(
                 f"Cluster '{self.topic.cluster}': the commit log '{self.topic.name}' has a record at offset {offset} that "
-                f"was written by a newer version of this package ({error}). Nothing is written, because this version "
-                "cannot know what was decided; use the newer version for all writers of this prefix",
+                f"this version of the package cannot read ({error}). Nothing is written, because it is not known what was "
+                "decided; use the newest version for all writers of this prefix",
                 cluster_id=self.topic.cluster,
             ) from error
 

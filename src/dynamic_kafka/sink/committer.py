@@ -116,7 +116,7 @@ class Committer:
     def move_to(self, target: LogPlace, others: Mapping[str, Mapping[str, str]]) -> None:
         """Move the log, after everything that is decided in it is finished. Nothing counts in the old place from then on."""
         head = self._log.read()
-        if head.state.places[-1:] != target.places[-1:]:
+        if head.state.places != target.places:
             self.claim(None, others, begun=True)
             head = self._log.read()
             moved = replace(head.state, generation=head.state.generation + 1, places=target.places)
@@ -320,8 +320,6 @@ class Committer:
         if {name, kafka_id} & set(self._settings.lost_clusters or ()):
             _log.warning("Batch %d: cluster '%s' is not asked, because of sink.lost-clusters", decided.batch, name)
             return None
-        if not kafka_id and name in self._properties:  # an earlier version has decided, which knew names only
-            return name
         failed: ClusterUnavailableError | None = None
         for other in sorted(self._properties, key=lambda other: (other != name, other)):
             try:

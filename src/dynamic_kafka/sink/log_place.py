@@ -3,10 +3,10 @@
 A place is Kafka's cluster.id and a topic. So a cluster that the metadata renames keeps its log, and a log that a mirror has
 copied to another cluster is not taken for the original. Rules:
 
-1. The log is the topic with records whose state names this very place as the last one (`State.places`), or names none: an
-   earlier version made it. On every other cluster of the stream the topic holds a pointer to the log.
+1. The log is the topic with records whose state names this very place as the last one (`State.places`). On every other
+   cluster of the stream the topic holds a pointer to the log.
 2. Two logs are an error. A log that another one names among its earlier places was given up, or was moved.
-3. A cluster that does not answer could have the log, so that is an error. But a log with a place was found when all
+3. A cluster that does not answer could have the log, so that is an error. But a log that is found was made when all
    answered, or after the user had said where it is, so it needs nobody else's answer.
 4. Without a log nothing is made while there is a sign of one: a pointer, or transactional ids of the prefix. The user has to
    say that it is lost (sink.lost-clusters).
@@ -120,15 +120,10 @@ def choose(  # noqa: PLR0917
     (log,) = logs
     known = seen[log].chain
     assert known is not None
-    places = known.state.places or (here[log],)
+    places = known.state.places
     others = {s: p for s, p in pointers.items() if p.place not in places and not _is_lost(p, lost)}
     if others:
         raise _contradiction(prefix, log, others)
-    if silent and not known.state.places and (wished is None or here.get(wished) != here[log]):
-        why = f"but an earlier version made one on cluster '{log.cluster}', and perhaps another one there"
-        raise _silent(
-            prefix, silent, f"{why}. If you know the first to be it, set sink.commit-log.cluster={log.cluster}"
-        )
     target = wished or Spot(log.cluster, first.topic)
     if target not in seen:
         raise _silent(prefix, {target.cluster: silent[target.cluster]}, "which is to be there from now on")
@@ -181,7 +176,7 @@ def _logs(seen: Mapping[Spot, Seen], here: Mapping[Spot, str], wished: Spot | No
     earlier: set[str] = set()
     for spot in sorted(seen, key=lambda spot: (spot != wished, spot)):
         chain = seen[spot].chain
-        if chain is not None and chain.offset >= 0 and (chain.state.places or (here[spot],))[-1] == here[spot]:
+        if chain is not None and chain.offset >= 0 and chain.state.places[-1] == here[spot]:
             found.setdefault(here[spot], spot)
             earlier.update(chain.state.places[:-1])
     return [spot for name, spot in found.items() if name not in earlier]

@@ -3,7 +3,7 @@
 A topic of this name holds one of two things: the log, which is a chain of `Record`, or on another cluster of the stream a
 `Pointer` to the log. Rules:
 
-1. What is written is read by every later version. A new field of `State` has a default, and is left out while it has it.
+1. What is written is read by every later version. Each field of `State` has a default, and is left out while it has it.
 2. A record of ours that cannot be understood stops the reader: a later version may have written it, and it may count.
    Records of ours are JSON objects with a whole number as `version`. Everything else is of another program and never counts.
 """
@@ -19,7 +19,6 @@ from dynamic_kafka.sink.chain import Record, State, Transaction
 __all__ = ["Pointer", "UnreadableRecordError", "decode", "encode"]
 
 _VERSION = 1
-_FIRST_FIELDS = ("chain", "generation", "status", "identity", "batch", "transactions", "clusters", "applied")
 
 
 class UnreadableRecordError(ValueError):
@@ -64,9 +63,10 @@ def decode(text: bytes | None) -> Record | Pointer | None:
     try:
         match found:
             case {"version": 1, "name": str(name), "follows": int(follows), "state": dict(state), **more} if not more:
-                tuples = {key: tuple(value) for key, value in state.items() if isinstance(value, list)}
-                transactions = tuple(Transaction(*t) for t in tuples["transactions"])
-                return Record(name, follows, State(**state | tuples | {"transactions": transactions}))
+                places = tuple(state.pop("places"))
+                transactions = tuple(Transaction(*t) for t in state.pop("transactions", ()))
+                if places:
+                    return Record(name, follows, State(**state, places=places, transactions=transactions))
             case {"version": 1, "pointer": dict(pointer), **more} if not more:
                 return Pointer(**pointer)
     except (TypeError, KeyError):
@@ -76,7 +76,7 @@ def decode(text: bytes | None) -> Record | Pointer | None:
 
 def _state(state: State) -> dict[str, Any]:
     defaults = {f.name: _default(f) for f in fields(State)}
-    return {name: value for name, value in asdict(state).items() if name in _FIRST_FIELDS or value != defaults[name]}
+    return {name: value for name, value in asdict(state).items() if value != defaults[name]}
 
 
 def _default(field: Field[Any]) -> Any:

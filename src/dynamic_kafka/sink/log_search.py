@@ -100,7 +100,7 @@ def seed(source: LogPlace, target: LogPlace, state: State) -> None:
     """Let a log that was moved begin with the state that its old place had last, and say so in the old place."""
     with closing(CommitLog(target.cluster, target.properties, target.topic, timeout_ms=_TIMEOUT_MS)) as log:
         head = log.read()
-        if head.state.places[-1:] != target.places[-1:]:
+        if head.state.places != target.places:
             log.append(Record(uuid.uuid4().hex, head.offset, state))
             head = log.read()
         check_moved(head.state, target)
@@ -116,8 +116,8 @@ def seed(source: LogPlace, target: LogPlace, state: State) -> None:
 
 
 def check_moved(state: State, target: LogPlace) -> None:
-    """Raise if a log's last state does not name the place that the log was to be moved to."""
-    if state.places[-1:] != target.places[-1:]:
+    """Raise if a log's last state does not name the place that the log was to be moved to, and those where it was before."""
+    if state.places != target.places:
         raise ProducerFencedError(
             f"The commit log could not be moved to cluster '{target.cluster}', because another query writes to it. Give "
             "each query a sink.transactional-id-prefix of its own"

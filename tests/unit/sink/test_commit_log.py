@@ -164,7 +164,7 @@ def open_log(monkeypatch: pytest.MonkeyPatch, clients: Clients, *, timeout_ms: i
 def test_a_log_of_any_length_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a million records at once are refused by the client, and the query could never start again."""
     clients = Clients()
-    text = encode(Record("r", -1, State("x", 1)))
+    text = encode(Record("r", -1, State("x", 1, places=("B/log",))))
     clients.records = [text] * 1_500_000
     log = open_log(monkeypatch, clients)
     monkeypatch.setattr(log, "_take_text", lambda *_: setattr(log, "_next", 1_500_000))
@@ -181,7 +181,7 @@ def test_a_slow_read_ends_only_without_progress(monkeypatch: pytest.MonkeyPatch)
         return clock[0]
 
     clients = Clients()
-    clients.records = [encode(Record(f"r{n}", n - 1, State("x", n))) for n in range(5000)]
+    clients.records = [encode(Record(f"r{n}", n - 1, State("x", n, places=("B/log",)))) for n in range(5000)]
     clients.stalls = True
     log = open_log(monkeypatch, clients)
     monkeypatch.setattr(commit_log, "time", SimpleNamespace(monotonic=now))
@@ -199,7 +199,7 @@ def test_a_failed_trim_never_fails_a_batch(
 ) -> None:
     """It is tried again later."""
     clients = Clients()
-    clients.records = [encode(Record(f"r{n}", n - 1, State("x", n))) for n in range(400)]
+    clients.records = [encode(Record(f"r{n}", n - 1, State("x", n, places=("B/log",)))) for n in range(400)]
     clients.delete_error = error
     log = open_log(monkeypatch, clients)
     log.read()
@@ -289,7 +289,7 @@ def test_a_log_that_may_lose_its_end_is_a_warning(
 
 def record(name: str, follows: int) -> Record:
     """A claim."""
-    return Record(name, follows, State("x", follows + 2))
+    return Record(name, follows, State("x", follows + 2, places=("B/log",)))
 
 
 def test_what_was_appended_need_not_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,6 +381,6 @@ def test_a_leader_that_moved_is_looked_up_again(monkeypatch: pytest.MonkeyPatch)
     """The client would keep metadata without a leader for minutes (seen after the leader of the log was killed)."""
     clients = Clients()
     log = open_log(monkeypatch, clients)
-    log.append(Record("a", -1, State(chain="c", generation=1)))
+    log.append(Record("a", -1, State(chain="c", generation=1, places=("B/log",))))
     clients.knows_leader = False
     assert log.read().state.generation == 1

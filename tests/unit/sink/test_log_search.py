@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -278,16 +277,6 @@ def test_the_log_stays_on_a_cluster_that_is_inactive_renamed_or_without_the_topi
     assert claim("b z=a", identity=identity(1))[0].applied
 
 
-def test_a_log_of_the_first_version_is_continued(world: World) -> None:
-    """Its records are those that 7e712b2 wrote; the next claim says where it is, and the other cluster is told."""
-    stored = Path(__file__).parents[1] / "data" / "stored" / "commit-log.jsonl"
-    world.clusters["b:1"].topics[TOPIC] = [text.encode() for text in stored.read_text().splitlines()]
-    claimed, place = claim("a b")
-    assert (place.cluster, claimed.chain, claimed.generation) == ("b", "0f" * 16, 4)
-    assert head(world, "b").places == (f"B/{TOPIC}",)
-    assert [decode(text) for text in world.clusters["a:1"].topics[TOPIC]] == [Pointer(f"B/{TOPIC}", "b")]
-
-
 def test_a_running_driver_looks_once(world: World) -> None:
     """The clusters are asked for the log when they change, not for each batch."""
     committer.claim_batch(settings(), destinations("a b"), {}, None)
@@ -338,7 +327,7 @@ def test_a_log_whose_cluster_left_is_an_error(world: World, caplog: pytest.LogCa
 
 
 def test_a_prefix_that_was_used_has_a_log_somewhere(world: World) -> None:
-    """Pointers were not known to the first version: its transactional ids show that there was one."""
+    """Its transactional ids show it, also where no pointer does."""
     open_transaction(world, "b", "p.dk-0123456789ab-0")
     known = r"^Prefix 'p' has been in use \(cluster 'b' knows its transactional id 'p\.dk-0123456789ab-0'\)"
     with pytest.raises(TransactionError, match=known):
@@ -467,7 +456,7 @@ def test_a_log_is_not_moved_to_where_another_query_writes(world: World) -> None:
     def write_first(address: str, record: Record | Pointer) -> None:
         if address == "b:1" and isinstance(record, Record):
             world.before_append = lambda address, record: None
-            append(world, "b", State("other", 1))
+            append(world, "b", State("other", 1, places=(f"B/{TOPIC}",)))
 
     world.before_append = write_first
     with pytest.raises(ProducerFencedError) as caught:
@@ -553,18 +542,17 @@ def test_no_address_is_contacted_because_the_log_says_so(world: World, monkeypat
         ):
             claim("a b")
     assert {asked["bootstrap.servers"] for asked in world.asked} == {"a:1", "b:1"}
-    decide(world, "a", {"a": forged}, transaction._replace(cluster="a"))
+    decide(world, "a", {"a": forged | {"cluster.id": "A"}}, transaction._replace(cluster="a"))
     with pytest.raises(LostTransactionsError):
         claim("a b")
     assert {asked["sasl.password"] for asked in world.asked} == {"of a", "of b"}
 
 
-@pytest.mark.parametrize("facts", [{"cluster.id": "B"}, {"bootstrap.servers": "elsewhere:1"}])
-def test_a_decision_is_finished_with_todays_properties(world: World, facts: dict[str, str]) -> None:
-    """Of the cluster with this cluster.id, or with this name if an earlier version decided."""
+def test_a_decision_is_finished_with_todays_properties(world: World) -> None:
+    """Of the cluster with this cluster.id."""
     claim("a b")
     transaction = open_transaction(world, "b", "p.dk-0123456789ab-9")
-    decide(world, "a", {"b": facts}, transaction)
+    decide(world, "a", {"b": {"cluster.id": "B", "bootstrap.servers": "elsewhere:1"}}, transaction)
     claim("a", others="b")
     assert world.clusters["b:1"].ids[transaction.transactional_id].state is TransactionState.COMPLETE_COMMIT
 

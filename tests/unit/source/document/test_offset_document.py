@@ -350,7 +350,7 @@ def test_rule_4_offsets_up_to_kafkas_greatest_are_kept(offsets: list[int]) -> No
 
 @pytest.mark.parametrize(("greatest", "width"), [(0, 1), (248, 1), (249, 2), (65_528, 2), (65_529, 3), (2**63 - 1, 8)])
 def test_rule_4_the_width_of_a_packed_column_never_changes(greatest: int, width: int) -> None:
-    """Spark compares texts, so a checkpoint of an older version has to get the same one."""
+    """Spark compares texts, so the text of an offset may never change."""
     document = wide(1, 128)
     ranges = document.clusters["c"].ranges
     ranges |= {tp: (0, greatest if tp.partition == 5 else 0) for tp in ranges}

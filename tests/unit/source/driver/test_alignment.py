@@ -119,7 +119,7 @@ def test_the_delay_of_a_table_in_milliseconds(delay: str, delay_ms: float) -> No
 
 
 def test_the_frontier_is_in_the_document_if_there_is_one() -> None:
-    """A document without it is the text of earlier versions."""
+    """A document without it has no such key."""
     assert "frontier" not in encode(Document())
     text = encode(Document(frontier_ms=1_700_000_000_123))
     assert text["frontier"] == 1_700_000_000_123
