@@ -14,7 +14,6 @@ from typing import Any
 
 import yaml
 
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.document.offsets import MARKER
@@ -44,7 +43,7 @@ class Query:
     @property
     def settings(self) -> Any:
         """The checked settings."""
-        return configure_source(self.options, self.objects, default_starting=KafkaOffsetsInitializer.earliest())
+        return configure_source(self.options, self.objects)
 
     @property
     def enumerator(self) -> SourceEnumerator:

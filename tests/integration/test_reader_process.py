@@ -23,7 +23,7 @@ options = {
     "cluster-failure-mode": "isolate",
     "kafka.default.api.timeout.ms": "600",
 }
-enumerator = SourceEnumerator(configure_source(options, default_starting=KafkaOffsetsInitializer.earliest()))
+enumerator = SourceEnumerator(configure_source(options))
 enumerator.latest_offset(MARKER, limited=True)
 print("waiting", flush=True)
 sys.stdin.read()
@@ -64,7 +64,7 @@ from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 from dynamic_kafka.source.document.offsets import MARKER
 options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.default.api.timeout.ms": "5000"}
-enumerator = SourceEnumerator(configure_source(options, default_starting=KafkaOffsetsInitializer.earliest()))
+enumerator = SourceEnumerator(configure_source(options))
 
 def say() -> None:
     while not any(monitor.failing_for_s is not None for monitor in list(enumerator._view.monitors.values())):

@@ -18,7 +18,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, OffsetResolutionError
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.transactions.client import TransactionClient
 from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.source.configure import configure_source
@@ -347,9 +346,7 @@ def test_the_number_of_tasks(cluster_a: KafkaBroker, topic: Topic) -> None:
 
     def tasks(options: Options) -> int:
         asked = source(on(cluster_a, name) | options)
-        return len(
-            SourceEnumerator(configure_source(asked, default_starting=KafkaOffsetsInitializer.earliest())).batch_tasks()
-        )
+        return len(SourceEnumerator(configure_source(asked)).batch_tasks())
 
     assert [tasks({"scan.parallelism": str(n)}) for n in (1, 2, 3)] == [1, 2, 3]
     assert tasks({}) == 1

@@ -15,7 +15,6 @@ import pytest
 import dynamic_kafka
 from dynamic_kafka.formats import FORMATS, format_named
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
 from dynamic_kafka.metadata.services import HttpMetadataService
 from dynamic_kafka.options import Option, options_of
@@ -64,7 +63,7 @@ def test_a_default_is_a_value_that_the_user_could_give(table: str) -> None:
 
 def test_a_setting_that_is_not_given_has_the_default_of_its_option() -> None:
     """In a source, and in a sink."""
-    source = configure_source(BROKER | {"topic": "t"}, default_starting=KafkaOffsetsInitializer.latest())
+    source = configure_source(BROKER | {"topic": "t"})
     sink = configure_sink(BROKER)
     for settings in (source, sink):
         for name, option in options_of(type(settings)).items():

@@ -65,7 +65,7 @@ class _Source:
         strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
         options = {**self.options, **strategy.options}
         if strategy.options:
-            configure_source(options, self.objects, default_starting=KafkaOffsetsInitializer.earliest())
+            configure_source(options, self.objects)
         stop_finished_queries(spark)
         raw = spark.readStream.format(self._registered(spark)).options(**options).load()
         return strategy.applied(self._deserialized(raw))
@@ -78,9 +78,7 @@ class _Source:
         """Register a data source class that carries the objects; once in a session, however often it is read."""
         from dynamic_kafka.spark.datasource import registered
 
-        return registered(
-            spark, self._id, source_objects=self.objects, builder_default=KafkaOffsetsInitializer.earliest()
-        )
+        return registered(spark, self._id, source_objects=self.objects)
 
     def _deserialized(self, raw: DataFrame) -> DataFrame:
         return raw if self.deserializer is None else self.deserializer(raw)
@@ -198,7 +196,7 @@ class HybridSourceBuilder:
             "history.time-column": history.time_column,
         }
         options = {**self._kafka.options, **{name: str(value) for name, value in named.items() if value is not None}}
-        configure_source(options, self._kafka.objects, default_starting=KafkaOffsetsInitializer.earliest())
+        configure_source(options, self._kafka.objects)
         return HybridSource(options, self._kafka.objects, self._kafka.deserializer)
 
 
@@ -280,7 +278,7 @@ class _Builder:
                 options = {key: value for key, value in options.items() if key.lower() not in spellings}
                 options[interval.key] = "-1"
         objects = SourceObjects(self._metadata_service, self._subscriber, self._starting, self._stopping)
-        configure_source(options, objects, default_starting=KafkaOffsetsInitializer.earliest())
+        configure_source(options, objects)
         kernel()
         return options, objects
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dynamic_kafka.errors import ConfigurationError, MetadataServiceError, listed
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.options import Option, option_names
@@ -92,7 +91,7 @@ def source_settings(options: Mapping[str, str]) -> SourceSettings:
     Raises:
         ConfigurationError: If the options are wrong.
     """
-    return configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
+    return configure_source(options)
 
 
 def snapshot_of(settings: SourceSettings) -> Snapshot:

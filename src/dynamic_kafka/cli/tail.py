@@ -158,7 +158,7 @@ def _settings(args: argparse.Namespace) -> SourceSettings:
         raise ConfigurationError(
             "No topic is given. Add --bootstrap-servers and --topic, or the options of a query with -o or --options-file"
         )
-    found = configure_source(options, default_starting=KafkaOffsetsInitializer.latest())
+    found = configure_source(options).with_default_start(KafkaOffsetsInitializer.latest())
     timeout_ms = int(args.timeout * 1000)
     return replace(
         found,

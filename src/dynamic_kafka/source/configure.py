@@ -70,15 +70,12 @@ _REGISTER_METRICS = Option(
 )
 
 
-def configure_source(
-    options: Mapping[str, str], objects: SourceObjects | None = None, *, default_starting: KafkaOffsetsInitializer
-) -> SourceSettings:
+def configure_source(options: Mapping[str, str], objects: SourceObjects | None = None) -> SourceSettings:
     """Check all options together.
 
     Args:
         options: As the user gave them.
         objects: The objects that a builder adds to them.
-        default_starting: The default starting offsets, which differ between streams, batches and builders.
 
     Raises:
         ConfigurationError: With the option, its value and what to change.
@@ -91,12 +88,12 @@ def configure_source(
     group_id = properties.pop("group.id", None)
     check_mechanism(properties)
     to_librdkafka(properties, role="consumer")  # an unknown or impossible property is an error here, not in a task
-    starting = objects.starting or _starting(parsed, reset) or default_starting
+    named_start = objects.starting or _starting(parsed, reset)
+    starting = named_start or KafkaOffsetsInitializer.earliest()
     named = ["the builder's starting offsets"] if objects.starting is not None else parsed.given(*_STARTUP, *_STARTING)
     history = history_settings(parsed, named)
-    if (
-        history is not None and history.switch != "starting-offsets"
-    ):  # what the history does not have is read from its start
+    begins_with_history = history is not None and history.switch != "starting-offsets"
+    if history is not None and begins_with_history:  # what the history does not have is read from its start
         limit = history.limit
         starting = KafkaOffsetsInitializer.timestamp(limit.before_ms) if limit else KafkaOffsetsInitializer.earliest()
     stopping = objects.stopping or _stopping(parsed)
@@ -120,6 +117,7 @@ def configure_source(
         service=service,
         subscriber=subscriber,
         starting=starting,
+        starts_by_default=named_start is None and not begins_with_history,
         stopping=stopping,
         topics=frozenset(parsed[_TOPIC] or ()) | {topic for topic, _ in partitions or ()},
         pattern=pattern,

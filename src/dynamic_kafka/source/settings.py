@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
@@ -50,6 +50,7 @@ class SourceSettings:
         unavailable_after_ms: The time without an answer after which a cluster counts as unavailable.
         metrics: What is reported to the metrics server; None for nothing.
         history: What is read before Kafka; None for nothing.
+        starts_by_default: Whether nobody has said where to start.
         last_row: Whether a row follows the last record; see `spark.last_row`.
     """
 
@@ -71,6 +72,7 @@ class SourceSettings:
     unavailable_after_ms: int = 60_000
     metrics: MetricsSettings | None = None
     history: HistorySettings | None = None
+    starts_by_default: bool = False
     last_row: bool = False
 
     # following the metadata
@@ -226,6 +228,10 @@ class SourceSettings:
     def consumer_group(self) -> str:
         """Return the group that brokers see: the user's, or one that is never joined nor committed to."""
         return self.group_id or self.group_id_prefix
+
+    def with_default_start(self, starting: KafkaOffsetsInitializer) -> SourceSettings:
+        """Return the settings with this start in place of earliest, if nobody has said where to start."""
+        return replace(self, starting=starting) if self.starts_by_default else self
 
     def cluster_properties(self, own: Mapping[str, str]) -> dict[str, str]:
         """Return the properties used for a cluster: the global ones, under the cluster's own.

@@ -120,8 +120,8 @@ class DynamicKafkaDataSource(DataSource):
     short_name: ClassVar[str] = NAME
     source_objects: ClassVar[SourceObjects | None] = None
     sink_objects: ClassVar[SinkObjects | None] = None
-    builder_default: ClassVar[KafkaOffsetsInitializer | None] = None
     _made_here = False
+    _source: SourceSettings | None = None
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -140,7 +140,7 @@ class DynamicKafkaDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return all columns that the options ask for."""
-        settings = self._settings(KafkaOffsetsInitializer.earliest())
+        settings = self._settings()
         left_out = set()
         if not settings.include_headers:
             left_out.add("headers")
@@ -150,7 +150,7 @@ class DynamicKafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for `spark.read`: from earliest to latest by default."""
-        settings = self._settings(KafkaOffsetsInitializer.earliest())
+        settings = self._settings()
         if settings.starting == KafkaOffsetsInitializer.latest():
             raise InvalidOptionError(
                 "startingOffsets",
@@ -161,10 +161,12 @@ class DynamicKafkaDataSource(DataSource):
         return DynamicKafkaReader(_with_columns(settings, schema), columns, value_row)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """Return the reader for `spark.readStream`: from latest on by default."""
+        """Return the reader for `spark.readStream`: from latest on by default, for a builder from earliest on."""
         columns, value_row = _checked(schema)
-        settings = _with_columns(self._settings(KafkaOffsetsInitializer.latest()), schema)
-        return DynamicKafkaStreamReader(settings, columns, value_row)
+        settings = self._settings()
+        if self.source_objects is None:
+            settings = settings.with_default_start(KafkaOffsetsInitializer.latest())
+        return DynamicKafkaStreamReader(_with_columns(settings, schema), columns, value_row)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001  # Spark's signature
         """Return the writer for `df.write`, which only supports the mode append."""
@@ -204,7 +206,7 @@ class DynamicKafkaDataSource(DataSource):
     def _check(self) -> None:
         """Raise for invalid options. Spark does not say whether the object is for reading or writing: one has to fit."""
         try:
-            self._settings(KafkaOffsetsInitializer.earliest())
+            self._settings()
         except ConfigurationError as source_error:
             from dynamic_kafka.options import option_names
             from dynamic_kafka.sink.configure import SINK_OPTIONS, configure_sink
@@ -220,12 +222,13 @@ class DynamicKafkaDataSource(DataSource):
                     raise sink_error from None
                 raise source_error from None
 
-    def _settings(self, default_starting: KafkaOffsetsInitializer) -> SourceSettings:
-        from dynamic_kafka.source.configure import configure_source
+    def _settings(self) -> SourceSettings:
+        """Return the settings of a source. They are pickled with this object, so the options are parsed once."""
+        if self._source is None:
+            from dynamic_kafka.source.configure import configure_source
 
-        return configure_source(
-            self.options, self.source_objects, default_starting=self.builder_default or default_starting
-        )
+            self._source = configure_source(self.options, self.source_objects)
+        return self._source
 
 
 def register_format(spark: SparkSession) -> None:

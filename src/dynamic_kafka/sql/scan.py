@@ -94,7 +94,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             "'group-offsets' needs 'properties.group.id': set one of them"
         )
     # Raise our own error here; from load() it would be an error of Spark, with the trace of its worker.
-    settings = configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
+    settings = configure_source(options)
     _check_drift(table, settings.alignment_max_drift_ms)
     if not streaming and settings.starting == KafkaOffsetsInitializer.latest():
         raise InvalidOptionError(

@@ -23,7 +23,6 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats import ROW_KIND, Format, FormatOptions, format_named
 from dynamic_kafka.formats.options import ON_ERROR, check_unknown, format_options
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.sql.client_properties import without_effect
@@ -370,7 +369,7 @@ def _is_bounded(source: Mapping[str, str]) -> bool:
     """Let the source check its options, and return whether it stops. A table that is only written to needs no group."""
     named = _GROUP in source or "kafka.group.id" in source
     options = with_start(source) | ({} if named else {_GROUP: "unknown"})
-    return configure_source(options, default_starting=KafkaOffsetsInitializer.earliest()).stopping is not None
+    return configure_source(options).stopping is not None
 
 
 def _check_sink(sink: Mapping[str, str], key: Encoding | None) -> None:

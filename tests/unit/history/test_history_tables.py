@@ -18,7 +18,7 @@ from dynamic_kafka import archive
 from dynamic_kafka.errors import ArchiveError, CheckpointError, ConfigurationError, HistoryError
 from dynamic_kafka.history.coverage import Offsets, gaps_between
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile
-from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.rows import COLUMNS
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.document.document import HistoryStage
@@ -360,4 +360,4 @@ def test_options_that_do_not_go_together_are_refused(options: dict[str, str], er
     """They would have no effect, or do not say enough."""
     common = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "history.path": "p"}
     with pytest.raises(ConfigurationError, match=error):
-        configure_source({**common, **options}, default_starting=KafkaOffsetsInitializer.earliest())
+        configure_source({**common, **options})

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, UnknownOptionError
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.config import secrets, tokens
 from dynamic_kafka.kafka.config.documents import DocumentRules, cluster_properties, refused
 from dynamic_kafka.kafka.config.property_names import ALL_NAMES, IN_DOCUMENTS
@@ -557,22 +556,19 @@ def test_the_options_are_lists() -> None:
         "metadata-service.allowed-servers": "*.example.com",
         "stream-ids": "s",
     }
-    found = configure_source(options, default_starting=KafkaOffsetsInitializer.latest()).document_rules
+    found = configure_source(options).document_rules
     assert found == DocumentRules(references=("file:/run/kafka/*", "env:KAFKA_*"), servers=("*.example.com",))
     assert configure_sink(options).document_rules == found
     with pytest.raises(InvalidOptionError, match="allowed-servers"):
         rules_of({"metadata-service": "file", "metadata-service.allowed-servers": ";"})
     with pytest.raises(ConfigurationError, match="allowed-servers"):
-        configure_source(
-            {"subscribe": "t", "kafka.bootstrap.servers": "a:1", "metadata-service.allowed-servers": "*"},
-            default_starting=KafkaOffsetsInitializer.latest(),
-        )
+        configure_source({"subscribe": "t", "kafka.bootstrap.servers": "a:1", "metadata-service.allowed-servers": "*"})
 
 
 def test_settings_apply_the_rules_also_to_what_a_checkpoint_has() -> None:
     """The one place that puts a cluster's properties together has them, so an owner who allows less is obeyed at once."""
     options = {"metadata-service": "file", "metadata-service.path": "/x", "stream-ids": "s"}
-    source = configure_source(options, SourceObjects(), default_starting=KafkaOffsetsInitializer.latest())
+    source = configure_source(options, SourceObjects())
     with pytest.raises(ConfigurationError, match="does not allow"):
         source.cluster_properties({**SERVERS, "sasl.password": "${env:X}"})
     with pytest.raises(ConfigurationError, match=r"^Cluster 'eu': .*does not allow"):

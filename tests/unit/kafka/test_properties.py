@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, UnknownOptionError
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.config import property_names as names
 from dynamic_kafka.kafka.config.properties import Role, client_config, reject_owned, to_librdkafka
 from dynamic_kafka.sink.configure import configure_sink
@@ -271,11 +270,11 @@ def test_kerberos_is_refused_when_a_query_is_defined() -> None:
     login = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "GSSAPI"}
     cluster = {"kafka.bootstrap.servers": "a:1"}
     with pytest.raises(ConfigurationError, match="libsasl2"):
-        configure_source({"subscribe": "t", **cluster, **login}, default_starting=KafkaOffsetsInitializer.latest())
+        configure_source({"subscribe": "t", **cluster, **login})
     with pytest.raises(ConfigurationError, match="libsasl2"):
         configure_sink({"topic": "t", **cluster, **login})
     service = {"metadata-service": "file", "metadata-service.path": "m", "stream-ids": "s"}
-    configure_source({**service, **login}, default_starting=KafkaOffsetsInitializer.latest())
+    configure_source({**service, **login})
 
 
 @pytest.mark.parametrize("role", ROLES)

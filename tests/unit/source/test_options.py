@@ -142,7 +142,7 @@ def parse_options(options: dict[str, str]) -> ParsedOptions:
 
 def configured(default_starting: KafkaOffsetsInitializer = LATEST, /, **more: str) -> SourceSettings:
     """The settings of one topic with these options besides; `__` stands for a dot and `_` for a dash."""
-    return configure_source(BASE | named(more), default_starting=default_starting)
+    return configure_source(BASE | named(more)).with_default_start(default_starting)
 
 
 def named(options: dict[str, str]) -> dict[str, str]:
@@ -153,7 +153,7 @@ def named(options: dict[str, str]) -> dict[str, str]:
 def fault(options: dict[str, str]) -> str:
     """The message of the configuration error that the options raise."""
     with pytest.raises(ConfigurationError) as caught:
-        configure_source(options, default_starting=LATEST)
+        configure_source(options)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -297,9 +297,7 @@ def test_properties_of_the_connector_are_rejected(prefix: str, key: str, value: 
 def test_properties_that_say_what_happens_anyway_are_accepted() -> None:
     """Copied from a Java configuration."""
     deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
-    configure_source(
-        BASE | {"kafka.key.deserializer": deserializer, "kafka.enable.auto.commit": "false"}, default_starting=LATEST
-    )
+    configure_source(BASE | {"kafka.key.deserializer": deserializer, "kafka.enable.auto.commit": "false"})
 
 
 def test_no_secret_is_in_an_error_or_a_repr() -> None:
@@ -309,7 +307,7 @@ def test_no_secret_is_in_an_error_or_a_repr() -> None:
         "kafka.ssl.key.password": "hunter2",
         "kafka.security.protocol": "SASL_SSL",
     }
-    assert "hunter2" not in repr(configure_source(BASE | secret, default_starting=LATEST))
+    assert "hunter2" not in repr(configure_source(BASE | secret))
     assert "hunter2" not in fault(BASE | secret | {"kafka.sasl.pasword": "x"})
     assert "hunter2" not in fault(BASE | secret | {"properties.sasl.password": "hunter3"})
 
@@ -331,26 +329,26 @@ def test_the_time_out_of_requests_is_a_number() -> None:
     with pytest.raises(
         InvalidOptionError, match=r"'default\.api\.timeout\.ms' has the value 'abc'; expected a whole number"
     ):
-        configure_source(BASE | {"properties.default.api.timeout.ms": "abc"}, default_starting=LATEST)
+        configure_source(BASE | {"properties.default.api.timeout.ms": "abc"})
 
 
 def test_subscribe_names_topics() -> None:
     """Separated by commas as in Spark, or semicolons as in Flink."""
-    settings = configure_source(BROKER | {"subscribe": "a, b"}, default_starting=LATEST)
+    settings = configure_source(BROKER | {"subscribe": "a, b"})
     assert topics_of(settings) == {"a", "b"}
     assert (settings.pattern, settings.partitions) == (None, None)
 
 
 def test_subscribe_pattern_matches_whole_names() -> None:
     """It is kept as a pattern; the cluster's topics are matched where they are known."""
-    settings = configure_source(BROKER | {"subscribePattern": "a.*"}, default_starting=LATEST)
+    settings = configure_source(BROKER | {"subscribePattern": "a.*"})
     assert settings.pattern == re.compile("a.*")
     assert topics_of(settings) == frozenset()
 
 
 def test_assign_names_partitions() -> None:
     """Spark's JSON."""
-    settings = configure_source(BROKER | {"assign": '{"a": [0, 2], "b": [1]}'}, default_starting=LATEST)
+    settings = configure_source(BROKER | {"assign": '{"a": [0, 2], "b": [1]}'})
     assert settings.partitions == frozenset({("a", 0), ("a", 2), ("b", 1)})
     assert topics_of(settings) == {"a", "b"}
 
@@ -392,15 +390,15 @@ def test_streams_need_a_metadata_service() -> None:
 def test_streams_by_id_or_pattern() -> None:
     """Flink's two subscribers."""
     service = SourceObjects(metadata_service=InMemoryMetadataService([]))
-    by_id = configure_source({"stream-ids": "s;r"}, service, default_starting=LATEST)
+    by_id = configure_source({"stream-ids": "s;r"}, service)
     assert isinstance(by_id.subscriber, StreamSetSubscriber)
-    by_pattern = configure_source({"stream-pattern": "s"}, service, default_starting=LATEST)
+    by_pattern = configure_source({"stream-pattern": "s"}, service)
     assert isinstance(by_pattern.subscriber, StreamPatternSubscriber)
 
 
 def test_a_cluster_may_have_a_name() -> None:
     """It is in the column `cluster` and in the checkpoint."""
-    settings = configure_source(BASE | {"metadata-service.cluster-id": "east"}, default_starting=LATEST)
+    settings = configure_source(BASE | {"metadata-service.cluster-id": "east"})
     (stream,) = settings.service().get_all_streams()
     assert list(stream.clusters) == ["east"]
 
@@ -503,7 +501,7 @@ def test_ending_twins() -> None:
 )
 def test_startup_modes(mode: str, more: dict[str, str], starting: KafkaOffsetsInitializer) -> None:
     """Flink SQL's; `auto.offset.reset` is the reset of `group-offsets`."""
-    settings = configure_source(BASE | more | {"scan.startup.mode": mode}, default_starting=LATEST)
+    settings = configure_source(BASE | more | {"scan.startup.mode": mode})
     assert settings.starting == starting
 
 
@@ -529,7 +527,7 @@ def test_group_offsets_take_no_other_reset() -> None:
 )
 def test_bounded_modes(mode: str, more: dict[str, str], stopping: KafkaOffsetsInitializer | None) -> None:
     """Flink SQL's."""
-    assert configure_source(BASE | more | {"scan.bounded.mode": mode}, default_starting=LATEST).stopping == stopping
+    assert configure_source(BASE | more | {"scan.bounded.mode": mode}).stopping == stopping
 
 
 @pytest.mark.parametrize("prefix", ["scan.startup", "scan.bounded"])
@@ -595,7 +593,7 @@ def test_flinks_and_sparks_way_exclude_each_other(flink: dict[str, str], spark: 
 def test_committed_offsets_need_a_group(options: dict[str, str]) -> None:
     """Rejected when the query is made, naming `group.id`."""
     assert "'properties.group.id' is missing" in fault(BASE | options)
-    configure_source(BASE | options | {"kafka.group.id": "g"}, default_starting=LATEST)
+    configure_source(BASE | options | {"kafka.group.id": "g"})
 
 
 @pytest.mark.parametrize(
@@ -611,7 +609,7 @@ def test_committed_offsets_need_a_group(options: dict[str, str]) -> None:
 )
 def test_the_groups_option_says_whose_rules_count(options: dict[str, str], *, commits: bool) -> None:
     """Flink commits to the group of a query. Spark never does: the group may be another application's."""
-    settings = configure_source(BASE | options, default_starting=LATEST)
+    settings = configure_source(BASE | options)
     assert (settings.group_id, settings.commit_offsets) == ("g", commits)
 
 
@@ -686,7 +684,7 @@ def test_packing() -> None:
 def test_retention_is_not_negative() -> None:
     """0 keeps nothing, as in Flink."""
     key = "stream-metadata-removed-cluster-retention-ms"
-    assert configure_source(BASE | {key: "0"}, default_starting=LATEST).retention_ms == 0
+    assert configure_source(BASE | {key: "0"}).retention_ms == 0
     assert f"Option '{key}' has the value" in fault(BASE | {key: "-1"})
 
 
@@ -723,7 +721,7 @@ def test_every_error_is_ours() -> None:
         for value in values:
             base = BASE if option.key not in ("topic", "topic-pattern", "topic-partitions") else BROKER
             with contextlib.suppress(DynamicKafkaError):
-                configure_source(base | {option.key: value}, default_starting=LATEST)
+                configure_source(base | {option.key: value})
 
 
 @pytest.mark.parametrize(
@@ -737,8 +735,6 @@ def test_the_address_of_a_collector_has_no_login(address: str) -> None:
     """The server gets the address as an argument, which every user of the machine can see. The error does not show it."""
     options = BASE | {"metrics.otlp-endpoint": address}
     with pytest.raises(ConfigurationError, match="OTEL_EXPORTER_OTLP_HEADERS") as caught:
-        configure_source(options, default_starting=LATEST)
+        configure_source(options)
     assert "geheim" not in str(caught.value)
-    assert (
-        configure_source(BASE | {"metrics.otlp-endpoint": "http://h:1/@x"}, default_starting=LATEST).metrics is not None
-    )
+    assert configure_source(BASE | {"metrics.otlp-endpoint": "http://h:1/@x"}).metrics is not None

@@ -67,7 +67,7 @@ def without(options: Mapping[str, str], *names: str) -> dict[str, str]:
 
 def source(made: KafkaTable) -> SourceSettings:
     """What its source is asked to do."""
-    return configure_source(with_start(made.source), default_starting=KafkaOffsetsInitializer.latest())
+    return configure_source(with_start(made.source))
 
 
 def sink(made: KafkaTable) -> SinkSettings:

@@ -239,7 +239,7 @@ def test_upsert_tables_may_have_several_topics() -> None:
     columns = f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"
     for topics in ({"topic": "a;b"}, {"topic-pattern": "orders-.*"}):
         several = table(without(UPSERT, "topic") | topics, f"{columns}, topic STRING NOT NULL METADATA")
-        assert configure_source(several.source, default_starting=EARLIEST).starting == EARLIEST
+        assert configure_source(several.source).starting == EARLIEST
         assert [column.name for column in check_writable(several)] == ["id", "name", "amount", "topic"]
         with pytest.raises(ConfigurationError, match="has several topics, so each row needs the name of its topic"):
             check_writable(table(without(UPSERT, "topic") | topics, columns))

@@ -95,7 +95,7 @@ def _settings(args: argparse.Namespace, options: Mapping[str, str], document: Do
             objects = SourceObjects(subscriber=StreamSetSubscriber(document.streams))
         else:
             options["stream-pattern"] = ".*"
-    found = configure_source(options, objects, default_starting=KafkaOffsetsInitializer.latest())
+    found = configure_source(options, objects).with_default_start(KafkaOffsetsInitializer.latest())
     timeout_ms = int(args.timeout * 1000)
     return replace(
         found, metadata_interval_ms=-1, unavailable_after_ms=timeout_ms, call_timeout_ms=max(1, timeout_ms // 2)

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from dynamic_kafka.builders.watermarks import WatermarkStrategy
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, InvalidOptionError
-from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, decode, encode
 from dynamic_kafka.source.driver import aligner as aligner_module
@@ -34,7 +34,7 @@ TP = KafkaTopicPartition("t", 0)
 
 def settings(**options: str) -> SourceSettings:
     """Checked settings."""
-    return configure_source({**GIVEN, **options}, default_starting=KafkaOffsetsInitializer.earliest())
+    return configure_source({**GIVEN, **options})
 
 
 # --- the ways in ----------------------------------------------------------------------------------------------------------

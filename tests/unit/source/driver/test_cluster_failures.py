@@ -145,7 +145,7 @@ class Query:
     def restart(self) -> SourceEnumerator:
         """Begin a new run from the last document."""
         objects = SourceObjects(metadata_service=self.service)
-        settings = configure_source(self.options, objects, default_starting=KafkaOffsetsInitializer.earliest())
+        settings = configure_source(self.options, objects)
         self.enumerator = SourceEnumerator(settings)
         return self.enumerator
 

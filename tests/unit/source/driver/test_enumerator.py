@@ -137,7 +137,7 @@ def enumerator() -> Iterator[Enumerate]:
         given = {} if objects else {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
         if "assign" in options:
             given.pop("subscribe")
-        settings = configure_source(given | options, objects, default_starting=KafkaOffsetsInitializer.earliest())
+        settings = configure_source(given | options, objects)
         made.append(SourceEnumerator(replace(settings, last_row=last_row)))
         return made[-1]
 

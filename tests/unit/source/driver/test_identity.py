@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
@@ -87,7 +87,6 @@ class Run:
         settings = configure_source(
             {"stream-metadata-discovery-interval-ms": "20", **{k.replace("_", "."): v for k, v in options.items()}},
             SourceObjects(metadata_service=service),
-            default_starting=KafkaOffsetsInitializer.earliest(),
         )
         self.enumerator = SourceEnumerator(settings)
         self.last = start

@@ -153,9 +153,7 @@ class Query:
         defaults = {"startingOffsets": "earliest", "partition.discovery.interval.ms": "50"}
         if service is None:
             defaults["kafka.bootstrap.servers"] = "b:1"
-        settings = configure_source(
-            defaults | options, SourceObjects(metadata_service=service), default_starting=LATEST
-        )
+        settings = configure_source(defaults | options, SourceObjects(metadata_service=service))
         self.enumerator = SourceEnumerator(settings)
         self.offset: Mapping[str, Any] = MARKER
         self.read: Counter[tuple[str, int, int]] = Counter()

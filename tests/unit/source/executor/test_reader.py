@@ -18,7 +18,6 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataLossError, DynamicKafkaError
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.kafka.clients import ClientSettings
 from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.source.configure import configure_source
@@ -282,8 +281,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, int]]
                 "kafkaConsumer.pollTimeoutMs": "400",
                 "fetchOffset.retryIntervalMs": "20",
                 **options,
-            },
-            default_starting=KafkaOffsetsInitializer.earliest(),
+            }
         )
         task = ReadTask(list(ranges or [planned()]), {"c": access or ClusterAccess({}, kafka_id="K")})
         found = [] if rows is None else rows
@@ -345,7 +343,7 @@ def test_a_few_records_are_read_with_a_client_that_fetches_little(monkeypatch: p
     monkeypatch.setattr(reader, "kept_clients", clients)
     monkeypatch.setattr(reader, "_record_bytes", {})
     options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
-    settings = configure_source(options, default_starting=KafkaOffsetsInitializer.earliest())
+    settings = configure_source(options)
     access = {"c": ClusterAccess({}, kafka_id="K"), "d": ClusterAccess({}, kafka_id="K")}
     schema = arrow_schema(["partition", "offset"])  # of 12 bytes
     for ranges in (
@@ -693,9 +691,7 @@ def test_a_cluster_that_is_silent_lets_the_others_go_first(monkeypatch: pytest.M
 
     monkeypatch.setattr(reader, "kept_clients", clients)
     options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
-    settings = configure_source(
-        options | {"kafkaConsumer.pollTimeoutMs": "400"}, default_starting=KafkaOffsetsInitializer.earliest()
-    )
+    settings = configure_source(options | {"kafkaConsumer.pollTimeoutMs": "400"})
     task = ReadTask(
         [planned()._replace(cluster="a"), planned(0, 10)._replace(cluster="b")],
         dict.fromkeys("ab", ClusterAccess({}, kafka_id="K")),
@@ -721,10 +717,7 @@ def test_clients_are_given_back_if_another_cluster_fails(monkeypatch: pytest.Mon
             given_back.append(cluster)
 
     monkeypatch.setattr(reader, "kept_clients", clients)
-    settings = configure_source(
-        {"kafka.bootstrap.servers": "b:1", "subscribe": "t"},
-        default_starting=KafkaOffsetsInitializer.earliest(),
-    )
+    settings = configure_source({"kafka.bootstrap.servers": "b:1", "subscribe": "t"})
     task = ReadTask([planned()._replace(cluster=c) for c in "ab"], dict.fromkeys("ab", ClusterAccess({})))
     with pytest.raises(DynamicKafkaError, match="no client"):
         list(reader.read(task, arrow_schema(["offset"]), settings))

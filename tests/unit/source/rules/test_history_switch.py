@@ -200,7 +200,7 @@ def test_all_clusters_answer_first() -> None:
 def settings(**options: str) -> SourceSettings:
     """The source's settings with a history."""
     given = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "history.path": "/h"} | options
-    return configure_source(given, default_starting=KafkaOffsetsInitializer.latest())
+    return configure_source(given)
 
 
 def test_what_is_not_in_the_history_starts_at_its_beginning() -> None:
@@ -230,4 +230,4 @@ def test_options_of_a_history_need_its_path() -> None:
     """Else they would be without effect."""
     given = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "history.format": "parquet"}
     with pytest.raises(ConfigurationError, match=r"'history\.path' is missing"):
-        configure_source(given, default_starting=KafkaOffsetsInitializer.latest())
+        configure_source(given)
