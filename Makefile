@@ -20,7 +20,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export PATH := $(PATH):$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pyspark-dynamic-kafka/observers/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-second-system test-all soak mutation chaos demo changes observe migrate bench clean
+.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-second-system test-all mutation chaos demo changes observe migrate bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own. Crash tests run two at a
 # time, because they mostly wait: for drivers that start, for time-outs.
@@ -34,7 +34,7 @@ help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SOAK_ARGS=... (soak), ARGS=... (chaos, observe), BENCH_ARGS=... (bench)\n'
+	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), ARGS=... (chaos, observe), BENCH_ARGS=... (bench)\n'
 
 install: $(STAMP) $(KERNEL) $(OBSERVERS) ## Make .venv with the project (editable) and all that developing it needs
 
@@ -96,10 +96,6 @@ test-second-system: ## Run the unit tests on Debian 13, with Python 3.13, Java 2
 
 test-all: install ## Run all of the tests, e.g. PYTEST_ARGS='tests/crash -k zombie'
 	HYPOTHESIS_PROFILE=ci $(PYTEST) $(PYTEST_ARGS)
-
-soak: install ## Kill all that the exactly-once sink consists of, at random, for an hour; for another one explore its model
-	$(BIN)/python -m tests.crash.soak $(SOAK_ARGS)
-	$(BIN)/python -m tests.model
 
 mutation: install ## Change the rules without I/O in thousands of ways, and count which changes no test notices; for an hour
 	$(BIN)/python -m pip install --quiet --group mutation

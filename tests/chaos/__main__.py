@@ -58,6 +58,7 @@ def main() -> int:
 def run(console: Console, arguments: argparse.Namespace) -> list[Result]:
     """Run a campaign, and write its results after each fault."""
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    random.seed(arguments.seed)  # for what a fault chooses
     console.print(f"seed {arguments.seed}, logs in {folder}")
     chosen = [fault for fault in FAULTS.values() if fault.cheap or not arguments.small]
     order = iter([FAULTS[name] for name in arguments.only]) if arguments.only else draw(chosen, arguments.seed)

@@ -1,7 +1,7 @@
 """The exactly-once sink, with everything killed, stopped or frozen at named points: each row is there once.
 
 Every driver's plan leaves rows, clusters and tasks to chance (see `sink_driver`), so that two attempts of a batch never
-publish the same. `make soak` does the same for longer, at random.
+publish the same. `make chaos` does the same for longer, at random.
 """
 
 from __future__ import annotations

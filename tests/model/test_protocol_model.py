@@ -1,6 +1,6 @@
 """Every order of events keeps the exactly-once protocol's promises, and each of its rules is needed.
 
-The explorations that take longest have the mark `crash`; `make soak` explores larger bounds.
+The explorations that take longest have the mark `crash`; `python -m tests.model` explores larger bounds.
 """
 
 import inspect

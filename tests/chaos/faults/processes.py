@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 
 from dynamic_kafka.testing import wait_until
 from tests.chaos.declared import GOES_ON, RESTARTS, Outcome, fault
-from tests.chaos.query import kill_one, processes_below
+from tests.chaos.query import command_line, kill_one, processes_below
 from tests.chaos.world import World
 
 KILLED = Outcome("goes on after a plain restart", error="killed|Connection|terminated|Error")
@@ -47,6 +50,25 @@ def python_workers_killed(world: World) -> Iterator[float]:
         for pid in _executor_processes(world):
             kill_one([pid], what="pyspark.daemon pyspark.worker")
         yield 2
+
+
+@fault(RESTARTS)
+def processes_killed_at_random(world: World) -> Iterator[float]:
+    """Ten times, after up to three seconds, a Python process of Spark or a broker is killed; the driver follows."""
+    for _ in range(10):
+        yield random.uniform(0, 3)
+        python = [pid for pid in _executor_processes(world) if "-m pyspark" in command_line(pid)]
+        if python and random.random() < 0.8:
+            with suppress(ProcessLookupError):
+                os.kill(random.choice(python), signal.SIGKILL)
+        else:
+            broker = random.choice([*world.b.brokers, *world.c.brokers])
+            broker.kill()
+            broker.start()
+        if not world.query.is_running:
+            world.start()
+            world.query.wait_started()
+    world.query.driver.kill()
 
 
 @fault(GOES_ON, needs=["workers"])
