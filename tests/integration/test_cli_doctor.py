@@ -199,7 +199,7 @@ def test_a_broker_that_advertises_another_address(doctor: Doctor) -> None:
         advertised = f"CLIENT://no-such-host.invalid:{port},INTERNAL://{internal}"
         inner._properties["advertised.listeners"] = advertised
         inner.start()
-        code, found = doctor("--bootstrap-servers", inner.bootstrap_servers, "--timeout", "1")
+        code, found = doctor("--bootstrap-servers", inner.bootstrap_servers, "--timeout", "4")
     assert code == 1
     assert found["address"][0][0] == "ok"
     ((result, what),) = found["listeners"]
