@@ -13,7 +13,6 @@ import pytest
 # What Spark's runner does: answer a question, then wait on its socket. The cluster is one that accepts no connection.
 READER = """
 import sys
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 from dynamic_kafka.source.document.offsets import MARKER
@@ -59,7 +58,6 @@ def test_the_reader_process_ends_within_a_second_with_a_dead_broker(
 
 FIRST_LOOK = """
 import threading, time
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 from dynamic_kafka.source.document.offsets import MARKER

@@ -26,7 +26,7 @@ from dynamic_kafka.source.document.evidence import MARKS, Marks, MoveRequest, Re
 from dynamic_kafka.source.document.offsets import MARKER, ClusterOffsets, Document, decode, encode
 from dynamic_kafka.source.driver import enumerator as enumerator_module
 from dynamic_kafka.source.driver.enumerator import SourceEnumerator
-from dynamic_kafka.source.rules.kept_marks import add_marks
+from dynamic_kafka.source.rules.migration import add_marks
 from dynamic_kafka.source.rules.placement import follow, place
 from dynamic_kafka.source.settings import SourceSettings
 

@@ -7,7 +7,7 @@ anything: the stream reader's threads start with Spark's first call, in the one 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.executor.tally import Tally
     from dynamic_kafka.source.observation import Observation
     from dynamic_kafka.source.rules.planning import ReadTask
+    from dynamic_kafka.source.rules.pruning import Condition
     from dynamic_kafka.source.settings import SourceSettings
     from dynamic_kafka.spark.value_rows import Values
 
@@ -72,6 +74,7 @@ NAME = "dynamic-kafka"
 ARCHIVE_PLAN = "__archive"
 """The option by which `dynamic_kafka.archive` asks for the writer of a batch into an archive; no option for users."""
 _SPEC = "spec"
+_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 COLUMN_TYPES: Mapping[str, DataType] = {
@@ -157,8 +160,11 @@ class DynamicKafkaDataSource(DataSource):
                 "latest",
                 "another start: a batch query reads up to the latest offset, so it would read nothing",
             )
+        from dynamic_kafka.spark.pushed_filters import is_asked_for_filters
+
         columns, value_row = _checked(schema)
-        return DynamicKafkaReader(_with_columns(settings, schema), columns, value_row)
+        kind = FilteredReader if is_asked_for_filters() else DynamicKafkaReader
+        return kind(_with_columns(settings, schema), columns, value_row)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader for `spark.readStream`: from latest on by default, for a builder from earliest on."""
@@ -232,7 +238,10 @@ class DynamicKafkaDataSource(DataSource):
 
 
 def register_format(spark: SparkSession) -> None:
-    """Register the format, unless the session knows it: Spark finds it by itself, and warns of each one that is replaced."""
+    """Register the format, unless the session knows it, and have Spark tell readers of the conditions of a query.
+
+    Spark finds the format by itself, and warns of each one that is replaced.
+    """
     try:
         session: Any = spark
         known = session._jsparkSession.sessionState().dataSourceManager().dataSourceExists(NAME)
@@ -240,6 +249,7 @@ def register_format(spark: SparkSession) -> None:
         known = False
     if not known:
         spark.dataSource.register(DynamicKafkaDataSource)
+    spark.conf.set(_PUSH_DOWN, "true")
 
 
 def activate(spark: SparkSession) -> None:
@@ -263,6 +273,7 @@ def registered(spark: SparkSession, builder_id: str, **objects: object) -> str:
         attributes = {"short_name": name, **objects}
         spark.dataSource.register(type(DynamicKafkaDataSource.__name__, (DynamicKafkaDataSource,), attributes))
         spark.conf.set(key, name)
+        spark.conf.set(_PUSH_DOWN, "true")
     return name
 
 
@@ -446,12 +457,25 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
         self, settings: SourceSettings, columns: tuple[str, ...], value_row: StructField | None = None
     ) -> None:
         self._settings, self._columns, self._value_row = settings, columns, value_row
+        self._conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""
         from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
-        return [DynamicKafkaInputPartition(task) for task in SourceEnumerator(self._settings).batch_tasks()]
+        tasks = SourceEnumerator(self._settings).batch_tasks(self._conditions)
+        return [DynamicKafkaInputPartition(task) for task in tasks]
+
+
+class FilteredReader(DynamicKafkaReader):
+    """The reader of a batch query with conditions; see `pushed_filters.is_asked_for_filters`."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take the conditions that leave out ranges of offsets. Spark evaluates all of them again."""
+        from dynamic_kafka.spark.pushed_filters import conditions_of
+
+        self._conditions = conditions_of(filters)
+        return filters
 
 
 class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,9 +35,10 @@ from dynamic_kafka.source.driver.view import SourceSnapshot, SourceView
 from dynamic_kafka.source.rules.admission import admit, load
 from dynamic_kafka.source.rules.batch import check_streams, open_ranges
 from dynamic_kafka.source.rules.differences import differences
-from dynamic_kafka.source.rules.kept_marks import unmarked
+from dynamic_kafka.source.rules.migration import unmarked
 from dynamic_kafka.source.rules.model import ClusterView, Event, Move, OffsetRequest, ReadPolicy, Reconciled
 from dynamic_kafka.source.rules.planning import ReadTask, plan, skip
+from dynamic_kafka.source.rules.pruning import Condition, left_out, narrow, size, start_at, time_requests
 from dynamic_kafka.source.rules.reconcile import reconcile
 from dynamic_kafka.source.settings import SourceSettings
 
@@ -254,8 +255,12 @@ class SourceEnumerator:
         last = [ReadTask([], {}, last_row=True)] if document.last_row and document.last_row == document.done else []
         return [*self._packed(document), *last]
 
-    def batch_tasks(self) -> list[ReadTask]:
-        """Return the tasks of a batch read: the history, and Kafka from the starting to the stopping offsets."""
+    def batch_tasks(self, conditions: Sequence[Condition] = ()) -> list[ReadTask]:
+        """Return the tasks of a batch read: the history, and Kafka from the starting to the stopping offsets.
+
+        Args:
+            conditions: What is known of the rows that are asked for; see `pruning`.
+        """
         if self._policy.stopping is None:
             self._policy = replace(self._policy, stopping=KafkaOffsetsInitializer.latest())
         try:
@@ -271,6 +276,8 @@ class SourceEnumerator:
             }
             warnings = open_ranges(document, desired, seen.views, self._settings)
             self._log_events(Event("warning", text) for text in warnings)
+            if conditions:
+                self._leave_out(document, conditions)
             tasks = self._packed(document)
             self._stop_skipping()
             return tasks
@@ -427,6 +434,16 @@ class SourceEnumerator:
         wall_s, monotonic_s = self._began
         # Rounded to microseconds first: a sum of floats may be a trifle less than the millisecond that it stands for.
         return int(round(min(time.time(), wall_s + time.monotonic() - monotonic_s) * 1000, 3))
+
+    def _leave_out(self, document: Document, conditions: Sequence[Condition]) -> None:
+        """Leave out the offsets that cannot have a row that is asked for. Times are looked up after the ends are known."""
+        before = size(document)
+        narrow(document, conditions)
+        if requests := time_requests(document, conditions):
+            self._view.forget_answers([])
+            self._view.request_offsets(requests, patient=True)
+            start_at(document, self._view.answers().start)
+        self._log_events([left_out(before, size(document), conditions)])
 
     def _packed(self, document: Document) -> list[ReadTask]:
         stage = document.history

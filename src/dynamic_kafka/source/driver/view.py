@@ -31,8 +31,8 @@ from dynamic_kafka.source.rules.desired import (
     is_undecided,
     to_monitor,
 )
-from dynamic_kafka.source.rules.kept_marks import add_marks, unmarked
 from dynamic_kafka.source.rules.lasting import Lasting
+from dynamic_kafka.source.rules.migration import add_marks, unmarked
 from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, KafkaRow, OffsetAnswers, OffsetRequest
 from dynamic_kafka.source.rules.planning import ClusterAccess
 from dynamic_kafka.source.settings import SourceSettings

@@ -22,7 +22,7 @@ from dynamic_kafka.source.document.evidence import (
     evidence_around,
 )
 from dynamic_kafka.source.rules import matching
-from dynamic_kafka.source.rules.kept_marks import add_marks, unmarked
+from dynamic_kafka.source.rules.migration import add_marks, unmarked
 from dynamic_kafka.source.rules.placement import follow, place
 
 T0 = KafkaTopicPartition("t", 0)

@@ -1,0 +1,64 @@
+"""Spark's filters on a batch read, as the conditions by which ranges are left out (`source.rules.pruning`)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Iterable, Iterator
+
+from pyspark.sql import datasource as spark
+
+from dynamic_kafka.source.rules.pruning import Condition
+
+__all__ = ["conditions_of", "is_asked_for_filters"]
+
+_PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
+_SIGNS: dict[type[spark.Filter], str] = {
+    spark.EqualTo: "=",
+    spark.EqualNullSafe: "=",
+    spark.LessThan: "<",
+    spark.LessThanOrEqual: "<=",
+    spark.GreaterThan: ">",
+    spark.GreaterThanOrEqual: ">=",
+    spark.In: "in",
+    spark.StringStartsWith: "starts with",
+    spark.StringEndsWith: "ends with",
+    spark.StringContains: "contains",
+}
+_OF_NUMBERS = {"=", "!=", "<", "<=", ">", ">=", "in"}
+_TYPES: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def is_asked_for_filters() -> bool:
+    """Return whether this process asks a reader which filters it takes.
+
+    Spark refuses a reader that has `pushFilters` while `spark.sql.python.filterPushdown.enabled` is off. It asks in a
+    process of its own, so only the reader of that process has the method.
+    """
+    return _PLANNER in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", "") == _PLANNER
+
+
+def conditions_of(filters: Iterable[spark.Filter]) -> tuple[Condition, ...]:
+    """Return the conditions among filters that hold together. The others are left to Spark, which evaluates all of them."""
+    return tuple(condition for found in filters for condition in _of(found))
+
+
+def _of(found: spark.Filter) -> Iterator[Condition]:
+    sign = _SIGNS.get(type(found), "")
+    if isinstance(found, spark.Not) and isinstance(found.child, spark.EqualTo):
+        found, sign = found.child, "!="
+    if not sign:
+        return
+    (column, *inner), value = found.attribute, found.value  # type: ignore[attr-defined]
+    values = value if sign == "in" else (value,)
+    wanted = _TYPES.get(column)
+    if inner or wanted is None or not all(type(one) is wanted for one in values):
+        return
+    if wanted is not str and sign not in _OF_NUMBERS:
+        return
+    if wanted is dt.datetime:
+        if any(one.tzinfo is None for one in values):
+            return
+        values = tuple((one - _EPOCH) // dt.timedelta(microseconds=1) for one in values)
+    yield Condition(column, sign, tuple(values) if sign == "in" else values[0])

@@ -1,0 +1,149 @@
+"""Which offsets the conditions on a batch read leave out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import datasource as spark
+
+from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.document.offsets import ClusterOffsets, Document
+from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition, narrow, start_at, time_requests
+from dynamic_kafka.spark.pushed_filters import conditions_of
+
+TP = KafkaTopicPartition
+TIMES_MS = st.integers(0, 20)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "cluster": st.sampled_from("abc"),
+    "topic": st.sampled_from(["t", "tu"]),
+    "partition": st.integers(-1, 3),
+    "offset": st.integers(-2, 12),
+    "timestamp": st.integers(-1000, 21_000),
+}
+TEXTS = ["starts with", "ends with", "contains"]
+CONDITIONS = st.sampled_from(sorted(VALUES)).flatmap(
+    lambda column: st.sampled_from(sorted(COMPARISONS)).flatmap(
+        lambda sign: st.builds(
+            Condition,
+            st.just(column),
+            st.just("=" if sign in TEXTS and column not in ("cluster", "topic") else sign),
+            st.lists(VALUES[column], min_size=1, max_size=3).map(tuple) if sign == "in" else VALUES[column],
+        )
+    )
+)
+
+
+def held(condition: Condition, row: dict[str, Any]) -> bool:
+    """Whether a condition holds for a row."""
+    return COMPARISONS[condition.operator](row[condition.column], condition.value)
+
+
+@given(
+    st.dictionaries(
+        st.tuples(VALUES["cluster"], VALUES["topic"], st.integers(0, 2)), st.lists(TIMES_MS, max_size=10), max_size=5
+    ),
+    st.lists(CONDITIONS, max_size=4),
+    st.integers(0, 3),
+)
+def test_no_row_is_left_out_that_a_condition_allows(
+    logs: dict[tuple[str, str, int], list[int]], conditions: list[Condition], start: int
+) -> None:
+    """Whatever the order of times in a log; and no range grows, or is turned round."""
+    document = Document()
+    for (cluster, topic, partition), times in logs.items():
+        offsets = document.clusters.setdefault(cluster, ClusterOffsets())
+        offsets.ranges[TP(topic, partition)] = (min(start, len(times)), len(times))
+    before = {(name, tp): span for name, cluster in document.clusters.items() for tp, span in cluster.ranges.items()}
+    narrow(document, conditions)
+    found = {}
+    for cluster, _, initializer, tps in time_requests(document, conditions):
+        for tp in tps:
+            times = logs[cluster, tp.topic, tp.partition]
+            late = (i for i, time in enumerate(times) if time >= initializer.timestamp_ms)  # type: ignore[attr-defined]
+            found[cluster, tp] = next(late, len(times) + 5)
+    start_at(document, found)
+    for (cluster, tp), (first, end) in before.items():
+        low, high = document.clusters[cluster].ranges[tp]
+        assert first <= low <= high <= end or low == high
+        for offset in range(first, end):
+            row = {"cluster": cluster, "topic": tp.topic, "partition": tp.partition, "offset": offset}
+            row["timestamp"] = logs[cluster, tp.topic, tp.partition][offset] * 1000
+            if all(held(condition, row) for condition in conditions):
+                assert low <= offset < high
+
+
+def ranges(*conditions: Condition) -> dict[int, tuple[int, int]]:
+    """The ranges of three partitions with ten records each, by partition."""
+    document = Document(clusters={"c": ClusterOffsets(ranges={TP("t", p): (0, 10) for p in range(3)})})
+    narrow(document, conditions)
+    return {tp.partition: span for tp, span in document.clusters["c"].ranges.items()}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "left"),
+    [
+        ([Condition("partition", "=", 1)], {0: (0, 0), 1: (0, 10), 2: (0, 0)}),
+        ([Condition("partition", "in", (0, 2)), Condition("offset", ">", 3)], {0: (4, 10), 1: (0, 0), 2: (4, 10)}),
+        ([Condition("offset", ">=", 3), Condition("offset", "<", 5)], dict.fromkeys(range(3), (3, 5))),
+        ([Condition("offset", "in", (7, 4))], dict.fromkeys(range(3), (4, 8))),
+        ([Condition("offset", ">", 90)], dict.fromkeys(range(3), (10, 10))),
+        ([Condition("cluster", "!=", "c")], dict.fromkeys(range(3), (0, 0))),
+        ([Condition("topic", "starts with", "u")], dict.fromkeys(range(3), (0, 0))),
+    ],
+)
+def test_what_is_known_before_reading_is_left_out(
+    conditions: list[Condition], left: dict[int, tuple[int, int]]
+) -> None:
+    """Conditions hold together."""
+    assert ranges(*conditions) == left
+
+
+@pytest.mark.parametrize(
+    ("conditions", "asked_ms"),
+    [
+        ([Condition("timestamp", ">=", 5_000)], 5),
+        ([Condition("timestamp", ">", 5_000)], 6),
+        ([Condition("timestamp", ">=", 5_001)], 6),
+        ([Condition("timestamp", "in", (9_000, 7_000))], 7),
+        ([Condition("timestamp", "<", 5_000)], None),
+        ([Condition("timestamp", ">", -2_000)], None),
+    ],
+)
+def test_the_time_that_is_asked_for(conditions: list[Condition], asked_ms: int | None) -> None:
+    """A lower bound in whole milliseconds. -1 and -2 would mean the end and the start of a log."""
+    document = Document(clusters={"c": ClusterOffsets(ranges={TP("t", 0): (0, 10), TP("t", 1): (3, 3)})})
+    requests = time_requests(document, conditions)
+    assert [(r.initializer.timestamp_ms, r.partitions) for r in requests] == (  # type: ignore[attr-defined]
+        [] if asked_ms is None else [(asked_ms, (TP("t", 0),))]
+    )
+
+
+NOON = dt.datetime(2024, 3, 31, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+
+
+@pytest.mark.parametrize(
+    ("found", "conditions"),
+    [
+        (spark.EqualTo(("partition",), 3), [Condition("partition", "=", 3)]),
+        (spark.EqualNullSafe(("topic",), "t"), [Condition("topic", "=", "t")]),
+        (spark.Not(spark.EqualTo(("cluster",), "a")), [Condition("cluster", "!=", "a")]),
+        (spark.In(("offset",), (1, 2)), [Condition("offset", "in", (1, 2))]),
+        (spark.StringStartsWith(("topic",), "a"), [Condition("topic", "starts with", "a")]),
+        (spark.GreaterThan(("timestamp",), NOON), [Condition("timestamp", ">", 1_711_879_200_000_000)]),
+        (spark.GreaterThan(("timestamp",), NOON.replace(tzinfo=None)), []),
+        (spark.EqualNullSafe(("partition",), None), []),
+        (spark.In(("offset",), (1, None)), []),
+        (spark.EqualTo(("partition",), True), []),
+        (spark.EqualTo(("value",), b"x"), []),
+        (spark.EqualTo(("topic", "inner"), "t"), []),
+        (spark.Not(spark.In(("offset",), (1, 2))), []),
+        (spark.IsNotNull(("topic",)), []),
+    ],
+)
+def test_a_filter_that_is_not_known_leaves_out_nothing(found: spark.Filter, conditions: list[Condition]) -> None:
+    """Of those of Spark, the ones on coordinates are taken, with values of the columns' types."""
+    assert list(conditions_of([found])) == conditions
