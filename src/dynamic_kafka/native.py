@@ -55,7 +55,7 @@ LookUp = Callable[[Collection[SchemaId]], Mapping[SchemaId, str]]
 raises what the format raises if the registry cannot be asked."""
 
 _MODULE = "dynamic_kafka._kernel"
-_INTERFACE = 9
+_INTERFACE = 10
 _REINSTALL = (
     "install the wheel of pyspark-dynamic-kafka there again (pip install --force-reinstall), or build it from its source, "
     "which needs cargo (make install)"
@@ -165,7 +165,7 @@ def encoder(columns: pa.StructType, spec: str) -> Encode:
 
     def encode(rows: pa.StructArray, prefix: bytes) -> Encoded:
         whole = pa.concat_arrays([rows, rows.slice(0, 0)]) if _is_slice(rows) else rows
-        messages, left, errors = made.encode(whole.cast(_without_texts(rows.type)), prefix)
+        messages, left, errors = made.encode(whole.cast(_without_texts(columns)), prefix)
         return Encoded(pa.record_batch(messages).column(0), left, errors)
 
     return encode

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.flink_answers.messages import Case
 
-__all__ = ["TEXTS"]
+__all__ = ["CSV", "TEXTS"]
 
 
 def case(name: str, columns: str, *messages: str | bytes, **options: str) -> Case:

@@ -126,7 +126,7 @@ READ_CSV: list[Read] = [
             r'"a""b\\",1,true': '{a"b\\, 1, true}',
             r"\x\n\t,1,true": "{x\n\t, 1, true}",
             r"\"a,1,true": '{"a, 1, true}',
-            r'"a\",1,true': NOT_THREE,
+            r'"a\",1,true': NO_LINE,
         },
     ),
     (
@@ -198,10 +198,10 @@ def test_where_csv_is_read_otherwise_than_by_flink(spark: SparkSession) -> None:
     assert dict(zip(cases, decoded(spark, CSV, "s STRING, e DECIMAL(4,1), d DATE", list(cases)), strict=True)) == cases
 
 
-def test_a_line_of_very_many_fields_is_an_error(spark: SparkSession) -> None:
-    """Spark's parser has a limit of columns, beyond which it fails the query."""
+def test_a_line_of_very_many_fields(spark: SparkSession) -> None:
+    """It is an error like any other."""
     assert decoded(spark, CSV, THREE, ["," * 30_000, "a,1,true", '"' + "," * 30_000]) == [
-        NO_LINE,
+        NOT_THREE,
         "{a, 1, true}",
         NO_LINE,
     ]

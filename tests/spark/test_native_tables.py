@@ -25,7 +25,7 @@ def is_decoded_where_it_is_read(env: TableEnvironment, table: str) -> bool:
 def test_a_csv_table_is_decoded_where_it_is_read(
     env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the same rows and errors, whoever decodes; the kernel leaves the second line and those after the third."""
+    """With the same rows and errors where Spark calls the decoder."""
     values = [b'1;"a;b";2020-01-02', b"2;c;2020-1-2", b"3;null;", None, b"4;d", b"x;y;z"]
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(b"k", value) for value in values], partition=0)

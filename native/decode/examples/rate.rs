@@ -14,7 +14,11 @@ fn main() {
         measure(&format!("json, {count} columns"), &json, &format!(r#"{{"format":"json",{}}}"#, schema(count)));
     }
     let csv: Vec<Vec<u8>> = (0..MESSAGES).map(csv).collect();
-    measure("csv, 5 columns", &csv, &format!(r#"{{"format":"csv","delimiter":",","quote":"\"",{}}}"#, schema(5)));
+    measure(
+        "csv, 5 columns",
+        &csv,
+        &format!(r#"{{"format":"csv","delimiter":",","quote":"\"","element_delimiter":";",{}}}"#, schema(5)),
+    );
     let changes: Vec<Vec<u8>> = (0..MESSAGES).map(change).collect();
     let envelope = r#""images":["before","after"],"kind":"op","inserts":["c"],"update":"u","delete":"d","metadata":[]"#;
     measure("debezium updates", &changes, &format!(r#"{{"format":"changelog",{envelope},{}}}"#, schema(5)));

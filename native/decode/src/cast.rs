@@ -1,10 +1,9 @@
-//! Texts to values, as Spark casts them: for formats that write all values as texts.
+//! Texts to numbers and booleans, as Spark casts them: for JSON that has them in quotes.
 //!
 //! Certain are numbers as JSON writes them, and booleans of ASCII characters. A cast takes more than that.
 
 use crate::columns::{Bytes, Certain, Uncertain, Values};
 use crate::json::scanner::Scanner;
-use crate::text;
 
 const MOST_DIGITS: usize = 100;
 
@@ -16,7 +15,7 @@ pub(crate) fn is_weak(values: &Values) -> bool {
     matches!(values, Boolean(_) | Int8(_) | Int16(_) | Int32(_) | Int64(_) | Float32(_) | Float64(_))
 }
 
-/// Append the number, boolean or date that a text stands for.
+/// Append the number or boolean that a text stands for.
 pub(crate) fn append(text: &str, values: &mut Values) -> Certain<()> {
     match values {
         Values::Boolean(v) => {
@@ -31,8 +30,6 @@ pub(crate) fn append(text: &str, values: &mut Values) -> Certain<()> {
         Values::Int64(v) => v.push(whole(text)?),
         Values::Float32(v) => v.push(number(text)?.parse().ok().filter(|f: &f32| f.is_finite()).ok_or(Uncertain)?),
         Values::Float64(v) => v.push(number(text)?.parse().ok().filter(|f: &f64| f.is_finite()).ok_or(Uncertain)?),
-        Values::Decimal(v, precision, scale) => v.push(text::decimal(text.as_bytes(), *precision, *scale)?),
-        Values::Date(v) => v.push(text::date(text.as_bytes())?),
         _ => return Err(Uncertain),
     }
     Ok(())
@@ -57,5 +54,5 @@ pub(crate) fn base64(text: &str, bytes: &mut Bytes) -> Certain<()> {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     STANDARD.decode_vec(text, &mut bytes.data).map_err(|_| Uncertain)?;
-    bytes.end()
+    Ok(bytes.end()?)
 }

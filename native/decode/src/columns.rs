@@ -14,7 +14,7 @@ use arrow_array::{ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, Prim
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields, TimeUnit};
 
-use crate::Unsupported;
+use crate::{Failure, Unsupported};
 
 /// The most bytes of text in one column of a batch. Arrow counts them in 31 bits.
 const MOST_BYTES: usize = i32::MAX as usize;
@@ -25,6 +25,16 @@ pub(crate) const PRECISION: &str = "precision";
 /// The message holds something that the decoder is not certain about. It is left to Spark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Uncertain;
+
+/// A column of the batch has as many bytes as Arrow can count. Nothing is wrong with the message.
+#[derive(Debug)]
+pub(crate) struct Full;
+
+impl From<Full> for Uncertain {
+    fn from(_: Full) -> Self {
+        Self
+    }
+}
 
 pub(crate) type Certain<T> = Result<T, Uncertain>;
 
@@ -83,9 +93,9 @@ impl Bytes {
     }
 
     /// End the value whose bytes were put behind `data`.
-    pub(crate) fn end(&mut self) -> Certain<()> {
+    pub(crate) fn end(&mut self) -> Result<(), Full> {
         if self.data.len() > MOST_BYTES {
-            return Err(Uncertain);
+            return Err(Full);
         }
         self.offsets.push(self.data.len() as i32);
         Ok(())
@@ -138,6 +148,13 @@ impl Struct {
             return fields.iter().position(|f| f.name().as_bytes() == name);
         }
         self.by_name.get(name).copied()
+    }
+
+    /// Return the error of a message with fields that do not fit some columns.
+    #[cold]
+    pub(crate) fn misfit(&self, columns: &[usize]) -> Failure {
+        let names: Vec<&str> = columns.iter().map(|index| self.fields[*index].name().as_str()).collect();
+        Failure::Message(format!("It does not fit the columns: {}", names.join(", ")))
     }
 
     fn truncate(&mut self, len: usize) {

@@ -1,6 +1,6 @@
 //! Kafka messages to Arrow columns: bytes in, a struct of the wanted columns out.
 //!
-//! Avro is decoded here alone: each message has a row, or an error with its place and its reason.
+//! Avro and CSV are decoded here alone: each message has a row, or an error with its place and its reason.
 //!
 //! A decoder of another format reads only what it is certain to read exactly as the expressions do that Spark evaluates without
 //! it (the package `dynamic_kafka.formats`). A message with anything else in it is `Left`: the caller keeps its bytes, and Spark
@@ -13,6 +13,7 @@ mod avro;
 mod cast;
 mod columns;
 mod csv;
+mod java;
 pub mod json;
 mod protobuf;
 mod spark;
@@ -27,7 +28,7 @@ use arrow_array::{ArrayRef, StructArray};
 use arrow_schema::{DataType, Field};
 
 pub use avro::Key;
-use columns::{Column, Struct, Uncertain, Values};
+use columns::{Column, Full, Struct, Uncertain, Values};
 pub use spec::{Spec, Unsupported};
 
 /// What became of a message.
@@ -50,6 +51,28 @@ pub struct Decoder {
     /// The errors, with the places of their messages, ascending.
     errors: Vec<(usize, String)>,
     is_full: bool,
+}
+
+/// Why a message has no row.
+enum Failure {
+    /// What is wrong with it.
+    Message(String),
+    /// Nothing is wrong with it, but the row does not fit into the batch.
+    Full,
+    /// It is left to Spark.
+    Left,
+}
+
+impl From<Uncertain> for Failure {
+    fn from(_: Uncertain) -> Self {
+        Self::Left
+    }
+}
+
+impl From<Full> for Failure {
+    fn from(_: Full) -> Self {
+        Self::Full
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -80,43 +103,29 @@ impl Decoder {
     /// Append a message whose schema's id may be in a header.
     pub fn append_with(&mut self, message: Option<&[u8]>, header: Option<&[u8]>) -> Outcome {
         let len = self.rows.len();
-        if let (Format::Avro(writers), Some(message)) = (&mut self.format, message) {
-            return match avro::read(message, header, &mut self.rows, writers) {
-                Ok(()) => Outcome::Decoded,
-                Err(failure) => {
-                    self.rows.truncate(len);
-                    let full = || "it does not fit into the batch".to_owned();
-                    self.is_full |= matches!(failure, avro::Failure::Full);
-                    self.fail(if let avro::Failure::Message(error) = failure { error } else { full() });
-                    Outcome::Failed
-                }
-            };
-        }
-        let Values::Struct(columns) = &mut self.rows.values else { unreachable!("rows are structs") };
-        let read = match (&mut self.format, message) {
-            (_, None) => Ok(false),
-            (Format::Json(options), Some(message)) => json::read(message, columns, options),
-            (Format::Changelog(envelope), Some(message)) => json::changelog::read(message, columns, envelope),
-            (Format::Csv(dialect), Some(message)) => csv::read(message, columns, dialect),
-            (Format::Avro(_), Some(_)) => unreachable!("it was read above"),
-            (Format::Protobuf(plan), Some(message)) => protobuf::read(message, columns, plan),
-        };
-        match read {
-            Ok(true) => {
-                self.rows.valid.append_non_null();
-                Outcome::Decoded
-            }
+        match read(message, header, &mut self.format, &mut self.rows) {
+            Ok(true) => return Outcome::Decoded,
             Ok(false) => {
                 self.rows.truncate(len); // a format may find out late
                 self.rows.push_null();
-                Outcome::Null
+                return Outcome::Null;
             }
-            Err(Uncertain) => {
+            Err(Failure::Left) => {
                 self.rows.truncate(len);
                 self.rows.push_null();
-                Outcome::Left
+                return Outcome::Left;
+            }
+            Err(Failure::Message(error)) => {
+                self.rows.truncate(len);
+                self.fail(error);
+            }
+            Err(Failure::Full) => {
+                self.rows.truncate(len);
+                self.is_full = true;
+                self.fail("it does not fit into the batch".to_owned());
             }
         }
+        Outcome::Failed
     }
 
     /// Append a message with an error.
@@ -177,4 +186,29 @@ impl Decoder {
         StructArray::try_new_with_length(fields.iter().cloned().chain([error_field]).collect(), arrays, nulls, len)
             .expect("a column has as many values as there are messages")
     }
+}
+
+/// Append the row of a message, and return whether it has one. If not, a part of the row may be there.
+fn read(
+    message: Option<&[u8]>,
+    header: Option<&[u8]>,
+    format: &mut Format,
+    rows: &mut Column,
+) -> Result<bool, Failure> {
+    let Some(message) = message else { return Ok(false) };
+    if let Format::Avro(writers) = format {
+        return avro::read(message, header, rows, writers).map(|()| true);
+    }
+    let Values::Struct(columns) = &mut rows.values else { unreachable!("rows are structs") };
+    let has_row = match format {
+        Format::Json(options) => json::read(message, columns, options)?,
+        Format::Changelog(envelope) => json::changelog::read(message, columns, envelope)?,
+        Format::Csv(dialect) => csv::read(message, columns, dialect)?,
+        Format::Avro(_) => unreachable!("it was read above"),
+        Format::Protobuf(plan) => protobuf::read(message, columns, plan)?,
+    };
+    if has_row {
+        rows.valid.append_non_null();
+    }
+    Ok(has_row)
 }

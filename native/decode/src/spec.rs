@@ -64,8 +64,8 @@ impl Spec {
     }
 
     fn of(spec: &Value, columns: &Fields) -> Result<Self, Unsupported> {
-        // Spark's expressions for JSON return types whose parts may all be null; the others keep the table's types.
-        let lenient = matches!(spec["format"].as_str(), Some("json" | "changelog"));
+        // In JSON and CSV any part may be null. The others keep the table's types.
+        let lenient = matches!(spec["format"].as_str(), Some("json" | "csv" | "changelog"));
         let columns = columns.iter().map(|column| if lenient { relaxed(column) } else { column.as_ref().clone() });
         let columns: Fields = columns.map(|column| column.with_nullable(true)).collect();
         let option = |name: &str| spec["options"][name].as_bool().unwrap_or(false);

@@ -1,6 +1,6 @@
 //! Arrow columns to Kafka messages: a struct array in, a message for each row out.
 //!
-//! Avro is encoded here alone: each row has a message, or an error with its column and its reason.
+//! Avro and CSV are encoded here alone: each row has a message, or an error with its column and its reason.
 //!
 //! An encoder of another format writes only what it is certain to write byte by byte as the code does that runs without it (the
 //! package `dynamic_kafka.formats`). Whether it is certain depends on the types of the columns first: `Encoder::new` refuses
@@ -11,9 +11,12 @@
 
 pub mod avro;
 mod columns;
+pub mod csv;
 pub mod json;
+mod numbers;
 pub mod protobuf;
 mod spec;
+mod text;
 
 use arrow_array::{Array, BinaryArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
@@ -47,6 +50,7 @@ pub struct Encoder {
 
 enum Format {
     Json(json::Writer),
+    Csv(csv::Writer),
     Avro(avro::Writer),
     Protobuf(protobuf::Writer),
 }
@@ -60,6 +64,7 @@ impl Encoder {
     pub fn new(spec: &Spec) -> Result<Self, Unsupported> {
         let format = match &spec.format {
             spec::Format::Json(style) => Format::Json(json::Writer::new(&spec.columns, *style)?),
+            spec::Format::Csv(dialect) => Format::Csv(csv::Writer::new(&spec.columns, dialect)?),
             spec::Format::Protobuf(message, null_literal) => {
                 Format::Protobuf(protobuf::Writer::new(&spec.columns, message, null_literal)?)
             }
@@ -87,6 +92,7 @@ impl Encoder {
                 data.extend_from_slice(prefix);
                 let found = match &self.format {
                     Format::Json(writer) => writer.write(&column, row, &mut data),
+                    Format::Csv(writer) => writer.write(&column, row, &mut data),
                     Format::Protobuf(writer) => writer.write(&column, row, &mut data),
                     Format::Avro(writer) => writer.write(&column, row, &mut data).map_err(|fault| {
                         errors.push((row, fault.column(), fault.reason.to_string()));
@@ -99,7 +105,7 @@ impl Encoder {
                     data.truncate(begin);
                     match &self.format {
                         Format::Avro(_) if fits => {}
-                        Format::Avro(_) => errors.push((row, String::new(), TOO_LONG.to_owned())),
+                        Format::Avro(_) | Format::Csv(_) => errors.push((row, String::new(), TOO_LONG.to_owned())),
                         _ => left.push(row),
                     }
                 }

@@ -6,7 +6,7 @@ use std::fmt;
 use arrow_schema::{DataType, Fields, TimeUnit};
 use serde_json::Value;
 
-use crate::json;
+use crate::{csv, json};
 
 /// A format, its options and the columns.
 #[derive(Debug, Clone)]
@@ -18,6 +18,7 @@ pub struct Spec {
 #[derive(Debug, Clone)]
 pub(crate) enum Format {
     Json(json::Style),
+    Csv(csv::Dialect),
     /// The plan.
     Avro(Value),
     /// The fields, and the text for a null in an array or a map.
@@ -73,6 +74,7 @@ impl Spec {
         let columns = structure(columns)?;
         let format = match spec["format"].as_str() {
             Some("json") => Format::Json(json::Style::parse(&spec["options"])),
+            Some("csv") => Format::Csv(csv::Dialect::parse(&spec)?),
             Some("avro") => Format::Avro(spec["plan"].clone()),
             Some("protobuf") => {
                 let null_literal = spec["null_literal"].as_str().unwrap_or_default();

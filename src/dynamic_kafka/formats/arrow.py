@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.functions import arrow_udf
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType, TimeType
 
 from dynamic_kafka.errors import ConfigurationError, RowError
+from dynamic_kafka.formats.expressions import rebuilt
 from dynamic_kafka.formats.format import ERROR
 
 if TYPE_CHECKING:
@@ -115,7 +117,14 @@ def decoded(function: Callable[..., pa.Array], schema: StructType, *columns: Col
     # Spark reads Arrow's times as TIME(6) only.
     returned = StructType.fromJson(json.loads(re.sub(r'"time\(\d\)"', '"time(6)"', result.json())))
     found = evaluated(function, returned, *columns)
-    return found if returned == result else found.cast(result)
+    if returned == result:
+        return found
+
+    # A cast to TIME needs the setting spark.sql.timeType.enabled.
+    def of_precision(time: Column, type_: DataType) -> Column:
+        return F.from_csv(time.cast(StringType()), F.lit(f"t {type_.simpleString()}"))["t"]
+
+    return rebuilt(found, result, (TimeType,), of_precision)
 
 
 def evaluated(function: Callable[..., pa.Array], result: DataType, *columns: Column) -> Column:

@@ -46,6 +46,7 @@ __all__ = [
     "has",
     "let",
     "named",
+    "nullable",
     "once",
     "or_error",
     "parts",
@@ -165,6 +166,13 @@ def retyped(type_: DataType, leaf: Callable[[DataType], DataType]) -> DataType:
             return MapType(key, retyped(element, leaf))
         case _:
             return leaf(type_)
+
+
+def nullable(schema: StructType) -> StructType:
+    """Return a struct of which all parts may be null, without metadata."""
+    found = retyped(schema, lambda leaf: leaf)
+    assert isinstance(found, StructType)
+    return found
 
 
 def rebuilt(

@@ -1,8 +1,8 @@
 """The interface of a format: bytes to columns and back, as Spark expressions.
 
-A format's functions take and return `Column`s, which Spark evaluates like all others: as its own expressions (JSON, CSV), or
-over Arrow batches (Avro, Protobuf). They do not raise for a bad message. They put the reason into the field `ERROR`, and
-`on_error` decides what happens.
+A format's functions take and return `Column`s, which Spark evaluates like all others: as its own expressions (JSON), or
+over Arrow batches (CSV, Avro, Protobuf). They do not raise for a bad message. They put the reason into the field `ERROR`,
+and `on_error` decides what happens.
 """
 
 from __future__ import annotations

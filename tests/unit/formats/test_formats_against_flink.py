@@ -14,7 +14,7 @@ from tests.flink_answers.compare import DIFFERENCES, answers, difference, known,
 from tests.flink_answers.messages import Case, serving
 from tests.flink_answers.protobuf_messages import PROTOBUF
 from tests.flink_answers.record_formats import CASES
-from tests.flink_answers.text_messages import TEXTS
+from tests.flink_answers.text_messages import CSV, TEXTS
 from tests.native import DECODED, LEFT, decode, differences, with_ordered_maps
 
 from dynamic_kafka.errors import ConfigurationError
@@ -22,7 +22,7 @@ from dynamic_kafka.formats import ERROR
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.sql.table import Encoding
 
-READ = {**AVRO, **PROTOBUF}
+READ = {**AVRO, **PROTOBUF, **CSV}
 """What is decoded without Spark."""
 DOCS = Path(__file__).parents[3] / "docs" / "migrating-from-flink.md"
 
@@ -115,13 +115,13 @@ def native_rows(found: Encoding, name: str, messages: Sequence[bytes]) -> int:
 
 @pytest.mark.slow
 def test_the_kernel_reads_texts_as_flink_does() -> None:
-    """JSON, CSV and changes of rows. What the kernel leaves to Spark is compared with Spark."""
+    """JSON and changes of rows. What the kernel leaves to Spark is compared with Spark."""
     found: dict[str, int] = {}
     decoded = 0
     for name, case in TEXTS.items():
         encoding = table(case, "")
         spec = encoding.format.native(encoding.schema, encoding.options)
-        if spec is None:
+        if spec is None or name in CSV:
             continue
         given = {"schema": encoding.schema.jsonValue(), **spec}
         rows, outcomes = decode(given, pa.array(list(case.messages), pa.binary()))
@@ -138,4 +138,4 @@ def test_the_kernel_reads_texts_as_flink_does() -> None:
                 found[name] = found.get(name, 0) + bool(different)
     allowed = known(TEXTS)
     assert {name: count for name, count in found.items() if count > allowed.get(name, 0)} == {}
-    assert decoded > 120
+    assert decoded > 80

@@ -32,7 +32,8 @@ def session(**conf: str) -> Any:
     [
         ({}, {}, {"key", "value"}),
         ({"sink.parallelism": "2"}, {}, {"value"}),
-        ({"value.format": "csv"}, {}, {"key"}),
+        ({"value.format": "avro"}, {}, {"key"}),
+        ({"value.format": "csv"}, {}, {"key", "value"}),
         ({}, {"timeParserPolicy": "legacy"}, set()),
         ({}, {"timeParserPolicy": "CORRECTED"}, {"key", "value"}),
     ],

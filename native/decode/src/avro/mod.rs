@@ -15,8 +15,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::columns::{Bytes, Column, Struct, Uncertain, Values};
-use crate::text;
+use crate::columns::{Bytes, Column, Full, Struct, Values};
+use crate::{Failure, text};
 use plan::{Plan, Record, Step};
 pub use writers::Key;
 pub(crate) use writers::Writers;
@@ -47,14 +47,6 @@ enum Reason {
     /// The whole reason.
     Whole(Arc<str>),
     /// Nothing is wrong with the message: a column of the batch has as many bytes as Arrow can count.
-    Full,
-}
-
-/// Why there is no row.
-pub(crate) enum Failure {
-    /// What is wrong with the message.
-    Message(String),
-    /// The row does not fit into the batch.
     Full,
 }
 
@@ -440,7 +432,7 @@ impl<'a> Reader<'a> {
 #[inline]
 fn append(value: &[u8], column: &mut Bytes) -> Read<()> {
     column.data.extend_from_slice(value);
-    column.end().map_err(|Uncertain| Fault::new(Reason::Full))
+    column.end().map_err(|Full| Fault::new(Reason::Full))
 }
 
 #[inline]

@@ -1,4 +1,4 @@
-"""The format `csv` with Flink's rules, over Spark's `from_csv`.
+"""The format `csv` with Flink's rules.
 
 It is called through `formats.format_named` only.
 """

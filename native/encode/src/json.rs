@@ -13,9 +13,6 @@
 //!
 //! FLOAT and DOUBLE are not: Java's texts of them depend on its version. Nor are TIME and intervals.
 
-mod numbers;
-mod text;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -23,6 +20,7 @@ use serde_json::Value;
 use crate::Uncertain;
 use crate::columns::{Column, Values, part, range};
 use crate::spec::{Type, Unsupported};
+use crate::{numbers, text};
 
 /// How JSON is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

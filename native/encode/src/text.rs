@@ -6,11 +6,8 @@ const HEX: &[u8; 16] = b"0123456789ABCDEF";
 const REPLACEMENT: char = '\u{FFFD}';
 
 /// Append a text in quotes. Characters beyond U+FFFF are escaped, too, as Flink does.
-pub(super) fn quoted(text: &[u8], out: &mut Vec<u8>) {
-    let valid = match std::str::from_utf8(text) {
-        Ok(valid) => Cow::Borrowed(valid),
-        Err(_) => Cow::Owned(replaced(text)),
-    };
+pub(crate) fn quoted(text: &[u8], out: &mut Vec<u8>) {
+    let valid = valid(text);
     let bytes = valid.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
@@ -45,6 +42,14 @@ pub(super) fn quoted(text: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(&bytes[done..]);
     out.push(b'"');
+}
+
+/// Return a text as Java reads it.
+pub(crate) fn valid(text: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(text) {
+        Ok(valid) => Cow::Borrowed(valid),
+        Err(_) => Cow::Owned(replaced(text)),
+    }
 }
 
 fn escape(unit: u16, out: &mut Vec<u8>) {

@@ -1,13 +1,70 @@
-//! Numbers, dates and timestamps as Flink writes them.
+//! Numbers, dates and times as Flink writes them.
 
 const MICROS_A_DAY: i64 = 86_400_000_000;
+const NANOS_A_SECOND: u64 = 1_000_000_000;
 
-pub(super) fn whole(value: i64, out: &mut Vec<u8>) {
+pub(crate) fn whole(value: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
+/// Append a number as Java's `Double.toString` does since version 19: the shortest text that only this number is read from.
+pub(crate) fn double(value: f64, out: &mut Vec<u8>) {
+    if !special(value, out) {
+        floating(&format!("{value:e}"), &format!("{value:.1e}"), |text| text.parse() == Ok(value), out);
+    }
+}
+
+/// Append a number as Java's `Float.toString` does since version 19.
+pub(crate) fn float(value: f32, out: &mut Vec<u8>) {
+    if !special(value.into(), out) {
+        floating(&format!("{value:e}"), &format!("{value:.1e}"), |text| text.parse() == Ok(value), out);
+    }
+}
+
+fn special(value: f64, out: &mut Vec<u8>) -> bool {
+    let text: &[u8] = match value {
+        f64::INFINITY => b"Infinity",
+        f64::NEG_INFINITY => b"-Infinity",
+        _ if value.is_nan() => b"NaN",
+        _ => return false,
+    };
+    out.extend_from_slice(text);
+    true
+}
+
+/// Append a number that is given as the shortest text with an exponent, and with two digits. Of numbers that one digit is
+/// enough for, Java takes the nearest one of two digits.
+fn floating(shortest: &str, two_digits: &str, is_value: impl Fn(&str) -> bool, out: &mut Vec<u8>) {
+    let text = if !shortest.contains('.') && is_value(two_digits) { two_digits } else { shortest };
+    let (number, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let number = number.strip_prefix('-').inspect(|_| out.push(b'-')).unwrap_or(number);
+    let digits: Vec<u8> = number.bytes().filter(|digit| *digit != b'.').collect();
+    let digits = &digits[..digits.len() - zeros(digits[1..].iter().rev())];
+    let (whole, fraction) = match exponent {
+        -3..0 => {
+            out.extend_from_slice(b"0.");
+            out.resize(out.len() + (-1 - exponent) as usize, b'0');
+            out.extend_from_slice(digits);
+            return;
+        }
+        0..7 => digits.split_at(digits.len().min(exponent as usize + 1)),
+        _ => digits.split_at(1),
+    };
+    out.extend_from_slice(whole);
+    if (0..7).contains(&exponent) {
+        out.resize(out.len() + exponent as usize + 1 - whole.len(), b'0');
+    }
+    out.push(b'.');
+    out.extend_from_slice(if fraction.is_empty() { b"0" } else { fraction });
+    if !(0..7).contains(&exponent) {
+        out.push(b'E');
+        self::whole(exponent.into(), out);
+    }
+}
+
 /// Append a decimal number with all digits of its scale, as Java's `BigDecimal.toPlainString` does.
-pub(super) fn plain_decimal(value: i128, scale: usize, out: &mut Vec<u8>) {
+pub(crate) fn plain_decimal(value: i128, scale: usize, out: &mut Vec<u8>) {
     let (digits, whole) = split(value, scale, out);
     out.extend_from_slice(&digits[..whole]);
     if scale > 0 {
@@ -18,7 +75,7 @@ pub(super) fn plain_decimal(value: i128, scale: usize, out: &mut Vec<u8>) {
 
 /// Append a decimal number as Java's `BigDecimal.stripTrailingZeros().toString()` does, with an exponent for multiples of
 /// ten and below a millionth.
-pub(super) fn decimal(value: i128, scale: usize, out: &mut Vec<u8>) {
+pub(crate) fn decimal(value: i128, scale: usize, out: &mut Vec<u8>) {
     let (digits, place) = split(value, scale, out);
     let (whole, fraction) = digits.split_at(place);
     let fraction = &fraction[..fraction.len() - zeros(fraction.iter().rev())];
@@ -64,7 +121,7 @@ fn scientific(digits: &[u8], sign: &[u8], exponent: usize, out: &mut Vec<u8>) {
 }
 
 /// Append a date, given in days since 1970: a year of four digits or more, the latter with a sign.
-pub(super) fn date(days: i64, out: &mut Vec<u8>) {
+pub(crate) fn date(days: i64, out: &mut Vec<u8>) {
     // Howard Hinnant's civil_from_days: years begin in March, and 400 of them have 146,097 days.
     let shifted = days + 719_468;
     let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -87,11 +144,15 @@ pub(super) fn date(days: i64, out: &mut Vec<u8>) {
 }
 
 /// Append a timestamp, given in microseconds since 1970, without zeros at the end of its fraction.
-pub(super) fn timestamp(micros: i64, separator: u8, out: &mut Vec<u8>) {
+pub(crate) fn timestamp(micros: i64, separator: u8, out: &mut Vec<u8>) {
     date(micros.div_euclid(MICROS_A_DAY), out);
     out.push(separator);
-    let of_day = micros.rem_euclid(MICROS_A_DAY).unsigned_abs();
-    let (seconds, fraction) = (of_day / 1_000_000, of_day % 1_000_000);
+    time(micros.rem_euclid(MICROS_A_DAY) * 1000, out);
+}
+
+/// Append a time, given in nanoseconds since midnight, without zeros at the end of its fraction.
+pub(crate) fn time(nanos: i64, out: &mut Vec<u8>) {
+    let (seconds, fraction) = (nanos.unsigned_abs() / NANOS_A_SECOND, nanos.unsigned_abs() % NANOS_A_SECOND);
     padded(seconds / 3600, 2, out);
     out.push(b':');
     padded(seconds / 60 % 60, 2, out);
@@ -99,7 +160,7 @@ pub(super) fn timestamp(micros: i64, separator: u8, out: &mut Vec<u8>) {
     padded(seconds % 60, 2, out);
     if fraction > 0 {
         out.push(b'.');
-        padded(fraction, 6, out);
+        padded(fraction, 9, out);
         while out.last() == Some(&b'0') {
             out.pop();
         }
@@ -140,6 +201,52 @@ mod tests {
         ] {
             assert_eq!(text(|out| decimal(value, scale, out)), expected);
             assert_eq!(text(|out| plain_decimal(value, scale, out)), plain);
+        }
+    }
+
+    #[test]
+    fn floating_point_numbers_are_written_as_by_java() {
+        for (value, expected) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (-12.5, "-12.5"),
+            (1e10, "1.0E10"),
+            (9_999_999.0, "9999999.0"),
+            (1e7, "1.0E7"),
+            (1_234_567.5, "1234567.5"),
+            (0.001, "0.001"),
+            (0.00125, "0.00125"),
+            (0.000_999, "9.99E-4"),
+            (100.0, "100.0"),
+            (2e23, "2.0E23"),
+            (1e23, "1.0E23"),
+            (f64::from_bits(1), "4.9E-324"),
+            (f64::from_bits(2), "9.9E-324"),
+            (f64::MAX, "1.7976931348623157E308"),
+            (2.2250738585072014e-308, "2.2250738585072014E-308"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ] {
+            assert_eq!(text(|out| double(value, out)), expected);
+        }
+        for (value, expected) in [
+            (0.1, "0.1"),
+            (1.0E10, "1.0E10"),
+            (f32::from_bits(1), "1.4E-45"),
+            (f32::MAX, "3.4028235E38"),
+            (f32::INFINITY, "Infinity"),
+        ] {
+            assert_eq!(text(|out| float(value, out)), expected);
+        }
+    }
+
+    #[test]
+    fn times_have_as_few_digits_as_possible() {
+        for (nanos, expected) in
+            [(0, "00:00:00"), (86_399_000_000_001, "23:59:59.000000001"), (120_000_000, "00:00:00.12")]
+        {
+            assert_eq!(text(|out| time(nanos, out)), expected);
         }
     }
 

@@ -1,0 +1,60 @@
+"""Formats that are the native kernel's alone: Spark's workers call it over Arrow batches.
+
+A format says what the kernel is told (`native/decode/src/spec.rs`, `native/encode/src/spec.rs`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from dynamic_kafka import native
+from dynamic_kafka.errors import RowError
+from dynamic_kafka.formats.arrow import arrow_type, decoded, encoded
+from dynamic_kafka.formats.expressions import nullable
+from dynamic_kafka.formats.format import Decoder
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["decode", "decoder", "encode"]
+
+
+def decode(column: Column, schema: StructType, spec: Mapping[str, Any]) -> Column:
+    """Return the decoded messages of a column, as `Format.decode` does. All parts of a row may be null."""
+    return decoded(decoder(schema, spec).rows, nullable(schema), column)
+
+
+def decoder(schema: StructType, spec: Mapping[str, Any]) -> Decoder:
+    """Return what decodes messages in a worker."""
+    columns, text = nullable(schema).json(), json.dumps(spec)
+
+    def from_bytes(messages: pa.Array) -> pa.Array:
+        return _decoder(columns, text).decode(messages)
+
+    return Decoder(from_bytes, total=True)
+
+
+@lru_cache(256)
+def _decoder(columns: str, spec: str) -> native.Decoder:
+    # Not by the Arrow type of the columns: two of them are the same with other precisions of TIME.
+    return native.Decoder(arrow_type(StructType.fromJson(json.loads(columns))), json.loads(spec))
+
+
+def encode(column: Column, schema: StructType, spec: Mapping[str, Any]) -> Column:
+    """Return the messages of a column of rows, as `Format.encode` does."""
+    columns, text = arrow_type(nullable(schema)), json.dumps(spec)
+
+    def to_bytes(rows: pa.Array) -> pa.Array:
+        messages, _, errors = native.encoder(columns, text)(rows, b"")
+        if errors:
+            _, place, reason = errors[0]
+            raise RowError(place, reason)
+        return messages
+
+    return encoded(to_bytes, column)
