@@ -6,6 +6,7 @@ import faulthandler
 import itertools
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -17,6 +18,9 @@ from tests.tools import pytest_make_collect_report, pytest_runtest_makereport  #
 _numbers = itertools.count(1)
 _END_S = 60
 _STDERR = pytest.StashKey[int]()
+
+# Each Spark that a test starts, also by a program in a process of its own, starts quickly.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "quick")
 
 # A test may take a multiple of its profile's number: `@settings(max_examples=3 * settings().max_examples)`.
 for _profile, _examples in (("dev", 20), ("ci", 300)):

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -17,6 +17,8 @@ from dynamic_kafka.testing import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+"""Of drivers, and of the clusters they run on."""
 DRIVER_S = 120.0
 """How long a driver may take for anything."""
 
@@ -127,6 +129,9 @@ class Driver:
         assert text in self.output, self.output[-5000:]
 
 
+NewDriver = Callable[..., Driver]
+
+
 def session_and_job(conf: Mapping[str, str]) -> tuple[SparkSession, dict[str, Any]]:
     """Start Spark, in a driver process, then wait for the job on standard input; the process ends if there is none.
 
@@ -144,6 +149,7 @@ def session_and_job(conf: Mapping[str, str]) -> tuple[SparkSession, dict[str, An
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # starts faster
         "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.shuffle.partitions": "2",
         **conf,
         **json.loads(sys.argv[1]),

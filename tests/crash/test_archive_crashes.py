@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +15,13 @@ import pytest
 from dynamic_kafka import archive
 from dynamic_kafka.history.archive.log import read_archive
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.crash.drivers import Driver
-from tests.crash.test_crashes import ENVIRONMENT, held, steady_producers
+from tests.crash.drivers import NewDriver
+from tests.crash.test_crashes import held, steady_producers
 from tests.engine import MetadataFile
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
-KILLS = 6
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> Iterator[Callable[[], Driver]]:
-    """Starts drivers, which wait for their jobs; those that run after the test are killed."""
-    started: list[Driver] = []
-
-    def start() -> Driver:
-        started.append(Driver("tests.crash.archive_driver", tmp_path / f"driver-{len(started)}.log", ENVIRONMENT))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.kill()
+KILLS = 4
 
 
 def test_a_killed_archive_has_each_record_once(
@@ -43,7 +29,7 @@ def test_a_killed_archive_has_each_record_once(
     cluster_b: KafkaBroker,
     topic: Callable[..., str],
     tmp_path: Path,
-    driver: Callable[[], Driver],
+    driver: NewDriver,
 ) -> None:
     """The driver is killed at random points of its batches, and each time files are compacted at random, too."""
     seed = random.randrange(2**32)
@@ -66,10 +52,11 @@ def test_a_killed_archive_has_each_record_once(
         state = read_archive(path)
         return 0 if state is None else sum(state.batches.values())
 
-    waiting = driver()
+    module = "tests.crash.archive_driver"
+    waiting = driver(module)
     with steady_producers(brokers, name):
         for _ in range(KILLS):
-            running, waiting = waiting.run(job), driver()
+            running, waiting = waiting.run(job), driver(module)
             before = batches()
             wait_until(lambda before=before: batches() > before, 90, "a batch")  # type: ignore[misc]
             time.sleep(chance.random())  # at any point of a batch

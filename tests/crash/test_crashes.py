@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,30 +16,13 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.crash.driver import recorded
-from tests.crash.drivers import Driver
+from tests.crash.drivers import ENVIRONMENT, Driver, NewDriver
 from tests.crash.standalone import StandaloneCluster
 from tests.engine import MetadataFile
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 Topic = Callable[..., str]
-NewDriver = Callable[..., Driver]
-ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> Iterator[NewDriver]:
-    """Starts drivers, which wait for their jobs; those that run after the test are killed."""
-    started: list[Driver] = []
-
-    def start(conf: Mapping[str, str] | None = None) -> Driver:
-        log = tmp_path / f"driver-{len(started)}.log"
-        started.append(Driver("tests.crash.driver", log, ENVIRONMENT, conf))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.kill()
 
 
 @pytest.fixture
@@ -191,7 +173,7 @@ def test_standalone_cluster_spreads_tasks_and_survives_a_killed_executor(
         produce(broker.bootstrap_servers, name, [(None, b"v")] * 5000)
     conf = {"spark.executor.cores": "1", "spark.executor.memory": "512m"}
     with StandaloneCluster(tmp_path, ENVIRONMENT) as spark:
-        running = driver({"spark.master": spark.address, **conf}).run(job)
+        running = driver(conf={"spark.master": spark.address, **conf}).run(job)
         wait_until(lambda: len({row[4] for row in recorded(sink)}) == 2, 120, "rows from both executors")
         os.kill(executors(tmp_path)[0], signal.SIGKILL)
         for broker in brokers.values():

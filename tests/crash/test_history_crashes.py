@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,19 +12,18 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.crash.driver import recorded
-from tests.crash.drivers import Driver
+from tests.crash.drivers import NewDriver
+from tests.crash.test_crashes import finish
 from tests.engine import read_batch
 from tests.histories import write
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(3600)]
 
-CRASHES = int(os.environ.get("HISTORY_CRASHES", "8"))
-ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+CRASHES = int(os.environ.get("HISTORY_CRASHES", "5"))
 
 
 def test_drivers_killed_across_the_switch_lose_and_repeat_nothing(
-    cluster_a: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+    cluster_a: KafkaBroker, topic: Callable[..., str], tmp_path: Path, driver: NewDriver
 ) -> None:
     """Half of the records are in files. Each driver is killed after a few batches, at a random moment; `HISTORY_CRASHES`."""
     seed = random.randrange(2**32)
@@ -54,29 +52,15 @@ def test_drivers_killed_across_the_switch_lose_and_repeat_nothing(
         "options": {**options, "history.path": str(tmp_path / "h"), "maxOffsetsPerTrigger": str(rows_of_batch)},
     }
     expected = {(row["cluster"], row["topic"], row["partition"], row["offset"]) for row in rows}
-    log = iter(range(CRASHES + 2))
-    waiting = Driver("tests.crash.driver", tmp_path / f"{next(log)}.log", ENVIRONMENT)
-    drivers = [waiting]
-    try:
-        for _ in range(CRASHES):
-            running = waiting.run(job)
-            waiting = Driver("tests.crash.driver", tmp_path / f"{next(log)}.log", ENVIRONMENT)
-            drivers.append(waiting)
-            wanted = len(list(sink.glob("*.json"))) + chance.randrange(4)
-            wait_until(
-                lambda wanted=wanted: len(list(sink.glob("*.json"))) >= wanted,  # type: ignore[misc]
-                90,
-                "some batches of this driver",
-            )
-            threading.Event().wait(chance.random() / 2)  # the random point
-            running.kill()
-        (sink / "stop").write_text(str(len(expected)))
-        job["options"].pop("maxOffsetsPerTrigger")
-        code = waiting.run(job).wait(150)
-    finally:
-        for driver in drivers:
-            driver.kill()
-    found = [tuple(row[:4]) for row in recorded(sink)]
-    assert code == 0, waiting.output[-3000:]
-    assert len(found) == len(set(found))
-    assert set(found) == expected
+    waiting = driver()
+    for _ in range(CRASHES):
+        running, waiting = waiting.run(job), driver()
+        wanted = len(list(sink.glob("*.json"))) + chance.randrange(4)
+        wait_until(
+            lambda wanted=wanted: len(list(sink.glob("*.json"))) >= wanted,  # type: ignore[misc]
+            90,
+            "some batches of this driver",
+        )
+        threading.Event().wait(chance.random() / 2)  # the random point
+        running.kill()
+    finish(job, expected, waiting)

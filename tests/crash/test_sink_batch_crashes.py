@@ -15,12 +15,6 @@ pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.m
 
 
 @pytest.fixture
-def brokers(cluster_a: KafkaBroker, cluster_b: KafkaBroker) -> dict[str, KafkaBroker]:
-    """Two clusters that are shared: not to be killed."""
-    return {"a": cluster_a, "b": cluster_b}
-
-
-@pytest.fixture
 def world(brokers: dict[str, KafkaBroker], tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     """Rows to be written by one sink, with the test's name."""
     with World(brokers, tmp_path, request.node.name.replace("_", "-"), drivers=2) as world:

@@ -31,12 +31,6 @@ def _world_of(tmp_path: Path) -> Iterator[NewWorld]:
         yield lambda brokers, name, **more: stack.enter_context(World(brokers, tmp_path, name, **more))
 
 
-@pytest.fixture
-def brokers(cluster_a: KafkaBroker, cluster_b: KafkaBroker) -> dict[str, KafkaBroker]:
-    """Two clusters that are shared: not to be killed."""
-    return {"a": cluster_a, "b": cluster_b}
-
-
 @pytest.fixture(scope="module")
 def mortals() -> Iterator[dict[str, KafkaBroker]]:
     """Two clusters of this module alone, to be killed and started again."""

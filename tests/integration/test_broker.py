@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.testing import BrokerError, KafkaBroker, broker, produce, wait_until
 from dynamic_kafka.testing.configuration import free_ports
+from tests.spark.tables import FOR_EVER
 
 pytestmark = pytest.mark.broker
 
@@ -73,7 +74,7 @@ def test_two_clusters_at_once_keep_their_records_apart(
 
 def test_produce_sets_partition_time_and_headers(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
     """`produce` writes null keys and values, the partition, the record time and the headers it is given."""
-    name = topic(cluster_a, partitions=2)
+    name = topic(cluster_a, partitions=2, config=FOR_EVER)
     produce(
         cluster_a.bootstrap_servers,
         name,

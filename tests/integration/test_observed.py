@@ -14,7 +14,7 @@ from dynamic_kafka.source.driver.observed import ObservedEnumerator
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile, Query
 from tests.histories import records, write
-from tests.spark.tables import Topic
+from tests.spark.tables import FOR_EVER, Topic
 
 pytestmark = pytest.mark.broker
 
@@ -110,7 +110,7 @@ def test_a_cluster_that_is_gone_is_told_with_its_reason(
 
 def test_what_is_left_of_a_history_is_told(cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
     """After each finished batch, until Kafka is read; then nothing is left."""
-    name = topic(cluster_a)
+    name = topic(cluster_a, config=FOR_EVER)
     rows = records(name, range(8))
     last_ms = rows[-1]["timestamp"] // 1000
     produce(cluster_a.bootstrap_servers, name, [(row["key"], row["value"]) for row in rows], timestamp_ms=last_ms)

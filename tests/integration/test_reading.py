@@ -16,11 +16,11 @@ from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInit
 from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import Query, read_batch
+from tests.spark.tables import FOR_EVER
 
 pytestmark = pytest.mark.broker
 
 Topic = Callable[..., str]
-FOR_EVER = {"retention.ms": "-1"}  # records with old times would be deleted at once
 
 
 def options(broker: KafkaBroker, topic: str, **more: str) -> dict[str, str]:

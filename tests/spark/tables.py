@@ -37,7 +37,7 @@ MURMUR2 = {
 """org.apache.kafka.common.utils.UtilsTest.testMurmur2"""
 
 FOR_EVER = {"retention.ms": "-1"}
-"""A topic's configuration, for records of long ago."""
+"""A topic's configuration, for records of long ago: without it they are deleted at once."""
 
 
 def on(broker: KafkaBroker, topic: str, **formats: str) -> dict[str, str]:

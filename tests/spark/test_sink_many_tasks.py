@@ -21,7 +21,7 @@ from tests.spark.tables import Topic
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
-_TASKS = 400
+_TASKS = 120
 _SCRIPT = """
     import resource, sys
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
@@ -42,7 +42,7 @@ _SCRIPT = """
 """
 
 
-def test_400_tasks_in_two_workers_with_1024_files(cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
+def test_120_tasks_in_two_workers_with_1024_files(cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
     """Producers follow the tasks that run at once; ids follow the tasks of a batch, and the next batch uses them again."""
     name, mark = topic(cluster_a), uuid.uuid4().hex
     command = [sys.executable, "-c", textwrap.dedent(_SCRIPT), cluster_a.bootstrap_servers, name, str(_TASKS)]

@@ -1,0 +1,31 @@
+"""What crash tests share: two clusters, and drivers that end with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from dynamic_kafka.testing import KafkaBroker
+from tests.crash.drivers import ENVIRONMENT, Driver, NewDriver
+
+
+@pytest.fixture
+def brokers(cluster_a: KafkaBroker, cluster_b: KafkaBroker) -> dict[str, KafkaBroker]:
+    """Two clusters that are shared: not to be killed."""
+    return {"a": cluster_a, "b": cluster_b}
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[NewDriver]:
+    """Starts drivers of a module, which wait for their jobs; those that run after the test are killed."""
+    started: list[Driver] = []
+
+    def start(module: str = "tests.crash.driver", conf: Mapping[str, str] | None = None) -> Driver:
+        started.append(Driver(module, tmp_path / f"driver-{len(started)}.log", ENVIRONMENT, conf))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
