@@ -24,8 +24,8 @@ export PATH := $(PATH):$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pyspark-dynamic-ka
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own.
 PYTEST = $(BIN)/python -m pytest
-# More processes than there are cores, each with brokers and a Spark session of its own: for half of their time they wait, for
-# answers, time-outs and drivers that start. The files with the long tests come first.
+# Each process has brokers and a Spark session of its own. The short tests wait for half of their time, so there are more processes
+# than cores. The files with the long tests come first.
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
 ##@ Set-up
@@ -76,7 +76,7 @@ format: install ## Repair what can be repaired of style and formatting
 ##@ Tests
 
 test: install ## Run what a change needs, in minutes, e.g. PYTEST_ARGS='tests/unit -k jaas'
-	$(PYTEST) -n 4 $(BY_FILE) -m 'not slow and not crash and not network' $(PYTEST_ARGS)
+	$(PYTEST) -n 3 $(BY_FILE) -m 'not slow and not crash and not network' $(PYTEST_ARGS)
 
 test-kernel: install ## Run the tests of the native kernel that are in Rust; the first time it is compiled for two minutes
 	cd native && cargo test --quiet --release --workspace --lib --tests
@@ -86,10 +86,10 @@ fuzz: ## Give the native decoders damaged messages, with AddressSanitizer; for f
 	cd native && cargo +nightly fuzz run decode -- -max_len=600 $(or $(ARGS),-max_total_time=300)
 
 test-slow: install ## Run the longer tests, and those of properties with more examples
-	HYPOTHESIS_PROFILE=ci $(PYTEST) -n 3 $(BY_FILE) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=ci $(PYTEST) -n 2 $(BY_FILE) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
 
 test-crash: install ## Run the tests that kill processes midway, and explore the whole model of the protocol
-	$(PYTEST) -m crash -n 4 --dist worksteal $(PYTEST_ARGS)
+	$(PYTEST) -m crash -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-second-system: ## Run the unit tests on Debian 13, with Python 3.13, Java 21 and the kernel built there; as root
 	scripts/second-system make test PYTEST_ARGS=tests/unit

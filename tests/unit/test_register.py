@@ -15,7 +15,7 @@ from dynamic_kafka.spark.datasource import NAME, DynamicKafkaDataSource, activat
 def test_the_format_is_registered_once(known: bool | None) -> None:  # noqa: FBT001
     """Not if Spark has found it by itself; with Spark Connect nobody can be asked, and it is registered."""
     manager = Mock(dataSourceExists=Mock(return_value=known))
-    session: Any = SimpleNamespace(dataSource=Mock())
+    session: Any = SimpleNamespace(dataSource=Mock(), conf=Mock())
     if known is not None:
         session._jsparkSession = Mock(**{"sessionState.return_value.dataSourceManager.return_value": manager})
     register_format(session)
@@ -25,6 +25,7 @@ def test_the_format_is_registered_once(known: bool | None) -> None:  # noqa: FBT
         session.dataSource.register.assert_not_called()
     else:
         session.dataSource.register.assert_called_once_with(DynamicKafkaDataSource)
+    session.conf.set.assert_called_once_with("spark.sql.python.filterPushdown.enabled", "true")
 
 
 def test_a_session_becomes_the_active_one() -> None:
