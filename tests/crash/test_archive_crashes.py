@@ -15,7 +15,7 @@ import pytest
 from dynamic_kafka import archive
 from dynamic_kafka.history.archive.log import read_archive
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.crash.drivers import NewDriver
+from tests.crash.drivers import DRIVER_S, NewDriver
 from tests.crash.test_crashes import held, steady_producers
 from tests.engine import MetadataFile
 
@@ -58,7 +58,7 @@ def test_a_killed_archive_has_each_record_once(
         for _ in range(KILLS):
             running, waiting = waiting.run(job), driver(module)
             before = batches()
-            wait_until(lambda before=before: batches() > before, 90, "a batch")  # type: ignore[misc]
+            wait_until(lambda before=before: batches() > before, DRIVER_S, "a batch")  # type: ignore[misc]
             time.sleep(chance.random())  # at any point of a batch
             if chance.random() < 0.5:
                 archive.compact(path, before=tomorrow)
@@ -69,7 +69,7 @@ def test_a_killed_archive_has_each_record_once(
     Path(job["stop"]).touch()
     job["options"].pop("maxOffsetsPerTrigger")
     last = waiting.run(job)
-    assert last.wait(150) == 0, last.output[-3000:]
+    assert last.wait(DRIVER_S) == 0, last.output[-3000:]
     expected = set.union(*(held(broker, cluster, name) for cluster, broker in brokers.items()))
     found = archive.verify(path)
     assert found.problems == ()

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.crash.driver import recorded
-from tests.crash.drivers import ENVIRONMENT, Driver, NewDriver
+from tests.crash.drivers import DRIVER_S, ENVIRONMENT, Driver, NewDriver
 from tests.crash.standalone import StandaloneCluster
 from tests.engine import MetadataFile
 
@@ -70,7 +70,7 @@ def finish(job: dict[str, Any], expected: set[tuple[str, str, int, int]], last: 
     sink = Path(job["sink"])
     job["options"].pop("maxOffsetsPerTrigger")
     (sink / "stop").write_text(str(len(expected)))
-    code = last.run(job).wait(150)
+    code = last.run(job).wait(DRIVER_S)
     rows = [tuple(row[:4]) for row in recorded(sink)]
     assert code == 0, last.output[-3000:]
     assert len(rows) == len(set(rows))
@@ -105,14 +105,14 @@ def test_killed_drivers_lose_and_repeat_nothing(
             before = len(list(sink.glob("*.json")))
             wait_until(
                 lambda before=before: len(list(sink.glob("*.json"))) > before,  # type: ignore[misc]
-                90,
+                DRIVER_S,
                 "a batch of this driver",
             )
             file.write(s={c: parts[c] for c in clusters})
             batches = before + 1 + chance.randrange(4)
             wait_until(
                 lambda batches=batches: len(list(sink.glob("*.json"))) >= batches,  # type: ignore[misc]
-                60,
+                DRIVER_S,
                 "some more batches",
             )
             threading.Event().wait(chance.random() / 2)  # the random point
@@ -135,14 +135,14 @@ def test_a_broker_killed_and_brought_back(
     for broker in brokers.values():
         produce(broker.bootstrap_servers, name, [(None, b"v")] * 300)
     running.run(job)
-    wait_until(lambda: len(recorded(sink)) > 50, 90, "the first batches")
+    wait_until(lambda: len(recorded(sink)) > 50, DRIVER_S, "the first batches")
     mortal.kill()
     mortal.restart()
     for broker in brokers.values():
         produce(broker.bootstrap_servers, name, [(None, b"v")] * 300)
     expected = held(cluster_a, "a", name) | held(mortal, "b", name)
     (sink / "stop").write_text(str(len(expected)))
-    assert running.wait(120) == 0, running.output[-3000:]
+    assert running.wait(DRIVER_S) == 0, running.output[-3000:]
     rows = [tuple(row[:4]) for row in recorded(sink)]
     assert len(rows) == len(set(rows))
     assert set(rows) == expected
@@ -174,13 +174,13 @@ def test_standalone_cluster_spreads_tasks_and_survives_a_killed_executor(
     conf = {"spark.executor.cores": "1", "spark.executor.memory": "512m"}
     with StandaloneCluster(tmp_path, ENVIRONMENT) as spark:
         running = driver(conf={"spark.master": spark.address, **conf}).run(job)
-        wait_until(lambda: len({row[4] for row in recorded(sink)}) == 2, 120, "rows from both executors")
+        wait_until(lambda: len({row[4] for row in recorded(sink)}) == 2, DRIVER_S, "rows from both executors")
         os.kill(executors(tmp_path)[0], signal.SIGKILL)
         for broker in brokers.values():
             produce(broker.bootstrap_servers, name, [(None, b"v")] * 5000)
         expected = held(cluster_a, "a", name) | held(cluster_b, "b", name)
         (sink / "stop").write_text(str(len(expected)))
-        assert running.wait(150) == 0, running.output[-3000:]
+        assert running.wait(DRIVER_S) == 0, running.output[-3000:]
     rows = [tuple(row[:4]) for row in recorded(sink)]
     assert len(rows) == len(set(rows))
     assert set(rows) == expected

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.crash.drivers import NewDriver
+from tests.crash.drivers import DRIVER_S, NewDriver
 from tests.crash.test_crashes import finish
 from tests.engine import read_batch
 from tests.histories import write
@@ -58,7 +58,7 @@ def test_drivers_killed_across_the_switch_lose_and_repeat_nothing(
         wanted = len(list(sink.glob("*.json"))) + chance.randrange(4)
         wait_until(
             lambda wanted=wanted: len(list(sink.glob("*.json"))) >= wanted,  # type: ignore[misc]
-            90,
+            DRIVER_S,
             "some batches of this driver",
         )
         threading.Event().wait(chance.random() / 2)  # the random point
