@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer
@@ -15,10 +13,10 @@ from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 from dynamic_kafka.source.rules.pruning import Condition
 from dynamic_kafka.testing import KafkaBroker
 from tests.spark.tables import Topic
+from tests.spark.texts import session
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-_CONF = "spark.sql.python.filterPushdown.enabled"
 _NOON_MS = 1_711_843_200_000  # 31 March 2024, 00:00 UTC: Europe's clocks change an hour later
 _MINUTES = [0, 5, 3, 90, 4, 61, 60, 59, 200, 2, 150, 201, 1, 199, 0]
 
@@ -31,19 +29,6 @@ def write(broker: KafkaBroker, topic: str) -> None:
         for minute in _MINUTES:
             producer.produce(topic, b"v", partition=partition, timestamp=_NOON_MS + minute * 60_000)
     assert producer.flush(30) == 0
-
-
-@contextmanager
-def setting(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    """Set these settings of the session for a while."""
-    before = {name: spark.conf.get(name) for name in values}
-    for name, value in values.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, known in before.items():
-            spark.conf.set(name, known)  # type: ignore[arg-type]
 
 
 def table(spark: SparkSession, broker: KafkaBroker, topic: str, **options: str) -> DataFrame:
@@ -74,7 +59,7 @@ def test_the_rows_are_the_same_with_and_without_push_down(
     write(cluster_a, name)
     found = []
     for pushed in ("true", "false"):
-        with setting(spark, {_CONF: pushed, "spark.sql.session.timeZone": "Europe/Berlin"}):
+        with session(spark, python_filterPushdown_enabled=pushed, session_timeZone="Europe/Berlin"):
             rows = table(spark, cluster_a, name).where(condition).select("partition", "offset", "timestamp")
             each = table(spark, cluster_a, name, maxRecordsPerPartition="1").where(condition)
             found.append((sorted(rows.collect()), each.rdd.getNumPartitions()))

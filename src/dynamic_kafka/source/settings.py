@@ -50,7 +50,7 @@ class SourceSettings:
         unavailable_after_ms: The time without an answer after which a cluster counts as unavailable.
         metrics: What is reported to the metrics server; None for nothing.
         history: What is read before Kafka; None for nothing.
-        starts_by_default: Whether nobody has said where to start.
+        starts_by_default: True if no starting offsets were given.
         last_row: Whether a row follows the last record; see `spark.last_row`.
     """
 
@@ -230,7 +230,7 @@ class SourceSettings:
         return self.group_id or self.group_id_prefix
 
     def with_default_start(self, starting: KafkaOffsetsInitializer) -> SourceSettings:
-        """Return the settings with this start in place of earliest, if nobody has said where to start."""
+        """Return the settings with these starting offsets, if none were given."""
         return replace(self, starting=starting) if self.starts_by_default else self
 
     def cluster_properties(self, own: Mapping[str, str]) -> dict[str, str]:

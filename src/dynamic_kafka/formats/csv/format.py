@@ -108,7 +108,7 @@ _SCIENTIFIC = Option(
 
 
 def _spec(options: FormatOptions) -> Mapping[str, Any]:
-    """Return what the native kernel is told. A character that is not there is empty."""
+    """Return the options for the native kernel. A special character that is not used is an empty text."""
     quote = "" if _DISABLE_QUOTE_CHARACTER.of(options) else _QUOTE_CHARACTER.of(options)
     escape = _ESCAPE_CHARACTER.of(options) or ""
     return {

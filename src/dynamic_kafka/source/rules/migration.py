@@ -391,7 +391,7 @@ def _returned(state: ClusterOffsets, topic: str) -> ClusterOffsets:
 
 
 def add_marks(state: ClusterOffsets, tp: KafkaTopicPartition, found: Marks) -> bool:
-    """Keep marks of a partition, and return whether something changed. They have to be complete up to the end at most."""
+    """Keep marks of a partition, which must not go beyond its range. Return whether something changed."""
     kept = state.marks.get(tp, ())
     if not found.records:  # older ones say more
         return False
@@ -404,7 +404,7 @@ def add_marks(state: ClusterOffsets, tp: KafkaTopicPartition, found: Marks) -> b
 
 
 def unmarked(state: ClusterOffsets, topics: Collection[str]) -> list[KafkaTopicPartition]:
-    """Return the partitions of topics whose marks are not complete up to their positions."""
+    """Return the partitions of topics that have a position, and no marks that reach it."""
     return [
         tp
         for tp, (_, end) in sorted(state.ranges.items())
