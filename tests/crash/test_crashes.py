@@ -65,6 +65,16 @@ def steady_producers(brokers: Mapping[str, KafkaBroker], topic: str) -> Iterator
             thread.join()
 
 
+def batches_in(sink: Path) -> int:
+    """How many batches are written."""
+    return len(list(sink.glob("*.json")))
+
+
+def wait_for_batches(sink: Path, count: int) -> None:
+    """Wait until so many batches are written."""
+    wait_until(lambda: batches_in(sink) >= count, DRIVER_S, f"{count} batches")
+
+
 def finish(job: dict[str, Any], expected: set[tuple[str, str, int, int]], last: Driver) -> None:
     """Let a last driver read the rest, without the limit, then compare the sink with what the brokers hold."""
     sink = Path(job["sink"])
@@ -102,19 +112,10 @@ def test_killed_drivers_lose_and_repeat_nothing(
     with steady_producers(brokers, name):
         for clusters in changes:
             running, waiting = waiting.run(job), driver()
-            before = len(list(sink.glob("*.json")))
-            wait_until(
-                lambda before=before: len(list(sink.glob("*.json"))) > before,  # type: ignore[misc]
-                DRIVER_S,
-                "a batch of this driver",
-            )
+            before = batches_in(sink)
+            wait_for_batches(sink, before + 1)
             file.write(s={c: parts[c] for c in clusters})
-            batches = before + 1 + chance.randrange(4)
-            wait_until(
-                lambda batches=batches: len(list(sink.glob("*.json"))) >= batches,  # type: ignore[misc]
-                DRIVER_S,
-                "some more batches",
-            )
+            wait_for_batches(sink, before + 1 + chance.randrange(4))
             threading.Event().wait(chance.random() / 2)  # the random point
             running.kill()
     expected = set().union(*(held(broker, c, name) for c, broker in brokers.items()))

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.crash.drivers import DRIVER_S, NewDriver
-from tests.crash.test_crashes import finish
+from dynamic_kafka.testing import KafkaBroker, produce
+from tests.crash.drivers import NewDriver
+from tests.crash.test_crashes import batches_in, finish, wait_for_batches
 from tests.engine import read_batch
 from tests.histories import write
 
@@ -55,12 +55,7 @@ def test_drivers_killed_across_the_switch_lose_and_repeat_nothing(
     waiting = driver()
     for _ in range(CRASHES):
         running, waiting = waiting.run(job), driver()
-        wanted = len(list(sink.glob("*.json"))) + chance.randrange(4)
-        wait_until(
-            lambda wanted=wanted: len(list(sink.glob("*.json"))) >= wanted,  # type: ignore[misc]
-            DRIVER_S,
-            "some batches of this driver",
-        )
+        wait_for_batches(sink, batches_in(sink) + chance.randrange(4))
         threading.Event().wait(chance.random() / 2)  # the random point
         running.kill()
     finish(job, expected, waiting)
