@@ -3,7 +3,6 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
-SOAK_ARGS ?= --crashes 200
 ARGS ?=
 
 VENV := .venv
