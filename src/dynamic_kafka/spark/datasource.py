@@ -375,7 +375,8 @@ class _ExecutorSide:
         tally = self._tally(partition)
         if self._value_row is None:
             return self._batches(partition.task, tally, wanted)
-        from dynamic_kafka.spark.value_rows import completed, counted, gathered, values_of
+        from dynamic_kafka.formats.arrow import arrow_type
+        from dynamic_kafka.spark.value_rows import completed, counted, gathered, projected, values_of
 
         columns = wanted
         if UNDECODED in columns:
@@ -390,7 +391,9 @@ class _ExecutorSide:
         if values.decoder is not None:
             batches = batches if is_total else completed(batches, values.decoder)
             batches = batches if tally is None else counted(batches, tally, "errors")
-        return gathered(batches, wanted) if UNDECODED in wanted else batches
+        batches = gathered(batches, wanted) if UNDECODED in wanted else batches
+        row = arrow_type(self._value_row.dataType)
+        return batches if row == values.field.type else projected(batches, row)
 
     def _batches(
         self,

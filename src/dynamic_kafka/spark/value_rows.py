@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.formats import ERROR, Decoder, format_named
-from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.arrow import arrow_type, decoded_type
 from dynamic_kafka.rows import COLUMNS, VALUE_ROW
 from dynamic_kafka.source.executor.fetcher import Decoding
 from dynamic_kafka.spark.datasource import UNDECODED, UNDECODED_TYPE
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dynamic_kafka.observe.reports import UnreadKind
     from dynamic_kafka.source.executor.tally import Tally
 
-__all__ = ["Values", "completed", "counted", "gathered", "values_of"]
+__all__ = ["Values", "completed", "counted", "gathered", "projected", "values_of"]
 
 _UNDECODED = pa.struct([(name, COLUMNS[name]) for name in UNDECODED_TYPE.names])
 
@@ -34,7 +34,7 @@ class Values(NamedTuple):
     """How values are decoded.
 
     Attributes:
-        field: The Arrow field of the column `VALUE_ROW`.
+        field: The Arrow field of the column `VALUE_ROW` with all columns of the values.
         decoding: What the native kernel does.
         decoder: What decodes the values that the kernel leaves, and those that it does not fetch; None if Spark does.
     """
@@ -48,14 +48,23 @@ def values_of(column: StructField) -> Values:
     """Return how the values of the column are decoded. Its metadata has it, with the options of a format with a decoder."""
     spec = json.loads(column.metadata["spec"])
     schema = StructType.fromJson(spec.pop("schema"))
-    field = pa.field(column.name, arrow_type(column.dataType))
     decoding = Decoding(pa.schema(arrow_type(schema)), json.dumps(spec))
     if "options" not in column.metadata:
-        return Values(field, decoding)
+        return Values(pa.field(column.name, arrow_type(column.dataType)), decoding)
+    field = pa.field(column.name, arrow_type(decoded_type(schema)))
     make = format_named(spec["format"]).decoder
     assert make is not None
     decoder = make(schema, json.loads(column.metadata["options"]))
     return Values(field, decoding._replace(look_up=decoder.schemas), decoder)
+
+
+def projected(batches: Iterator[pa.RecordBatch], row: pa.StructType) -> Iterator[pa.RecordBatch]:
+    """Yield batches with only the fields of `row` in `VALUE_ROW`: each field costs where it is handed over to Spark."""
+    for batch in batches:
+        rows = batch[VALUE_ROW]
+        arrays = [rows.field(field.name) for field in row]
+        mask = rows.is_null() if rows.null_count else None
+        yield _with(batch, VALUE_ROW, pa.StructArray.from_arrays(arrays, fields=[*row], mask=mask))
 
 
 def completed(batches: Iterator[pa.RecordBatch], decoder: Decoder) -> Iterator[pa.RecordBatch]:
@@ -151,4 +160,4 @@ def _completed(batch: pa.RecordBatch, decoder: Decoder) -> pa.RecordBatch:
 
 def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
     place = batch.schema.get_field_index(name)
-    return batch.set_column(place, batch.schema.field(place), column)
+    return batch.set_column(place, batch.schema.field(place).with_type(column.type), column)

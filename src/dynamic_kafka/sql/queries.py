@@ -22,7 +22,7 @@ from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.spark.datasource import activate
 from dynamic_kafka.sql.catalog import Catalog, View, hinted
 from dynamic_kafka.sql.connectors.table import OtherTable
-from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, qualified
+from dynamic_kafka.sql.definition import MetadataColumn, Name, PhysicalColumn, qualified
 from dynamic_kafka.sql.load_errors import loading
 from dynamic_kafka.sql.names import qualified_tables, unqualified
 from dynamic_kafka.sql.ordered import Arrivals
@@ -33,6 +33,7 @@ from dynamic_kafka.sql.stream_errors import of_streams
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table, read_table
 from dynamic_kafka.sql.types import cast_type
+from dynamic_kafka.sql.used_columns import used_names, with_columns
 from dynamic_kafka.sql.versions import VersionedTables
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Queries:
         self._spark = spark
         self._made: dict[str, bool] = {}  # whether it is a stream
         self._making: set[str] = set()
+        self._narrow: dict[tuple[object, ...], DataFrame] = {}
         self._refusal: AnalysisException | None = None
         self.lock = lock_of(spark)
         self.catalog = Catalog(spark, self.forget)
@@ -117,6 +119,7 @@ class Queries:
                 if translated != text:
                     _check_settings(settings)
                 rows = self._spark.sql(translated)
+                rows = self._narrowed(query, translated, rows, streaming=streaming)
             if rows.isStreaming and self._arrivals.differs(query, of_view=of_view):
                 translated, rows = self._as_stream(query)
         except AnalysisException as error:
@@ -130,6 +133,42 @@ class Queries:
             known = {*self.catalog.tables, *self.catalog.views}
             raise cause_of(error, query, self._refusal, problems=problems, known=known, spark=self._spark) from None
         return rows
+
+    def _narrowed(self, query: Query, translated: str, rows: DataFrame, *, streaming: bool) -> DataFrame:
+        """Return the rows of a query, from tables with only the columns that it uses.
+
+        Spark's Python data sources do not learn which columns a query needs. So such tables stand in the place of the whole
+        ones while Spark analyzes the query a second time. What is wrong in it was said by then, with all columns known.
+        """
+        used = used_names(query, self._is_known)
+        if used is None:
+            return rows
+        narrow: dict[str, DataFrame] = {}
+        for key in self.catalog.read_by(query.text):
+            table = self.catalog.tables.get(key)
+            if not isinstance(table, KafkaTable) or self._made.get(key) != streaming:
+                continue
+            definition = with_columns(table.definition, used, streaming=streaming)
+            if definition == table.definition:
+                continue
+            found = (key, streaming, *(column.name for column in definition.columns))
+            if found not in self._narrow:
+                self._narrow[found] = self._read(replace(table, definition=definition), streaming=streaming)
+            narrow[key] = self._narrow[found]
+        if not narrow:
+            return rows
+        whole = {key: self._spark.table(quoted(key)) for key in narrow}
+        try:
+            for key, table_rows in narrow.items():
+                table_rows.createOrReplaceTempView(quoted(key))
+            return self._spark.sql(translated)
+        finally:
+            for key, table_rows in whole.items():
+                table_rows.createOrReplaceTempView(quoted(key))
+
+    def _is_known(self, name: Name) -> bool:
+        """Return whether a name is of a table or view here, or of a table in a catalog of Spark, which cannot read ours."""
+        return len(name) > 1 or name[-1].lower() in {*self.catalog.tables, *self.catalog.views}
 
     def _as_stream(self, query: Query) -> tuple[str, DataFrame]:
         """Return the translation of such a query, and its rows."""
@@ -243,6 +282,7 @@ class Queries:
                 self._spark.catalog.dropTempView(key)
                 del known[key]
         self._made.clear()
+        self._narrow.clear()
 
     def _is_made(self, key: str, *, streaming: bool) -> bool:
         """Return whether a table or view can be read as it was made. One of files has the files that were there then."""

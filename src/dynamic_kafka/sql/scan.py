@@ -78,7 +78,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
 
     Args:
         spark: The session, with `format("dynamic-kafka")` registered.
-        table: The table.
+        table: The table. Its definition may be without the columns that a query does not use.
         streaming: True for a stream, False for a batch of the current records.
 
     Returns:
@@ -305,7 +305,17 @@ def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
         return StructField(VALUE_ROW, _nullable(decoded_struct(form, schema)), metadata={"spec": spec})
 
     # Options hold references to secrets, which are looked up where values are decoded. Plans show no column's metadata.
-    return StructField(VALUE_ROW, decoded_type(schema), metadata={"spec": spec, "options": json.dumps(dict(options))})
+    metadata = {"spec": spec, "options": json.dumps(dict(options))}
+    return StructField(VALUE_ROW, decoded_type(_used(schema, table)), metadata=metadata)
+
+
+def _used(schema: StructType, table: KafkaTable) -> StructType:
+    """Return the fields of the value that are handed over. All are decoded, so an unused one can be an error, too."""
+    if table.value.format.changelog:
+        return schema
+    columns = {column.name for column in table.definition.columns}
+    fields = zip(schema.fields, table.value.columns, strict=True)
+    return StructType([field for field, column in fields if column in columns])
 
 
 def _nullable(type_: DataType) -> Any:

@@ -1,0 +1,137 @@
+"""Which columns a query can use, from its words: a column is used only where its name is written. Pure.
+
+So a table needs no column whose name is not among the words of the query, wherever the name stands and whatever it means
+there. Only the columns that a query does not name are left to find, and these constructs have them all:
+
+1. `*`, other than in `COUNT(*)` and `EXISTS (SELECT * ...)`. That of a SELECT from other SELECTs stands for columns which
+   these name.
+2. NATURAL JOIN, PIVOT, UNPIVOT, new names for all columns (`t AS x (a, b)`), and a table that is the argument of a function
+   other than Flink's windows.
+3. `IDENTIFIER('...')`, which makes a name of a text.
+4. Spark's own temporary views: their queries are not known here, and may read our tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from dynamic_kafka.sql.definition import ComputedColumn, TableDefinition
+from dynamic_kafka.sql.parser.lexer import tokenize
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.definition import Name
+    from dynamic_kafka.sql.dialect.query import Query
+
+__all__ = ["used_names", "with_columns"]
+
+
+def with_columns(table: TableDefinition, names: frozenset[str], *, streaming: bool) -> TableDefinition:
+    """Return a table with only the columns that are among `names`, and those which these are computed of.
+
+    Args:
+        table: The table.
+        names: Names from `used_names`.
+        streaming: True to keep the column of the watermark, too: it follows all rows, whatever a query uses.
+    """
+    kept = names
+    if streaming and table.watermark is not None:
+        kept |= {_folded(table.watermark.column)}
+    for column in reversed(table.columns):  # a column is computed of columns before it
+        if isinstance(column, ComputedColumn) and _folded(column.name) in kept:
+            kept |= _words(column.expression)
+    return replace(table, columns=tuple(column for column in table.columns if _folded(column.name) in kept))
+
+
+def used_names(query: Query, is_known: Callable[[Name], bool]) -> frozenset[str] | None:
+    """Return names among which those of all columns are that a query uses; None if it may use any column.
+
+    Args:
+        query: The parsed query.
+        is_known: Returns whether a name is that of a table or view here, or of a table in a catalog of Spark.
+    """
+    words = _words(query.text)
+    if query.tree is None or "identifier" in words:
+        return None
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.query import part_of_with
+    from dynamic_kafka.sql.names import name_in
+
+    tree = query.tree
+    if tree.find(exp.Pivot) is not None or any(join.method == "NATURAL" for join in tree.find_all(exp.Join)):
+        return None
+    if any(_stands_for_columns(star) for star in tree.find_all(exp.Star)):
+        return None
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and part_of_with(table) is None:
+            if not is_known(name_in(table)) or not _is_read_by_names(table):
+                return None
+        elif not isinstance(table.this, exp.Identifier) and (_renames(table) or not _is_window(table.this)):
+            return None
+    return words
+
+
+@lru_cache(maxsize=64)
+def _words(text: str) -> frozenset[str]:
+    """Return all words and names in a text of SQL."""
+    return frozenset(_folded(token.text) for token in tokenize(text) if token.kind in ("word", "name"))
+
+
+def _folded(name: str) -> str:
+    """Return the same text for all names that are one name for Spark: as Java's `equalsIgnoreCase`, or more."""
+    return name.upper().lower().replace("\u0307", "")
+
+
+def _stands_for_columns(star: exp.Star) -> bool:
+    """Return whether a star may stand for columns of a table."""
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.query import part_of_with
+
+    call = star.parent
+    if isinstance(call, exp.Count) or (isinstance(call, exp.Anonymous) and str(call.this).upper() == "COUNT"):
+        return False
+    select = star.find_ancestor(exp.Select)
+    if select is None:
+        return True
+    if isinstance(select.parent, exp.Exists) and star.parent is select:
+        return False
+    if select.args.get("laterals") or select.args.get("from_") is None:
+        return True
+    read = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
+    return not all(
+        (isinstance(one, exp.Subquery) and isinstance(one.this, exp.Query) and not one.args.get("joins"))
+        or (isinstance(one, exp.Table) and part_of_with(one) is not None)
+        for one in read
+    )
+
+
+def _is_read_by_names(table: exp.Table) -> bool:
+    """Return whether a table stands in a FROM or a JOIN, or in one of Flink's windows."""
+    from sqlglot import exp
+
+    if _renames(table):
+        return False
+    parent = table.parent
+    while isinstance(parent, exp.Kwarg) or (isinstance(parent, exp.Anonymous) and parent.this == "PARTITIONED"):
+        parent = parent.parent
+    return isinstance(parent, (exp.From, exp.Join)) or _is_window(parent)
+
+
+def _renames(table: exp.Table) -> bool:
+    """Return whether a query gives all columns of a table other names."""
+    alias = table.args.get("alias")
+    return alias is not None and bool(alias.args.get("columns"))
+
+
+def _is_window(call: exp.Expr | None) -> bool:
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
+
+    return isinstance(call, exp.Anonymous) and call.this in WINDOW_TABLES

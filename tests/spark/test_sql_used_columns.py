@@ -1,0 +1,106 @@
+"""Queries read only the columns that they use, with the same rows and errors as from whole tables."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dynamic_kafka.sql import TableEnvironment, queries
+from dynamic_kafka.testing import KafkaBroker, produce
+from tests.spark.tables import FOR_EVER, Topic, as_batches, create, on, rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+_COLUMNS = """
+    id INT, name STRING, amount DECIMAL(10, 2), day_ DATE, at_ TIMESTAMP(3), `größe` DOUBLE,
+    twice AS id * 2, more AS twice + 1,
+    `offset` BIGINT METADATA, time_ TIMESTAMP_LTZ(3) METADATA FROM 'timestamp',
+    WATERMARK FOR at_ AS at_ - INTERVAL '1' MINUTE
+"""
+_LINES = [f"{i},n{i % 3},{i}.5,2024-01-{i + 1:02},2024-01-01 00:{i:02}:00,{i}.25".encode() for i in range(12)]
+QUERIES = [
+    "SELECT id FROM t",
+    "SELECT COUNT(*) FROM t",
+    "SELECT name, SUM(amount) FROM t WHERE `größe` > 3 GROUP BY name",
+    "SELECT more, `offset` FROM t WHERE day_ >= DATE '2024-01-03'",
+    "SELECT l.id, r.name FROM t AS l JOIN t AS r ON l.twice = r.id",
+    "SELECT * FROM (SELECT name, id FROM t) WHERE id > 2",
+    "SELECT name FROM t WHERE NOT EXISTS (SELECT * FROM t AS o WHERE o.id > t.id)",
+    "WITH w AS (SELECT name AS n, COUNT(*) AS c FROM t GROUP BY name) SELECT n, c FROM w WHERE n <> 'n0'",
+    "SELECT window_start, SUM(id) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at_), INTERVAL '5' MINUTE)) GROUP BY window_start",
+    "SELECT id FROM v WHERE id > 3",
+    "SELECT id, n FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY name ORDER BY time_ DESC, id) AS n FROM t) WHERE n = 1",
+    "SELECT id FROM t UNION ALL SELECT twice FROM t",
+]
+
+
+@pytest.fixture
+def filled(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> TableEnvironment:
+    """An environment with the table `t`, and the view `v` of it."""
+    name = topic(cluster_a, config=FOR_EVER)
+    produce(cluster_a.bootstrap_servers, name, [(b"k", line) for line in _LINES], partition=0)
+    create(env, "t", _COLUMNS, on(cluster_a, name, format="csv") | {"scan.bounded.mode": "latest-offset"})
+    env.execute_sql("CREATE VIEW v AS SELECT id, UPPER(name) AS upper_name FROM t WHERE amount > 2")
+    return env
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_rows_are_those_of_whole_tables(
+    filled: TableEnvironment, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    """Aggregates, joins, subqueries, windows, views, computed columns and metadata."""
+    found = rows(filled, query)
+    monkeypatch.setattr(queries, "used_names", lambda *_: None)
+    assert found
+    assert sorted(found, key=repr) == sorted(rows(filled, query), key=repr)
+
+
+def test_only_used_columns_are_handed_over(spark: SparkSession, filled: TableEnvironment) -> None:
+    """Also through a view. The name of the table stays that of the whole table, for Spark's own queries."""
+
+    def fields(query: str) -> set[str]:
+        with as_batches(filled):
+            relation = filled.sql_query(query)._jdf.queryExecution().optimizedPlan().collectLeaves().head().schema()
+        names = relation.apply("value_row").dataType().fieldNames()
+        return {str(name) for name in names} - {"__error"}
+
+    assert fields("SELECT id FROM t") == {"id"}
+    assert fields("SELECT COUNT(*) FROM t") == set()
+    assert fields("SELECT upper_name FROM v") == {"id", "name", "amount"}
+    assert fields("SELECT * FROM t") == {"id", "name", "amount", "day_", "at_", "größe"}
+    with as_batches(filled):
+        filled.sql_query("SELECT id FROM t")
+        assert spark.table("t").columns[:3] == ["id", "name", "amount"]
+    with pytest.raises(PySparkException, match="`amount`"):
+        filled.sql_query("SELECT amont FROM t")
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_a_damaged_column_counts_although_no_query_uses_it(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, policy: str
+) -> None:
+    """As in Flink, which decodes whole messages."""
+    name = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, name, [(b"k", b"1,2024-01-01"), (b"k", b"2,never"), (b"k", b"3,2024-01-03")])
+    create(env, "damaged", "id INT, d DATE", on(cluster_a, name, format="csv") | {"format.on-error": policy})
+    if policy == "skip":
+        assert rows(env, "SELECT id FROM damaged") == [(1,), (3,)]
+        assert rows(env, "SELECT COUNT(*) FROM damaged") == [(2,)]
+        return
+    with pytest.raises(PySparkException, match="offset 1: the value cannot be read as csv"):
+        rows(env, "SELECT COUNT(*) FROM damaged WHERE id = 1")
+
+
+def test_keys_of_upserts_are_read_whatever_a_query_uses(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
+) -> None:
+    """A deletion has the columns of its key, and a key without one of its columns is an error."""
+    name = topic(cluster_a)
+    records = [(b"1", b"1,a,x"), (b"2", b"2,b,y"), (b"1", None)]
+    produce(cluster_a.bootstrap_servers, name, records, partition=0)
+    options = on(cluster_a, name, key="csv", value="csv") | {"connector": "upsert-kafka"}
+    options.pop("scan.startup.mode")
+    create(env, "u", "id INT, name STRING, other STRING, PRIMARY KEY (id) NOT ENFORCED", options)
+    assert rows(env, "SELECT name, row_kind FROM u") == [("a", "+U"), ("b", "+U"), (None, "-D")]
+    assert rows(env, "SELECT id, row_kind FROM u") == [(1, "+U"), (1, "-D"), (2, "+U")]
