@@ -8,7 +8,7 @@ environment that ran a query last owns the temporary view.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from dynamic_kafka.sql.definition import MetadataColumn, Name, PhysicalColumn, q
 from dynamic_kafka.sql.load_errors import loading
 from dynamic_kafka.sql.names import qualified_tables, unqualified
 from dynamic_kafka.sql.ordered import Arrivals
+from dynamic_kafka.sql.pushed_conditions import conditions_of
 from dynamic_kafka.sql.query_errors import cause_of, in_query
 from dynamic_kafka.sql.scan import finished
 from dynamic_kafka.sql.session_views import lock_of, one_at_a_time, owner, owners
@@ -33,7 +34,7 @@ from dynamic_kafka.sql.stream_errors import of_streams
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table, read_table
 from dynamic_kafka.sql.types import cast_type
-from dynamic_kafka.sql.used_columns import used_names, with_columns
+from dynamic_kafka.sql.used_columns import reads_known, used_names, with_columns
 from dynamic_kafka.sql.versions import VersionedTables
 
 if TYPE_CHECKING:
@@ -135,36 +136,59 @@ class Queries:
         return rows
 
     def _narrowed(self, query: Query, translated: str, rows: DataFrame, *, streaming: bool) -> DataFrame:
-        """Return the rows of a query, from tables with only the columns that it uses.
+        """Return the rows of a query, from tables with only what it uses.
 
         Spark's Python data sources do not learn which columns a query needs. So such tables stand in the place of the whole
         ones while Spark analyzes the query a second time. What is wrong in it was said by then, with all columns known.
         """
-        used = used_names(query, self._is_known)
-        if used is None:
+        if not reads_known(query, self._is_known):
             return rows
         narrow: dict[str, DataFrame] = {}
-        for key in self.catalog.read_by(query.text):
-            table = self.catalog.tables.get(key)
-            if not isinstance(table, KafkaTable) or self._made.get(key) != streaming:
+        for view, name, table in self._tables_of(query):
+            if not isinstance(table, KafkaTable) or self._made.get(view) != streaming:
                 continue
-            definition = with_columns(table.definition, used, streaming=streaming)
-            if definition == table.definition:
+            used = self._used(table, query, translated, name, streaming=streaming)
+            if used == table:
                 continue
-            found = (key, streaming, *(column.name for column in definition.columns))
+            found = (view, streaming, used.conditions, *(column.name for column in used.definition.columns))
             if found not in self._narrow:
-                self._narrow[found] = self._read(replace(table, definition=definition), streaming=streaming)
-            narrow[key] = self._narrow[found]
+                self._narrow[found] = self._read(used, streaming=streaming)
+            narrow[view] = self._narrow[found]
         if not narrow:
             return rows
-        whole = {key: self._spark.table(quoted(key)) for key in narrow}
+        whole = {view: self._spark.table(quoted(view)) for view in narrow}
         try:
-            for key, table_rows in narrow.items():
-                table_rows.createOrReplaceTempView(quoted(key))
+            for view, table_rows in narrow.items():
+                table_rows.createOrReplaceTempView(quoted(view))
             return self._spark.sql(translated)
         finally:
-            for key, table_rows in whole.items():
-                table_rows.createOrReplaceTempView(quoted(key))
+            for view, table_rows in whole.items():
+                table_rows.createOrReplaceTempView(quoted(view))
+
+    def _tables_of(self, query: Query) -> Iterator[tuple[str, str, Table]]:
+        """Yield the tables that a query reads: the name of the view that Spark knows it by, and the name in the query."""
+        for key in self.catalog.read_by(query.text) & self.catalog.tables.keys():
+            yield key, key, self.catalog.tables[key]
+        for place in query.options:
+            yield _hinted_view(query, place), hinted(query, place)[-1].lower(), self.catalog.with_options(query, place)
+
+    def _used(self, table: KafkaTable, query: Query, translated: str, name: str, *, streaming: bool) -> KafkaTable:
+        """Return a table with only the columns and the offsets that a query uses.
+
+        Args:
+            table: The table.
+            query: The query.
+            translated: The query as Spark gets it.
+            name: The name by which the query reads the table, in lower case.
+            streaming: Whether it is followed.
+        """
+        definition, names = table.definition, used_names(query, translated)
+        if names is not None:
+            definition = with_columns(definition, names, streaming=streaming)
+        # The rows of a history do not come from these offsets.
+        ranges = not streaming and "history.path" not in table.source
+        conditions = conditions_of(query, name, table.definition) if ranges else ()
+        return replace(table, definition=definition, conditions=conditions)
 
     def _is_known(self, name: Name) -> bool:
         """Return whether a name is of a table or view here, or of a table in a catalog of Spark, which cannot read ours."""
@@ -246,8 +270,7 @@ class Queries:
     def _view_of(self, query: Query, place: int, *, streaming: bool) -> str:
         """Return the name of a view of a table with the options of its hint in a query."""
         rows = self._read(self.catalog.with_options(query, place), streaming=streaming)
-        options = repr(sorted(query.options[place].items()))
-        view = f"{hinted(query, place)[-1]}__{hashlib.sha256(options.encode()).hexdigest()[:12]}"
+        view = _hinted_view(query, place)
         self._keep(rows, view, streaming=streaming)
         return view
 
@@ -309,6 +332,12 @@ class Queries:
             before._made.pop(key, None)
         known[key] = ref(self)
         self._made[key] = streaming
+
+
+def _hinted_view(query: Query, place: int) -> str:
+    """Return the name of the view of a table with the options of its hint in a query."""
+    options = repr(sorted(query.options[place].items()))
+    return f"{hinted(query, place)[-1]}__{hashlib.sha256(options.encode()).hexdigest()[:12]}"
 
 
 def _check_settings(settings: RuntimeConfig) -> None:

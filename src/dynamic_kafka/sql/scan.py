@@ -64,6 +64,7 @@ __all__ = ["check_expressions", "finished", "read"]
 _log = logging.getLogger(__name__)
 
 _ROW = "__row"
+_MESSAGE = "__message"
 _EVENT_TIME = "__rowtime"
 _END_US = 1 << 62  # in the year 148108
 _CHANGED = (
@@ -78,7 +79,8 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
 
     Args:
         spark: The session, with `format("dynamic-kafka")` registered.
-        table: The table. Its definition may be without the columns that a query does not use.
+        table: The table. Its definition may be without the columns that a query does not use, and its conditions leave out
+            messages that a query does not use.
         streaming: True for a stream, False for a batch of the current records.
 
     Returns:
@@ -107,7 +109,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
     needed = _needed(table, value_row)
     if streaming and settings.stopping is not None and table.definition.watermark is not None and _ends_alone(spark):
         needed = needed.add(LAST_ROW, BooleanType())
-    messages = reader.format(NAME).schema(needed).options(**options).load()
+    messages = _with_conditions(reader.format(NAME).schema(needed).options(**options).load(), table)
     dead_letter = None if table.letters is None else set_aside(table.letters)
     of_message = _columns_of(messages)
     readable = apply_error_policy(
@@ -266,6 +268,17 @@ def _history_row(table: KafkaTable) -> StructField | None:
     columns = [c for c in table.definition.columns if not isinstance(c, ComputedColumn)]
     row = StructType([StructField(c.name, _nullable(cast_type(c.type))) for c in columns])
     return StructField(HISTORY_ROW, row, metadata={"optional": [c.name for c in table.metadata]})
+
+
+def _with_conditions(messages: DataFrame, table: KafkaTable) -> DataFrame:
+    """Return the messages that fulfil the table's conditions. Spark tells the source of those which it can read by."""
+    if not table.conditions:
+        return messages
+    # The conditions have the names of the table's columns, which may be those of other columns of the source.
+    found = messages.select(F.struct("*").alias(_MESSAGE), *(_metadata(c).alias(c.name) for c in table.metadata))
+    for condition in table.conditions:
+        found = found.where(_computed(found, condition))
+    return found.select(f"{_MESSAGE}.*")
 
 
 def _columns_of(messages: DataFrame) -> Callable[[str], Column]:

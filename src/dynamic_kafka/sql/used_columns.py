@@ -1,25 +1,26 @@
 """Which columns a query can use, from its words: a column is used only where its name is written. Pure.
 
 So a table needs no column whose name is not among the words of the query, wherever the name stands and whatever it means
-there. Only the columns that a query does not name are left to find, and these constructs have them all:
+there. A name that is more than a word is always needed. Some constructs use columns without their names:
 
 1. `*`, other than in `COUNT(*)` and `EXISTS (SELECT * ...)`. That of a SELECT from other SELECTs stands for columns which
    these name.
 2. NATURAL JOIN, PIVOT, UNPIVOT, new names for all columns (`t AS x (a, b)`), and a table that is the argument of a function
    other than Flink's windows.
-3. `IDENTIFIER('...')`, which makes a name of a text.
-4. Spark's own temporary views: their queries are not known here, and may read our tables.
+
+`reads_known` refuses what may read our tables without their names: Spark's own temporary views, whose queries are not known
+here, table functions, and `IDENTIFIER('...')`, which makes a name of a text.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dynamic_kafka.sql.definition import ComputedColumn, TableDefinition
-from dynamic_kafka.sql.parser.lexer import tokenize
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from dynamic_kafka.sql.definition import Name
     from dynamic_kafka.sql.dialect.query import Query
 
-__all__ = ["used_names", "with_columns"]
+__all__ = ["reads_known", "used_names", "with_columns"]
+
+_WORD = re.compile(r"\w+")
 
 
 def with_columns(table: TableDefinition, names: frozenset[str], *, streaming: bool) -> TableDefinition:
@@ -44,42 +47,57 @@ def with_columns(table: TableDefinition, names: frozenset[str], *, streaming: bo
     for column in reversed(table.columns):  # a column is computed of columns before it
         if isinstance(column, ComputedColumn) and _folded(column.name) in kept:
             kept |= _words(column.expression)
-    return replace(table, columns=tuple(column for column in table.columns if _folded(column.name) in kept))
+    columns = (c for c in table.columns if _folded(c.name) in kept or not _WORD.fullmatch(c.name))
+    return replace(table, columns=tuple(columns))
 
 
-def used_names(query: Query, is_known: Callable[[Name], bool]) -> frozenset[str] | None:
+def used_names(query: Query, translated: str) -> frozenset[str] | None:
     """Return names among which those of all columns are that a query uses; None if it may use any column.
 
     Args:
-        query: The parsed query.
-        is_known: Returns whether a name is that of a table or view here, or of a table in a catalog of Spark.
+        query: The parsed query. It `reads_known` tables and views alone.
+        translated: What Spark gets, which may name columns that the query does not: those of a temporal join.
     """
-    words = _words(query.text)
-    if query.tree is None or "identifier" in words:
+    if query.tree is None:
         return None
     from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import part_of_with
-    from dynamic_kafka.sql.names import name_in
 
     tree = query.tree
     if tree.find(exp.Pivot) is not None or any(join.method == "NATURAL" for join in tree.find_all(exp.Join)):
         return None
     if any(_stands_for_columns(star) for star in tree.find_all(exp.Star)):
         return None
-    for table in tree.find_all(exp.Table):
-        if isinstance(table.this, exp.Identifier) and part_of_with(table) is None:
-            if not is_known(name_in(table)) or not _is_read_by_names(table):
-                return None
-        elif not isinstance(table.this, exp.Identifier) and (_renames(table) or not _is_window(table.this)):
-            return None
-    return words
+    if any(not _is_read_by_names(table) for table in tree.find_all(exp.Table)):
+        return None
+    return _words(query.text) | _words(translated)
+
+
+def reads_known(query: Query, is_known: Callable[[Name], bool]) -> bool:
+    """Return whether a query reads tables and views alone which are known to be here, or to be Spark's and not of ours.
+
+    Args:
+        query: The parsed query.
+        is_known: Returns whether a name is that of a table or view here, or of a table in a catalog of Spark.
+    """
+    if query.tree is None or "identifier" in _words(query.text):
+        return False
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.query import part_of_with
+    from dynamic_kafka.sql.names import name_in
+
+    return all(
+        part_of_with(table) is not None or is_known(name_in(table))
+        if isinstance(table.this, exp.Identifier)
+        else _is_window(table.this)
+        for table in query.tree.find_all(exp.Table)
+    )
 
 
 @lru_cache(maxsize=64)
 def _words(text: str) -> frozenset[str]:
-    """Return all words and names in a text of SQL."""
-    return frozenset(_folded(token.text) for token in tokenize(text) if token.kind in ("word", "name"))
+    """Return all words in a text of SQL, also those in its strings and comments."""
+    return frozenset(map(_folded, _WORD.findall(text)))
 
 
 def _folded(name: str) -> str:
@@ -112,21 +130,20 @@ def _stands_for_columns(star: exp.Star) -> bool:
 
 
 def _is_read_by_names(table: exp.Table) -> bool:
-    """Return whether a table stands in a FROM or a JOIN, or in one of Flink's windows."""
+    """Return whether a table stands in a FROM or a JOIN, or in one of Flink's windows, and its columns keep their names."""
     from sqlglot import exp
 
-    if _renames(table):
+    from dynamic_kafka.sql.dialect.query import part_of_with
+
+    if part_of_with(table) is not None:
+        return True
+    alias = table.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
         return False
     parent = table.parent
     while isinstance(parent, exp.Kwarg) or (isinstance(parent, exp.Anonymous) and parent.this == "PARTITIONED"):
         parent = parent.parent
     return isinstance(parent, (exp.From, exp.Join)) or _is_window(parent)
-
-
-def _renames(table: exp.Table) -> bool:
-    """Return whether a query gives all columns of a table other names."""
-    alias = table.args.get("alias")
-    return alias is not None and bool(alias.args.get("columns"))
 
 
 def _is_window(call: exp.Expr | None) -> bool:

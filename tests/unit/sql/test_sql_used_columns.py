@@ -7,7 +7,7 @@ import pytest
 from dynamic_kafka.sql.definition import ComputedColumn, Name, PhysicalColumn, TableDefinition, Watermark
 from dynamic_kafka.sql.dialect.query import parse_query
 from dynamic_kafka.sql.types import FlinkType
-from dynamic_kafka.sql.used_columns import used_names, with_columns
+from dynamic_kafka.sql.used_columns import reads_known, used_names, with_columns
 
 _INT, _TIME = FlinkType("INT"), FlinkType("TIMESTAMP", (3,))
 TABLE = TableDefinition(
@@ -32,7 +32,8 @@ def is_known(name: Name) -> bool:
 
 def used(query: str, *, streaming: bool = False) -> list[str] | None:
     """Return the columns of TABLE that a query can use; None for all."""
-    names = used_names(parse_query(query), is_known)
+    parsed = parse_query(query)
+    names = used_names(parsed, query) if reads_known(parsed, is_known) else None
     return None if names is None else [c.name for c in with_columns(TABLE, names, streaming=streaming).columns]
 
 
@@ -42,7 +43,7 @@ def used(query: str, *, streaming: bool = False) -> list[str] | None:
         ("SELECT a FROM t", ["a"]),
         ("SELECT A, t.`b` FROM T WHERE c > 1", ["a", "b", "c"]),
         ("SELECT COUNT(*) FROM t", []),
-        ("SELECT 'a', 'b' FROM t -- c", []),
+        ("SELECT COUNT(*) FROM t -- a", ["a"]),
         ("FROM t |> SELECT a", ["a"]),
         ("SELECT more FROM t", ["b", "twice", "more"]),
         ("SELECT `größe` FROM t", ["Größe"]),
@@ -99,10 +100,19 @@ def test_a_stream_keeps_the_time_of_its_watermark() -> None:
     assert used("SELECT a FROM t", streaming=False) == ["a"]
 
 
+def test_a_column_is_kept_if_only_the_translation_names_it_or_its_name_is_no_word() -> None:
+    """A temporal join is translated to a SELECT that names all columns of a table."""
+    table = TableDefinition(("t",), tuple(PhysicalColumn(name, _INT) for name in ("a", "b", "c", "a b", "x$")))
+    names = used_names(parse_query("SELECT a FROM t"), "SELECT a, struct(`t`.`b`) FROM t")
+    assert names is not None
+    assert [c.name for c in with_columns(table, names, streaming=False).columns] == ["a", "b", "a b", "x$"]
+
+
 @pytest.mark.parametrize(("column", "word"), [("s", "ſ"), ("k", "\u212a"), ("i", "ı"), ("i", "İ"), ("ß", "ß")])
 def test_names_that_are_one_name_for_spark_are_one(column: str, word: str) -> None:
     """Spark compares names as Java's equalsIgnoreCase."""
     table = TableDefinition(("t",), (PhysicalColumn(column, _INT), PhysicalColumn("other", _INT)))
-    names = used_names(parse_query(f"SELECT `{word}` FROM t"), is_known)
+    query = f"SELECT `{word}` FROM t"
+    names = used_names(parse_query(query), query)
     assert names is not None
     assert [c.name for c in with_columns(table, names, streaming=False).columns] == [column]
