@@ -81,8 +81,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     }
     if name not in simple:
         raise ConfigurationError(
-            f"Columns of type {data_type.simpleString()} are not supported by Avro and Protobuf. Remove them or change "
-            "their type"
+            f"Columns of type {data_type.simpleString()} are not supported. Remove them, or change their type"
         )
     return simple[name]
 

@@ -6,6 +6,7 @@ anything: the stream reader's threads start with Spark's first call, in the one 
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -21,7 +22,6 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -29,6 +29,7 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -38,6 +39,13 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import kernel
+from dynamic_kafka.spark.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    has_admission_control,
+)
 
 # Every Spark session imports this module through pyspark_dynamic_kafka, so slow modules are imported where they are used.
 if TYPE_CHECKING:
@@ -69,6 +77,8 @@ __all__ = [
     "activate",
     "registered",
 ]
+
+_log = logging.getLogger(__name__)
 
 NAME = "dynamic-kafka"
 ARCHIVE_PLAN = "__archive"
@@ -170,6 +180,12 @@ class DynamicKafkaDataSource(DataSource):
         """Return the reader for `spark.readStream`: from latest on by default, for a builder from earliest on."""
         columns, value_row = _checked(schema)
         settings = self._settings()
+        if settings.limited and not has_admission_control():
+            _log.warning(
+                "This version of Spark does not tell a source in Python about the trigger: with Trigger.AvailableNow and "
+                "Trigger.Once the query ends after one batch of the size that the limits allow. Leave the limits out with "
+                "these triggers, or use Spark 4.2 or newer"
+            )
         if self.source_objects is None:
             settings = settings.with_default_start(KafkaOffsetsInitializer.latest())
         return DynamicKafkaStreamReader(_with_columns(settings, schema), columns, value_row)
@@ -197,16 +213,22 @@ class DynamicKafkaDataSource(DataSource):
 
     def _sink_settings(self, schema: StructType) -> tuple[SinkSettings, Mapping[str, str]]:
         """Return the settings, and the specs of the columns whose rows the sink encodes."""
-        from pyspark.sql.pandas.types import to_arrow_schema
+        import pyarrow as pa
 
+        from dynamic_kafka.formats.arrow import arrow_type
         from dynamic_kafka.sink.configure import configure_sink
         from dynamic_kafka.sink.encoding import ENCODER
-        from dynamic_kafka.sink.records import check_schema
+        from dynamic_kafka.sink.records import COLUMNS, check_schema
 
         settings = configure_sink(self.options, self.sink_objects)
         specs = {f.name: f.metadata[ENCODER] for f in schema.fields if ENCODER in f.metadata}
-        bytes_ = [StructField(f.name, BinaryType()) if f.name in specs else f for f in schema.fields]
-        check_schema(to_arrow_schema(StructType(bytes_), timezone="UTC"), settings)
+
+        def sent(field: StructField) -> pa.DataType:
+            if field.name not in COLUMNS or isinstance(field.dataType, NullType):  # refused by its name, or as null
+                return pa.null()
+            return pa.binary() if field.name in specs else arrow_type(field.dataType)
+
+        check_schema(pa.schema([(field.name, sent(field)) for field in schema.fields]), settings)
         return settings, specs
 
     def _check(self) -> None:
@@ -489,6 +511,7 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
     ) -> None:
         self._settings, self._columns, self._value_row = settings, columns, value_row
         self._enumerator: SourceEnumerator | None = None
+        self._reached: dict[str, Any] | None = None
 
     def _open(self) -> SourceEnumerator:
         if self._enumerator is None:
@@ -509,9 +532,18 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
 
         return MARKER
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the offset document of the next batch, or `start` itself if there is nothing to read."""
-        return dict(self._open().latest_offset(start, limited=not isinstance(limit, ReadAllAvailable)))
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Return the offset document of the next batch, or `start` itself if there is nothing to read.
+
+        Before Spark 4.2 there are no arguments: see `versions`.
+        """
+        if start is None:
+            start = self.initialOffset() if self._reached is None else self._reached
+            limit = self.getDefaultReadLimit()
+        self._reached = dict(self._open().latest_offset(start, limited=not isinstance(limit, ReadAllAvailable)))
+        return self._reached
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return whether triggers are limited. The limits themselves are the user's options."""
@@ -532,6 +564,7 @@ class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTr
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch, from the text of its documents alone."""
         enumerator = self._open()
+        self._reached = end
         tasks = enumerator.tasks(start, end)
         if self._settings.metrics is None:
             return [DynamicKafkaInputPartition(task) for task in tasks]

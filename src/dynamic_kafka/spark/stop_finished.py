@@ -14,12 +14,13 @@ The thread ends with the session. A call that fails, such as a stop that times o
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
+
+from dynamic_kafka.spark.versions import offset_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,7 @@ def _stop_if_finished(query: StreamingQuery, next_check: dict[str, float]) -> No
 def _document(end_offset: Any) -> dict[str, Any]:
     """Return a source's offset if it is a document of this package, else an empty one."""
     try:
-        offset = json.loads(end_offset) if isinstance(end_offset, str) else end_offset
+        offset = offset_of(end_offset)
     except ValueError:
         return {}
     return offset if isinstance(offset, dict) and isinstance(offset.get("clusters"), dict) else {}
