@@ -41,12 +41,13 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RowError
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.format import ERROR
+from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.formats.protobuf import schemas as protobuf_schemas
-from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
 from dynamic_kafka.formats.protobuf.descriptors import MessageType, message_of_options, message_of_set
 from dynamic_kafka.formats.protobuf.encoding import encoder
 from dynamic_kafka.formats.protobuf.format import PROTOBUF
 from dynamic_kafka.formats.protobuf.message_header import header_of, header_size, message_indexes
+from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
 from dynamic_kafka.formats.schema_ids import id_of_header
@@ -159,8 +160,9 @@ FULL_ROW: dict[str, Any] = {
 
 def decode(type_: MessageType, schema: StructType, *payloads: bytes | None, **options: bool) -> list[Any]:
     """What is decoded, as Python objects."""
-    missing = Missing(options.pop("defaults", False), options.pop("unknown_columns", False))
-    result = decoder(type_, schema, missing, ignore_errors=options.pop("ignore_errors", False))(payloads)
+    plan = plan_of(type_, schema, Missing(options.pop("defaults", False), options.pop("unknown_columns", False)))
+    spec = {"format": "protobuf", "ignore_parse_errors": options.pop("ignore_errors", False), "plan": plan}
+    result = decoder(schema, spec).rows(pa.array(payloads, pa.binary()))
     result.validate(full=True)
     assert len(result) == len(payloads)
     assert [field.name for field in result.type] == [*schema.names, ERROR]

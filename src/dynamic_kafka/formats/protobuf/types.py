@@ -28,6 +28,7 @@ __all__ = [
     "enum_of",
     "field_of",
     "file_of_columns",
+    "has_required",
     "is_map",
     "kind_of",
     "message_of",
@@ -124,6 +125,22 @@ def field_of(descriptor: Descriptor, column: str) -> FieldDescriptor:
         return known[name]
     hint = suggestion(name, known) or f"; its fields are: {listed(known, _MOST_FIELDS) or 'none'}"
     raise ConfigurationError(f"Column '{column}' is not a field of the message {descriptor.full_name}{hint}")
+
+
+def has_required(descriptor: Descriptor) -> bool:
+    """Return whether a message or one that it may contain has required fields."""
+    seen: set[str] = set()
+
+    def within(descriptor: Descriptor) -> bool:
+        if descriptor.full_name in seen:
+            return False
+        seen.add(descriptor.full_name)
+        return any(
+            field.is_required or (field.message_type is not None and within(field.message_type))
+            for field in descriptor.fields
+        )
+
+    return within(descriptor)
 
 
 def check_types(field: FieldDescriptor, type_: DataType, column: str, *, element: bool = False) -> None:

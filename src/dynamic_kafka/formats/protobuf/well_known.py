@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from dynamic_kafka.errors import RowError
 if TYPE_CHECKING:
     from google.protobuf.descriptor import FieldDescriptor
 
-__all__ = ["DURATION", "JSON_VALUES", "durations", "json_texts", "wrapped", "write_durations", "write_json"]
+__all__ = ["DURATION", "JSON_VALUES", "wrapped", "write_durations", "write_json"]
 
 DURATION = "google.protobuf.Duration"
 JSON_VALUES = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
@@ -37,30 +37,6 @@ def wrapped(field: FieldDescriptor) -> FieldDescriptor | None:
     """Return the field with the value in a wrapper; None if the field is not a wrapper."""
     message = field.message_type
     return message.fields_by_name["value"] if message is not None and message.full_name in _WRAPPERS else None
-
-
-# --- reading ------------------------------------------------------------------------------------------------------------
-
-
-def durations(values: Sequence[Any]) -> pa.Array:
-    """Return durations, in microseconds; digits behind them are cut off."""
-    nanos = (value.seconds * 10**9 + value.nanos for value in values)
-    return pa.array([abs(n) // 1000 * (1 if n >= 0 else -1) for n in nanos], pa.int64()).view(pa.duration("us"))
-
-
-def json_texts(values: Sequence[Any]) -> pa.Array:
-    """Return the JSON of values.
-
-    Raises:
-        ValueError: If one is a number that JSON does not have.
-    """
-    from google.protobuf.json_format import Error, MessageToDict
-
-    try:
-        plain = [MessageToDict(value) for value in values]
-    except Error as error:
-        raise ValueError(str(error)) from None
-    return pa.array([json.dumps(v, ensure_ascii=False, separators=(",", ":")) for v in plain], pa.string())
 
 
 # --- writing ------------------------------------------------------------------------------------------------------------
