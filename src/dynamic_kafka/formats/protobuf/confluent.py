@@ -38,7 +38,7 @@ from dynamic_kafka.formats.protobuf.descriptors import (
     sent_message,
     sent_options,
 )
-from dynamic_kafka.formats.protobuf.encoding import encoder, native_spec
+from dynamic_kafka.formats.protobuf.encoding import encoder
 from dynamic_kafka.formats.protobuf.format import protobuf_options
 from dynamic_kafka.formats.protobuf.message_header import header_of, message_indexes
 from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
@@ -46,7 +46,6 @@ from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, par
 from dynamic_kafka.formats.protobuf.types import file_of_columns
 from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
-from dynamic_kafka.native import encode_all
 from dynamic_kafka.options import Option, non_blank
 
 if TYPE_CHECKING:
@@ -342,16 +341,10 @@ def batch_encoder(
         ConfigurationError: If the columns do not fit the message.
     """
     written = _written(message, text)
-    encoder(message, schema, null_literal)  # raises if the columns do not fit
-    native = native_spec(message, schema, null_literal)
+    encode = encoder(message, schema, null_literal)
 
     def to_protobuf_confluent(rows: pa.Array) -> pa.Array:
-        header = _header(settings, subject, written) if rows.null_count < len(rows) else b""
-        messages = encode_all(native, rows, header)
-        if messages is not None:
-            return messages
-        payloads = encoder(message, schema, null_literal)(rows)
-        return pa.array([None if payload is None else header + payload for payload in payloads], pa.binary())
+        return encode(rows, _header(settings, subject, written) if rows.null_count < len(rows) else b"")
 
     return to_protobuf_confluent
 

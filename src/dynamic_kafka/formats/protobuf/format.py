@@ -34,9 +34,8 @@ from dynamic_kafka.formats.protobuf.descriptors import (
     sent_message,
     sent_options,
 )
-from dynamic_kafka.formats.protobuf.encoding import encoder, native_spec
+from dynamic_kafka.formats.protobuf.encoding import encoder
 from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
-from dynamic_kafka.native import encode_all
 from dynamic_kafka.options import Option, boolean, non_blank, text
 
 if TYPE_CHECKING:
@@ -137,13 +136,10 @@ def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     message = _message(options)
-    literal: str = _OPTIONS.null_literal.of(options)
-    encoder(message, schema, literal)  # raises if the columns do not fit
-    native = native_spec(message, schema, literal)
+    encode = encoder(message, schema, _OPTIONS.null_literal.of(options))
 
     def to_protobuf(rows: pa.Array) -> pa.Array:
-        messages = encode_all(native, rows)
-        return messages if messages is not None else pa.array(encoder(message, schema, literal)(rows), pa.binary())
+        return encode(rows, b"")
 
     return call(to_protobuf, column)
 

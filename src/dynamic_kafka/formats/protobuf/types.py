@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from dynamic_kafka.errors import ConfigurationError, listed, suggestion
 from dynamic_kafka.formats.protobuf.well_known import DURATION, JSON_VALUES, wrapped
 
@@ -33,7 +31,6 @@ __all__ = [
     "kind_of",
     "message_of",
     "type_name",
-    "unsigned_type",
 ]
 
 STRINGS = frozenset({"string", "varchar", "char"})
@@ -72,18 +69,6 @@ _NO_KEYS = frozenset({"float", "double", "bytes"})
 def kind_of(type_: DataType) -> str:
     """Return a column type's name without its parameters, such as `array` or `bigint`."""
     return re.split(r"\W", type_.simpleString(), maxsplit=1)[0]
-
-
-def unsigned_type(field: FieldDescriptor, kind: str) -> pa.DataType | None:
-    """Return Arrow's type of an unsigned field with a signed column of the same size; None for other fields.
-
-    Java has no unsigned integers, so Flink shows large ones as negative.
-    """
-    if field.type in {field.TYPE_UINT32, field.TYPE_FIXED32} and kind == "int":
-        return pa.uint32()
-    if field.type in {field.TYPE_UINT64, field.TYPE_FIXED64}:
-        return pa.uint64()
-    return None
 
 
 def is_map(field: FieldDescriptor) -> bool:
