@@ -25,7 +25,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::header;
-use super::wire::{FIXED32, FIXED64, LENGTH, Regular, VARINT, Wire, zigzag};
+use super::wire::{FIXED32, FIXED64, Irregular, LENGTH, Regular, VARINT, Wire, zigzag};
 use crate::schema_ids::{self, Key, NoKey};
 use crate::spec::Unsupported;
 
@@ -70,6 +70,8 @@ pub(super) struct Field {
     pub(super) oneof: Option<u64>,
     pub(super) is_required: bool,
     pub(super) is_group: bool,
+    /// Whether it has a bit or is a group.
+    pub(super) is_watched: bool,
 }
 
 #[derive(Debug)]
@@ -193,18 +195,25 @@ impl Kind {
 
     /// Return a whole number. One of 64 bits without a sign wraps around.
     #[inline]
-    pub(super) fn number(&self, wire: &mut Wire<'_>) -> Regular<Option<i64>> {
-        Ok(Some(match self {
+    pub(super) fn number(&self, wire: &mut Wire<'_>) -> Regular<i64> {
+        Ok(match self {
             Self::Int64 | Self::UInt64 => wire.varint()? as i64,
-            Self::Int32 | Self::Enum(_) => i64::from(wire.varint()? as i32),
+            Self::Int32 => i64::from(wire.varint()? as i32),
             Self::UInt32 => i64::from(wire.varint()? as u32),
             Self::SInt32 => zigzag((wire.varint()? as u32).into()),
             Self::SInt64 => zigzag(wire.varint()?),
             Self::Fixed32 => i64::from(u32::from_le_bytes(wire.array()?)),
             Self::SFixed32 => i64::from(i32::from_le_bytes(wire.array()?)),
             Self::Fixed64 | Self::SFixed64 => i64::from_le_bytes(wire.array()?),
-            _ => return Ok(None),
-        }))
+            Self::Enum(names) => {
+                let number = wire.varint()? as i32;
+                if names.excludes(number) {
+                    return Err(Irregular);
+                }
+                number.into()
+            }
+            _ => return Err(Irregular),
+        })
     }
 }
 
@@ -291,6 +300,7 @@ fn field(plan: &Value, messages: usize) -> Result<Field, Unsupported> {
         oneof: plan["oneof"].as_u64(),
         is_required: plan["required"] == true,
         is_group: plan["group"] == true,
+        is_watched: plan["group"] == true || plan["required"] == true || plan["oneof"].is_u64(),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::json;
-use super::plan::{As, Default, Field, Kind, Message, Names, Plan, Shape};
+use super::plan::{As, Default, Field, Kind, Message, Plan, Shape};
 use super::wire::{Irregular, LENGTH, Wire};
 use crate::columns::{Bytes, Column, Full, Struct, Values};
 
@@ -119,6 +119,9 @@ impl<'p> Reader<'p> {
     /// Note that a field is there. A oneof may be set once, and a group is not regular.
     #[inline]
     fn note(&self, field: &Field, seen: &mut u64) -> Read {
+        if !field.is_watched {
+            return Ok(());
+        }
         if (field.oneof.is_some() && *seen & field.bit != 0) || (field.is_group && !self.is_regular) {
             return Err(Stop::Irregular);
         }
@@ -241,10 +244,10 @@ impl<'p> Reader<'p> {
                 self.message(*index, Wire { rest: wire.bytes()? }, v, levels)?;
             }
             (Kind::Value(index, of), _) => return self.one_value(*index, of, wire.bytes()?, column, levels),
-            (kind, Values::Int64(v)) => v.push(number(kind, wire)?),
-            (kind, Values::Int32(v)) => v.push(self.small(number(kind, wire)?, i32::MIN, i32::MAX)?),
-            (kind, Values::Int16(v)) => v.push(self.small(number(kind, wire)?, i16::MIN, i16::MAX)?),
-            (kind, Values::Int8(v)) => v.push(self.small(number(kind, wire)?, i8::MIN, i8::MAX)?),
+            (kind, Values::Int64(v)) => v.push(kind.number(wire)?),
+            (kind, Values::Int32(v)) => v.push(self.small(kind.number(wire)?, i32::MIN, i32::MAX)?),
+            (kind, Values::Int16(v)) => v.push(self.small(kind.number(wire)?, i16::MIN, i16::MAX)?),
+            (kind, Values::Int8(v)) => v.push(self.small(kind.number(wire)?, i8::MIN, i8::MAX)?),
             _ => return Err(Stop::Irregular),
         }
         column.valid.append_non_null();
@@ -382,7 +385,7 @@ impl<'p> Reader<'p> {
                 std::str::from_utf8(wire.bytes()?).map_err(|_| Stop::Irregular)?;
                 Ok(())
             }
-            (Kind::Enum(names), _) => self.check_enum(names, wire),
+            (Kind::Enum(_), _) => Ok(kind.number(wire).map(|_| ())?),
             (Kind::Entry, Shape::Map(entry)) => self.check(entry, Wire { rest: wire.bytes()? }, levels),
             (Kind::Message(index) | Kind::Value(index, _), _) => {
                 let message = self.plan.messages.get(*index).ok_or(Stop::Irregular)?;
@@ -390,11 +393,6 @@ impl<'p> Reader<'p> {
             }
             _ => Ok(wire.skip(wire_type)?),
         }
-    }
-
-    fn check_enum(&self, names: &Names, wire: &mut Wire<'_>) -> Read {
-        let number = wire.varint()? as i32;
-        if names.excludes(number) { Err(Stop::Irregular) } else { Ok(()) }
     }
 
     /// Check a message that is not wanted.
@@ -420,15 +418,6 @@ impl<'p> Reader<'p> {
         }
         Ok(())
     }
-}
-
-#[inline]
-fn number(kind: &Kind, wire: &mut Wire<'_>) -> Result<i64, Stop> {
-    if let Kind::Enum(names) = kind {
-        let number = wire.varint()? as i32;
-        return if names.excludes(number) { Err(Stop::Irregular) } else { Ok(number.into()) };
-    }
-    kind.number(wire)?.ok_or(Stop::Irregular)
 }
 
 fn append(value: &[u8], column: &mut Bytes) -> Read {

@@ -388,6 +388,6 @@ fn shown(kind: &Kind, key: Raw<'_>) -> String {
         Raw::Varint(value) => put_varint(value, &mut encoded),
         Raw::Fixed(bytes) => encoded.extend_from_slice(bytes),
     }
-    let number = kind.number(&mut Wire { rest: &encoded }).ok().flatten().unwrap_or_default();
+    let number = kind.number(&mut Wire { rest: &encoded }).unwrap_or_default();
     if matches!(kind, Kind::UInt64 | Kind::Fixed64) { (number as u64).to_string() } else { number.to_string() }
 }
