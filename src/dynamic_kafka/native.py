@@ -23,7 +23,6 @@ __all__ = [
     "LookUp",
     "SchemaId",
     "can_decode",
-    "encode_all",
     "encoder",
     "kernel",
 ]
@@ -55,7 +54,7 @@ LookUp = Callable[[Collection[SchemaId]], Mapping[SchemaId, str]]
 raises what the format raises if the registry cannot be asked."""
 
 _MODULE = "dynamic_kafka._kernel"
-_INTERFACE = 10
+_INTERFACE = 11
 _REINSTALL = (
     "install the wheel of pyspark-dynamic-kafka there again (pip install --force-reinstall), or build it from its source, "
     "which needs cargo (make install)"
@@ -140,15 +139,6 @@ class Decoder:
         if self._look_up is not None and (unknown := self._decoder.unknown_schemas(messages, headers)):
             self._decoder.learn(list(self._look_up(unknown).items()))
         return pa.record_batch(self._decoder.decode(messages, headers, sorted((errors or {}).items()))).column(0)
-
-
-def encode_all(spec: Mapping[str, Any], rows: pa.StructArray, prefix: bytes = b"") -> pa.BinaryArray | None:
-    """Return a message for each row; None if there is no native encoder, or if it is not certain about one of the rows."""
-    try:
-        messages, left, _ = encoder(rows.type, json.dumps(spec))(rows, prefix)
-    except ValueError:
-        return None
-    return None if left else messages
 
 
 @lru_cache(256)

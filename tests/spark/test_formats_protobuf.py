@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,7 +28,7 @@ from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, Re
 from dynamic_kafka.formats import ERROR, Format, format_named
 from dynamic_kafka.formats.changelog.protobuf import DEBEZIUM_PROTOBUF_CONFLUENT
 from dynamic_kafka.formats.protobuf import schemas as protobuf_schemas
-from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT, _decode_batch, _reading
+from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT, _decoder_of_rows, _reading
 from dynamic_kafka.formats.protobuf.format import PROTOBUF
 from dynamic_kafka.formats.protobuf.schemas import parse_schema
 from dynamic_kafka.formats.schema_registry import client
@@ -44,6 +44,11 @@ message Order { int64 id = 1; string item = 2; Line line = 3; message Line { int
 message Refund { int64 id = 1; double cents = 2; }
 """
 ORDER_DDL = "id bigint, item string, line struct<amount: int, note: string>"
+
+
+def decode_batch(messages: Sequence[bytes | None], reading: Any) -> pa.StructArray:
+    """The rows and errors of messages."""
+    return _decoder_of_rows(reading).rows(pa.array(messages, pa.binary()))
 
 
 def order_of(package: str) -> str:
@@ -369,7 +374,7 @@ def test_a_column_of_another_type_than_its_field_fails_the_query(registry: Regis
         f"Schema with id {schema_id} does not fit the columns: Column 'id' is of type bigint, but field A.id is string"
     )
     with pytest.raises(ConfigurationError, match=said):
-        _decode_batch([framed(schema_id, b"\x0a\x01x")], _reading(columns("id bigint"), options))
+        decode_batch([framed(schema_id, b"\x0a\x01x")], _reading(columns("id bigint"), options))
 
 
 @pytest.mark.slow
@@ -401,7 +406,7 @@ def test_what_is_not_known_or_not_compiled_is_asked_for_once(
     monkeypatch.setattr(connected._rest_client, "get", get)
     messages = [framed(number, b"", bytes([2, 2 * n])) for number in (1000, 1001) for n in range(5)]
     for _ in range(2):
-        found = _decode_batch(messages, reading).field(ERROR).to_pylist()
+        found = decode_batch(messages, reading).field(ERROR).to_pylist()
         assert all("asked for the schema with id 1000, answered status 404" in error for error in found[:5])
         assert all("Schema with id 1001: protoc cannot compile a schema" in error for error in found[5:])
     assert asked == ["schemas/ids/1000", "schemas/ids/1001"]
@@ -417,14 +422,14 @@ def test_a_protoc_that_does_not_end_is_no_records_fault(registry: Registry, monk
     with monkeypatch.context() as patched:
         patched.setattr(protobuf_schemas, "_PROTOC_TIMEOUT_S", 0.001)
         with pytest.raises(RegistryError, match=r"protoc did not compile a schema within 0\.001 s") as caught:
-            _decode_batch([framed(schema_id, b"\x08\x07")], reading)
+            decode_batch([framed(schema_id, b"\x08\x07")], reading)
         assert caught.value.retriable
     killed = subprocess.CompletedProcess([], -9, "", "")
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "run", lambda *_, **__: killed)
         with pytest.raises(RegistryError, match="protoc was ended by signal 9"):
-            _decode_batch([framed(schema_id, b"\x08\x07")], reading)
-    assert _decode_batch([framed(schema_id, b"\x08\x07")], reading).field("id").to_pylist() == [7]
+            decode_batch([framed(schema_id, b"\x08\x07")], reading)
+    assert decode_batch([framed(schema_id, b"\x08\x07")], reading).field("id").to_pylist() == [7]
 
 
 @pytest.mark.slow
@@ -512,7 +517,7 @@ def test_settings_that_lead_nowhere_are_no_records_fault() -> None:
     }
     reading = _reading(columns("id bigint"), options)
     with pytest.raises(ConfigurationError, match="NOT_SET"):
-        _decode_batch([framed(1, b"")], reading)
+        decode_batch([framed(1, b"")], reading)
 
 
 def test_rows_are_written_with_the_schema_of_their_columns(registry: Registry, read: Read, write: Write) -> None:
@@ -680,7 +685,7 @@ def test_damaged_bytes_cost_no_row(registry: Registry, data: st.DataObject) -> N
         return bytes(message)
 
     messages = data.draw(st.lists(st.none() | st.just(good) | st.builds(damaged), max_size=8))
-    result = _decode_batch(messages, reading)
+    result = decode_batch(messages, reading)
     assert isinstance(result, pa.StructArray)
     result.validate(full=True)
     rows = result.to_pylist()

@@ -1,16 +1,20 @@
-"""Tables with Protobuf values, decoded by the native kernel where they are read."""
+"""Tables with Protobuf values, decoded by the native kernel: where they are read, or in an Arrow function."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 
+from dynamic_kafka.formats import schema_registry, schema_registry_settings
+from dynamic_kafka.formats.protobuf.message_header import header_of
 from dynamic_kafka.formats.protobuf.schemas import parse_schema
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
+from tests.schema_registry import SchemaRegistry
 from tests.spark.tables import Topic, as_batches, create, each_decoder, on, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -36,6 +40,13 @@ ROWS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[SchemaRegistry]:
+    """A registry for all tests of this module."""
+    with SchemaRegistry() as running:
+        yield running
+
+
 @pytest.mark.parametrize("name", ["protobuf", "protobuf-confluent"])
 def test_a_protobuf_table_is_decoded_where_it_is_read(
     env: TableEnvironment,
@@ -45,7 +56,7 @@ def test_a_protobuf_table_is_decoded_where_it_is_read(
     name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the same rows and errors, whoever decodes; the plan says which it is."""
+    """With the same rows and errors, wherever the kernel decodes; the plan says where it is."""
     file = tmp_path / "order.desc"
     files = parse_schema(TEXT, {}).SerializeToString()
     file.write_bytes(files)
@@ -78,3 +89,42 @@ def test_a_protobuf_table_is_decoded_where_it_is_read(
         assert ("ArrowEvalPython" in plan) == (reader == "spark")
     assert errors[0] == errors[1]
     assert env.from_path("spark").schema == env.from_path("native").schema
+
+
+def test_schemas_of_a_registry_are_learned_as_they_appear(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, server: SchemaRegistry
+) -> None:
+    """By their id and the message indexes; an id that nobody knows is an error of its message."""
+    name = topic(cluster_a)
+    texts = [
+        'syntax = "proto3"; message A { int64 id = 1; } message B { optional string item = 2; int64 id = 3; }',
+        'syntax = "proto3"; message C { string item = 1; sint64 id = 2; }',
+    ]
+    settings = schema_registry_settings.settings("protobuf-confluent", {"protobuf-confluent.url": server.url})
+    client = schema_registry.client(settings)
+    ids = [client.register(f"{name}-{i}", "PROTOBUF", text) for i, text in enumerate(texts)]
+    messages = [
+        header_of(ids[0], [0]) + b"\x08\x01",
+        header_of(ids[0], [1]) + b"\x12\x01b\x18\x02",
+        header_of(ids[1], [0]) + b"\x0a\x01c\x10\x06",
+        header_of(ids[0], [0]) + b"\x08",
+        header_of(999_999, [0]) + b"\x08\x05",
+        header_of(ids[0], [7]) + b"\x08\x05",
+        b"x",
+        header_of(ids[0], [0]) + b"\x08\x07",
+    ]
+    produce(cluster_a.bootstrap_servers, name, [(b"k", message) for message in messages], partition=0)
+    options = on(cluster_a, name, format="protobuf-confluent") | {"protobuf-confluent.url": server.url}
+    columns = "o BIGINT METADATA FROM 'offset', id BIGINT, item STRING"
+    create(env, "lenient", columns, options | {"format.on-error": "skip"})
+    create(env, "ignoring", columns, options | {"protobuf-confluent.ignore-parse-errors": "true"})
+    create(env, "strict", columns, options)
+    expected = [(0, 1, None), (1, 2, "b"), (2, 3, "c"), (7, 7, None)]
+    assert rows(env, "SELECT o, id, item FROM lenient") == expected
+    assert rows(env, "SELECT o, id, item FROM ignoring") == expected
+    with pytest.raises(PySparkException, match=r"offset 3: .*Wire format was corrupt in id"):
+        rows(env, "SELECT id FROM strict")
+    with as_batches(env):
+        plan = env.sql_query("SELECT id FROM lenient")._jdf.queryExecution().toString()
+    assert "value_row" in plan
+    assert "ArrowEvalPython" not in plan

@@ -47,7 +47,7 @@ fn protobuf_spec(count: usize) -> String {
     };
     let fields: Vec<String> = FIELDS.iter().enumerate().map(field).collect();
     let plan = format!(r#"{{"fields":[{}],"columns":{count}}}"#, fields.join(","));
-    format!(r#"{{"format":"protobuf",{},"messages":[{plan}]}}"#, schema(count))
+    format!(r#"{{"format":"protobuf",{},"plan":{{"messages":[{plan}]}}}}"#, schema(count))
 }
 
 fn measure(name: &str, messages: &[Vec<u8>], spec: &str) {

@@ -7,8 +7,8 @@ use std::mem::take;
 use std::sync::Arc;
 
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time64NanosecondType, TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, Time64NanosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, PrimitiveArray, StringArray, StructArray};
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
@@ -46,6 +46,8 @@ pub(crate) struct Column {
     pub(crate) width: usize,
     /// Whether the Arrow type does not allow a null.
     pub(crate) required: bool,
+    /// Whether numbers are microseconds of a duration.
+    is_duration: bool,
 }
 
 /// The values of a column, by its type.
@@ -157,7 +159,7 @@ impl Struct {
         Failure::Message(format!("It does not fit the columns: {}", names.join(", ")))
     }
 
-    fn truncate(&mut self, len: usize) {
+    pub(crate) fn truncate(&mut self, len: usize) {
         for column in &mut self.columns {
             column.truncate(len);
         }
@@ -187,7 +189,7 @@ impl Column {
             DataType::Int8 => Values::Int8(Vec::new()),
             DataType::Int16 => Values::Int16(Vec::new()),
             DataType::Int32 => Values::Int32(Vec::new()),
-            DataType::Int64 => Values::Int64(Vec::new()),
+            DataType::Int64 | DataType::Duration(TimeUnit::Microsecond) => Values::Int64(Vec::new()),
             DataType::Float32 => Values::Float32(Vec::new()),
             DataType::Float64 => Values::Float64(Vec::new()),
             DataType::Decimal128(precision @ 1..=DECIMAL128_MAX_PRECISION, scale)
@@ -215,7 +217,8 @@ impl Column {
             DataType::Struct(fields) => Values::Struct(Struct::new(fields)?),
             _ => return Err(unsupported(field)),
         };
-        Ok(Self { required: !field.is_nullable(), ..Self::of(values) })
+        let is_duration = is_duration(field.data_type());
+        Ok(Self { required: !field.is_nullable(), is_duration, ..Self::of(values) })
     }
 
     pub(crate) fn of(values: Values) -> Self {
@@ -223,7 +226,7 @@ impl Column {
             Values::Struct(v) => 1 + v.columns.iter().map(|c| c.width).sum::<usize>(),
             _ => 1,
         };
-        Self { values, valid: NullBufferBuilder::new(0), width, required: false }
+        Self { values, valid: NullBufferBuilder::new(0), width, required: false, is_duration: false }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -282,6 +285,7 @@ impl Column {
             Values::Int8(v) => primitive::<Int8Type>(v, valid),
             Values::Int16(v) => primitive::<Int16Type>(v, valid),
             Values::Int32(v) => primitive::<Int32Type>(v, valid),
+            Values::Int64(v) if self.is_duration => primitive::<DurationMicrosecondType>(v, valid),
             Values::Int64(v) => primitive::<Int64Type>(v, valid),
             Values::Float32(v) => primitive::<Float32Type>(v, valid),
             Values::Float64(v) => primitive::<Float64Type>(v, valid),
@@ -332,6 +336,11 @@ impl Column {
             Values::Struct(v) => v.columns.iter().map(Column::size_bytes).sum(),
         }
     }
+}
+
+/// Return whether a type is that of durations.
+pub(crate) fn is_duration(type_: &DataType) -> bool {
+    matches!(type_, DataType::Duration(_))
 }
 
 /// Return whether a type can be that of a map's keys.

@@ -1,6 +1,6 @@
 //! Kafka messages to Arrow columns: bytes in, a struct of the wanted columns out.
 //!
-//! Avro and CSV are decoded here alone: each message has a row, or an error with its place and its reason.
+//! Avro, CSV and Protobuf are decoded here alone: each message has a row, or an error with its place and its reason.
 //!
 //! A decoder of another format reads only what it is certain to read exactly as the expressions do that Spark evaluates without
 //! it (the package `dynamic_kafka.formats`). A message with anything else in it is `Left`: the caller keeps its bytes, and Spark
@@ -16,6 +16,7 @@ mod csv;
 mod java;
 pub mod json;
 mod protobuf;
+mod schema_ids;
 mod spark;
 mod spec;
 mod text;
@@ -27,8 +28,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, StructArray};
 use arrow_schema::{DataType, Field};
 
-pub use avro::Key;
 use columns::{Column, Full, Struct, Uncertain, Values};
+pub use schema_ids::Key;
+use schema_ids::Plans;
 pub use spec::{Spec, Unsupported};
 
 /// What became of a message.
@@ -80,8 +82,8 @@ enum Format {
     Json(json::Options),
     Changelog(json::changelog::Envelope),
     Csv(csv::Dialect),
-    Avro(avro::Writers),
-    Protobuf(Arc<protobuf::Plan>),
+    Avro(Plans<avro::Plan>),
+    Protobuf(protobuf::Messages),
 }
 
 impl Decoder {
@@ -139,7 +141,8 @@ impl Decoder {
     /// Return the id of a message's schema, if that is not known yet (see `Spec::learn`). The message would have an error.
     pub fn unknown_schema(&mut self, message: Option<&[u8]>, header: Option<&[u8]>) -> Option<Key> {
         match (&mut self.format, message) {
-            (Format::Avro(writers), Some(message)) => writers.unknown(message, header),
+            (Format::Avro(plans), Some(message)) => plans.unknown(message, header),
+            (Format::Protobuf(messages), Some(message)) => messages.plans.unknown(message, header),
             _ => None,
         }
     }
@@ -170,8 +173,10 @@ impl Decoder {
     pub fn finish(&mut self) -> StructArray {
         let len = self.len();
         self.is_full = false;
-        if let Format::Avro(writers) = &mut self.format {
-            writers.forget();
+        match &mut self.format {
+            Format::Avro(plans) => plans.forget(),
+            Format::Protobuf(messages) => messages.plans.forget(),
+            _ => {}
         }
         let (fields, mut arrays, nulls) = self.rows.finish().as_struct().clone().into_parts();
         let mut errors = StringBuilder::with_capacity(len, 0);
@@ -196,8 +201,8 @@ fn read(
     rows: &mut Column,
 ) -> Result<bool, Failure> {
     let Some(message) = message else { return Ok(false) };
-    if let Format::Avro(writers) = format {
-        return avro::read(message, header, rows, writers).map(|()| true);
+    if let Format::Avro(plans) = format {
+        return avro::read(message, header, rows, plans).map(|()| true);
     }
     let Values::Struct(columns) = &mut rows.values else { unreachable!("rows are structs") };
     let has_row = match format {
@@ -205,7 +210,7 @@ fn read(
         Format::Changelog(envelope) => json::changelog::read(message, columns, envelope)?,
         Format::Csv(dialect) => csv::read(message, columns, dialect)?,
         Format::Avro(_) => unreachable!("it was read above"),
-        Format::Protobuf(plan) => protobuf::read(message, columns, plan)?,
+        Format::Protobuf(messages) => protobuf::read(message, header, columns, messages)?,
     };
     if has_row {
         rows.valid.append_non_null();

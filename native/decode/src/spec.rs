@@ -6,9 +6,11 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Fields};
 use serde_json::Value;
 
+use crate::columns::is_duration;
 use crate::csv::Dialect;
 use crate::json::changelog::Envelope;
-use crate::{Format, avro, json, protobuf, spark};
+use crate::schema_ids::{Key, Plans};
+use crate::{Format, json, protobuf, spark};
 
 /// The name of the last field of all rows.
 pub(crate) const ERROR: &str = "__error";
@@ -38,10 +40,10 @@ impl Spec {
         Self { format: Format::Json(options), columns: columns.clone() }
     }
 
-    /// Return the spec that is written as a JSON object: `format` and `options` (true or false by name). For `avro` it has
-    /// the `plan` of its messages (`avro/plan.rs`), for `avro-confluent` the words for messages without an id, as `short` and
-    /// `foreign`. For `changelog` it also has the envelope (`json/changelog.rs`). For `protobuf` and `protobuf-confluent` it
-    /// has `messages`, the plan of `formats/protobuf/native.py`.
+    /// Return the spec that is written as a JSON object: `format` and `options` (true or false by name). For `avro` and
+    /// `protobuf` it has the `plan` of its messages (`avro/plan.rs`, `protobuf/plan.rs`), for `avro-confluent` and
+    /// `protobuf-confluent` the words for messages without an id, as `short` and `foreign`; there a `plan` is that of all
+    /// messages, whatever their id is. For `changelog` it also has the envelope (`json/changelog.rs`).
     ///
     /// A TIME has its precision in its field's metadata. The rows have the columns as nullable fields.
     ///
@@ -68,6 +70,9 @@ impl Spec {
         let lenient = matches!(spec["format"].as_str(), Some("json" | "csv" | "changelog"));
         let columns = columns.iter().map(|column| if lenient { relaxed(column) } else { column.as_ref().clone() });
         let columns: Fields = columns.map(|column| column.with_nullable(true)).collect();
+        if !matches!(spec["format"].as_str(), Some("protobuf" | "protobuf-confluent")) {
+            columns.iter().try_for_each(|column| without_durations(column))?;
+        }
         let option = |name: &str| spec["options"][name].as_bool().unwrap_or(false);
         match spec["format"].as_str() {
             Some("json") => {
@@ -79,9 +84,11 @@ impl Spec {
                 Ok(Self { format: Format::Changelog(envelope), columns })
             }
             Some("csv") => Ok(Self { format: Format::Csv(Dialect::parse(spec)?), columns }),
-            Some("avro" | "avro-confluent") => Ok(Self { format: Format::Avro(avro::Writers::parse(spec)?), columns }),
+            Some("avro" | "avro-confluent") => {
+                Ok(Self { format: Format::Avro(Plans::parse(spec, spec["format"] != "avro")?), columns })
+            }
             Some("protobuf" | "protobuf-confluent") => {
-                Ok(Self { format: Format::Protobuf(Arc::new(protobuf::Plan::parse(spec)?)), columns })
+                Ok(Self { format: Format::Protobuf(protobuf::Messages::parse(spec)?), columns })
             }
             _ => Err(Unsupported(format!("format {}", spec["format"]))),
         }
@@ -93,9 +100,10 @@ impl Spec {
     /// # Errors
     ///
     /// `Unsupported` if it is not a plan.
-    pub fn learn(&self, key: avro::Key, schema: &str) -> Result<(), Unsupported> {
+    pub fn learn(&self, key: Key, schema: &str) -> Result<(), Unsupported> {
         match &self.format {
-            Format::Avro(writers) => writers.learn(key, schema),
+            Format::Avro(plans) => plans.learn(key, schema),
+            Format::Protobuf(messages) => messages.plans.learn(key, schema),
             _ => Ok(()),
         }
     }
@@ -103,6 +111,16 @@ impl Spec {
 
 fn parsed(text: &str) -> Result<Value, Unsupported> {
     serde_json::from_str(text).map_err(|error| Unsupported(format!("no JSON: {error}")))
+}
+
+/// Refuse durations, which only Protobuf has.
+fn without_durations(field: &Field) -> Result<(), Unsupported> {
+    match field.data_type() {
+        DataType::Struct(fields) => fields.iter().try_for_each(|field| without_durations(field)),
+        DataType::List(inner) | DataType::Map(inner, _) => without_durations(inner),
+        type_ if is_duration(type_) => Err(Unsupported(format!("column {} of the type {type_}", field.name()))),
+        _ => Ok(()),
+    }
 }
 
 /// Return a field of which all parts may be null, apart from the keys of maps.

@@ -17,40 +17,14 @@
 //! | `record` | `fields` with `name`, `column` and `item` | ROW |
 //! | `union` | `item` and its `branch`; `null`, if that is a branch | any of these |
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::columns::{Column, Values, part, range};
+use crate::fault::{Fault, Written};
 use crate::spec::Unsupported;
-
-/// Why a row cannot be written.
-pub(crate) struct Fault {
-    pub(crate) reason: Cow<'static, str>,
-    /// The names of the fields around the value, the innermost first.
-    path: Vec<Arc<str>>,
-}
-
-type Written = Result<(), Box<Fault>>;
-
-impl Fault {
-    #[cold]
-    fn is(reason: impl Into<Cow<'static, str>>) -> Box<Self> {
-        Box::new(Self { reason: reason.into(), path: Vec::new() })
-    }
-
-    fn plan() -> Box<Self> {
-        Self::is("has another type than its plan; this is a defect of pyspark-dynamic-kafka")
-    }
-
-    /// Return the column.
-    pub(crate) fn column(&self) -> String {
-        let names: Vec<&str> = self.path.iter().rev().map(|name| &**name).collect();
-        names.join(".")
-    }
-}
 
 /// How a value is written.
 enum Step {
@@ -162,10 +136,7 @@ fn value(step: &Step, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Wri
         (Step::Record(fields), Values::Struct(columns)) => {
             for (name, place, step) in fields {
                 let column = columns.get(*place).ok_or_else(Fault::plan)?;
-                if let Err(mut fault) = value(step, column, row, out) {
-                    fault.path.push(Arc::clone(name));
-                    return Err(fault);
-                }
+                value(step, column, row, out).map_err(|fault| fault.within(name))?;
             }
         }
         _ => return Err(Fault::plan()),

@@ -2,8 +2,8 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time64NanosecondType, TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, Time64NanosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{Array, BooleanArray};
 use arrow_buffer::NullBuffer;
@@ -46,7 +46,10 @@ impl<'a> Column<'a> {
             Type::Int8 => Values::Int8(numbers::<Int8Type>(array).ok_or_else(other)?),
             Type::Int16 => Values::Int16(numbers::<Int16Type>(array).ok_or_else(other)?),
             Type::Int32 => Values::Int32(numbers::<Int32Type>(array).ok_or_else(other)?),
-            Type::Int64 => Values::Int64(numbers::<Int64Type>(array).ok_or_else(other)?),
+            Type::Int64 => {
+                let found = numbers::<Int64Type>(array).or_else(|| numbers::<DurationMicrosecondType>(array));
+                Values::Int64(found.ok_or_else(other)?)
+            }
             Type::Float32 => Values::Float32(numbers::<Float32Type>(array).ok_or_else(other)?),
             Type::Float64 => Values::Float64(numbers::<Float64Type>(array).ok_or_else(other)?),
             Type::Decimal(_, scale) => match array.data_type() {

@@ -1,6 +1,6 @@
 //! Arrow columns to Kafka messages: a struct array in, a message for each row out.
 //!
-//! Avro and CSV are encoded here alone: each row has a message, or an error with its column and its reason.
+//! Avro, CSV and Protobuf are encoded here alone: each row has a message, or an error with its column and its reason.
 //!
 //! An encoder of another format writes only what it is certain to write byte by byte as the code does that runs without it (the
 //! package `dynamic_kafka.formats`). Whether it is certain depends on the types of the columns first: `Encoder::new` refuses
@@ -12,6 +12,7 @@
 pub mod avro;
 mod columns;
 pub mod csv;
+mod fault;
 pub mod json;
 mod numbers;
 pub mod protobuf;
@@ -22,6 +23,7 @@ use arrow_array::{Array, BinaryArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 
 use columns::Column;
+use fault::Written;
 use spec::Type;
 pub use spec::{Spec, Unsupported};
 
@@ -65,9 +67,7 @@ impl Encoder {
         let format = match &spec.format {
             spec::Format::Json(style) => Format::Json(json::Writer::new(&spec.columns, *style)?),
             spec::Format::Csv(dialect) => Format::Csv(csv::Writer::new(&spec.columns, dialect)?),
-            spec::Format::Protobuf(message, null_literal) => {
-                Format::Protobuf(protobuf::Writer::new(&spec.columns, message, null_literal)?)
-            }
+            spec::Format::Protobuf(plan) => Format::Protobuf(protobuf::Writer::new(&spec.columns, plan)?),
             spec::Format::Avro(plan) => Format::Avro(avro::Writer::new(plan)?),
         };
         Ok(Self { columns: spec.columns.clone(), format })
@@ -93,19 +93,17 @@ impl Encoder {
                 let found = match &self.format {
                     Format::Json(writer) => writer.write(&column, row, &mut data),
                     Format::Csv(writer) => writer.write(&column, row, &mut data),
-                    Format::Protobuf(writer) => writer.write(&column, row, &mut data),
-                    Format::Avro(writer) => writer.write(&column, row, &mut data).map_err(|fault| {
-                        errors.push((row, fault.column(), fault.reason.to_string()));
-                        Uncertain
-                    }),
+                    Format::Protobuf(writer) => failed(writer.write(&column, row, &mut data), row, &mut errors),
+                    Format::Avro(writer) => failed(writer.write(&column, row, &mut data), row, &mut errors),
                 };
-                let fits = i32::try_from(data.len()).is_ok();
-                written = found.is_ok() && fits;
+                written = found.is_ok() && i32::try_from(data.len()).is_ok();
                 if !written {
                     data.truncate(begin);
                     match &self.format {
-                        Format::Avro(_) if fits => {}
-                        Format::Avro(_) | Format::Csv(_) => errors.push((row, String::new(), TOO_LONG.to_owned())),
+                        Format::Avro(_) | Format::Protobuf(_) if found.is_err() => {}
+                        Format::Avro(_) | Format::Protobuf(_) | Format::Csv(_) => {
+                            errors.push((row, String::new(), TOO_LONG.to_owned()))
+                        }
                         _ => left.push(row),
                     }
                 }
@@ -116,4 +114,12 @@ impl Encoder {
         let messages = BinaryArray::new(OffsetBuffer::new(ends.into()), data.into(), valid.finish());
         Ok(Encoded { messages, left, errors })
     }
+}
+
+/// Note the error of a row.
+fn failed(written: Written, row: usize, errors: &mut Vec<(usize, String, String)>) -> Result<(), Uncertain> {
+    written.map_err(|fault| {
+        errors.push((row, fault.column(), fault.reason.to_string()));
+        Uncertain
+    })
 }

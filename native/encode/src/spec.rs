@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
-use arrow_schema::{DataType, Fields, TimeUnit};
+use arrow_schema::{DataType, FieldRef, Fields, TimeUnit};
 use serde_json::Value;
 
 use crate::{csv, json};
@@ -21,8 +22,8 @@ pub(crate) enum Format {
     Csv(csv::Dialect),
     /// The plan.
     Avro(Value),
-    /// The fields, and the text for a null in an array or a map.
-    Protobuf(Value, String),
+    /// The plan.
+    Protobuf(Value),
 }
 
 /// A type of Spark's columns.
@@ -63,23 +64,23 @@ impl fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 impl Spec {
-    /// Return the spec that is written as a JSON object: `format` and `options`. For `avro` it has the `plan` of its messages
-    /// (`avro.rs`). For `protobuf` it has the message's fields as `message`, and a text as `null_literal`.
+    /// Return the spec that is written as a JSON object: `format` and `options`. For `avro` and `protobuf` it has the `plan`
+    /// of its messages (`avro.rs`, `protobuf/plan.rs`).
     ///
     /// # Errors
     ///
     /// `Unsupported` if there is no encoder for it.
     pub fn new(text: &str, columns: &Fields) -> Result<Self, Unsupported> {
         let spec: Value = serde_json::from_str(text).map_err(|error| Unsupported(format!("no JSON: {error}")))?;
-        let columns = structure(columns)?;
+        let columns = match structure(&if spec["format"] == "protobuf" { numbers(columns) } else { columns.clone() })? {
+            Type::Struct(fields) if fields.is_empty() => return Err(Unsupported("no fields".to_owned())),
+            columns => columns,
+        };
         let format = match spec["format"].as_str() {
             Some("json") => Format::Json(json::Style::parse(&spec["options"])),
             Some("csv") => Format::Csv(csv::Dialect::parse(&spec)?),
             Some("avro") => Format::Avro(spec["plan"].clone()),
-            Some("protobuf") => {
-                let null_literal = spec["null_literal"].as_str().unwrap_or_default();
-                Format::Protobuf(spec["message"].clone(), null_literal.to_owned())
-            }
+            Some("protobuf") => Format::Protobuf(spec["plan"].clone()),
             _ => return Err(Unsupported(format!("format {}", spec["format"]))),
         };
         Ok(Self { format, columns })
@@ -96,7 +97,22 @@ fn structure(fields: &Fields) -> Result<Type, Unsupported> {
         }
         found.push((field.name().clone(), type_of(field.data_type())?));
     }
-    if found.is_empty() { Err(Unsupported("no fields".to_owned())) } else { Ok(Type::Struct(found)) }
+    Ok(Type::Struct(found))
+}
+
+/// Return fields with numbers in place of durations, which only Protobuf has.
+fn numbers(fields: &Fields) -> Fields {
+    fn number(field: &FieldRef) -> FieldRef {
+        let type_ = match field.data_type() {
+            DataType::Duration(TimeUnit::Microsecond) => DataType::Int64,
+            DataType::List(element) => DataType::List(number(element)),
+            DataType::Map(entries, sorted) => DataType::Map(number(entries), *sorted),
+            DataType::Struct(fields) => DataType::Struct(numbers(fields)),
+            other => other.clone(),
+        };
+        Arc::new(field.as_ref().clone().with_data_type(type_))
+    }
+    fields.iter().map(number).collect()
 }
 
 fn type_of(type_: &DataType) -> Result<Type, Unsupported> {
@@ -129,8 +145,6 @@ fn type_of(type_: &DataType) -> Result<Type, Unsupported> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow_schema::Field;
 
     use super::*;

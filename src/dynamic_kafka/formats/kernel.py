@@ -22,7 +22,7 @@ from dynamic_kafka.formats.format import Decoder
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["decode", "decoder", "encode"]
+__all__ = ["decode", "decoder", "encode", "encoded_rows"]
 
 
 def decode(column: Column, schema: StructType, spec: Mapping[str, Any]) -> Column:
@@ -48,13 +48,24 @@ def _decoder(columns: str, spec: str) -> native.Decoder:
 
 def encode(column: Column, schema: StructType, spec: Mapping[str, Any]) -> Column:
     """Return the messages of a column of rows, as `Format.encode` does."""
-    columns, text = arrow_type(nullable(schema)), json.dumps(spec)
+    text = json.dumps(spec)
+    return encoded(lambda rows: encoded_rows(schema, text, rows), column)
 
-    def to_bytes(rows: pa.Array) -> pa.Array:
-        messages, _, errors = native.encoder(columns, text)(rows, b"")
-        if errors:
-            _, place, reason = errors[0]
-            raise RowError(place, reason)
-        return messages
 
-    return encoded(to_bytes, column)
+def encoded_rows(schema: StructType, spec: str, rows: pa.Array, prefix: bytes = b"") -> pa.Array:
+    """Return a message for each row.
+
+    Args:
+        schema: The columns.
+        spec: What the kernel is told, as JSON.
+        rows: The rows.
+        prefix: The bytes with which each message begins.
+
+    Raises:
+        RowError: If a row cannot be encoded.
+    """
+    messages, _, errors = native.encoder(arrow_type(nullable(schema)), spec)(rows, prefix)
+    if errors:
+        _, place, reason = errors[0]
+        raise RowError(place, reason)
+    return messages

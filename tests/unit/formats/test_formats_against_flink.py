@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pprint
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,11 @@ from tests.flink_answers.messages import Case, serving
 from tests.flink_answers.protobuf_messages import PROTOBUF
 from tests.flink_answers.record_formats import CASES
 from tests.flink_answers.text_messages import CSV, TEXTS
-from tests.native import DECODED, LEFT, decode, differences, with_ordered_maps
+from tests.native import DECODED, LEFT, decode
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ERROR
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.sql.table import Encoding
 
 READ = {**AVRO, **PROTOBUF, **CSV}
 """What is decoded without Spark."""
@@ -85,32 +84,6 @@ def test_all_cases_are_recorded() -> None:
         recorded = answers()[name]
         assert "error" in recorded or [*recorded] == [case.key(message) for message in case.messages], name
     assert answers().keys() == CASES.keys()
-
-
-@pytest.mark.slow
-def test_the_kernel_reads_the_same(registry: str) -> None:
-    """The rows of Protobuf that Python reads, or none."""
-    decoded = 0
-    for name, case in PROTOBUF.items():
-        try:
-            found = table(case, registry)
-        except ConfigurationError:
-            continue
-        decoded += native_rows(found, name, case.messages)
-    assert decoded > 100
-
-
-def native_rows(found: Encoding, name: str, messages: Sequence[bytes]) -> int:
-    """How many messages the kernel has decoded, after a comparison."""
-    spec = found.format.native(found.schema, found.options)
-    assert found.format.decoder is not None
-    if spec is None:
-        return 0
-    given = pa.array(messages, pa.binary())
-    truth = found.format.decoder(found.schema, found.options).rows(given)
-    rows, outcomes = decode({"schema": found.schema.jsonValue(), **spec}, given)
-    assert differences(with_ordered_maps(truth), with_ordered_maps(rows), outcomes, given) == [], name
-    return int(outcomes.to_pylist().count(DECODED))
 
 
 @pytest.mark.slow

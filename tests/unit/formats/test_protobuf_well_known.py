@@ -25,11 +25,11 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import ConfigurationError, RowError
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.format import ERROR
+from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.formats.protobuf.columns import columns_of
-from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
 from dynamic_kafka.formats.protobuf.descriptors import MessageType, add_well_known, message_of_set
 from dynamic_kafka.formats.protobuf.encoding import encoder
-from dynamic_kafka.formats.protobuf.native import native_plan
+from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
 
 DURATION = "google.protobuf.Duration"
 
@@ -50,7 +50,9 @@ def message(type_: str, *, repeated: bool = False) -> MessageType:
 
 def read(type_: MessageType, column: DataType, messages: list[bytes]) -> list[tuple[Any, Any]]:
     """The column and the error of each message."""
-    rows = decoder(type_, StructType().add("a", column), Missing(defaults=False), ignore_errors=False)(messages)
+    schema = StructType().add("a", column)
+    plan = plan_of(type_, schema, Missing(defaults=False))
+    rows = decoder(schema, {"format": "protobuf", "plan": plan}).rows(pa.array(messages, pa.binary()))
     rows.validate(full=True)
     return [(row["a"], row[ERROR]) for row in rows.to_pylist()]
 
@@ -60,7 +62,7 @@ def written(type_: MessageType, column: DataType, values: list[Any]) -> list[Any
     columns = StructType().add("a", column)
     rows = pa.array([{"a": value} for value in values], arrow_type(columns))
     made = GetMessageClass(type_.descriptor)
-    return [made.FromString(m or b"") for m in encoder(type_, columns, "")(rows)]
+    return [made.FromString(m or b"") for m in encoder(type_, columns, "")(rows, b"").to_pylist()]
 
 
 def serialized(type_: MessageType, value: Any) -> bytes:
@@ -107,7 +109,6 @@ def test_a_well_known_message_is_one_value(type_: str, column: DataType, value: 
     assert read(many, ArrayType(column), [data * 2]) == [([expected] * 2, None)]
     assert len(written(many, ArrayType(column), [[expected, None]])[0].a) == 2
     assert columns_of(alone.descriptor) == StructType().add("a", column)
-    assert native_plan(alone, StructType().add("a", column), Missing(defaults=False)) is None
 
 
 def test_a_row_of_the_fields_is_as_before() -> None:
@@ -115,7 +116,6 @@ def test_a_row_of_the_fields_is_as_before() -> None:
     column = StructType().add("value", LongType())
     type_ = message("google.protobuf.Int64Value")
     assert read(type_, column, [serialized(type_, wrappers_pb2.Int64Value(value=3))]) == [({"value": 3}, None)]
-    assert native_plan(type_, StructType().add("a", column), Missing(defaults=False)) is not None
 
 
 def test_values_that_json_does_not_have_are_errors_of_their_message() -> None:

@@ -9,17 +9,16 @@
 //! The id of a schema is before the message, or in a header, which then is given beside the message.
 
 mod plan;
-mod writers;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::columns::{Bytes, Column, Full, Struct, Values};
+use crate::schema_ids::Plans;
 use crate::{Failure, text};
-use plan::{Plan, Record, Step};
-pub use writers::Key;
-pub(crate) use writers::Writers;
+pub(crate) use plan::Plan;
+use plan::{Record, Step};
 
 /// The most levels of unions, arrays and maps; the items of an array are two levels below it.
 const DEEPEST: usize = 200;
@@ -95,17 +94,18 @@ pub(crate) fn read(
     message: &[u8],
     header: Option<&[u8]>,
     rows: &mut Column,
-    writers: &mut Writers,
+    plans: &mut Plans<Plan>,
 ) -> Result<(), Failure> {
-    let found = writers.plan(message, header).and_then(|(plan, body)| {
-        let mut reader = Reader { rest: body, plan, depth: 1, records: 0, keys_repeat: false };
-        reader.value(plan.root(), rows)?;
-        if reader.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(Fault::new(Reason::Whole("bytes are left over behind the record".into())))
-        }
-    });
+    let found =
+        plans.plan(message, header).map_err(|words| Fault::new(Reason::Whole(words))).and_then(|(plan, body)| {
+            let mut reader = Reader { rest: body, plan, depth: 1, records: 0, keys_repeat: false };
+            reader.value(plan.root(), rows)?;
+            if reader.rest.is_empty() {
+                Ok(())
+            } else {
+                Err(Fault::new(Reason::Whole("bytes are left over behind the record".into())))
+            }
+        });
     found.map_err(|fault| fault.failure())
 }
 

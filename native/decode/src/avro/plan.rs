@@ -22,6 +22,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::Unsupported;
+use crate::schema_ids::{self, ID_BYTES, Key, NoKey};
 
 /// How messages are read.
 #[derive(Debug)]
@@ -84,13 +85,27 @@ pub(crate) struct Default {
     pub(crate) data: Vec<u8>,
 }
 
-impl Plan {
-    pub(crate) fn parse(plan: &Value) -> Result<Self, Unsupported> {
+impl schema_ids::Plan for Plan {
+    fn parse(plan: &Value) -> Result<Self, Unsupported> {
         let steps = list(plan, "steps")?;
         let steps: Vec<_> = steps.iter().map(|step| parse(step, steps.len())).collect::<Result<_, _>>()?;
         if steps.is_empty() { Err(unsupported(plan)) } else { Ok(Self { steps }) }
     }
 
+    #[inline]
+    fn key<'a>(message: &'a [u8], header: Option<&[u8]>) -> Result<(Key, &'a [u8]), NoKey> {
+        if let Some(header) = header {
+            return Ok((schema_ids::key_of_header(header), message));
+        }
+        match message {
+            [0, a, b, c, d, body @ ..] => Ok((Key::Id(u32::from_be_bytes([*a, *b, *c, *d])), body)),
+            _ if message.len() < ID_BYTES => Err(NoKey::Short),
+            _ => Err(NoKey::Foreign),
+        }
+    }
+}
+
+impl Plan {
     /// Return the step that reads a message.
     pub(crate) fn root(&self) -> &Step {
         &self.steps[0]

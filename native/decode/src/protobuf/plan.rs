@@ -1,23 +1,42 @@
-//! Plans: how the fields of messages become columns, as Python says it in JSON (`formats/protobuf/native.py`).
+//! Plans: how the fields of messages become columns, as Python says it in JSON (`formats/protobuf/plan.py`).
+//!
+//! A plan has the `name` of the message type, and `messages`, of which the first one is that type. A message has the number of
+//! its `columns`, and `fields`:
+//!
+//! | key | is |
+//! |---|---|
+//! | `number`, `name` | the field's |
+//! | `kind` | its type as in .proto files; `message` or `enum` |
+//! | `column` | the place of its column, if it is wanted |
+//! | `message` | of a message: its place in `messages` |
+//! | `as` | of a message that is one value: `timestamp`, `duration`, `value` with the `value` of a wrapper, or a name, for JSON |
+//! | `names`, `closed` | of an enum: its numbers and names, if they are needed; whether other numbers are unknown fields |
+//! | `checked` | whether a text has to be valid UTF-8 |
+//! | `group` | whether a message is written as a group |
+//! | `shape` | `repeated`, or `map` with `key` and `value`, which are fields |
+//! | `required`, `oneof` | whether it has to be there; the number of its oneof |
+//! | `default` | what a wanted column gets if the field is missing: null, a value as in a message (Base64), or `true` |
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::wire::{FIXED32, FIXED64, LENGTH, VARINT, Wire, zigzag};
-use crate::columns::{Certain, Uncertain};
+use super::header;
+use super::wire::{FIXED32, FIXED64, Irregular, LENGTH, Regular, VARINT, Wire, zigzag};
+use crate::schema_ids::{self, Key, NoKey};
 use crate::spec::Unsupported;
 
 /// Fields up to this number are found in a table.
 const SMALL_NUMBERS: u32 = 256;
+const MOST_BITS: u32 = 64;
 
 /// How messages are read.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Whether there is a header of a schema registry in front of each message. Its content is not used.
-    pub(super) has_header: bool,
+    pub(super) name: String,
     /// The first one is that of the whole message.
     pub(super) messages: Vec<Message>,
 }
@@ -27,18 +46,20 @@ pub(crate) struct Plan {
 pub(super) struct Message {
     pub(super) fields: Vec<Field>,
     /// The index of a field by its number, plus 1.
-    pub(super) by_small_number: Vec<u32>,
-    pub(super) by_number: HashMap<u32, usize>,
+    by_small_number: Vec<u32>,
+    by_number: HashMap<u32, usize>,
     /// The bits of the required fields.
     pub(super) required: u64,
-    /// Whether an unknown field may be an extension.
-    pub(super) is_extendable: bool,
+    /// Whether it has more oneofs and required fields than there are bits.
+    pub(super) is_irregular: bool,
     /// The index of the field of each column; None for a column without a field, which is null.
     pub(super) columns: Vec<Option<usize>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Field {
+    pub(super) number: u32,
+    pub(super) name: Arc<str>,
     pub(super) kind: Kind,
     pub(super) shape: Shape,
     /// The index of its column, if it is wanted.
@@ -46,22 +67,19 @@ pub(super) struct Field {
     pub(super) default: Default,
     /// Its bit, if it is required or in a oneof. All fields of a oneof have the same bit.
     pub(super) bit: u64,
-    pub(super) in_oneof: bool,
+    pub(super) oneof: Option<u64>,
+    pub(super) is_required: bool,
+    pub(super) is_group: bool,
+    /// Whether it has a bit or is a group.
+    pub(super) is_watched: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum Shape {
     Single,
     Repeated,
-    /// The key and the value.
-    Map(Box<[Entry; 2]>),
-}
-
-/// The key or the value of a map.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) kind: Kind,
-    pub(super) default: Default,
+    /// The entries, which have a key and a value.
+    Map(Box<Message>),
 }
 
 /// What a column gets if its field is missing.
@@ -89,20 +107,40 @@ pub(super) enum Kind {
     SFixed64,
     Float,
     Double,
-    String,
+    /// A text, and whether it has to be valid UTF-8 also where it is not wanted.
+    String(bool),
     Bytes,
     Enum(Names),
     /// A message, by its index in the plan.
     Message(usize),
-    /// A message `google.protobuf.Timestamp` that is wanted as a timestamp.
+    /// A message that is wanted as one value.
+    Value(usize, Box<As>),
+    /// An entry of a map.
+    Entry,
+}
+
+/// The value of one of Google's messages.
+#[derive(Debug)]
+pub(super) enum As {
     Timestamp,
-    Group,
+    Duration,
+    /// A `Struct`, a `Value` or a `ListValue` as JSON.
+    Json(Json),
+    /// A wrapper, as its value.
+    Wrapped(Kind),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Json {
+    Struct,
+    Value,
+    List,
 }
 
 /// The names of an enum, in order of their numbers.
 #[derive(Debug)]
 pub(super) struct Names {
-    pub(super) names: Vec<(i32, String)>,
+    names: Vec<(i32, String)>,
     /// Whether other numbers are unknown fields.
     pub(super) is_closed: bool,
 }
@@ -117,22 +155,6 @@ impl Message {
         };
         self.fields.get(index)
     }
-
-    pub(super) fn skip_unknown(&self, wire: &mut Wire<'_>, wire_type: u32) -> Certain<()> {
-        if self.is_extendable { Err(Uncertain) } else { wire.skip(wire_type) }
-    }
-}
-
-impl Field {
-    /// Note that the field is there; a oneof may be set once.
-    #[inline]
-    pub(super) fn note(&self, seen: &mut u64) -> Certain<()> {
-        if self.in_oneof && *seen & self.bit != 0 {
-            return Err(Uncertain);
-        }
-        *seen |= self.bit;
-        Ok(())
-    }
 }
 
 impl Names {
@@ -144,109 +166,142 @@ impl Names {
         };
         found.map(|(_, name)| name.as_str())
     }
+
+    /// Return whether a number is that of an unknown field.
+    pub(super) fn excludes(&self, number: i32) -> bool {
+        self.is_closed && self.find(number).is_none()
+    }
 }
 
 impl Kind {
+    /// Return the wire type of a value. That of a group is another one.
     #[inline]
     pub(super) fn wire_type(&self) -> u32 {
         match self {
             Self::Fixed64 | Self::SFixed64 | Self::Double => FIXED64,
             Self::Fixed32 | Self::SFixed32 | Self::Float => FIXED32,
-            Self::String | Self::Bytes | Self::Message(_) | Self::Timestamp => LENGTH,
-            Self::Group => u32::MAX, // no value has it
+            Self::String(_) | Self::Bytes | Self::Message(_) | Self::Value(..) | Self::Entry => LENGTH,
             _ => VARINT,
+        }
+    }
+
+    /// Return the index of a message.
+    pub(super) fn message(&self) -> Option<usize> {
+        match self {
+            Self::Message(index) | Self::Value(index, _) => Some(*index),
+            _ => None,
         }
     }
 
     /// Return a whole number. One of 64 bits without a sign wraps around.
     #[inline]
-    pub(super) fn number(&self, wire: &mut Wire<'_>) -> Certain<i64> {
+    pub(super) fn number(&self, wire: &mut Wire<'_>) -> Regular<i64> {
         Ok(match self {
             Self::Int64 | Self::UInt64 => wire.varint()? as i64,
             Self::Int32 => i64::from(wire.varint()? as i32),
             Self::UInt32 => i64::from(wire.varint()? as u32),
-            Self::SInt32 => {
-                let value = wire.varint()? as u32;
-                i64::from((value >> 1) as i32 ^ -((value & 1) as i32))
-            }
+            Self::SInt32 => zigzag((wire.varint()? as u32).into()),
             Self::SInt64 => zigzag(wire.varint()?),
             Self::Fixed32 => i64::from(u32::from_le_bytes(wire.array()?)),
             Self::SFixed32 => i64::from(i32::from_le_bytes(wire.array()?)),
             Self::Fixed64 | Self::SFixed64 => i64::from_le_bytes(wire.array()?),
             Self::Enum(names) => {
                 let number = wire.varint()? as i32;
-                if names.is_closed && names.find(number).is_none() {
-                    return Err(Uncertain);
+                if names.excludes(number) {
+                    return Err(Irregular);
                 }
                 number.into()
             }
-            _ => return Err(Uncertain),
+            _ => return Err(Irregular),
         })
     }
 }
 
-impl Plan {
-    /// Return the plan of a spec: `messages` has its parts.
-    pub(crate) fn parse(spec: &Value) -> Result<Self, Unsupported> {
-        let messages = spec["messages"].as_array().ok_or_else(|| unsupported(&spec["messages"]))?;
-        Ok(Self {
-            has_header: spec["format"] == "protobuf-confluent",
-            messages: messages.iter().map(message).collect::<Result<_, _>>()?,
-        })
+impl schema_ids::Plan for Plan {
+    fn parse(plan: &Value) -> Result<Self, Unsupported> {
+        let parts = plan["messages"].as_array().ok_or_else(|| unsupported(plan))?;
+        let messages = parts.iter().map(|part| message(part, parts.len())).collect::<Result<Vec<_>, _>>()?;
+        let name = plan["name"].as_str().unwrap_or("?").to_owned();
+        if messages.is_empty() { Err(unsupported(plan)) } else { Ok(Self { name, messages }) }
+    }
+
+    #[inline]
+    fn key<'a>(message: &'a [u8], header: Option<&[u8]>) -> Result<(Key, &'a [u8]), NoKey> {
+        header::key(message, header)
     }
 }
 
-fn message(plan: &Value) -> Result<Message, Unsupported> {
+fn message(plan: &Value, messages: usize) -> Result<Message, Unsupported> {
     let fields = plan["fields"].as_array().ok_or_else(|| unsupported(plan))?;
+    let fields = fields.iter().map(|plan| field(plan, messages)).collect::<Result<_, _>>()?;
+    message_of(fields, index(&plan["columns"]).unwrap_or(0), plan)
+}
+
+fn message_of(fields: Vec<Field>, columns: usize, plan: &Value) -> Result<Message, Unsupported> {
     let mut found = Message {
-        fields: fields.iter().map(field).collect::<Result<_, _>>()?,
-        by_small_number: Vec::new(),
+        fields,
+        by_small_number: vec![0; SMALL_NUMBERS as usize],
         by_number: HashMap::new(),
         required: 0,
-        is_extendable: plan["extendable"] == true,
-        columns: vec![None; index(&plan["columns"]).unwrap_or(0)],
+        is_irregular: false,
+        columns: vec![None; columns],
     };
-    found.by_small_number = vec![0; SMALL_NUMBERS as usize];
-    for (at, plan) in fields.iter().enumerate() {
-        let number = plan["number"].as_u64().and_then(|n| u32::try_from(n).ok()).ok_or_else(|| unsupported(plan))?;
-        match found.by_small_number.get_mut(number as usize) {
+    let (mut bits, mut oneofs) = (0, HashMap::new());
+    for (at, field) in found.fields.iter_mut().enumerate() {
+        match found.by_small_number.get_mut(field.number as usize) {
             Some(entry) => *entry = at as u32 + 1,
-            None => _ = found.by_number.insert(number, at),
+            None => _ = found.by_number.insert(field.number, at),
         }
-        if plan["required"] == true {
-            found.required |= found.fields[at].bit;
-        }
-        if let Some(column) = found.fields[at].column {
+        if let Some(column) = field.column {
             *found.columns.get_mut(column).ok_or_else(|| unsupported(plan))? = Some(at);
         }
+        let bit = match field.oneof {
+            Some(oneof) => *oneofs.entry(oneof).or_insert_with(|| next(&mut bits)),
+            None if field.is_required => next(&mut bits),
+            None => continue,
+        };
+        field.bit = 1_u64.checked_shl(bit).unwrap_or(0);
+        if field.is_required {
+            found.required |= field.bit;
+        }
+        found.is_irregular |= bit >= MOST_BITS;
     }
     Ok(found)
 }
 
-fn field(plan: &Value) -> Result<Field, Unsupported> {
+fn next(bits: &mut u32) -> u32 {
+    *bits += 1;
+    *bits - 1
+}
+
+fn field(plan: &Value, messages: usize) -> Result<Field, Unsupported> {
+    let mut kind = kind(plan, messages)?;
     let shape = match plan["shape"].as_str() {
         None => Shape::Single,
         Some("repeated") => Shape::Repeated,
-        Some("map") => Shape::Map(Box::new([entry(&plan["key"])?, entry(&plan["value"])?])),
+        Some("map") => {
+            kind = Kind::Entry;
+            let entry = vec![field(&plan["key"], messages)?, field(&plan["value"], messages)?];
+            if entry.iter().map(|field| field.number).ne([1, 2]) {
+                return Err(unsupported(plan));
+            }
+            Shape::Map(Box::new(message_of(entry, 0, plan)?))
+        }
         _ => return Err(unsupported(plan)),
     };
-    let bit = match plan["bit"].as_u64() {
-        None => 0,
-        Some(bit @ ..64) => 1 << bit,
-        Some(_) => return Err(Unsupported("more than 64 oneofs and required fields in a message".to_owned())),
-    };
     Ok(Field {
-        kind: kind(plan)?,
+        number: plan["number"].as_u64().and_then(|n| u32::try_from(n).ok()).ok_or_else(|| unsupported(plan))?,
+        name: plan["name"].as_str().unwrap_or("?").into(),
+        kind,
         shape,
         column: index(&plan["column"]),
         default: default(&plan["default"])?,
-        bit,
-        in_oneof: bit != 0 && plan["required"] != true,
+        bit: 0,
+        oneof: plan["oneof"].as_u64(),
+        is_required: plan["required"] == true,
+        is_group: plan["group"] == true,
+        is_watched: plan["group"] == true || plan["required"] == true || plan["oneof"].is_u64(),
     })
-}
-
-fn entry(plan: &Value) -> Result<Entry, Unsupported> {
-    Ok(Entry { kind: kind(plan)?, default: default(&plan["default"])? })
 }
 
 fn default(plan: &Value) -> Result<Default, Unsupported> {
@@ -257,7 +312,9 @@ fn default(plan: &Value) -> Result<Default, Unsupported> {
     }
 }
 
-fn kind(plan: &Value) -> Result<Kind, Unsupported> {
+fn kind(plan: &Value, messages: usize) -> Result<Kind, Unsupported> {
+    let index = || index(&plan["message"]).filter(|index| *index < messages).ok_or_else(|| unsupported(plan));
+    let value = |value| Ok(Kind::Value(index()?, Box::new(value)));
     Ok(match plan["kind"].as_str() {
         Some("bool") => Kind::Bool,
         Some("int32") => Kind::Int32,
@@ -272,12 +329,20 @@ fn kind(plan: &Value) -> Result<Kind, Unsupported> {
         Some("sfixed64") => Kind::SFixed64,
         Some("float") => Kind::Float,
         Some("double") => Kind::Double,
-        Some("string") => Kind::String,
+        Some("string") => Kind::String(plan["checked"] == true),
         Some("bytes") => Kind::Bytes,
         Some("enum") => Kind::Enum(names(plan)?),
-        Some("message") => Kind::Message(index(&plan["message"]).ok_or_else(|| unsupported(plan))?),
-        Some("timestamp") => Kind::Timestamp,
-        Some("group") => Kind::Group,
+        Some("map") => Kind::Entry,
+        Some("message") => match plan["as"].as_str() {
+            None => Kind::Message(index()?),
+            Some("timestamp") => value(As::Timestamp)?,
+            Some("duration") => value(As::Duration)?,
+            Some("value") => value(As::Wrapped(kind(&plan["value"], messages)?))?,
+            Some("google.protobuf.Struct") => value(As::Json(Json::Struct))?,
+            Some("google.protobuf.Value") => value(As::Json(Json::Value))?,
+            Some("google.protobuf.ListValue") => value(As::Json(Json::List))?,
+            _ => return Err(unsupported(plan)),
+        },
         _ => return Err(unsupported(plan)),
     })
 }

@@ -16,18 +16,19 @@ Flink does not have this format. Its options are those of `avro-confluent` and o
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
 from dynamic_kafka.formats.format import Decoder as RowsDecoder
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.protobuf.columns import columns_of
-from dynamic_kafka.formats.protobuf.decoding import Decoder, Missing, decoder, with_errors
 from dynamic_kafka.formats.protobuf.descriptors import (
     MessageType,
     is_well_known,
@@ -37,20 +38,14 @@ from dynamic_kafka.formats.protobuf.descriptors import (
     sent_message,
     sent_options,
 )
-from dynamic_kafka.formats.protobuf.encoding import encoder, native_spec
+from dynamic_kafka.formats.protobuf.encoding import encoder
 from dynamic_kafka.formats.protobuf.format import protobuf_options
-from dynamic_kafka.formats.protobuf.message_header import (
-    header_of,
-    header_of_record,
-    header_size,
-    message_indexes,
-)
-from dynamic_kafka.formats.protobuf.native import native_plan
+from dynamic_kafka.formats.protobuf.message_header import header_of, message_indexes
+from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
 from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
-from dynamic_kafka.native import encode_all
 from dynamic_kafka.options import Option, non_blank
 
 if TYPE_CHECKING:
@@ -155,7 +150,7 @@ def _reading(schema: StructType, options: FormatOptions) -> _Reading:
         None if given is not None else options.get(_MESSAGE),
     )
     if given is not None:
-        _decoder(reading, given)
+        _plan(reading, given)  # raises if the columns do not fit
     return reading
 
 
@@ -190,75 +185,61 @@ def batch_decoder(settings: RegistrySettings, schema: StructType) -> RowsDecoder
 
 def _decoder_of_rows(reading: _Reading) -> RowsDecoder:
     def from_protobuf_confluent(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
-        return _decode_batch(messages.to_pylist(), reading, None if ids is None else ids.to_pylist())
+        return _kernel(reading, headers=ids is not None).decode(messages, ids)
 
-    return RowsDecoder(from_protobuf_confluent)
+    return RowsDecoder(from_protobuf_confluent, _look_up(reading), total=True)
+
+
+@functools.lru_cache(maxsize=256)
+def _kernel(reading: _Reading, *, headers: bool) -> native.Decoder:
+    columns = arrow_type(reading.columns.toNullable())
+    return native.Decoder(columns, _spec(reading, headers=headers), _look_up(reading))
+
+
+def _look_up(reading: _Reading) -> native.LookUp | None:
+    return None if reading.given is not None else functools.partial(_schemas, reading=reading)
+
+
+def _spec(reading: _Reading, *, headers: bool) -> dict[str, Any]:
+    """Return what the kernel is told; `headers` says whether ids in headers are looked at."""
+    foreign = "It does not begin with the header of a schema registry: a byte 0, an id, message indexes"
+    return {
+        "format": _NAME,
+        "ignore_parse_errors": reading.ignore_errors,
+        "foreign": no_id(foreign, reading.settings.prefix, headers=headers),
+        "plan": None if reading.given is None else _plan(reading, reading.given),
+    }
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    """Return the plan if the message type is given; otherwise the schema of a message is known only when it is read."""
-    reading = _reading(schema, options)
-    if reading.given is None or in_headers(_NAME, options):  # the kernel does not see headers
+    if in_headers(_NAME, options):  # where records are read, the kernel does not look at headers
         return None
-    plan = native_plan(reading.given, schema, reading.missing)
-    return None if plan is None else {"format": _NAME, **plan, "decoder": sent_options(_NAME, reading.given)}
+    reading = _reading(schema, options)
+    sent = {} if reading.given is None else {"decoder": sent_options(_NAME, reading.given)}
+    return {**_spec(reading, headers=False), "schema": schema.toNullable().jsonValue(), **sent}
 
 
-def _decode_batch(
-    messages: Sequence[bytes | None], reading: _Reading, ids: Sequence[bytes | None] | None = None
-) -> pa.StructArray:
-    """Decode messages; `ids` has the values of the headers with ids, and is None if they are not looked at."""
-    if reading.given is None:
-        schema_registry.client(reading.settings)  # raises for wrong settings, which are not an error of a message
-    places: dict[tuple[bytes, int], list[int]] = {}  # by header and the size of it that is before the message
-    errors: dict[int, str] = {}
-    headers = ids or [None] * len(messages)
-    for place, (message, header) in enumerate(zip(messages, headers, strict=True)):
-        if message is None:
-            continue
-        if header is not None:
-            try:
-                places.setdefault((header_of_record(header), 0), []).append(place)
-            except ValueError as error:
-                errors[place] = str(error)
-            continue
+def _schemas(ids: Collection[native.SchemaId], reading: _Reading) -> dict[native.SchemaId, str]:
+    """Return plans for the native kernel, by id and message indexes.
+
+    A schema that the registry does not know is probably the id of a damaged message. The registry is asked again for the
+    next one.
+    """
+    schema_registry.client(reading.settings)  # raises for wrong settings, which are not an error of a message
+    found = {}
+    for given in ids:
+        header = given if isinstance(given, bytes) else header_of(given, [0])
         try:
-            size = header_size(message)
-        except IndexError:
-            missing = "It does not begin with the header of a schema registry: a byte 0, an id, message indexes"
-            errors[place] = no_id(missing, reading.settings.prefix, headers=ids is not None)
-        else:
-            places.setdefault((message[:size], size), []).append(place)
-    parts: list[pa.StructArray] = []
-    order: list[int] = []
-    for (header, size), chosen in places.items():
-        try:
-            type_ = _message(reading, header)
+            message = _message(reading, header)
         except ConfigurationError as error:
-            errors |= dict.fromkeys(chosen, f"Schema with id {id_of_header(header)}: {error}")
+            found[given] = json.dumps({"missing": f"Schema with id {id_of_header(header)}: {error}"})
             continue
-        decode = _fitting_decoder(reading, type_, header)
-        parts.append(decode([message[size:] for place in chosen if (message := messages[place]) is not None]))
-        order += chosen
-    if len(order) == len(messages) and len(parts) == 1:
-        return parts[0]
-    parts.append(_failed(list(errors.values()), reading))
-    order += errors
-    at: list[int | None] = [None] * len(messages)
-    for index, place in enumerate(order):
-        at[place] = index
-    return pa.concat_arrays(parts).take(pa.array(at, pa.int64()))
-
-
-def _failed(errors: Sequence[str], reading: _Reading) -> pa.StructArray:
-    rows = pa.nulls(len(errors), arrow_type(reading.columns.toNullable()))
-    return with_errors(rows, errors, [False] * len(errors), ignore_errors=reading.ignore_errors)
+        found[given] = _fitting_plan(reading, message, header)
+    return found
 
 
 def _message(reading: _Reading, header: bytes) -> MessageType:
     """Return the message type for a header; raise ConfigurationError if the schema or the type cannot be used."""
-    if reading.given is not None:
-        return reading.given
     message = registered_message(reading.settings, header)
     if reading.expected not in {None, message.name}:
         raise ConfigurationError(
@@ -268,14 +249,14 @@ def _message(reading: _Reading, header: bytes) -> MessageType:
 
 
 @functools.lru_cache(maxsize=1024)
-def _decoder(reading: _Reading, message: MessageType) -> Decoder:
-    return decoder(message, reading.columns, reading.missing, ignore_errors=reading.ignore_errors)
+def _plan(reading: _Reading, message: MessageType) -> Mapping[str, Any]:
+    return plan_of(message, reading.columns, reading.missing)
 
 
-def _fitting_decoder(reading: _Reading, message: MessageType, header: bytes) -> Decoder:
-    """Return the decoder; raise ConfigurationError for a column of another type than its field, which fails the query."""
+def _fitting_plan(reading: _Reading, message: MessageType, header: bytes) -> str:
+    """Return the plan; raise ConfigurationError for a column of another type than its field, which fails the query."""
     try:
-        return _decoder(reading, message)
+        return json.dumps(_plan(reading, message))
     except ConfigurationError as error:
         raise ConfigurationError(f"Schema with id {id_of_header(header)} does not fit the columns: {error}") from None
 
@@ -360,16 +341,10 @@ def batch_encoder(
         ConfigurationError: If the columns do not fit the message.
     """
     written = _written(message, text)
-    encoder(message, schema, null_literal)  # raises if the columns do not fit
-    native = native_spec(message, schema, null_literal)
+    encode = encoder(message, schema, null_literal)
 
     def to_protobuf_confluent(rows: pa.Array) -> pa.Array:
-        header = _header(settings, subject, written) if rows.null_count < len(rows) else b""
-        messages = encode_all(native, rows, header)
-        if messages is not None:
-            return messages
-        payloads = encoder(message, schema, null_literal)(rows)
-        return pa.array([None if payload is None else header + payload for payload in payloads], pa.binary())
+        return encode(rows, _header(settings, subject, written) if rows.null_count < len(rows) else b"")
 
     return to_protobuf_confluent
 

@@ -1,7 +1,7 @@
-"""The format `protobuf`: Flink's flink-protobuf, with Google's library for Python.
+"""The format `protobuf`: Flink's flink-protobuf.
 
 Java's classes cannot be loaded: the message type is given as a class that protoc made for Python, or by its full name in a
-descriptor file. Its descriptors are sent to the workers with the function; executors need no file.
+descriptor file. Google's library reads descriptors, and the native kernel messages, by a plan (see `plan`).
 
 Differences to Flink:
 
@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.arrow import Encoded, decoded, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Encoded, encoded, encoded_or_error
+from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.protobuf.decoding import Missing, decoder
+from dynamic_kafka.formats.kernel import decode, decoder
 from dynamic_kafka.formats.protobuf.descriptors import (
     MessageType,
     message_of_options,
@@ -33,9 +34,8 @@ from dynamic_kafka.formats.protobuf.descriptors import (
     sent_message,
     sent_options,
 )
-from dynamic_kafka.formats.protobuf.encoding import encoder, native_spec
-from dynamic_kafka.formats.protobuf.native import native_plan
-from dynamic_kafka.native import encode_all
+from dynamic_kafka.formats.protobuf.encoding import encoder
+from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
 from dynamic_kafka.options import Option, boolean, non_blank, text
 
 if TYPE_CHECKING:
@@ -109,40 +109,37 @@ def _message(options: FormatOptions) -> MessageType:
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
-    decoder(_message(options), schema, Missing(defaults=False), ignore_errors=False)
+    plan_of(_message(options), schema, Missing(defaults=False))
+
+
+def _spec(schema: StructType, options: FormatOptions) -> dict[str, Any]:
+    """Return what the native kernel is told."""
+    return {
+        "format": _NAME,
+        "ignore_parse_errors": _OPTIONS.ignore_parse_errors.of(options),
+        "plan": plan_of(_message(options), schema, Missing(_OPTIONS.read_default_values.of(options))),
+    }
+
+
+def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
+    sent = sent_options(_NAME, _message(options))
+    return {**_spec(schema, options), "schema": nullable(schema).jsonValue(), "decoder": sent}
 
 
 def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    return decoded(_decoder(schema, options).rows, schema.toNullable(), column)
+    return decode(column, schema, _spec(schema, options))
 
 
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
-    message = _message(options)
-    missing = Missing(defaults=_OPTIONS.read_default_values.of(options))
-    ignore_errors: bool = _OPTIONS.ignore_parse_errors.of(options)
-    decoder(message, schema, missing, ignore_errors=ignore_errors)  # raises if the columns do not fit
-
-    def from_protobuf(payloads: pa.Array) -> pa.Array:
-        return decoder(message, schema, missing, ignore_errors=ignore_errors)(payloads.to_pylist())
-
-    return Decoder(from_protobuf)
-
-
-def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    message, missing = _message(options), Missing(defaults=_OPTIONS.read_default_values.of(options))
-    plan = native_plan(message, schema, missing)
-    return None if plan is None else {"format": _NAME, **plan, "decoder": sent_options(_NAME, message)}
+    return decoder(schema, _spec(schema, options))
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     message = _message(options)
-    literal: str = _OPTIONS.null_literal.of(options)
-    encoder(message, schema, literal)  # raises if the columns do not fit
-    native = native_spec(message, schema, literal)
+    encode = encoder(message, schema, _OPTIONS.null_literal.of(options))
 
     def to_protobuf(rows: pa.Array) -> pa.Array:
-        messages = encode_all(native, rows)
-        return messages if messages is not None else pa.array(encoder(message, schema, literal)(rows), pa.binary())
+        return encode(rows, b"")
 
     return call(to_protobuf, column)
 

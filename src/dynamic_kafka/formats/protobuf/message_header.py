@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynamic_kafka.formats.schema_ids import GUID_BYTES, ID_BYTES, id_of_header
+from dynamic_kafka.formats.schema_ids import GUID_BYTES, ID_BYTES
 
-__all__ = ["header_of", "header_of_record", "header_size", "message_indexes"]
+__all__ = ["header_of", "header_size", "message_indexes"]
 
 
 def header_size(message: bytes) -> int:
@@ -24,29 +24,12 @@ def header_size(message: bytes) -> int:
     """
     if message[0] != 0 or message[1] >= 0x80:  # ids are signed in Java, and never negative
         raise IndexError
-    return _end_of_indexes(message, ID_BYTES)
-
-
-def _end_of_indexes(header: bytes, at: int) -> int:
-    """Return the position behind the message indexes, which begin at a position; raise IndexError if there are none."""
-    if header[at] == 0:  # the usual case
-        return at + 1
-    count, at = _sint64(header, at)
+    count, at = _sint64(message, ID_BYTES)
     if count < 0:
         raise IndexError
     for _ in range(count):
-        _, at = _sint64(header, at)
+        _, at = _sint64(message, at)
     return at
-
-
-def header_of_record(value: bytes) -> bytes:
-    """Return the value of a record's header as the header of a message; raise ValueError with the reason if it is none."""
-    id_of_header(value)
-    try:
-        return value[: _end_of_indexes(value, _indexes_at(value))]
-    except IndexError:
-        shown = value[: 2 * GUID_BYTES].hex().upper()
-        raise ValueError(f"its header with a schema id, 0x{shown}, has no message indexes") from None
 
 
 def _indexes_at(header: bytes) -> int:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from dynamic_kafka.errors import ConfigurationError, listed, suggestion
 from dynamic_kafka.formats.protobuf.well_known import DURATION, JSON_VALUES, wrapped
 
@@ -28,11 +26,11 @@ __all__ = [
     "enum_of",
     "field_of",
     "file_of_columns",
+    "has_required",
     "is_map",
     "kind_of",
     "message_of",
     "type_name",
-    "unsigned_type",
 ]
 
 STRINGS = frozenset({"string", "varchar", "char"})
@@ -71,18 +69,6 @@ _NO_KEYS = frozenset({"float", "double", "bytes"})
 def kind_of(type_: DataType) -> str:
     """Return a column type's name without its parameters, such as `array` or `bigint`."""
     return re.split(r"\W", type_.simpleString(), maxsplit=1)[0]
-
-
-def unsigned_type(field: FieldDescriptor, kind: str) -> pa.DataType | None:
-    """Return Arrow's type of an unsigned field with a signed column of the same size; None for other fields.
-
-    Java has no unsigned integers, so Flink shows large ones as negative.
-    """
-    if field.type in {field.TYPE_UINT32, field.TYPE_FIXED32} and kind == "int":
-        return pa.uint32()
-    if field.type in {field.TYPE_UINT64, field.TYPE_FIXED64}:
-        return pa.uint64()
-    return None
 
 
 def is_map(field: FieldDescriptor) -> bool:
@@ -124,6 +110,22 @@ def field_of(descriptor: Descriptor, column: str) -> FieldDescriptor:
         return known[name]
     hint = suggestion(name, known) or f"; its fields are: {listed(known, _MOST_FIELDS) or 'none'}"
     raise ConfigurationError(f"Column '{column}' is not a field of the message {descriptor.full_name}{hint}")
+
+
+def has_required(descriptor: Descriptor) -> bool:
+    """Return whether a message or one that it may contain has required fields."""
+    seen: set[str] = set()
+
+    def within(descriptor: Descriptor) -> bool:
+        if descriptor.full_name in seen:
+            return False
+        seen.add(descriptor.full_name)
+        return any(
+            field.is_required or (field.message_type is not None and within(field.message_type))
+            for field in descriptor.fields
+        )
+
+    return within(descriptor)
 
 
 def check_types(field: FieldDescriptor, type_: DataType, column: str, *, element: bool = False) -> None:
