@@ -2,13 +2,13 @@
 //!
 //! Arrow's own builders cannot give back what was appended. These can: `truncate` returns a column to an earlier length.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem::take;
 use std::sync::Arc;
 
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time64NanosecondType, TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, Time64NanosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, PrimitiveArray, StringArray, StructArray};
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
@@ -65,6 +65,8 @@ pub(crate) enum Values {
     Date(Vec<i32>),
     /// Nanoseconds since midnight, and how many digits of a second the type has.
     Time(Vec<i64>, usize),
+    /// Microseconds.
+    Interval(Vec<i64>),
     /// Microseconds since 1970, and the time zone: with one it is an instant, without one a local time.
     Timestamp(Vec<i64>, Option<Arc<str>>),
     List(FieldRef, Vec<i32>, Box<Column>),
@@ -121,6 +123,13 @@ impl Bytes {
         sorted.windows(2).all(|pair| pair[0] != pair[1])
     }
 
+    /// Return, of each value from an index on, the last place.
+    pub(crate) fn last_places(&self, first: usize) -> HashSet<usize> {
+        let places = first..self.offsets.len() - 1;
+        let last: HashMap<&[u8], usize> = places.map(|place| (self.get(place), place)).collect();
+        last.into_values().collect()
+    }
+
     fn take(&mut self) -> (OffsetBuffer<i32>, Buffer) {
         let data = Vec::with_capacity(self.data.len());
         let mut offsets = Vec::with_capacity(self.offsets.len());
@@ -148,6 +157,11 @@ impl Struct {
             return fields.iter().position(|f| f.name().as_bytes() == name);
         }
         self.by_name.get(name).copied()
+    }
+
+    /// Return the name of a field.
+    pub(crate) fn name(&self, index: usize) -> &str {
+        self.fields[index].name()
     }
 
     /// Return the error of a message with fields that do not fit some columns.
@@ -203,6 +217,7 @@ impl Column {
                 let digits = field.metadata().get(PRECISION).and_then(|text| text.parse().ok()).unwrap_or(6);
                 Values::Time(Vec::new(), digits)
             }
+            DataType::Duration(TimeUnit::Microsecond) => Values::Interval(Vec::new()),
             DataType::Timestamp(TimeUnit::Microsecond, zone) => Values::Timestamp(Vec::new(), zone.clone()),
             DataType::List(element) => Values::List(element.clone(), vec![0], Box::new(Column::new(element)?)),
             DataType::Map(entries, false) => match entries.data_type() {
@@ -238,7 +253,7 @@ impl Column {
             Values::Int8(v) => v.push(0),
             Values::Int16(v) => v.push(0),
             Values::Int32(v) | Values::Date(v) => v.push(0),
-            Values::Int64(v) | Values::Time(v, _) | Values::Timestamp(v, _) => v.push(0),
+            Values::Int64(v) | Values::Time(v, _) | Values::Timestamp(v, _) | Values::Interval(v) => v.push(0),
             Values::Float32(v) => v.push(0.0),
             Values::Float64(v) => v.push(0.0),
             Values::Decimal(v, ..) => v.push(0),
@@ -256,7 +271,7 @@ impl Column {
             Values::Int8(v) => v.truncate(len),
             Values::Int16(v) => v.truncate(len),
             Values::Int32(v) | Values::Date(v) => v.truncate(len),
-            Values::Int64(v) | Values::Time(v, _) | Values::Timestamp(v, _) => v.truncate(len),
+            Values::Int64(v) | Values::Time(v, _) | Values::Timestamp(v, _) | Values::Interval(v) => v.truncate(len),
             Values::Float32(v) => v.truncate(len),
             Values::Float64(v) => v.truncate(len),
             Values::Decimal(v, ..) => v.truncate(len),
@@ -299,6 +314,7 @@ impl Column {
             }
             Values::Date(v) => primitive::<Date32Type>(v, valid),
             Values::Time(v, _) => primitive::<Time64NanosecondType>(v, valid),
+            Values::Interval(v) => primitive::<DurationMicrosecondType>(v, valid),
             Values::Timestamp(v, zone) => {
                 let array = PrimitiveArray::<TimestampMicrosecondType>::new(taken(v), valid.finish());
                 Arc::new(array.with_timezone_opt(zone.clone()))
@@ -324,7 +340,9 @@ impl Column {
             Values::Int8(_) => len,
             Values::Int16(_) => 2 * len,
             Values::Int32(_) | Values::Date(_) | Values::Float32(_) => 4 * len,
-            Values::Int64(_) | Values::Time(..) | Values::Timestamp(..) | Values::Float64(_) => 8 * len,
+            Values::Int64(_) | Values::Time(..) | Values::Timestamp(..) | Values::Interval(_) | Values::Float64(_) => {
+                8 * len
+            }
             Values::Decimal(..) => 16 * len,
             Values::String(v) | Values::Binary(v) => 4 * len + v.data.len(),
             Values::List(_, _, element) => 4 * len + element.size_bytes(),

@@ -71,7 +71,10 @@ impl Spec {
         let option = |name: &str| spec["options"][name].as_bool().unwrap_or(false);
         match spec["format"].as_str() {
             Some("json") => {
-                let options = json::Options { fail_on_missing_field: option("json.fail-on-missing-field") };
+                let options = json::Options {
+                    fail_on_missing_field: option("json.fail-on-missing-field"),
+                    ignore_parse_errors: option("json.ignore-parse-errors"),
+                };
                 Ok(Self::json(&columns, options))
             }
             Some("changelog") => {
@@ -139,7 +142,7 @@ mod tests {
                 {"name":"d","type":{"type":"struct","fields":[{"name":"e","type":"timestamp_ntz"}]}}]}}"#,
         )
         .unwrap();
-        assert!(matches!(spec.format, Format::Json(json::Options { fail_on_missing_field: true })));
+        assert!(matches!(spec.format, Format::Json(json::Options { fail_on_missing_field: true, .. })));
         assert_eq!(spec.columns.iter().map(|f| f.name().as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
         assert!(spec.columns.iter().all(|f| f.is_nullable()));
         let DataType::List(element) = spec.columns[1].data_type() else { panic!("no list") };

@@ -48,7 +48,6 @@ __all__ = [
     "named",
     "nullable",
     "once",
-    "or_error",
     "parts",
     "quoted",
     "rebuilt",
@@ -198,24 +197,6 @@ def rebuilt(
             return F.transform_values(column, lambda _, x: rebuilt(x, element, classes, leaf))
         case _:
             return leaf(column, type_)
-
-
-def or_error(row: Column, error: Column, schema: StructType) -> Column:
-    """Return a row, or a row with nothing but the error.
-
-    Args:
-        row: The fields of the schema and `ERROR`, which is null.
-        error: The error of the message, or null.
-        schema: The schema.
-    """
-
-    def chosen(error: Column) -> Column:
-        # The parser makes nulls of all types: casts would be longer, and Spark does not have a cast to TIME.
-        only_error = F.to_json(F.struct(error.alias(ERROR)))
-        wrong = F.from_json(only_error, with_error(schema), {"columnNameOfCorruptRecord": "-"})
-        return F.when(error.isNull(), row).otherwise(wrong)
-
-    return let(error, chosen)
 
 
 def check_names(schema: StructType) -> None:

@@ -17,13 +17,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
     DataType,
+    DayTimeIntervalType,
     DecimalType,
+    IntegerType,
+    LongType,
     MapType,
     StructType,
+    YearMonthIntervalType,
 )
 
 from dynamic_kafka.formats.expressions import INTERVALS, TEMPORAL, decimal_text, has, let, rebuilt, temporal_text
-from dynamic_kafka.formats.json.lenient import interval_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -119,12 +122,19 @@ def _inner(text: Column) -> Column:
     return let(text, lambda t: F.substring(t, F.lit(2), F.length(t) - 2))
 
 
+def _interval_number(column: Column, type_: DataType) -> Column:
+    if isinstance(type_, YearMonthIntervalType):
+        return column.cast(YearMonthIntervalType()).cast(IntegerType())
+    seconds = column.cast(DayTimeIntervalType()).cast(DecimalType(20, 6))
+    return (seconds * 1000).cast(LongType())
+
+
 def _writable(column: Column, type_: DataType, style: Style) -> Column:
     """Return a value that `to_json` writes as Flink does."""
 
     def leaf(value: Column, type_: DataType) -> Column:
         if isinstance(type_, INTERVALS):
-            return interval_number(value, type_)
+            return _interval_number(value, type_)
         return temporal_text(value, type_, style.separator)
 
     return rebuilt(column, type_, (*TEMPORAL, *INTERVALS), leaf)
