@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.formats import ERROR, format_named
-from dynamic_kafka.formats.expressions import decimal_text
 from tests.spark.texts import (
     ALL,
     ALL_NULL,
@@ -26,6 +25,7 @@ from tests.spark.texts import (
     Written,
     checked,
     decoded,
+    encoded,
     examples,
     frame,
     misfit,
@@ -490,12 +490,11 @@ def test_decimals_have_the_text_that_java_gives_them(spark: SparkSession) -> Non
     numbers = examples(st.decimals(-(10**19), 10**19, places=18), each=5)
     numbers += [Decimal(1).scaleb(e) for e in range(-18, 19)]
     numbers += [Decimal("-1234567890123456789.123456789012345678")]  # more digits than Spark's abs keeps
+    n, all_digits = F.struct("n"), Context(prec=50)
     df = spark.createDataFrame([(n,) for n in numbers], "n DECIMAL(38,18)").coalesce(1)
-    n, all_digits = F.col("n"), Context(prec=50)
-    for row in df.select(
-        "n", decimal_text(n, plain=False).alias("short"), decimal_text(n, plain=True).alias("plain")
-    ).collect():
-        assert row["short"] == (str(row["n"].normalize(all_digits)) if row["n"] else "0")
-        assert row["plain"] == f"{row['n']:f}"
-    tiny = F.lit("-3E-38").cast("DECIMAL(38,38)")
-    assert spark.range(1).select(decimal_text(tiny, plain=False)).collect() == [("-3E-38",)]
+    schema, plain = checked(JSON, "n DECIMAL(38,18)", {"encode.decimal-as-plain-number": "true"})
+    found = df.select("n", JSON.encode(n, schema, {}).alias("short"), JSON.encode(n, schema, plain).alias("plain"))
+    for row in found.collect():
+        assert bytes(row["short"]).decode() == f'{{"n":{row["n"].normalize(all_digits) if row["n"] else 0}}}'
+        assert bytes(row["plain"]).decode() == f'{{"n":{row["n"]:f}}}'
+    assert encoded(spark, JSON, "n DECIMAL(38,38)", ["'n',CAST('-3E-38' AS DECIMAL(38,38))"]) == [b'{"n":-3E-38}']

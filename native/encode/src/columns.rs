@@ -2,8 +2,8 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time64NanosecondType, TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, Time64NanosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{Array, BooleanArray};
 use arrow_buffer::NullBuffer;
@@ -24,7 +24,7 @@ pub(crate) enum Values<'a> {
     Int16(&'a [i16]),
     /// Also days since 1970.
     Int32(&'a [i32]),
-    /// Also times and timestamps.
+    /// Also times, intervals and timestamps.
     Int64(&'a [i64]),
     Float32(&'a [f32]),
     Float64(&'a [f64]),
@@ -68,6 +68,7 @@ impl<'a> Column<'a> {
             },
             Type::Date => Values::Int32(numbers::<Date32Type>(array).ok_or_else(other)?),
             Type::Time => Values::Int64(numbers::<Time64NanosecondType>(array).ok_or_else(other)?),
+            Type::Interval => Values::Int64(numbers::<DurationMicrosecondType>(array).ok_or_else(other)?),
             Type::Timestamp | Type::TimestampNtz => {
                 Values::Int64(numbers::<TimestampMicrosecondType>(array).ok_or_else(other)?)
             }

@@ -1,9 +1,9 @@
 //! Arrow columns to Kafka messages: a struct array in, a message for each row out.
 //!
-//! Avro and CSV are encoded here alone: each row has a message, or an error with its column and its reason.
+//! JSON, CSV and Avro are encoded here alone: each row has a message, or an error with its column and its reason.
 //!
-//! An encoder of another format writes only what it is certain to write byte by byte as the code does that runs without it (the
-//! package `dynamic_kafka.formats`). Whether it is certain depends on the types of the columns first: `Encoder::new` refuses
+//! The encoder of Protobuf writes only what it is certain to write byte by byte as the code does that runs without it (the
+//! package `dynamic_kafka.formats.protobuf`). Whether it is certain depends on the types of the columns first: `Encoder::new` refuses
 //! all others. A single row with an odd value is `left` to the other code. The documentation of each format's module says what
 //! it is certain about.
 //!
@@ -105,7 +105,9 @@ impl Encoder {
                     data.truncate(begin);
                     match &self.format {
                         Format::Avro(_) if fits => {}
-                        Format::Avro(_) | Format::Csv(_) => errors.push((row, String::new(), TOO_LONG.to_owned())),
+                        Format::Avro(_) | Format::Csv(_) | Format::Json(_) => {
+                            errors.push((row, String::new(), TOO_LONG.to_owned()))
+                        }
                         _ => left.push(row),
                     }
                 }

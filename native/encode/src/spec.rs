@@ -41,6 +41,8 @@ pub(crate) enum Type {
     Date,
     /// Nanoseconds of a day.
     Time,
+    /// Microseconds.
+    Interval,
     /// Microseconds since 1970 in UTC.
     Timestamp,
     /// The same, without time zone.
@@ -113,6 +115,7 @@ fn type_of(type_: &DataType) -> Result<Type, Unsupported> {
         DataType::Binary | DataType::LargeBinary => Type::Binary,
         DataType::Date32 => Type::Date,
         DataType::Time64(TimeUnit::Nanosecond) => Type::Time,
+        DataType::Duration(TimeUnit::Microsecond) => Type::Interval,
         DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => Type::Timestamp,
         DataType::Timestamp(TimeUnit::Microsecond, None) => Type::TimestampNtz,
         DataType::List(element) | DataType::LargeList(element) => Type::List(Box::new(type_of(element.data_type())?)),

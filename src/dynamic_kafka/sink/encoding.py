@@ -1,7 +1,7 @@
 """Columns of structs become bytes in the sink's tasks, by the native kernel.
 
-`sql.sink_rows` leaves that to the sink where the kernel is certain about all values of the columns' types. So the rows go to
-Python as Arrow columns, and Spark writes no text of them.
+`sql.sink_rows` leaves that to the sink where Spark does not need the bytes. So the rows go to Python as Arrow columns, and
+Spark writes no text of them.
 """
 
 from __future__ import annotations

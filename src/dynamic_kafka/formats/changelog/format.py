@@ -247,7 +247,9 @@ def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, opt
             "true",
             "false for a table that is written, because messages are written without schema",
         )
-    return JSON.encode(message_of_rows(envelope, rows, schema), envelope.written(schema), _json_options(name, options))
+    message = message_of_rows(envelope, rows, schema)
+    # With a name, because Spark cannot make one of such a long expression.
+    return JSON.encode(message, envelope.written(schema), _json_options(name, options)).alias(name)
 
 
 def message_of_rows(envelope: Envelope, rows: Column, schema: StructType) -> Column:

@@ -1,6 +1,6 @@
 """The format `json`: a message is a JSON object with the table's columns.
 
-The native kernel reads it (`native/decode/src/json/mod.rs`).
+The native kernel reads and writes it (`native/decode/src/json/mod.rs`, `native/encode/src/json.rs`).
 
 Source: org.apache.flink.formats.json of Flink 2.3. The differences are in docs/migrating-from-flink.md.
 """
@@ -8,17 +8,15 @@ Source: org.apache.flink.formats.json of Flink 2.3. The differences are in docs/
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import BinaryType, CharType, MapType, StringType, StructType, VarcharType
+from pyspark.sql.types import CharType, MapType, StringType, StructType, VarcharType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats.expressions import check_names, nullable, parts, with_error
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.json.encoding import Style, json_text
-from dynamic_kafka.formats.json.intervals import as_intervals, as_numbers, is_native
-from dynamic_kafka.formats.kernel import decode, decoder
+from dynamic_kafka.formats.json.intervals import as_intervals, as_numbers, is_native, without_intervals
+from dynamic_kafka.formats.kernel import decode, decoder, encode
 from dynamic_kafka.options import Option, Parser, boolean, choice, text
 
 if TYPE_CHECKING:
@@ -119,21 +117,21 @@ def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | N
     return {**_spec(options), "schema": nullable(schema).jsonValue()} if is_native(schema) else None
 
 
-def _style(options: FormatOptions) -> Style:
-    return Style(
-        separator=_TIMESTAMP_FORMAT.of(options),
-        plain_decimals=_DECIMAL_AS_PLAIN_NUMBER.of(options),
-        ignore_nulls=_IGNORE_NULL_FIELDS.of(options),
-    )
+def _written_spec(options: FormatOptions) -> dict[str, Any]:
+    style = {
+        "separator": _TIMESTAMP_FORMAT.of(options),
+        "plain_decimals": _DECIMAL_AS_PLAIN_NUMBER.of(options),
+        "ignore_nulls": _IGNORE_NULL_FIELDS.of(options),
+    }
+    return {"format": "json", "options": style}
 
 
 def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
-    return json_text(row, schema, _style(options)).cast(BinaryType())
+    return encode(without_intervals(row, schema), as_numbers(schema), _written_spec(options))
 
 
-def _native_encode(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
-    del schema  # the kernel refuses types that it does not write
-    return {"format": "json", "options": asdict(_style(options))}
+def _native_encode(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    return _written_spec(options) if is_native(schema) else None
 
 
 JSON = Format(

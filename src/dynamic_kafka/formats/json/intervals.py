@@ -22,11 +22,11 @@ from dynamic_kafka.formats.expressions import INTERVALS, has, rebuilt, retyped
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["as_intervals", "as_numbers", "is_native"]
+__all__ = ["as_intervals", "as_numbers", "is_native", "without_intervals"]
 
 
 def is_native(schema: StructType) -> bool:
-    """Return whether the kernel makes columns of these types, which Spark takes as they are."""
+    """Return whether the kernel reads and writes columns of these types, which Spark takes and gives as they are."""
     return not has(schema, (TimeType, *INTERVALS))  # Spark reads Arrow's times as TIME(6) only
 
 
@@ -53,3 +53,14 @@ def as_intervals(column: Column, type_: DataType) -> Column:
         return (F.make_ym_interval(F.lit(0), value) if months else value).cast(type_)
 
     return rebuilt(column, type_, INTERVALS, interval)
+
+
+def without_intervals(column: Column, type_: DataType) -> Column:
+    """Return a value with the types of `as_numbers`."""
+
+    def number(value: Column, type_: DataType) -> Column:
+        if isinstance(type_, YearMonthIntervalType):
+            return value.cast(YearMonthIntervalType()).cast(IntegerType())
+        return value.cast(DayTimeIntervalType())
+
+    return rebuilt(column, type_, INTERVALS, number)
